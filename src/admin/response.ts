@@ -142,6 +142,8 @@ export function etagOf(key: StoredKey): string {
   const { id, plan, limits, name, owner, notes, createdAtMs, expiresAtMs, revokedAtMs } = key;
   const windows = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
   const secrets = key.secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
-  const what = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs, revokedAtMs, secrets];
+  const suspension = key.suspended === undefined ? [] : [key.suspended];
+  const times = [createdAtMs, expiresAtMs, revokedAtMs];
+  const what = [id, plan, windows, name, owner, notes ?? null, ...times, secrets, ...suspension];
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
 }

@@ -38,6 +38,12 @@ interface OperationCommand<O extends AnyOperation> {
     words: Words,
     terminal: Terminal,
   ) => Promise<string | null>;
+  /** Asks the person for members of the input that were not given. @throws Failure `refused` if the person ends the input */
+  readonly ask?: (
+    opened: { readonly keys: KeyStore },
+    words: Words,
+    terminal: Terminal,
+  ) => Promise<Readonly<Record<string, unknown>>>;
 }
 
 interface Spelling {
@@ -67,7 +73,7 @@ const MAX_CHARACTERS = 255;
 const REUSED = 'Another change of this key was made under this --id. Use a new one.';
 
 export function operationCommand<O extends AnyOperation>(spec: OperationCommand<O>): Command {
-  const { name, operation, examples, open = {}, json, check, confirm } = spec;
+  const { name, operation, examples, open = {}, json, check, confirm, ask: question } = spec;
   return {
     name,
     about: operation.sentence,
@@ -94,7 +100,8 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
           return 1;
         }
         const recording = recordingOf(store, terminal.error);
-        const ask = () => ({ input, asked: { ...PLAINLY, once } });
+        const answers = (await question?.({ keys: store.keys }, words, terminal)) ?? {};
+        const ask = () => ({ input: { ...input, ...answers }, asked: { ...PLAINLY, once } });
         const done = await perform(operation, { store: context }, recording, id, ask).catch(asCommand);
         const { output, change, isRepeated } = done as Awaited<ReturnType<AnyOperation['run']>>;
         if (isRepeated === true) terminal.error('Nothing was changed: this change was made under this --id before.\n');

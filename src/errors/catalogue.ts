@@ -95,6 +95,16 @@ export const ERRORS = {
     explanation: 'The API key of the request has expired.',
     advice: 'Give the key a later expiry, or make another one.',
   },
+  suspended: {
+    status: 403,
+    closes: false,
+    sentence: 'This API key is suspended. Ask its operator.',
+    when: 'An operator has suspended the key, until a moment or until it is resumed. The caller is not told by whom or why; `tollgate audit --key KEY_ID` is.',
+    remedy: 'Ask the operator. The same key works again once it is resumed.',
+    counted: 'no; it is no strike and no failed authentication',
+    explanation: 'An operator has suspended the API key of the request. This request was not counted.',
+    advice: 'Look at the key for the end and the reason of the suspension, and resume it if the caller may call again.',
+  },
   route_not_found: {
     status: 404,
     closes: false,

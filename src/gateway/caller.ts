@@ -128,7 +128,8 @@ export function callerOf(
     const network = networkOf(origin.address);
     const id = `${perAddress.id}:${network}`;
     const { allowance } = perAddress;
-    return { kind: 'caller', caller: { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null } };
+    const caller = { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null, isSuspended: false };
+    return { kind: 'caller', caller };
   }
   if (credentials.kind !== 'token') return withoutToken(credentials);
   if (isJwt && deps.jwt !== null) return ofToken(deps, deps.jwt, credentials.token, sha!, origin.address);
@@ -151,7 +152,7 @@ function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
   const { key } = identity;
   const allowance = deps.allowances.of(key);
   if (allowance === null) return { kind: 'planless', id: key.id, plan: key.plan };
-  return callerWith(key, allowance, null);
+  return callerWith(key, allowance, null, identity.kind === 'suspended');
 }
 
 function ofToken(
@@ -178,11 +179,16 @@ function fromToken(deps: GatewayDeps, identity: JwtIdentity): Identified {
   if (allowance === null && key.customer !== null) return { kind: 'planless', id: key.id, plan: key.plan };
   // The token names the plan. If that plan does not exist, or expects each key to set its limits, the token is refused.
   if (allowance === null) return { kind: 'unknown', code: 'invalid_api_key', token: 'plan' };
-  return callerWith(key, allowance, expiresAtMs);
+  return callerWith(key, allowance, expiresAtMs, false);
 }
 
-function callerWith(consumer: Consumer, allowance: Allowance, tokenExpiresAtMs: number | null): Identified {
+function callerWith(
+  consumer: Consumer,
+  allowance: Allowance,
+  tokenExpiresAtMs: number | null,
+  isSuspended: boolean,
+): Identified {
   const { id: shareId, customer } = consumer;
   const id = customer === null ? shareId : accountIdOf(shareId, customer.id);
-  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs } };
+  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs, isSuspended } };
 }

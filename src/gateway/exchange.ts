@@ -30,6 +30,8 @@ export interface Caller {
   readonly consumer: Consumer | null;
   /** When the request's token expires, Unix milliseconds; null if the request has none. */
   readonly tokenExpiresAtMs: number | null;
+  /** An operator has suspended it: it is known, and may do nothing. */
+  readonly isSuspended: boolean;
 }
 
 /** How a request was judged; one word for log and metrics. */
@@ -40,6 +42,8 @@ export type Judgement =
   | 'banned'
   /** Not counted, because its caller had as many requests in flight as its fair share of the upstream, or its plan, allows. */
   | 'shed'
+  /** Not counted, because its caller is known and may do nothing: an operator has suspended it. */
+  | 'forbidden'
   /** The caller is not known. */
   | 'unauthenticated'
   /** A browser's CORS preflight, answered without a key and not counted. */

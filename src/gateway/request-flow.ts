@@ -148,7 +148,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (isLate) {
       this.#deps.thread.late++;
       this.#shed('its requests had to wait too long for their turn on the serving thread');
-    } else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
+    } else if (caller.isSuspended) this.#refuseSuspended();
+    else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
     else if (asksForUsage(this.#match)) this.#askUsage(this.#head!, caller);
     else if (this.#reserve(caller)) this.#admit(caller);
   }
@@ -207,6 +208,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   #refuseIdentity(identified: Exclude<Identified, { kind: 'caller' }>): void {
     this.#await(notIdentified(this.#deps, this.#head!, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
+  }
+
+  /** The caller is known, so this is no failed attempt of its address. It does not learn by whom and why it was suspended. */
+  #refuseSuspended(): void {
+    // The log summarises many of them, as other refusals from memory.
+    this.#record.source = 'memory';
+    this.#refuseAs({ judgement: 'forbidden', error: errors.plainError('suspended'), limitFields: null });
   }
 
   // Usage: a request for `GET /usage` ends here, and is not counted.

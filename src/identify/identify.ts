@@ -5,6 +5,7 @@ import type { Limits } from '../admit/plan.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
+import { isSuspended, type Suspension } from './suspension.ts';
 
 /*
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.
@@ -13,6 +14,8 @@ import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.
 /** The consumer that a secret identifies, or why it identifies none. */
 export type Identity =
   | { readonly kind: 'consumer'; readonly key: Consumer }
+  /** The consumer is known and an operator has suspended it: it may do nothing. */
+  | { readonly kind: 'suspended'; readonly key: Consumer }
   /** Unknown, revoked and malformed secrets get the same answer, so that a stranger cannot learn which keys have existed. */
   | {
       readonly kind: 'refused';
@@ -37,6 +40,8 @@ export interface Consumer {
   readonly customer: Customer | null;
 }
 
+type Known = Extract<Identity, { kind: 'consumer' }>;
+
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
 
@@ -48,7 +53,7 @@ function consumerOf(
   { id, plan, limits, name, owner }: StoredKey,
   customer: Customer | null,
   before: Consumer | null,
-): { readonly kind: 'consumer'; readonly key: Consumer } {
+): Known {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
   const current: Consumer = { id, plan: customer?.plan ?? plan, limits: own, name, owner, customer };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
@@ -77,6 +82,12 @@ export interface IdentifierOptions {
   readonly staleKeysMs: number;
   /** Maximum secrets of each kind that are kept in memory. */
   readonly bounds?: { readonly known: number; readonly unknown: number };
+  /**
+   * Called when a secret of a key is in use, once on each day (UTC), and again if it returns false. It is called with the look-ups of
+   * a secret in use, which come every ten seconds, so a day may be noted that late, or not at all for a use in its first seconds.
+   * @param nowMs by `wallMs`
+   */
+  readonly onUse?: (key: StoredKey, secret: StoredSecret, nowMs: number) => boolean;
   /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
 }
@@ -212,9 +223,11 @@ export class Identifier {
     this.#confirming--;
   }
 
-  /** Checks the expiry for each request, also when the identity comes from memory. */
-  #answer({ identity, expiresAtMs }: KnownSecret): Identity {
-    return expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs ? EXPIRED : identity;
+  /** Checks the expiry and the suspension for each request, also when the identity comes from memory. */
+  #answer({ identity, expiresAtMs, suspension }: KnownSecret): Identity {
+    if (expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs) return EXPIRED;
+    if (suspension === undefined || !isSuspended(suspension, this.#options.wallMs())) return identity;
+    return { kind: 'suspended', key: identity.key };
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
@@ -267,13 +280,10 @@ export class Identifier {
     const before = this.#known.peek(sha);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
-      identity: consumerOf(
-        key,
-        customer?.customer ?? null,
-        before?.identity.kind === 'consumer' ? before.identity.key : null,
-      ),
+      identity: consumerOf(key, customer?.customer ?? null, before?.identity.key ?? null),
       keyId: key.id,
       customerId: customer?.customer.id ?? null,
+      suspension: key.suspended,
       expiresAtMs: Math.min(
         key.expiresAtMs ?? Number.POSITIVE_INFINITY,
         secret.expiresAtMs ?? Number.POSITIVE_INFINITY,
@@ -284,9 +294,18 @@ export class Identifier {
       epoch,
       retryAtMs: 0,
       rehashAtMs: before?.rehashAtMs ?? 0,
+      usedOn: this.#noteUse(key, secret, before?.usedOn ?? NEVER),
     };
     this.#known.set(sha, known);
     return known;
+  }
+
+  /** @param usedOn the day that was noted before @returns the day that is noted now */
+  #noteUse(key: StoredKey, secret: StoredSecret, usedOn: number): number {
+    const { onUse, wallMs } = this.#options;
+    const nowMs = wallMs();
+    const today = Math.floor(nowMs / DAY_MS);
+    return onUse === undefined || usedOn === today || !onUse(key, secret, nowMs) ? usedOn : today;
   }
 
   /** While the store is away, known secrets keep working for `staleKeysMs` (contract section 6). */
@@ -328,9 +347,11 @@ export class Identifier {
 
 /** A secret whose key existed and was not revoked when the store was last asked. */
 interface KnownSecret {
-  readonly identity: Identity;
+  readonly identity: Known;
   readonly keyId: string;
   readonly customerId: string | null;
+  /** Undefined for most keys. One whose end has passed has no effect, so no look-up is needed then. */
+  readonly suspension: Suspension | undefined;
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;
   /** When the store was last asked. Monotonic milliseconds, as all that follow. */
@@ -345,7 +366,12 @@ interface KnownSecret {
    * The earliest time of the next re-hash: another gateway may have the peppers in the other order and undo each one.
    */
   rehashAtMs: number;
+  /** The day for which `onUse` was called last, in days since 1970; NEVER before that. */
+  readonly usedOn: number;
 }
+
+const DAY_MS = 86_400_000;
+const NEVER = -1;
 
 /** An epoch that is never the present one. */
 const CHANGED = -1;

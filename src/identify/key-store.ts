@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** The store's record of one secret of an API key. It never holds the secret itself. */
 export interface StoredSecret {
@@ -33,6 +34,8 @@ export interface StoredKey {
   readonly createdAtMs: number;
   readonly expiresAtMs: number | null;
   readonly revokedAtMs: number | null;
+  /** Absent unless an operator has suspended the key. An earlier version ignores it. */
+  readonly suspended?: Suspension;
   /** Newest first. */
   readonly secrets: readonly StoredSecret[];
   /**
@@ -190,6 +193,7 @@ const STORED_KEY = z.looseObject({
   expiresAtMs: moment.nullable(),
   revokedAtMs: moment.nullable(),
   notes: z.string().optional(),
+  suspended: STORED_SUSPENSION.optional(),
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),

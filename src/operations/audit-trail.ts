@@ -6,6 +6,7 @@ import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
 import { entryText, timeOf } from './key-report.ts';
+import { suspendedMember, type suspensionReport } from './suspensions.ts';
 
 /**
  * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating
@@ -27,6 +28,7 @@ export interface ChangeOrigin {
 /** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
 const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
+  ...(['key.suspend', 'key.resume', 'secret.end'] as const),
   ...(['key.topup', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];
@@ -224,6 +226,8 @@ export interface KeyState {
   readonly owner: string | null;
   readonly expiresAt: string | null;
   readonly revokedAt: string | null;
+  /** As it stands in the record, also if its end has passed; absent without one. */
+  readonly suspended?: ReturnType<typeof suspensionReport>;
   readonly secrets: readonly string[];
   /** The set and the entry of keys.yaml that manage the key, as `SET/ENTRY`; absent if none does. */
   readonly entry?: string;
@@ -238,6 +242,7 @@ export function keyStateOf(key: StoredKey): KeyState {
     owner,
     expiresAt: timeOf(expiresAtMs),
     revokedAt: timeOf(revokedAtMs),
+    ...suspendedMember(key.suspended),
     secrets: secrets.map(({ last4 }) => last4),
     ...(applied === undefined ? {} : { entry: entryText(applied) }),
   };

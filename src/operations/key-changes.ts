@@ -1,7 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { workingSecrets } from './key-report.ts';
+import { suspensionOf } from './suspensions.ts';
 import { visible } from './values.ts';
 
 /** The attributes of a new key. */
@@ -122,6 +125,36 @@ export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, 
   return ended.length === 0 ? { ...key, secrets } : withRetired({ ...key, secrets }, ended);
 }
 
+/**
+ * Ends one of several secrets of a key at once, and retires its digest. The others, the plan and the counts stay.
+ * @param last4 its last four characters; empty for a secret of which only the hash is known
+ * @throws Failure `not_found` if no secret that works ends so; `conflict` for a revoked key, if several secrets end so, and for the
+ *   last secret that works
+ */
+export function withSecretEnded(key: StoredKey, last4: string, nowMs: number): StoredKey {
+  if (key.revokedAtMs !== null) {
+    throw new Failure('conflict', `Key ${key.id} is revoked: none of its secrets works any more.`);
+  }
+  const working = workingSecrets(key, nowMs);
+  const [found, ...others] = working.filter((secret) => secret.last4 === last4);
+  if (found === undefined) {
+    throw new Failure('not_found', `Key ${key.id} has no secret that works and ends with these characters.`);
+  }
+  if (working.length === 1) {
+    throw new Failure(
+      'conflict',
+      `This is the only secret of key ${key.id} that works. Rotate the key to replace it, or revoke the key.`,
+    );
+  }
+  if (others.length > 0) {
+    throw new Failure(
+      'conflict',
+      `Several secrets of key ${key.id} end with these characters. Rotate the key as leaked: that ends all of its secrets and makes a new one.`,
+    );
+  }
+  return withRetired({ ...key, secrets: key.secrets.filter((secret) => secret !== found) }, [found]);
+}
+
 function withRetired(key: StoredKey, ended: readonly { readonly digest: string }[]): StoredKey {
   const retired = [...(key.retired ?? []), ...ended.map(({ digest }) => digest)];
   if (retired.length <= MAX_RETIRED) return { ...key, retired };
@@ -147,6 +180,27 @@ export function recognised(key: StoredKey, digests: readonly string[]): StoredKe
 /** Ends a key for good. Revoking a key twice is no error; the second time changes nothing. */
 export function revoked(key: StoredKey, nowMs: number): StoredKey {
   return key.revokedAtMs === null ? { ...key, revokedAtMs: nowMs } : key;
+}
+
+/**
+ * Suspends a key, or gives a suspended one another end and reason. It returns the same object if nothing differs.
+ * @throws Failure `conflict` for a revoked key; `refused` as `suspensionOf`
+ */
+export function suspended(key: StoredKey, given: Parameters<typeof suspensionOf>[1], nowMs: number): StoredKey {
+  if (key.revokedAtMs !== null) throw revokedAlready(key, 'suspended');
+  const suspension = suspensionOf(key.suspended, given, nowMs);
+  return isDeepStrictEqual(key.suspended, suspension) ? key : { ...key, suspended: suspension };
+}
+
+/** Ends the suspension of a key; without one nothing changes. @throws Failure `conflict` for a revoked key */
+export function resumed(key: StoredKey): StoredKey {
+  if (key.revokedAtMs !== null) throw revokedAlready(key, 'resumed');
+  const { suspended: before, ...rest } = key;
+  return before === undefined ? key : rest;
+}
+
+function revokedAlready({ id }: StoredKey, what: string): Failure {
+  return new Failure('conflict', `Key ${id} is revoked and cannot be ${what}.`);
 }
 
 /**

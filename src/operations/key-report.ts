@@ -2,7 +2,9 @@ import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
-import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
+import { isSuspended } from '../identify/suspension.ts';
+import { suspendedMember, suspension } from './suspensions.ts';
+import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
 
 const textRule = 'must be text or null';
 export const label = z
@@ -15,6 +17,22 @@ export const notes = z
   .nullable()
   .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
   .meta({ id: 'Notes', maxLength: 1000 });
+
+const secret = z.strictObject({
+  last4: z.string().nullable().describe('Null where only a hash was ever known.'),
+  createdAt: time,
+  expiresAt: time.nullable(),
+});
+/** The secrets of a key, each with its last use. */
+export const usedSecrets = z
+  .array(
+    secret.extend({
+      lastUsedOn: day
+        .nullable()
+        .describe('The day (UTC) on which a gateway saw the secret last, within ten seconds; null if none is kept.'),
+    }),
+  )
+  .describe('The secrets that have not ended, newest first.');
 
 /** A key as operators see it, without any secret. */
 export const key = z
@@ -33,24 +51,21 @@ export const key = z
     notes,
     ownLimits: limits,
     revokedAt: time.nullable(),
+    suspended: suspension.optional().describe('Absent unless the key is suspended now.'),
     entry: z
       .string()
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
-    secrets: z
-      .array(
-        z.strictObject({
-          last4: z.string().nullable().describe('Null where only a hash was ever known.'),
-          createdAt: time,
-          expiresAt: time.nullable(),
-        }),
-      )
-      .describe('The secrets that have not ended, newest first.'),
+    secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
   .meta({ id: 'Key' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
-export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+
+export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
+  readonly secrets: DeepReadonly<z.output<typeof usedSecrets>>;
+};
 
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
 export type KeyReport = Pick<WholeKeyReport, 'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt'>;
@@ -75,15 +90,24 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
     notes: key.notes ?? null,
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
+    ...suspendedNow(key, nowMs),
     ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
-    secrets: key.secrets
-      .filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
-      .map(({ last4, createdAtMs, expiresAtMs }) => ({
-        last4: last4 === '' ? null : last4,
-        createdAt: timeOf(createdAtMs),
-        expiresAt: timeOf(expiresAtMs),
-      })),
+    secrets: workingSecrets(key, nowMs).map(({ last4, createdAtMs, expiresAtMs }) => ({
+      last4: last4 === '' ? null : last4,
+      createdAt: timeOf(createdAtMs),
+      expiresAt: timeOf(expiresAtMs),
+    })),
   };
+}
+
+/** The secrets of a key that have not ended, newest first. */
+export function workingSecrets({ secrets }: Pick<StoredKey, 'secrets'>, nowMs: number): StoredKey['secrets'] {
+  return secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
+}
+
+/** The member `suspended` of the report of a key; absent unless it is suspended now. */
+export function suspendedNow({ suspended }: StoredKey, nowMs: number) {
+  return suspendedMember(isSuspended(suspended, nowMs) ? suspended : undefined);
 }
 
 /** The report of a new secret, the only one that shows it. */

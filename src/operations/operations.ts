@@ -9,10 +9,23 @@ import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
-import { deleted, edited, type KeyAttributes, type KeyEdits, newSecret, revoked, rotated } from './key-changes.ts';
+import {
+  deleted,
+  edited,
+  type KeyAttributes,
+  type KeyEdits,
+  newSecret,
+  resumed,
+  revoked,
+  rotated,
+  suspended,
+  withSecretEnded,
+} from './key-changes.ts';
+import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { type NearReport, nearLimits } from './live/near-limits.ts';
@@ -34,6 +47,7 @@ export interface OperationsOptions {
   readonly keys: KeyStore;
   readonly ledger: LedgerView;
   readonly history: HistoryStore;
+  readonly secretUses: SecretUseStore;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
   /** Newest first; at least one. */
@@ -106,6 +120,26 @@ export class Operations {
     return this.#change(id, (before) => revoked(before, nowMs), guard);
   }
 
+  /** Ends one of several secrets of a key, by its last four characters. */
+  endSecret(id: string, last4: string, guard?: Guard): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => withSecretEnded(before, last4, nowMs), guard);
+  }
+
+  /** Suspends a key until a moment (Unix milliseconds), or until it is resumed. */
+  suspend(
+    id: string,
+    given: { readonly untilMs: number | null; readonly reason: string | null },
+    guard?: Guard,
+  ): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => suspended(before, given, nowMs), guard);
+  }
+
+  resume(id: string, guard?: Guard): Promise<Changed> {
+    return this.#change(id, resumed, guard);
+  }
+
   /**
    * Permanently removes a revoked or expired key: its record, counters, strikes, ban and usage history. Its id and the digests of its
    * secrets stay as a tombstone, so that an import does not bring it back. Deleting a key twice is no error.
@@ -118,6 +152,7 @@ export class Operations {
     });
     if (done === null) return unknownKey(id);
     for (const consumerId of [id, shadowIdOf(id)]) await this.#options.ledger.forget(consumerId);
+    await this.#options.secretUses.forget(id);
     return done;
   }
 
@@ -177,6 +212,15 @@ export class Operations {
       if (error instanceof Failure && error.code === 'refused') return null;
       throw error;
     }
+  }
+
+  /** All about a key, with the day (UTC) on which each of its secrets was used last; null if none is kept. */
+  async wholeReport(key: StoredKey): Promise<KeyReportWithUses> {
+    const { secretUses, nowMs } = this.#options;
+    const atMs = nowMs();
+    const report = wholeKeyReport(key, this.plans, atMs);
+    const days = await secretUses.of(key.id, workingSecrets(key, atMs).map(secretName));
+    return { ...report, secrets: report.secrets.map((secret, i) => ({ ...secret, lastUsedOn: days[i]! })) };
   }
 
   /**

@@ -37,7 +37,7 @@ interface SettingsInForce {
 
 type Stores = Pick<
   GatewayStores,
-  'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'history' | 'audit'
+  'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses' | 'history' | 'audit'
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
 export interface AdminApiTelemetry {

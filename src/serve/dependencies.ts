@@ -23,6 +23,8 @@ import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
 import { KnownCustomers } from '../identify/known-customers.ts';
+import { SecretUses } from '../identify/secret-uses.ts';
+import { isSuspended } from '../identify/suspension.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -48,6 +50,7 @@ export interface Services {
   readonly thread: ThreadTime;
   readonly compressors: Compressors;
   readonly deprecatedCalls: DeprecatedCallCounter;
+  readonly secretUses: SecretUses;
   readonly refusals: RefusalCounter;
 }
 
@@ -69,6 +72,7 @@ export function openServices(
   // Gateways whose own clocks differ agree on when a key or a customer expires.
   const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
   const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
+  const secretUses = new SecretUses({ store: stores.secretUses });
   const identifier = new Identifier({
     keyStore: stores.keys,
     customers,
@@ -78,6 +82,7 @@ export function openServices(
     staleKeysMs,
     onStoreFailure,
     ...clocks,
+    onUse: (key, secret, nowMs) => secretUses.note(key, secret, nowMs),
   });
   const admitter = new Admitter({
     ledger: stores.ledger,
@@ -113,7 +118,8 @@ export function openServices(
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const [refusals, compressors] = [new RefusalCounter(stores.history), new Compressors()];
-  return { identifier, customers, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, refusals };
+  const deciding = { identifier, customers, admitter, failedAttempts, usage, thread, compressors };
+  return { ...deciding, deprecatedCalls, secretUses, refusals };
 }
 
 /**
@@ -138,7 +144,7 @@ export function gatewayDepsOf(
   router: Router,
   { log, metrics, recent, validators, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
-  const { deprecatedCalls, refusals, customers: _, ...deciding } = services;
+  const { deprecatedCalls, secretUses: _, refusals, customers: __, ...deciding } = services;
   const deprecated = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
@@ -180,9 +186,8 @@ export function gatewayDepsOf(
 const CHECK_EXPIRIES_EVERY_MS = 1_000;
 
 /**
- * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or has expired
- * (contract section 1),
- * or its customer is deleted or has expired.
+ * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or suspended or has
+ * expired, or its customer is deleted or has expired (contract section 1).
  */
 export function closeWebSocketsOfEndedKeys(
   limits: () => { readonly maxPerKey: number; readonly max: number },
@@ -202,8 +207,9 @@ export function closeWebSocketsOfEndedKeys(
     for (const id of changed) {
       changed.delete(id);
       // While the store is away the key's WebSockets stay open. The store announces changes again when it is back.
-      const endsAtMs = await endOfKey(id, { keys, customers }).catch(() => undefined);
+      const endsAtMs = await endOfKey(id, { keys, customers }, clock.nowMs).catch(() => undefined);
       if (endsAtMs === 'ended') webSockets.cut('revoked', id);
+      else if (endsAtMs === 'suspended') webSockets.cut('suspended', id);
       else if (endsAtMs === null) expiries.delete(id);
       else if (endsAtMs !== undefined) expiries.set(id, endsAtMs);
     }
@@ -227,13 +233,18 @@ export function closeWebSocketsOfEndedKeys(
   return webSockets;
 }
 
-/** When a key or its customer expires, Unix milliseconds; null: never. `ended` if the key is revoked, or one of them is gone. */
+/**
+ * When a key or its customer expires, Unix milliseconds; null: never. `ended` if the key is revoked, or one of them is gone.
+ * @param nowMs Unix milliseconds
+ */
 async function endOfKey(
   id: string,
   { keys, customers }: Pick<GatewayStores, 'keys' | 'customers'>,
-): Promise<number | null | 'ended'> {
+  nowMs: number,
+): Promise<number | null | 'ended' | 'suspended'> {
   const key = await keys.get(id);
   if (key === null || key.revokedAtMs !== null) return 'ended';
+  if (isSuspended(key.suspended, nowMs)) return 'suspended';
   if (key.customer === undefined) return key.expiresAtMs;
   const customer = await customers.get(key.customer);
   if (customer === null) return 'ended';

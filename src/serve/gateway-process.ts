@@ -288,6 +288,7 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   const services = openServices(settings, live, stores, metrics, thread, accountsMs);
   later.services = services;
   closers.push(() => services.deprecatedCalls.close());
+  closers.push(() => services.secretUses.close());
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;

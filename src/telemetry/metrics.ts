@@ -432,6 +432,7 @@ const OUTCOMES: readonly TunnelEnd[] = [
   'upstream_lost',
   'idle',
   'revoked',
+  'suspended',
   'expired',
   'drained',
 ];

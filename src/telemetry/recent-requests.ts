@@ -42,6 +42,7 @@ const COLUMN_OF: Readonly<Record<Judgement, number>> = {
   malformed: 6,
   preflight: 7,
   usage: 7,
+  forbidden: 7,
 };
 
 /**

@@ -61,6 +61,11 @@ export async function adminApiWith(
       },
     },
     deprecatedCalls: nothing,
+    secretUses: {
+      note: async () => {},
+      of: async (_: string, secrets: readonly string[]) => secrets.map(() => null),
+      forget: async () => {},
+    },
     history: { ...nothing, of: async () => null },
     audit,
   };

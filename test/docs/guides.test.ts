@@ -180,7 +180,7 @@ test('each command that a page names has a help text, and each of its options st
       // `usage` is a command itself, and also the first word of others.
       const hasTwoWords = GROUPS.includes(first!) || /^usage [a-z]+( |$)/.test(command);
       const help = await helpOf(hasTwoWords ? `${first} ${second}` : first!);
-      for (const [, option] of command.matchAll(/(?<= )(--[a-z-]+)/g)) {
+      for (const [, option] of command.matchAll(/(?<= )(--[a-z0-9-]+)/g)) {
         expect(help, `${page}: ${command}`).toContain(`${option} `);
       }
     }

@@ -73,11 +73,22 @@ describe('a gateway in the process of its caller', () => {
     const { key } = await operations.rotateKey({ id, overlap: '0s' });
     expect(await operations.resetUsage({ id, windows: ['minute'] })).toEqual({ id, windows: ['minute'], ban: null });
     expect([await call(made.key), await call(key)]).toEqual([401, 200]);
+    expect(await operations.suspendKey({ id, until: '1h' })).toMatchObject({ id, suspended: { reason: null } });
+    expect(await call(key)).toBe(403);
+    expect(await operations.resumeKey({ id })).not.toHaveProperty('suspended');
     expect(await operations.updateKey({ id, name: 'n' })).toMatchObject({ id, name: 'n', owner: 'Acme' });
     expect((await operations.listKeys({ q: 'acm' })).keys.map(({ id }) => id)).toEqual([id]);
     const { changes } = await operations.listChanges({});
     expect(changes.map(({ action, outcome }) => `${action} ${outcome}`)).toEqual([
-      ...['key.update done', 'usage.reset done', 'key.rotate done', 'key.topup done', 'key.create repeated'],
+      ...[
+        'key.update done',
+        'key.resume done',
+        'key.suspend done',
+        'usage.reset done',
+        'key.rotate done',
+        'key.topup done',
+        'key.create repeated',
+      ],
       'key.create done',
     ]);
     const wrong = operations.topUp({ id, window: 'year' as 'day', amount: 0 });

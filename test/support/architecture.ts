@@ -55,6 +55,7 @@ const FOR_STORES = [
   'src/identify/customer-store.ts',
   'src/identify/key-store.ts',
   'src/identify/pepper-record.ts',
+  'src/identify/secret-use-store.ts',
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
   'src/admit/account-id.ts',

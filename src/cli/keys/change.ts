@@ -1,13 +1,21 @@
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import { deleteKey, revokeKey, rotateKey, updateKey } from '../../operations/catalogue/keys.ts';
-import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
+import {
+  deleteKey,
+  endSecret,
+  resumeKey,
+  revokeKey,
+  rotateKey,
+  suspendKey,
+  updateKey,
+} from '../../operations/catalogue/keys.ts';
+import { keyReport, keyReportWithSecret, suspendedNow, timeOf } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
-import { limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
+import { limitsText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
 
-// The commands that change one key: `keys update`, `keys rotate`, `keys revoke` and `keys delete`.
+// The commands that change one key: `keys update`, `rotate`, `end-secret`, `suspend`, `resume`, `revoke` and `delete`.
 
 /** `tollgate keys update`: changes the attributes of a key. Its secrets, counters and bans stay. */
 export const keysUpdate: Command = operationCommand({
@@ -50,7 +58,7 @@ export const keysUpdate: Command = operationCommand({
 export const keysRotate: Command = operationCommand({
   name: 'keys rotate',
   operation: rotateKey,
-  examples: ['tollgate keys rotate KEY_ID --overlap 24h', 'tollgate keys rotate KEY_ID --overlap 0s'],
+  examples: ['tollgate keys rotate KEY_ID --overlap 24h', 'tollgate keys rotate KEY_ID --leaked'],
   spelled: {
     overlap: {
       value: 'DURATION',
@@ -60,9 +68,26 @@ export const keysRotate: Command = operationCommand({
         return given;
       },
     },
+    leaked: {
+      about:
+        'Ends the secrets before it at once, because somebody else may have one. On a terminal the command asks, unless --overlap or --leaked is given.',
+    },
   },
   json: 'Prints the same JSON object as `keys create`, with the new secret.',
   open: { makesSecrets: true },
+  check({ options }) {
+    if (options.leaked !== true || options.overlap === undefined) return;
+    throw new Failure('bad_usage', 'A leaked secret has no overlap: give --leaked or --overlap.');
+  },
+  async ask({ keys }, { options, positionals }, { question = null }) {
+    if (question === null || options.leaked === true || options.overlap !== undefined) return {};
+    const key = await keys.get(positionals[0]!);
+    // Nothing is asked about a key that does not exist or was revoked.
+    if (key === null || key.revokedAtMs !== null) return {};
+    const answer = await question('Was the old secret leaked? Then it ends at once, and otherwise in 24 h. [y/N] ');
+    if (answer === null) throw new Failure('refused', 'Nothing was rotated.');
+    return isYes(answer) ? { leaked: true } : {};
+  },
   asJson: ({ key, output }, { plans }) => keyReportWithSecret(key!, output.key, plans),
   text: ({ key, output }, { id, moment }) =>
     `${id} has a new secret; the old one ${oldSecretText(key!, moment)}.\n\n  ${output.key}\n\n` +
@@ -75,6 +100,69 @@ function oldSecretText({ secrets, expiresAtMs }: StoredKey, moment: (atMs: numbe
   if (old === undefined) return 'no longer works';
   return `stops working ${moment(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
 }
+
+/** `tollgate keys end-secret`: ends one of several secrets. */
+export const keysEndSecret: Command = operationCommand({
+  name: 'keys end-secret',
+  operation: endSecret,
+  examples: ['tollgate keys end-secret KEY_ID --last4 xY7z'],
+  spelled: {
+    last4: {
+      value: 'CHARACTERS',
+      read: (given: string) => {
+        // What was given may be the whole secret, so it is not repeated.
+        if (given.length > 4)
+          throw new Failure('bad_usage', '--last4 takes the last four characters of the secret, and no more of it.');
+        return given;
+      },
+    },
+  },
+  json: 'Prints the key as `keys list` does.',
+  open: { needsPlans: false },
+  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  text: ({ output: { secrets } }, { id }) =>
+    `The secret has ended. ${id} still has ${secrets.map(secretLabelOf).join(', ')}.\n`,
+});
+
+/** `tollgate keys suspend`: a key that is refused until it is resumed, or for a while. */
+export const keysSuspend: Command = operationCommand({
+  name: 'keys suspend',
+  operation: suspendKey,
+  examples: [
+    'tollgate keys suspend KEY_ID',
+    "tollgate keys suspend KEY_ID --until 24h --reason 'asked for by billing'",
+  ],
+  spelled: {
+    until: {
+      value: 'WHEN',
+      about:
+        'When it ends by itself: in 24h, or on 2030-12-31, or at an RFC 3339 time; left out, only when the key is resumed.',
+      read: (when: string) => {
+        readMoment('--until', when, 0);
+        return when;
+      },
+    },
+    reason: { value: 'TEXT', about: 'For operators, one line of up to 200 characters. The caller never sees it.' },
+  },
+  json: 'Prints the key as `keys list` does, with suspended.',
+  open: { needsPlans: false },
+  asJson: ({ key }, { plans }) => ({ ...keyReport(key!, plans), ...suspendedNow(key!, Date.now()) }),
+  text: ({ output: { suspended }, change }, { id, moment }) => {
+    const end = suspended?.until == null ? 'until it is resumed' : `and works again ${moment(suspended.until)}`;
+    return `${id} ${change?.outcome === 'unchanged' ? 'was already' : 'is'} suspended ${end}.\n`;
+  },
+});
+
+/** `tollgate keys resume`: ends a suspension. */
+export const keysResume: Command = operationCommand({
+  name: 'keys resume',
+  operation: resumeKey,
+  examples: ['tollgate keys resume KEY_ID'],
+  json: 'Prints the key as `keys list` does.',
+  open: { needsPlans: false },
+  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.\n`,
+});
 
 /** `tollgate keys revoke`: ends a key for good (contract section 1). */
 export const keysRevoke: Command = operationCommand({
@@ -142,5 +230,9 @@ async function isConfirmed(
     ...(lastUse === null ? [] : [lastUse]),
   ];
   const answer = await question(`${verb} ${id} (${facts.join(', ')}) for good? This cannot be undone. [y/N] `);
+  return isYes(answer);
+}
+
+function isYes(answer: string | null): boolean {
   return /^\s*y(es)?\s*$/i.test(answer ?? '');
 }

@@ -1,6 +1,7 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
@@ -8,7 +9,19 @@ import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { limitsText } from './text-form.ts';
 
-const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const;
+const HEADER = [
+  'id',
+  'plan',
+  'name',
+  'owner',
+  'notes',
+  'limits',
+  'expires',
+  'created',
+  'revoked',
+  'last4',
+  'suspended',
+] as const;
 
 /** `tollgate keys export`: prints every key, without its secrets. */
 export const keysExport: Command = {
@@ -59,6 +72,7 @@ function membersOf(key: StoredKey) {
     created: timeOf(createdAtMs),
     revoked: timeOf(revokedAtMs),
     last4: key.secrets[0]?.last4 || null,
+    suspended: isSuspended(key.suspended, Date.now()) ? timeOf(key.suspended.atMs) : null,
   };
 }
 

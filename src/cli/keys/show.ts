@@ -5,7 +5,13 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
+import {
+  type KeyReport,
+  type KeyReportWithUses,
+  keyReport,
+  suspendedNow,
+  timeOf,
+} from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn, withMeantKeys } from '../operations.ts';
@@ -70,9 +76,11 @@ export const keysList: Command = {
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
       const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
       if (options.json === true) {
+        const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
           ...keyReport(key, plans),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
+          ...suspendedNow(key, nowMs),
           ...lastUse,
         }));
         terminal.out(json(reports));
@@ -141,30 +149,32 @@ export const keysShow: Command = {
   environment: OF_STORE,
   examples: ['tollgate keys show KEY_ID'],
   options: {
-    json: { type: 'boolean', about: 'Prints one JSON object: that of `keys list`, with revokedAt and secrets.' },
+    json: {
+      type: 'boolean',
+      about: 'Prints one JSON object: that of `keys list`, with revokedAt, and secrets with the day of their last use.',
+    },
   },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
       const key = await withMeantKeys(store, id, (operations) => operations.show(id));
-      const nowMs = Date.now();
-      if (options.json === true) terminal.out(json(shownKey(key, store.plans, nowMs)));
-      else terminal.out(keyText(key, store.plans, nowMs, terminal));
+      const report = await operationsOn(store).wholeReport(key);
+      if (options.json === true) terminal.out(json(shownKey(report)));
+      else terminal.out(keyText(key, report, store.plans, terminal));
       return 0;
     });
   },
 };
 
 /** What the JSON of `keys show` and `keys find` says of a key. */
-export function shownKey(key: StoredKey, plans: Plans, nowMs: number): Omit<WholeKeyReport, 'ownLimits'> {
-  const { ownLimits: _, ...report } = wholeKeyReport(key, plans, nowMs);
+export function shownKey({ ownLimits: _, ...report }: KeyReportWithUses): Omit<KeyReportWithUses, 'ownLimits'> {
   return report;
 }
 
 /** A key in lines, one for each thing that is known of it. */
-export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: Terminal): string {
+export function keyText(key: StoredKey, report: KeyReportWithUses, plans: Plans, terminal: Terminal): string {
+  const nowMs = Date.now();
   const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
-  const report = shownKey(key, plans, nowMs);
   const rows: [string, string][] = [
     ['id', key.id],
     ['state', tonedStatus(stateOf(key, nowMs), terminal.style)],
@@ -180,12 +190,29 @@ export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: T
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
     ...(report.revokedAt === null ? [] : ([['revoked', moment(report.revokedAt)]] as [string, string][])),
-    ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
-      'secret',
-      `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${expiresAt === null ? '' : `, ends ${moment(expiresAt)}`}`,
-    ]),
+    ...suspendedRows(report, moment),
+    ...report.secrets.map((secret): [string, string] => ['secret', secretText(secret, moment)]),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+  return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
+}
+
+function secretText(
+  { last4, createdAt, expiresAt, lastUsedOn }: KeyReportWithUses['secrets'][number],
+  moment: (time: string) => string,
+): string {
+  const end = expiresAt === null ? '' : `, ends ${moment(expiresAt)}`;
+  const use = lastUsedOn === null ? 'no use on record' : `last used ${lastUsedOn}`;
+  return `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${end}, ${use}`;
+}
+
+function suspendedRows(
+  { suspended }: Pick<KeyReportWithUses, 'suspended'>,
+  moment: (time: string) => string,
+): [string, string][] {
+  if (suspended === undefined) return [];
+  const { since, until, reason } = suspended;
+  const end = until === null ? 'until it is resumed' : `ends ${moment(until)}`;
+  return [['suspended', `${moment(since)}, ${end}${reason === null ? '' : `: ${escapedText(reason)}`}`]];
 }
 
 /** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
+import { longerOf } from '../../identify/suspension.ts';
 
 /** What became of one key of a backup. */
 export interface RestoredKey {
@@ -29,7 +30,8 @@ const BATCH_KEYS = 1_000;
  *
  * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
  * - a key that was revoked or deleted since is not brought back,
- * - a secret that was rotated away since does not work again.
+ * - a secret that was rotated away since does not work again,
+ * - a key that was suspended since is not resumed: of two suspensions the one that ends last counts.
  * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
  * @throws Failure `store_unavailable`; the keys reported until then are done
  */
@@ -104,16 +106,18 @@ async function compare(
   return { id, kind: 'replaced', why: `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.` };
 }
 
-/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation on either side. */
+/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation or a suspension on either side. */
 function putBack(
-  { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs }: StoredKey,
+  { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs, suspended }: StoredKey,
   { notes: _, ...there }: StoredKey,
 ): StoredKey {
+  const longer = longerOf(there.suspended, suspended);
   return {
     ...there,
     ...{ plan, limits, name, owner, expiresAtMs },
     ...(notes === undefined ? {} : { notes }),
     revokedAtMs: there.revokedAtMs ?? revokedAtMs,
+    ...(longer === undefined ? {} : { suspended: longer }),
   };
 }
 
@@ -124,6 +128,7 @@ function differencesOf(key: StoredKey, there: StoredKey): string[] {
   const different: string[] = ATTRIBUTES.filter((name) => !isDeepStrictEqual(key[name], there[name]));
   if (key.expiresAtMs !== there.expiresAtMs) different.push('its end');
   if (key.revokedAtMs !== there.revokedAtMs) different.push('its revocation');
+  if (!isDeepStrictEqual(key.suspended, there.suspended)) different.push('its suspension');
   if (!isDeepStrictEqual(secretsOf(key), secretsOf(there))) different.push('its secrets');
   return different;
 }

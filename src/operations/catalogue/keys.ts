@@ -2,11 +2,13 @@ import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import type { KeyEdits } from '../key-changes.ts';
-import { key, label, notes, wholeKeyReport } from '../key-report.ts';
+import { key, label, notes, usedSecrets, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
+import { reason } from '../suspensions.ts';
 import {
   count,
   cursor,
@@ -48,7 +50,7 @@ const lastUsedOn = day
   .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
   .meta({ id: 'LastUsedOn' });
 
-const shownKey = key.extend({ lastUsedOn }).meta({ id: 'ShownKey' });
+const shownKey = key.extend({ lastUsedOn, secrets: usedSecrets }).meta({ id: 'ShownKey' });
 const listedKey = key
   .extend({ lastUsedOn: lastUsedOn.optional().describe('Only with the parameter `unused`.') })
   .meta({ id: 'ListedKey' });
@@ -248,10 +250,10 @@ export const showKey = defineOperation({
   output: shownKey,
   result: 'The key, without any secret.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id }) {
+  async run({ operations }, { id }) {
     const key = await operations.show(id);
-    const report = wholeKeyReport(key, operations.plans, nowMs());
-    return { output: { ...report, lastUsedOn: await operations.lastUsedOn(key.id) }, key };
+    const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key.id)]);
+    return { output: { ...report, lastUsedOn }, key };
   },
 });
 
@@ -312,6 +314,60 @@ export const revokeKey = defineOperation({
   },
 });
 
+export const suspendKey = defineOperation({
+  name: 'suspendKey',
+  line: 'POST /keys/{id}/suspend',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
+  description:
+    'Its requests get 403 `suspended` and are not counted; its counts, bans and secrets stay. A key that is suspended gets the new end ' +
+    'and reason. The record of changes says who suspended it; the caller does not learn that.',
+  on: 'store',
+  action: 'key.suspend',
+  isVersioned: true,
+  isGuarded: true,
+  input: z
+    .strictObject(
+      {
+        until: moment.optional().describe('When it ends by itself; null or absent: only when the key is resumed.'),
+        reason: reason.optional(),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'NewSuspension', examples: [{ until: '24h', reason: 'asked for by billing' }] }),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id, until = null, reason = null }, { guard }) {
+    const untilMs = msOf(until, context.nowMs());
+    const changed = await context.operations.suspend(id, { untilMs, reason }, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.key === changed.before) };
+  },
+});
+
+export const resumeKey = defineOperation({
+  name: 'resumeKey',
+  line: 'POST /keys/{id}/resume',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
+  description: 'To resume a key that is not suspended is no mistake.',
+  on: 'store',
+  action: 'key.resume',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject({}, 'must be an object'),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id }, { guard }) {
+    const changed = await context.operations.resume(id, guard);
+    const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
+    return { ...shown(changed.key, context), change: changeOfKey(changed, !wasSuspended) };
+  },
+});
+
 export const rotateKey = defineOperation({
   name: 'rotateKey',
   line: 'POST /keys/{id}/rotate',
@@ -325,25 +381,73 @@ export const rotateKey = defineOperation({
   action: 'key.rotate',
   isVersioned: true,
   isGuarded: true,
-  input: z.strictObject(
-    {
-      overlap: z
-        .string(DURATION_RULE)
-        .refine((text) => durationFrom(text) !== null, DURATION_RULE)
-        .optional()
-        .describe('How long the secrets before it keep working; `0s` ends them at once.')
-        .meta({ pattern: DURATION_PATTERN, default: '24h' }),
-    },
-    'must be an object',
-  ),
+  input: z
+    .strictObject(
+      {
+        overlap: z
+          .string(DURATION_RULE)
+          .refine((text) => durationFrom(text) !== null, DURATION_RULE)
+          .optional()
+          .describe('How long the secrets before it keep working; `0s` ends them at once.')
+          .meta({ pattern: DURATION_PATTERN, default: '24h' }),
+        leaked: flag.describe(
+          'True if somebody else may have one of the secrets before it: all of them end at once. It excludes `overlap`.',
+        ),
+      },
+      'must be an object',
+    )
+    .refine(
+      ({ overlap, leaked }) => !leaked || overlap === undefined,
+      'A leaked secret has no overlap: leave out overlap, or leaked.',
+    ),
   output: keyWithSecret,
   result: 'The key, with its new secret.',
   fails: { not_found: true, conflict: true },
-  async run({ operations, nowMs }, { id, overlap }, { guard }) {
-    const overlapMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
+  async run({ operations, nowMs }, { id, overlap, leaked }, { guard }) {
+    const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
+    const overlapMs = leaked ? 0 : keptMs;
     const { secret, ...changed } = await operations.rotate(id, overlapMs, guard);
     const { id: keyId, ...rest } = wholeKeyReport(changed.key, operations.plans, nowMs());
     return { output: { id: keyId, key: secret, ...rest }, change: changeOfKey(changed), key: changed.key };
+  },
+});
+
+const last4Rule = 'must be the last four characters of the secret, and no more of it';
+
+export const endSecret = defineOperation({
+  name: 'endSecret',
+  // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
+  line: 'POST /keys/{id}/secrets/end',
+  tag: 'keys',
+  role: 'operator',
+  sentence:
+    'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
+  description:
+    'A secret that has ended does not work again. The only secret that works is not ended this way, and neither is one of several that end ' +
+    'with the same characters: 409.',
+  on: 'store',
+  action: 'secret.end',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject(
+    {
+      last4: z
+        .string(last4Rule)
+        .max(4, last4Rule)
+        .describe('The last four characters of the secret; an empty text for the one of which only the hash is known.')
+        .meta({ maxLength: 4 }),
+    },
+    'must be an object',
+  ),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: {
+    not_found: 'There is no such key, or it has no secret that works and ends so.',
+    conflict: 'The key is revoked, it is its only secret that works, or several secrets end so.',
+  },
+  async run(context, { id, last4 }, { guard }) {
+    const changed = await context.operations.endSecret(id, last4, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed) };
   },
 });
 

@@ -101,7 +101,7 @@ export const showTraffic = defineOperation({
             shed: count,
             undecided: count,
             malformed: count,
-            other: count.describe('Preflights and requests for usage.'),
+            other: count.describe('Preflights, requests for usage and those of suspended keys.'),
             failed: count.describe(
               'Responses with a status of 500 or above, which are counted under their verdict as well.',
             ),
@@ -139,7 +139,8 @@ export const listNear = defineOperation({
 });
 
 const VERDICTS = [
-  ...['admitted', 'refused', 'banned', 'shed', 'unauthenticated', 'preflight', 'usage', 'malformed', 'undecided'],
+  ...['admitted', 'refused', 'banned', 'shed', 'forbidden', 'unauthenticated', 'preflight'],
+  ...['usage', 'malformed', 'undecided'],
 ];
 const verdictRule = `must be one of ${VERDICTS.join(', ')}`;
 const verdict = z

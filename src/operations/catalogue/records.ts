@@ -5,6 +5,7 @@ import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
+import { suspension } from '../suspensions.ts';
 import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, textRule, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
@@ -72,6 +73,7 @@ const keyState = z
     owner: z.string().nullable(),
     expiresAt: time.nullable(),
     revokedAt: time.nullable(),
+    suspended: suspension.optional().describe('Absent without one. Its end may have passed.'),
     secrets: z.array(z.string()),
     entry: z
       .string(textRule)

@@ -16,7 +16,7 @@ export const TRAFFIC_COLUMNS = [
   'shed',
   'undecided',
   'malformed',
-  /** Preflights, and requests for usage. */
+  /** Preflights, requests for usage, and those of suspended callers. */
   'other',
   /** Responses with a status of 500 or above. Each of them is counted under its verdict as well. */
   'failed',

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import { keyspace } from './keyspace.ts';
 import { type Lead, merged, type RecordKind } from './record-writes.ts';
@@ -23,9 +24,10 @@ function ofCustomer({ customer }: StoredKey): readonly Lead[] {
   return customer === undefined ? [] : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
 }
 
-/** Whether a secret that worked, or the whole key, ends with this change. */
+/** Whether a secret that worked, or the whole key, ends with this change, or is suspended by it. */
 function endsAccess(before: StoredKey, after: StoredKey): boolean {
   if (after.revokedAtMs !== null || after.deletedAtMs !== undefined) return true;
+  if (after.suspended !== undefined && !isDeepStrictEqual(before.suspended, after.suspended)) return true;
   const endOf = (key: StoredKey, digest: string) => key.secrets.find((secret) => secret.digest === digest)?.expiresAtMs;
   return before.secrets.some(({ digest }) => endOf(after, digest) !== endOf(before, digest));
 }

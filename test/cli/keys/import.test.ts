@@ -417,10 +417,14 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     );
     const two = await create('--plan', 'free');
     await run(env, 'keys', 'revoke', two.id);
-    const header = 'id,plan,name,owner,notes,limits,expires,created,revoked,last4\n';
+    const held = await create('--plan', 'free');
+    await run(env, 'keys', 'suspend', held.id);
+    const header = 'id,plan,name,owner,notes,limits,expires,created,revoked,last4,suspended\n';
     const csv = await run(env, 'keys', 'export');
-    expect(csv.stdout).toBe(
-      `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)}\n`,
+    const first = `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},\n`;
+    expect(csv.stdout.startsWith(first)).toBe(true);
+    expect(csv.stdout.slice(first.length)).toMatch(
+      new RegExp(`^${held.id},free,,,,,,[^,]+,,....,\\d{4}-[-0-9T:.]+Z\n$`),
     );
     expect((await run(env, 'keys', 'export', '--csv')).stdout).toBe(csv.stdout);
     const lines = (await run(env, 'keys', 'export', '--json', '--all')).stdout.trimEnd().split('\n');
@@ -436,8 +440,10 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
         created: one.createdAt,
         revoked: null,
         last4: one.key.slice(-4),
+        suspended: null,
       },
       expect.objectContaining({ id: two.id, revoked: expect.any(String) }),
+      expect.objectContaining({ id: held.id, revoked: null, suspended: expect.any(String) }),
     ]);
     for (const { key } of [one, two]) expect(csv.stdout + lines.join()).not.toContain(key.slice(8, -4));
     expect((await run(env, 'keys', 'export', '--csv', '--json')).code).toBe(2);

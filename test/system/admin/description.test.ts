@@ -200,6 +200,17 @@ describe('the API held to its description', () => {
       ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
       ['POST', `/admin/keys/${id}/rotate`, { overlap: 1 }],
       ['POST', '/admin/keys/none/rotate'],
+      ['POST', `/admin/keys/${id}/secrets/end`, { last4: key.slice(-4) }],
+      ['POST', `/admin/keys/${id}/rotate`, { leaked: true }],
+      ['POST', `/admin/keys/${id}/secrets/end`, { last4: 12 }],
+      ['POST', '/admin/keys/none/secrets/end', { last4: 'abcd' }],
+      ['POST', `/admin/keys/${id}/suspend`, { until: '1h', reason: 'r' }],
+      ['POST', `/admin/keys/${id}/suspend`, { until: 1 }],
+      ['POST', '/admin/keys/none/suspend'],
+      ['GET', `/admin/keys/${id}`],
+      ['POST', `/admin/keys/${id}/resume`],
+      ['POST', `/admin/keys/${id}/resume`, { now: true }],
+      ['POST', '/admin/keys/none/resume'],
       ['POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 5 }],
       ['POST', `/admin/keys/${id}/topups`, { window: 'hour', amount: 5 }],
       ['POST', '/admin/keys/none/topups', { window: 'day', amount: 5 }],
@@ -260,6 +271,9 @@ describe('the API held to its description', () => {
       ['POST', '/admin/keys/find'],
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
+      ['POST', `/admin/keys/${id}/suspend`],
+      ['POST', `/admin/keys/${id}/resume`],
+      ['POST', `/admin/keys/${id}/secrets/end`],
       ['POST', `/admin/keys/${id}/delete`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
@@ -295,6 +309,9 @@ describe('the API held to its description', () => {
     const changes = [
       ['PATCH', '', { owner: 'p' }],
       ['POST', '/rotate', undefined],
+      ['POST', '/suspend', undefined],
+      ['POST', '/resume', undefined],
+      ['POST', '/secrets/end', { last4: 'abcd' }],
       ['DELETE', '', undefined],
     ] as const;
     const deletion = ['POST', '/delete', undefined] as const;
@@ -344,6 +361,8 @@ describe('the API held to its description', () => {
     const { body: kept } = await itUnsettled('POST', '/admin/keys', { plan: 'small' });
     for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/secrets/end`, { last4: kept.key.slice(-4) });
     for (const [method, path, body] of [...usageChanges, ...changes])
       await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
     await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
@@ -351,9 +370,10 @@ describe('the API held to its description', () => {
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );
     const bodyFor = (method: string, path: string) => {
-      if (/\/(rotate|delete|reset)$/.test(path)) return undefined;
+      if (/\/(rotate|suspend|resume|delete|reset)$/.test(path)) return undefined;
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/find')) return { secret: key };
+      if (path.endsWith('/secrets/end')) return { last4: 'abcd' };
       if (path.endsWith('/topups')) return { window: 'day', amount: 5 };
       return method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
     };

@@ -13,15 +13,24 @@ export function pathOf(id: string): string {
   return `/admin/keys/${encodeURIComponent(id)}`;
 }
 
-export function stateOf({ revokedAt, expiresAt }: Key): 'active' | 'revoked' | 'expired' {
+export function stateOf({ revokedAt, expiresAt, suspended }: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
+  const isPast = (moment: string) => millisecondsOf(moment) <= Date.now();
   if (revokedAt !== null) return 'revoked';
-  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? 'expired' : 'active';
+  if (expiresAt !== null && isPast(expiresAt)) return 'expired';
+  return suspended === undefined || (suspended.until !== null && isPast(suspended.until)) ? 'active' : 'suspended';
+}
+
+/** Whether a key is revoked or expired. */
+export function hasEnded(key: Key): boolean {
+  const state = stateOf(key);
+  return state === 'revoked' || state === 'expired';
 }
 
 export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
   const state = stateOf(key);
   if (isBanned && state === 'active') return html`<${Badge} kind="bad">Banned</${Badge}>`;
   if (state === 'active') return html`<${Badge} kind="good">Active</${Badge}>`;
+  if (state === 'suspended') return html`<${Badge} kind="warn">Suspended</${Badge}>`;
   return html`<${Badge} kind="plain">${state === 'revoked' ? 'Revoked' : 'Expired'}</${Badge}>`;
 }
 
