@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
 import { Failure, Refused } from '../failure.ts';
+import { accessOf } from '../identify/access.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
 
@@ -142,6 +143,19 @@ export function etagOf(key: StoredKey): string {
   const { id, plan, limits, name, owner, notes, createdAtMs, expiresAtMs, revokedAtMs } = key;
   const windows = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
   const secrets = key.secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
-  const what = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs, revokedAtMs, secrets];
+  const access = Object.entries(accessOf(key));
+  const what = [
+    id,
+    plan,
+    windows,
+    name,
+    owner,
+    notes ?? null,
+    createdAtMs,
+    expiresAtMs,
+    revokedAtMs,
+    secrets,
+    ...access,
+  ];
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
 }

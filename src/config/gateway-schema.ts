@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
+import { scopes } from '../identify/access.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
@@ -768,6 +769,9 @@ export const routeEntry = z.strictObject({
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that requests are checked against once they are admitted and counted: path and query parameters, media type, and bodies of JSON up to 1 MiB. A request that does not fit gets 400 `request_invalid`, one that is not described as well. Paths are compared as the service gets them (after `rewrite`), with the path of the first server of the description in front. `false` leaves out the check of the upstream.',
     ),
+  scopes: orNull(scopes.min(1, 'must be a list of at least one scope, such as [orders:write]')).describe(
+    'What a caller must be allowed to do, all of it: the scopes of its key (`tollgate keys create --scope`), or those of its token (`scope`, or `scp`). Without one of them its request is counted and gets 403 `insufficient_scope`. Not with `auth: none`.',
+  ),
   deprecated: orNull(deprecated).describe(
     'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',
   ),

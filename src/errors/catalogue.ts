@@ -95,6 +95,18 @@ export const ERRORS = {
     explanation: 'The API key of the request has expired.',
     advice: 'Give the key a later expiry, or make another one.',
   },
+  insufficient_scope: {
+    status: 403,
+    closes: false,
+    sentence: (scopes: string) =>
+      `This request needs the scope ${scopes}, and your key or token does not have all of it.`,
+    when: 'The route requires scopes (`scopes` in gateway.yaml), and the key or token lacks one of them. `WWW-Authenticate` names those that the route requires.',
+    remedy: 'Ask the operator for a key with these scopes, or the issuer for a token with them.',
+    counted: 'yes',
+    explanation: 'The key or token of the request lacks a scope that the route requires.',
+    advice:
+      'If the caller should be able to do this, give its key the scope (`tollgate keys update KEY_ID --scope`, which names all scopes of the key), or let the issuer put it into its tokens.',
+  },
   route_not_found: {
     status: 404,
     closes: false,

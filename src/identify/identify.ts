@@ -31,21 +31,24 @@ export interface Consumer {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
+  /** What the caller may do (RFC 6749 section 3.3); see `scopesOf` in gateway/who-may-call.ts. */
+  readonly scopes: readonly string[];
 }
 
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
+const NO_SCOPES: readonly string[] = Object.freeze([]);
 
 /**
  * The identity that all requests with a key share.
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES }: StoredKey,
   before: Consumer | null,
 ): { readonly kind: 'consumer'; readonly key: Consumer } {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const current: Consumer = { id, plan, limits: own, name, owner };
+  const current: Consumer = { id, plan, limits: own, name, owner, scopes };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
 }

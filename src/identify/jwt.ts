@@ -275,8 +275,20 @@ function consumerOfClaims(
   if (typeof sub !== 'string' || sub === '') return 'subject';
   const plan = Object.hasOwn(claims, planClaim) ? claims[planClaim] : undefined;
   if (typeof plan !== 'string') return 'plan';
-  const consumer = { id: jwtConsumerId(issuer, sub), plan, limits: Object.freeze({}), name: null, owner: null };
+  const id = jwtConsumerId(issuer, sub);
+  const consumer = { id, plan, limits: Object.freeze({}), name: null, owner: null, scopes: scopesOfClaims(claims) };
   return { consumer: Object.freeze(consumer), expiresAtMs };
+}
+
+/**
+ * The scopes of a token: those of `scope` (RFC 8693 section 4.2, RFC 9068 section 2.2.3), else of `scp`, which some issuers
+ * write instead. Each is a text of scopes with blanks between them, or a list. A claim of another form brings none.
+ */
+function scopesOfClaims({ scope, scp }: JWTPayload): readonly string[] {
+  const claim = scope ?? scp;
+  const texts = Array.isArray(claim) ? claim.filter((one) => typeof one === 'string') : [claim];
+  const found = texts.flatMap((text) => (typeof text === 'string' ? text.split(' ').filter((one) => one !== '') : []));
+  return Object.freeze([...new Set(found)]);
 }
 
 /**

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import { accessOf, givenAccess } from '../identify/access.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
 
@@ -15,6 +16,9 @@ export const notes = z
   .nullable()
   .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
   .meta({ id: 'Notes', maxLength: 1000 });
+
+/** Who may call what, as reports have it. Each member is absent where the record says nothing. */
+export const shownAccess = givenAccess.shape;
 
 /** A key as operators see it, without any secret. */
 export const key = z
@@ -31,6 +35,7 @@ export const key = z
     createdAt: time,
     expiresAt: time.nullable(),
     notes,
+    ...shownAccess,
     ownLimits: limits,
     revokedAt: time.nullable(),
     entry: z
@@ -73,6 +78,7 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
   return {
     ...keyReport(key, plans),
     notes: key.notes ?? null,
+    ...accessOf(key),
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
     ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),

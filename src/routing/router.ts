@@ -45,6 +45,8 @@ export interface Route {
   readonly compression: CompressionRules | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
+  /** The scopes that a caller must have, all of them; null if it needs none. */
+  readonly scopes: readonly string[] | null;
 }
 
 /** A response without a service. */
@@ -429,6 +431,7 @@ export const USAGE: Route = Object.freeze({
   description: null,
   compression: null,
   reply: null,
+  scopes: null,
 });
 
 /** Whether a request is for `GET /usage`. */

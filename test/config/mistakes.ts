@@ -259,6 +259,17 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'route-relative': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
   'route-rest-in-the-middle': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
   'route-star': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
+  'route-scopes': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:58: routes[0].scopes',
+      '4:59: routes[1].scopes[0]',
+      '4:66: routes[1].scopes[1]',
+      '5:85: routes[2].scopes',
+      '6:58: routes[3].scopes',
+    ],
+  },
   'route-twice': { kind: 'gateway', schema: 'accepts', faults: ['6:11: routes[1].path'] },
   'route-upstream-unknown': { kind: 'gateway', schema: 'accepts', faults: ['5:15: routes[0].upstream'] },
   'route-usage': { kind: 'gateway', schema: 'accepts', faults: ['3:11: routes[0].path'] },

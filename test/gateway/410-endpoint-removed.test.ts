@@ -78,6 +78,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         description: null,
         compression: null,
         reply: null,
+        scopes: null,
       },
     ]),
   );

@@ -5,6 +5,7 @@ import { deleteKey, revokeKey, rotateKey, updateKey } from '../../operations/cat
 import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
+import { ACCESS_SPELLED } from './access-options.ts';
 import { limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
 
 // The commands that change one key: `keys update`, `keys rotate`, `keys revoke` and `keys delete`.
@@ -22,6 +23,7 @@ export const keysUpdate: Command = operationCommand({
     name: { about: 'What to call it, up to 100 characters; an empty one removes the name.' },
     owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
     notes: { value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' },
+    ...ACCESS_SPELLED,
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',

@@ -1,14 +1,19 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { accessText } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
-const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const;
+const HEADER = [
+  ...(['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const),
+  ...ACCESS_MEMBERS,
+] as const;
 
 /** `tollgate keys export`: prints every key, without its secrets. */
 export const keysExport: Command = {
@@ -59,13 +64,17 @@ function membersOf(key: StoredKey) {
     created: timeOf(createdAtMs),
     revoked: timeOf(revokedAtMs),
     last4: key.secrets[0]?.last4 || null,
+    scopes: key.scopes ?? null,
   };
 }
 
 function cellsOf(key: StoredKey): readonly (string | null)[] {
   const { limits, ...rest } = membersOf(key);
   const members = { ...rest, limits: limitsText(limits) };
-  return HEADER.map((column) => members[column]);
+  return HEADER.map((column) => {
+    const cell = members[column];
+    return cell === null || typeof cell === 'string' ? cell : accessText(cell);
+  });
 }
 
 /**

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { ACCESS_MEMBERS, accessOf, withoutAccess } from '../../identify/access.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 
 /** What became of one key of a backup. */
@@ -105,19 +106,19 @@ async function compare(
 }
 
 /** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation on either side. */
-function putBack(
-  { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs }: StoredKey,
-  { notes: _, ...there }: StoredKey,
-): StoredKey {
+function putBack(key: StoredKey, present: StoredKey): StoredKey {
+  const { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs } = key;
+  const { notes: _, ...there } = withoutAccess(present);
   return {
     ...there,
     ...{ plan, limits, name, owner, expiresAtMs },
     ...(notes === undefined ? {} : { notes }),
+    ...accessOf(key),
     revokedAtMs: there.revokedAtMs ?? revokedAtMs,
   };
 }
 
-const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes'] as const;
+const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBERS] as const;
 
 /** What differs, in words for operators. */
 function differencesOf(key: StoredKey, there: StoredKey): string[] {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { ACCESS, givenAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import type { KeyEdits } from '../key-changes.ts';
@@ -41,6 +42,10 @@ const attributes = {
   owner: label.optional(),
   notes: notes.optional(),
   expiresAt: moment.optional(),
+};
+/** Each member replaces what the key has; null, or an empty value, removes it. */
+const editedAccess = {
+  scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
 };
 
 const lastUsedOn = day
@@ -145,6 +150,7 @@ export const createKey = defineOperation({
       {
         plan,
         ...attributes,
+        ...givenAccess.shape,
         limits: limits
           .optional()
           .describe(
@@ -162,14 +168,15 @@ export const createKey = defineOperation({
   fails: {
     conflict: 'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away.',
   },
-  async run({ operations }, input, { once, body }) {
+  async run({ operations }, { plan, name, owner, notes, limits, expiresAt, ...access }, { once, body }) {
     const attributesAt = (nowMs: number) => ({
-      plan: input.plan,
-      name: input.name ?? null,
-      owner: input.owner ?? null,
-      notes: input.notes ?? null,
-      limits: (input.limits ?? {}) as Limits,
-      expiresAtMs: msOf(input.expiresAt ?? null, nowMs),
+      plan,
+      name: name ?? null,
+      owner: owner ?? null,
+      notes: notes ?? null,
+      limits: (limits ?? {}) as Limits,
+      expiresAtMs: msOf(expiresAt ?? null, nowMs),
+      access,
     });
     const made =
       once === null
@@ -261,7 +268,7 @@ export const updateKey = defineOperation({
   tag: 'keys',
   role: 'operator',
   sentence:
-    'Changes the plan, limits, name, owner, notes or end of a key. What it has used, its bans and its secrets stay.',
+    'Changes the plan, limits, name, owner, notes or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.',
   description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
   on: 'store',
   action: 'key.update',
@@ -273,6 +280,7 @@ export const updateKey = defineOperation({
       {
         plan: plan.optional(),
         ...attributes,
+        ...editedAccess,
         limits: editedLimits
           .optional()
           .describe("Windows that are absent stay as they are; null restores the plan's own number."),
@@ -284,9 +292,10 @@ export const updateKey = defineOperation({
   output: key,
   result: 'The key, without any secret.',
   fails: { not_found: true, conflict: true },
-  async run(context, { id, expiresAt, ...rest }, { guard }) {
+  async run(context, { id, plan, name, owner, notes, limits, expiresAt, ...access }, { guard }) {
     const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
-    const changed = await context.operations.update(id, { ...(rest as KeyEdits), ...expiry }, guard);
+    const edits = { plan, name, owner, notes, limits, ...expiry, access } as KeyEdits;
+    const changed = await context.operations.update(id, edits, guard);
     return { ...shown(changed.key, context), change: changeOfKey(changed) };
   },
 });

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { csvLine } from '../../../src/cli/keys/export.ts';
+import { ACCESS_MEMBERS } from '../../../src/identify/access.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
 import { idOfImported } from '../../../src/operations/create-once.ts';
 import { readCsv } from '../../../src/operations/import/rows.ts';
@@ -417,10 +418,11 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     );
     const two = await create('--plan', 'free');
     await run(env, 'keys', 'revoke', two.id);
-    const header = 'id,plan,name,owner,notes,limits,expires,created,revoked,last4\n';
+    const header = `id,plan,name,owner,notes,limits,expires,created,revoked,last4,${ACCESS_MEMBERS.join(',')}\n`;
+    const noAccess = ACCESS_MEMBERS.map(() => ',').join('');
     const csv = await run(env, 'keys', 'export');
     expect(csv.stdout).toBe(
-      `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)}\n`,
+      `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)}${noAccess}\n`,
     );
     expect((await run(env, 'keys', 'export', '--csv')).stdout).toBe(csv.stdout);
     const lines = (await run(env, 'keys', 'export', '--json', '--all')).stdout.trimEnd().split('\n');
@@ -436,6 +438,7 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
         created: one.createdAt,
         revoked: null,
         last4: one.key.slice(-4),
+        ...Object.fromEntries(ACCESS_MEMBERS.map((member) => [member, null])),
       },
       expect.objectContaining({ id: two.id, revoked: expect.any(String) }),
     ]);

@@ -1,0 +1,68 @@
+import { html } from '../html.ts';
+import { Field } from '../kit/dialog.ts';
+import type { Key, KeyEdits } from '../types.ts';
+
+// Who may call what with a key: the fields of its form, and what its screen shows.
+
+type Access = Pick<Key, 'scopes'>;
+type Member = keyof Access;
+
+interface AccessField {
+  readonly label: string;
+  readonly hint: string;
+}
+
+const FIELDS: Readonly<Record<Member, AccessField>> = {
+  scopes: { label: 'Scopes', hint: 'What callers may do, such as orders:write: one a line. Routes require them.' },
+};
+
+const MEMBERS = Object.keys(FIELDS) as readonly Member[];
+
+/** The text of each field: one element a line. */
+export function accessValuesOf(key: Access): Readonly<Record<Member, string>> {
+  return Object.fromEntries(MEMBERS.map((member) => [member, linesOf(key[member]).join('\n')])) as Record<
+    Member,
+    string
+  >;
+}
+
+function linesOf(value: Access[Member]): readonly string[] {
+  return value ?? [];
+}
+
+/** @param changed the new text of a field; undefined if it is as it was */
+export function accessChangesOf(changed: (name: string) => string | undefined): Pick<KeyEdits, Member> {
+  const given = MEMBERS.flatMap((member) => {
+    const text = changed(member);
+    return text === undefined ? [] : [[member, text.split(/\s+/).filter((line) => line !== '')] as const];
+  });
+  return Object.fromEntries(given);
+}
+
+/** What a change has set, in words: `scopes orders:read orders:write`, `no scopes`. */
+export function accessChangeText(name: string, value: unknown): string | null {
+  if (!MEMBERS.some((member) => member === name)) return null;
+  const lines = linesOf(value as Access[Member]);
+  return lines.length === 0 ? `no ${name}` : `${name} ${lines.join(' ')}`;
+}
+
+export function AccessFields({ values }: { values: Readonly<Record<string, string>> }) {
+  return html`<fieldset>
+    <legend>Who may call what</legend>
+    ${MEMBERS.map((member) => {
+      const { label, hint } = FIELDS[member];
+      const id = `key-${member}`;
+      return html`<${Field} key=${member} id=${id} label=${label} hint=${hint}>
+        <textarea id=${id} name=${member} rows="2" spellcheck="false" defaultValue=${values[member]} aria-describedby="${id}-hint"></textarea>
+      </${Field}>`;
+    })}
+  </fieldset>`;
+}
+
+/** The entries of a list of facts; nothing where the key says nothing. */
+export function AccessFacts({ of: key }: { of: Access }) {
+  return MEMBERS.filter((member) => key[member] !== undefined).map(
+    (member) =>
+      html`<dt>${FIELDS[member].label}</dt><dd class="notes"><bdi>${linesOf(key[member]).join('\n')}</bdi></dd>`,
+  );
+}

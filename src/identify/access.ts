@@ -1,0 +1,78 @@
+import { z } from 'zod';
+import { Failure } from '../failure.ts';
+
+/*
+ * What a record says of who may call what: the same members for every record that stands for callers. The operations, the
+ * commands, keys.yaml and gateway.yaml read them with the schemas of this file.
+ */
+
+/** As a store has it. A member is absent where there is nothing to say, as in the records of earlier versions. */
+export interface StoredAccess {
+  /** What the caller may do: scope tokens of RFC 6749 section 3.3. */
+  readonly scopes?: readonly string[];
+}
+
+/** The members to change. Absent members stay; null and an empty value remove. */
+export type AccessEdits = { readonly [Member in keyof StoredAccess]?: StoredAccess[Member] | null | undefined };
+
+const MAX_SCOPES = 32;
+const scopeRule = 'must be 1 to 128 visible characters without blanks, " and \\, such as orders:write';
+const scopesRule = `must be a list of at most ${MAX_SCOPES} scopes`;
+/** Scopes (RFC 6749 section 3.3), for a caller or a route. */
+export const scopes = z
+  .array(z.string(scopeRule).regex(/^[!#-[\]-~]{1,128}$/, scopeRule), scopesRule)
+  .max(MAX_SCOPES, scopesRule);
+
+/** The members as operators give them. */
+export const ACCESS = {
+  scopes: scopes.describe(
+    'What callers may do: scopes such as orders:write, at most 32. Routes name those that they require (`scopes` in gateway.yaml).',
+  ),
+};
+
+/** Each of them may be left out. */
+export const givenAccess = z.object(ACCESS).partial();
+
+type Member = keyof typeof ACCESS;
+export const ACCESS_MEMBERS = Object.keys(ACCESS) as readonly Member[];
+
+/** The members as the store has them. Loose: a later version may allow more. */
+export const STORED_ACCESS = { scopes: z.array(z.string()).optional() };
+
+/** What a record says of who may call what, without its other members. */
+export function accessOf(record: StoredAccess): StoredAccess {
+  return Object.fromEntries(
+    ACCESS_MEMBERS.flatMap((member) => (record[member] === undefined ? [] : [[member, record[member]]])),
+  );
+}
+
+/** A record without what it says of who may call what. */
+export function withoutAccess<Of extends StoredAccess>(record: Of): Omit<Of, Member> {
+  return Object.fromEntries(
+    Object.entries(record).filter(([name]) => !ACCESS_MEMBERS.includes(name as Member)),
+  ) as Omit<Of, Member>;
+}
+
+/**
+ * What a record says after a change.
+ * @throws Failure `refused` with the first fault
+ */
+export function changedAccess(before: StoredAccess, edits: AccessEdits): StoredAccess {
+  const changed = ACCESS_MEMBERS.map((member) => {
+    const given = edits[member];
+    return [member, given === undefined ? before[member] : soundValue(member, given)] as const;
+  });
+  return Object.fromEntries(changed.filter(([, value]) => value !== undefined));
+}
+
+/** @returns undefined if there is nothing to say */
+function soundValue(member: Member, given: unknown): unknown {
+  if (given === null) return undefined;
+  const read = ACCESS[member].safeParse(given);
+  if (!read.success) {
+    const { path, message } = read.error.issues[0]!;
+    throw new Failure('refused', `${[member, ...path].join('.')} ${message}.`);
+  }
+  const unique = [...new Set(read.data)];
+  return unique.length === 0 ? undefined : unique;
+}
