@@ -270,6 +270,10 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   const wider = one.auth !== 'none' ? undefined : WINDOWS.find((window) => isWider(one, other, window));
   if (wider !== undefined)
     rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
+  const { addresses } = other;
+  if (addresses !== null && !(one.addresses ?? ['all']).every((from) => addresses.includes(from))) {
+    rules.push('from other addresses');
+  }
   if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
   const [sunsetMs, otherSunsetMs] = [one, other].map(
     ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
-import { scopes } from '../identify/access.ts';
+import { addresses, scopes } from '../identify/access.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
@@ -771,6 +771,11 @@ export const routeEntry = z.strictObject({
     ),
   scopes: orNull(scopes.min(1, 'must be a list of at least one scope, such as [orders:write]')).describe(
     'What a caller must be allowed to do, all of it: the scopes of its key (`tollgate keys create --scope`), or those of its token (`scope`, or `scp`). Without one of them its request is counted and gets 403 `insufficient_scope`. Not with `auth: none`.',
+  ),
+  addresses: orNull(
+    addresses.min(1, 'must be a list of at least one address or network, such as [10.0.0.0/8]'),
+  ).describe(
+    "The client addresses and networks from which the route may be called, with or without a key; all others get 403 `address_not_allowed`, which is not counted and costs one failed authentication of the address. The client's address is the one that the log shows: behind `trustedProxies`, the one that they name. A list says nothing of the other IP version: IPv6 clients need networks of their own.",
   ),
   deprecated: orNull(deprecated).describe(
     'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',

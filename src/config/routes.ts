@@ -35,7 +35,8 @@ function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, s
 
 /** What a route is by itself and by its upstream. Without an upstream, the gateway replies. */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
-  const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate, scopes } = entry;
+  const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate, scopes, addresses } =
+    entry;
   const reply = replyOf(entry);
   return {
     path,
@@ -60,6 +61,7 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
     scopes,
+    addresses,
   };
 }
 

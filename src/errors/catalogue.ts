@@ -95,6 +95,17 @@ export const ERRORS = {
     explanation: 'The API key of the request has expired.',
     advice: 'Give the key a later expiry, or make another one.',
   },
+  address_not_allowed: {
+    status: 403,
+    closes: false,
+    sentence: 'This request is not allowed from your address.',
+    when: 'The key (`--address`) or the route (`addresses` in gateway.yaml) may be used from certain addresses alone, and the client has another one. The response does not say which are allowed.',
+    remedy: 'Call from an address that the operator has allowed.',
+    counted: 'no; it costs one failed authentication of the address',
+    explanation: 'The key, or the route, may not be used from the address of the client.',
+    advice:
+      'Compare the address in the log with the addresses of the key and of the route. If it is that of a proxy, `listen.trustedProxies` lacks the proxy.',
+  },
   insufficient_scope: {
     status: 403,
     closes: false,

@@ -38,7 +38,7 @@ import {
 } from './replies.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { UsageBody } from './usage.ts';
-import { scopeRefusal } from './who-may-call.ts';
+import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 
 /** What the gateway keeps about all requests that have not ended. */
 export interface RunningRequests {
@@ -128,8 +128,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       return;
     }
     const { caller } = identified;
-    this.#caller = caller;
     this.#record.identified(caller);
+    const elsewhere = callerFromElsewhere(this.#deps, caller, this.#origin);
+    if (elsewhere !== null) {
+      this.#refuseUnidentified(elsewhere);
+      return;
+    }
+    this.#caller = caller;
     this.#inTurn(this.#deps.thread.of(caller.shareId), this.#onTurn);
   }
 

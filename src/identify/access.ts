@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
+import { faultOfNetwork, oneFormOfNetwork } from '../io/networks.ts';
 
 /*
  * What a record says of who may call what: the same members for every record that stands for callers. The operations, the
@@ -10,6 +11,8 @@ import { Failure } from '../failure.ts';
 export interface StoredAccess {
   /** What the caller may do: scope tokens of RFC 6749 section 3.3. */
   readonly scopes?: readonly string[];
+  /** The addresses and networks that its requests must come from: `192.0.2.7`, `10.0.0.0/8`. */
+  readonly addresses?: readonly string[];
 }
 
 /** The members to change. Absent members stay; null and an empty value remove. */
@@ -23,10 +26,31 @@ export const scopes = z
   .array(z.string(scopeRule).regex(/^[!#-[\]-~]{1,128}$/, scopeRule), scopesRule)
   .max(MAX_SCOPES, scopesRule);
 
+const MAX_ADDRESSES = 64;
+const addressRule = 'must be an IP address or network, such as 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32';
+const addressesRule = `must be a list of at most ${MAX_ADDRESSES} addresses and networks`;
+/** Addresses and networks in their one form, for a caller or a route. */
+export const addresses = z
+  .array(
+    z
+      .string(addressRule)
+      .superRefine((text, context) => {
+        const message = faultOfNetwork(text);
+        if (message !== null) context.addIssue({ code: 'custom', message });
+      })
+      .overwrite((text) => (faultOfNetwork(text) === null ? oneFormOfNetwork(text) : text))
+      .meta({ title: 'IP address or network' }),
+    addressesRule,
+  )
+  .max(MAX_ADDRESSES, addressesRule);
+
 /** The members as operators give them. */
 export const ACCESS = {
   scopes: scopes.describe(
     'What callers may do: scopes such as orders:write, at most 32. Routes name those that they require (`scopes` in gateway.yaml).',
+  ),
+  addresses: addresses.describe(
+    'The addresses and networks that requests must come from, such as 192.0.2.7 or 2001:db8::/32, at most 64. Without any, from everywhere.',
   ),
 };
 
@@ -37,7 +61,7 @@ type Member = keyof typeof ACCESS;
 export const ACCESS_MEMBERS = Object.keys(ACCESS) as readonly Member[];
 
 /** The members as the store has them. Loose: a later version may allow more. */
-export const STORED_ACCESS = { scopes: z.array(z.string()).optional() };
+export const STORED_ACCESS = { scopes: z.array(z.string()).optional(), addresses: z.array(z.string()).optional() };
 
 /** What a record says of who may call what, without its other members. */
 export function accessOf(record: StoredAccess): StoredAccess {

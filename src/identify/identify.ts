@@ -2,6 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
+import type { StoredAccess } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 
@@ -33,7 +34,12 @@ export interface Consumer {
   readonly owner: string | null;
   /** What the caller may do (RFC 6749 section 3.3); see `scopesOf` in gateway/who-may-call.ts. */
   readonly scopes: readonly string[];
+  /** Where its requests must come from; null if from anywhere, as for most callers. */
+  readonly onlyFrom: OnlyFrom | null;
 }
+
+/** Where the requests of a caller must come from. Each member is absent where any place will do. */
+type OnlyFrom = Pick<StoredAccess, 'addresses'>;
 
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
@@ -44,11 +50,12 @@ const NO_SCOPES: readonly string[] = Object.freeze([]);
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner, scopes = NO_SCOPES }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses }: StoredKey,
   before: Consumer | null,
 ): { readonly kind: 'consumer'; readonly key: Consumer } {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const current: Consumer = { id, plan, limits: own, name, owner, scopes };
+  const onlyFrom = addresses === undefined ? null : { addresses };
+  const current: Consumer = { id, plan, limits: own, name, owner, scopes, onlyFrom };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
 }

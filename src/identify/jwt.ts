@@ -276,7 +276,8 @@ function consumerOfClaims(
   const plan = Object.hasOwn(claims, planClaim) ? claims[planClaim] : undefined;
   if (typeof plan !== 'string') return 'plan';
   const id = jwtConsumerId(issuer, sub);
-  const consumer = { id, plan, limits: Object.freeze({}), name: null, owner: null, scopes: scopesOfClaims(claims) };
+  const scopes = scopesOfClaims(claims);
+  const consumer = { id, plan, limits: Object.freeze({}), name: null, owner: null, scopes, onlyFrom: null };
   return { consumer: Object.freeze(consumer), expiresAtMs };
 }
 

@@ -47,6 +47,8 @@ export interface Route {
   readonly reply: RouteReply | null;
   /** The scopes that a caller must have, all of them; null if it needs none. */
   readonly scopes: readonly string[] | null;
+  /** The addresses and networks from which it may be called; null if from all. */
+  readonly addresses: readonly string[] | null;
 }
 
 /** A response without a service. */
@@ -432,6 +434,7 @@ export const USAGE: Route = Object.freeze({
   compression: null,
   reply: null,
   scopes: null,
+  addresses: null,
 });
 
 /** Whether a request is for `GET /usage`. */

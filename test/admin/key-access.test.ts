@@ -24,6 +24,15 @@ const MEMBERS: readonly Member[] = [
       [Array.from({ length: 33 }, (_, i) => `s${i}`), /at most 32/],
     ],
   },
+  {
+    name: 'addresses',
+    given: ['192.0.2.7', '2001:db8::/32'],
+    faults: [
+      [['a'], /^addresses\.0 must be an IP address or network/],
+      [['10.0.0.1/8'], /10\.0\.0\.0\/8/],
+      [Array.from({ length: 65 }, (_, i) => `10.0.0.${i}`), /^addresses must be a list of at most 64/],
+    ],
+  },
 ];
 
 test.each(MEMBERS)(

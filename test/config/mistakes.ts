@@ -259,6 +259,16 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'route-relative': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
   'route-rest-in-the-middle': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
   'route-star': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
+  'route-addresses': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:61: routes[0].addresses',
+      '4:62: routes[1].addresses[0]',
+      '4:74: routes[1].addresses[1]',
+      '4:85: routes[1].addresses[2]',
+    ],
+  },
   'route-scopes': {
     kind: 'gateway',
     schema: 'refuses',

@@ -79,6 +79,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         compression: null,
         reply: null,
         scopes: null,
+        addresses: null,
       },
     ]),
   );

@@ -34,6 +34,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     compression: null,
     reply: null,
     scopes: null,
+    addresses: null,
   };
 }
 

@@ -27,6 +27,13 @@ const OPTIONS: Readonly<Record<keyof typeof ACCESS, AccessOption>> = {
     about: 'What callers may do, such as orders:write. May be given up to 32 times.',
     aboutChange: 'What callers may do, such as orders:write. Give all scopes of the key; one empty scope removes them.',
   },
+  addresses: {
+    option: 'address',
+    value: 'ADDRESS|NETWORK',
+    about: 'Where requests must come from, such as 192.0.2.7 or 10.0.0.0/8. May be given up to 64 times.',
+    aboutChange:
+      'Where requests must come from, such as 192.0.2.7 or 10.0.0.0/8. Give all addresses of the key; one empty address removes them.',
+  },
 };
 
 /** The options of `keys create`. */

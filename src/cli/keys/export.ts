@@ -65,6 +65,7 @@ function membersOf(key: StoredKey) {
     revoked: timeOf(revokedAtMs),
     last4: key.secrets[0]?.last4 || null,
     scopes: key.scopes ?? null,
+    addresses: key.addresses ?? null,
   };
 }
 

@@ -46,6 +46,7 @@ const attributes = {
 /** Each member replaces what the key has; null, or an empty value, removes it. */
 const editedAccess = {
   scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
+  addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
 };
 
 const lastUsedOn = day

@@ -31,6 +31,18 @@ const MEMBERS: readonly Member[] = [
       ['x'.repeat(129), /--scope/],
     ],
   },
+  {
+    name: 'addresses',
+    option: '--address',
+    given: ['192.0.2.7', '10.0.0.0/8', '2001:DB8:0::/32', '::1', '192.0.2.7'],
+    stored: ['192.0.2.7', '10.0.0.0/8', '2001:db8::/32', '::1'],
+    line: 'addresses  192.0.2.7 10.0.0.0/8 2001:db8::/32 ::1',
+    faults: [
+      ['10.0.0.300', /^--address is '10\.0\.0\.300'; it must be an IP address or network, such as /],
+      ['10.1.2.3/8', /it must be the network, without the address of a host: 10\.0\.0\.0\/8/],
+      ['fe80::1%eth0', /it must be without a zone id: fe80::1/],
+    ],
+  },
 ];
 
 let env: NodeJS.ProcessEnv;

@@ -4,7 +4,7 @@ import type { Key, KeyEdits } from '../types.ts';
 
 // Who may call what with a key: the fields of its form, and what its screen shows.
 
-type Access = Pick<Key, 'scopes'>;
+type Access = Pick<Key, 'scopes' | 'addresses'>;
 type Member = keyof Access;
 
 interface AccessField {
@@ -14,6 +14,10 @@ interface AccessField {
 
 const FIELDS: Readonly<Record<Member, AccessField>> = {
   scopes: { label: 'Scopes', hint: 'What callers may do, such as orders:write: one a line. Routes require them.' },
+  addresses: {
+    label: 'Addresses',
+    hint: 'Addresses and networks that requests must come from, such as 10.0.0.0/8: one a line. Empty: from everywhere.',
+  },
 };
 
 const MEMBERS = Object.keys(FIELDS) as readonly Member[];
