@@ -106,6 +106,17 @@ export const ERRORS = {
     advice:
       'Compare the address in the log with the addresses of the key and of the route. If it is that of a proxy, `listen.trustedProxies` lacks the proxy.',
   },
+  origin_not_allowed: {
+    status: 403,
+    closes: false,
+    sentence: 'This key is for certain web pages, and this request does not come from one of them.',
+    when: 'The key may be used by the pages of certain origins alone (`--origin`), and the request has another `Origin`, or none; GET and HEAD without `Origin` may have the `Referer` of such a page. The response does not say which are allowed.',
+    remedy: 'Call from a page of the owner of the key. For a program, ask the operator for another key.',
+    counted: 'no; it costs one failed authentication of the address',
+    explanation: 'The key may be used by certain web pages alone, and the request does not come from one of them.',
+    advice:
+      'If the page should have the key, add its origin (`tollgate keys update KEY_ID --origin`, which names all origins of the key). For a program, make a key without origins.',
+  },
   insufficient_scope: {
     status: 403,
     closes: false,

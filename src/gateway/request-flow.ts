@@ -129,7 +129,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     }
     const { caller } = identified;
     this.#record.identified(caller);
-    const elsewhere = callerFromElsewhere(this.#deps, caller, this.#origin);
+    const elsewhere = callerFromElsewhere(this.#deps, caller, this.#origin, this.#head!);
     if (elsewhere !== null) {
       this.#refuseUnidentified(elsewhere);
       return;

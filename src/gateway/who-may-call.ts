@@ -1,5 +1,7 @@
 import { type ErrorResponse, insufficientScope } from '../annotate/errors.ts';
 import type { ClientAddress } from '../http1/client.ts';
+import type { Head } from '../http1/request-head.ts';
+import { comesFromOrigin } from '../identify/origins.ts';
 import { Networks } from '../io/networks.ts';
 import type { Route } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
@@ -9,7 +11,7 @@ import type { Caller } from './exchange.ts';
 /** A request that does not come from where its route, or its key, may be used. It is a failed attempt of its address. */
 export interface NotFromHere {
   readonly kind: 'not_from_here';
-  readonly code: 'address_not_allowed';
+  readonly code: 'address_not_allowed' | 'origin_not_allowed';
   /** For operators only. */
   readonly cause: string;
 }
@@ -50,13 +52,18 @@ export function callerFromElsewhere(
   { addressLists }: Lists,
   caller: Caller,
   origin: ClientAddress,
+  head: Head,
 ): NotFromHere | null {
   const onlyFrom = caller.consumer === null ? null : caller.consumer.onlyFrom;
   if (onlyFrom === null) return null;
-  const { addresses } = onlyFrom;
+  const { addresses, origins } = onlyFrom;
   if (addresses !== undefined && !addressLists.has(addresses, origin.address)) {
     const cause = `${caller.id} may not be used from ${origin.address}`;
     return { kind: 'not_from_here', code: 'address_not_allowed', cause };
+  }
+  if (origins !== undefined && !comesFromOrigin(origins, head.fields.rawHeaders, head.method)) {
+    const cause = `${caller.id} may not be used by the page that sent the request`;
+    return { kind: 'not_from_here', code: 'origin_not_allowed', cause };
   }
   return null;
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { faultOfNetwork, oneFormOfNetwork } from '../io/networks.ts';
+import { faultOfOrigin } from './origins.ts';
 
 /*
  * What a record says of who may call what: the same members for every record that stands for callers. The operations, the
@@ -13,6 +14,8 @@ export interface StoredAccess {
   readonly scopes?: readonly string[];
   /** The addresses and networks that its requests must come from: `192.0.2.7`, `10.0.0.0/8`. */
   readonly addresses?: readonly string[];
+  /** The origins of web pages that its requests must come from: `https://app.example.com`. */
+  readonly origins?: readonly string[];
 }
 
 /** The members to change. Absent members stay; null and an empty value remove. */
@@ -44,6 +47,22 @@ export const addresses = z
   )
   .max(MAX_ADDRESSES, addressesRule);
 
+const MAX_ORIGINS = 32;
+const originRule = 'must be an origin such as https://app.example.com or https://*.example.com';
+const originsRule = `must be a list of at most ${MAX_ORIGINS} origins`;
+const origins = z
+  .array(
+    z
+      .string(originRule)
+      .superRefine((text, context) => {
+        const message = faultOfOrigin(text);
+        if (message !== null) context.addIssue({ code: 'custom', message });
+      })
+      .meta({ title: 'origin of web pages' }),
+    originsRule,
+  )
+  .max(MAX_ORIGINS, originsRule);
+
 /** The members as operators give them. */
 export const ACCESS = {
   scopes: scopes.describe(
@@ -51,6 +70,9 @@ export const ACCESS = {
   ),
   addresses: addresses.describe(
     'The addresses and networks that requests must come from, such as 192.0.2.7 or 2001:db8::/32, at most 64. Without any, from everywhere.',
+  ),
+  origins: origins.describe(
+    'For a key in a web page: the origins of the pages that may use it, such as https://app.example.com, or https://*.example.com for all subdomains, at most 32. Without any, every page and program may.',
   ),
 };
 
@@ -61,7 +83,11 @@ type Member = keyof typeof ACCESS;
 export const ACCESS_MEMBERS = Object.keys(ACCESS) as readonly Member[];
 
 /** The members as the store has them. Loose: a later version may allow more. */
-export const STORED_ACCESS = { scopes: z.array(z.string()).optional(), addresses: z.array(z.string()).optional() };
+export const STORED_ACCESS = {
+  scopes: z.array(z.string()).optional(),
+  addresses: z.array(z.string()).optional(),
+  origins: z.array(z.string()).optional(),
+};
 
 /** What a record says of who may call what, without its other members. */
 export function accessOf(record: StoredAccess): StoredAccess {

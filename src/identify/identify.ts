@@ -39,7 +39,7 @@ export interface Consumer {
 }
 
 /** Where the requests of a caller must come from. Each member is absent where any place will do. */
-type OnlyFrom = Pick<StoredAccess, 'addresses'>;
+type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins'>;
 
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
@@ -50,14 +50,18 @@ const NO_SCOPES: readonly string[] = Object.freeze([]);
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins }: StoredKey,
   before: Consumer | null,
 ): { readonly kind: 'consumer'; readonly key: Consumer } {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const onlyFrom = addresses === undefined ? null : { addresses };
+  const onlyFrom = addresses === undefined && origins === undefined ? null : onlyFromOf(addresses, origins);
   const current: Consumer = { id, plan, limits: own, name, owner, scopes, onlyFrom };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
+}
+
+function onlyFromOf(addresses: StoredAccess['addresses'], origins: StoredAccess['origins']): OnlyFrom {
+  return { ...(addresses === undefined ? {} : { addresses }), ...(origins === undefined ? {} : { origins }) };
 }
 
 export { fingerprintOf };

@@ -33,6 +33,14 @@ const MEMBERS: readonly Member[] = [
       [Array.from({ length: 65 }, (_, i) => `10.0.0.${i}`), /^addresses must be a list of at most 64/],
     ],
   },
+  {
+    name: 'origins',
+    given: ['https://app.example.com', 'https://*.example.com'],
+    faults: [
+      [['*'], /^origins\.0 must be an origin/],
+      ['https://app.example.com', /^origins must be a list of at most 32/],
+    ],
+  },
 ];
 
 test.each(MEMBERS)(

@@ -34,6 +34,14 @@ const OPTIONS: Readonly<Record<keyof typeof ACCESS, AccessOption>> = {
     aboutChange:
       'Where requests must come from, such as 192.0.2.7 or 10.0.0.0/8. Give all addresses of the key; one empty address removes them.',
   },
+  origins: {
+    option: 'origin',
+    value: 'ORIGIN',
+    about:
+      'For a key in a web page: the origin of pages that may use it, such as https://app.example.com. May be given up to 32 times.',
+    aboutChange:
+      'The origin of web pages that may use it, such as https://app.example.com. Give all origins of the key; one empty origin removes them.',
+  },
 };
 
 /** The options of `keys create`. */

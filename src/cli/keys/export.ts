@@ -66,6 +66,7 @@ function membersOf(key: StoredKey) {
     last4: key.secrets[0]?.last4 || null,
     scopes: key.scopes ?? null,
     addresses: key.addresses ?? null,
+    origins: key.origins ?? null,
   };
 }
 

@@ -47,6 +47,7 @@ const attributes = {
 const editedAccess = {
   scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
   addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
+  origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
 };
 
 const lastUsedOn = day

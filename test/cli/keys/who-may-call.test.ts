@@ -43,6 +43,17 @@ const MEMBERS: readonly Member[] = [
       ['fe80::1%eth0', /it must be without a zone id: fe80::1/],
     ],
   },
+  {
+    name: 'origins',
+    option: '--origin',
+    given: ['https://app.example.com', 'https://*.example.com'],
+    stored: ['https://app.example.com', 'https://*.example.com'],
+    line: 'origins   https://app.example.com https://*.example.com',
+    faults: [
+      ['https://app.example.com/', /it must be written as browsers send it: https:\/\/app\.example\.com\.$/m],
+      ['*', /^--origin is '\*'; it must be an origin/],
+    ],
+  },
 ];
 
 let env: NodeJS.ProcessEnv;

@@ -4,7 +4,7 @@ import type { Key, KeyEdits } from '../types.ts';
 
 // Who may call what with a key: the fields of its form, and what its screen shows.
 
-type Access = Pick<Key, 'scopes' | 'addresses'>;
+type Access = Pick<Key, 'scopes' | 'addresses' | 'origins'>;
 type Member = keyof Access;
 
 interface AccessField {
@@ -17,6 +17,10 @@ const FIELDS: Readonly<Record<Member, AccessField>> = {
   addresses: {
     label: 'Addresses',
     hint: 'Addresses and networks that requests must come from, such as 10.0.0.0/8: one a line. Empty: from everywhere.',
+  },
+  origins: {
+    label: 'Origins',
+    hint: 'For a key in a web page: the pages that may use it, such as https://app.example.com: one a line.',
   },
 };
 
