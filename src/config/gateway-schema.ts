@@ -118,7 +118,7 @@ const fieldChanges = (of: string) =>
         .optional()
         .describe(`Names of fields of the ${of} that are dropped.`),
       set: fieldValues().describe(
-        `Fields that replace those of the same name in the ${of}. In values, \`{consumer.id}\`, \`{consumer.name}\`, \`{plan}\`, \`{request.id}\` and \`{client.address}\` stand for what the gateway knows; characters other than visible ASCII are percent-encoded. A field with a variable that the request lacks is left out.`,
+        `Fields that replace those of the same name in the ${of}. In values, \`{consumer.id}\`, \`{consumer.name}\`, \`{consumer.meta.NAME}\` (a pair of its metadata), \`{customer.id}\`, \`{customer.name}\`, \`{plan}\`, \`{request.id}\` and \`{client.address}\` stand for what the gateway knows; characters other than visible ASCII are percent-encoded. A field with a variable that the request lacks is left out.`,
       ),
       add: fieldValues().describe(`Fields that are added to those of the same name in the ${of}.`),
     })

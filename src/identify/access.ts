@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
+import { META_NAME } from '../http1/field-rules.ts';
 import { faultOfNetwork, oneFormOfNetwork } from '../io/networks.ts';
 import { faultOfOrigin } from './origins.ts';
 
@@ -16,10 +17,20 @@ export interface StoredAccess {
   readonly addresses?: readonly string[];
   /** The origins of web pages that its requests must come from: `https://app.example.com`. */
   readonly origins?: readonly string[];
+  /** Pairs that operators keep with it, for rules of header fields and for their own use. */
+  readonly meta?: Meta;
 }
 
-/** The members to change. Absent members stay; null and an empty value remove. */
-export type AccessEdits = { readonly [Member in keyof StoredAccess]?: StoredAccess[Member] | null | undefined };
+/** Metadata: a value for each name. */
+export type Meta = Readonly<Record<string, string>>;
+
+/**
+ * The members to change. Absent members stay; null removes, and so does an empty list. Of `meta`, pairs that are absent stay,
+ * and null removes one.
+ */
+export type AccessEdits = {
+  readonly [Member in Exclude<keyof StoredAccess, 'meta'>]?: StoredAccess[Member] | null | undefined;
+} & { readonly meta?: Readonly<Record<string, string | null>> | null | undefined };
 
 const MAX_SCOPES = 32;
 const scopeRule = 'must be 1 to 128 visible characters without blanks, " and \\, such as orders:write';
@@ -63,6 +74,22 @@ const origins = z
   )
   .max(MAX_ORIGINS, originsRule);
 
+const MAX_META = 16;
+const metaNameRule = 'must be 1 to 32 lower-case letters, digits, _ and -, and begin with a letter';
+const metaValueRule = 'must be a text of 1 to 256 characters in one line, without control characters';
+const metaRule = `must be at most ${MAX_META} pairs of a name and a text, such as team: blue`;
+export const metaName = z.string(metaNameRule).regex(new RegExp(`^${META_NAME}$`), metaNameRule);
+export const metaValue = z
+  .string(metaValueRule)
+  .refine(
+    (text) =>
+      text !== '' && [...text].length <= 256 && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text),
+    metaValueRule,
+  );
+const meta = z
+  .record(metaName, metaValue, { error: ({ code }) => (code === 'invalid_key' ? metaNameRule : metaRule) })
+  .refine((pairs) => Object.keys(pairs).length <= MAX_META, metaRule);
+
 /** The members as operators give them. */
 export const ACCESS = {
   scopes: scopes.describe(
@@ -73,6 +100,9 @@ export const ACCESS = {
   ),
   origins: origins.describe(
     'For a key in a web page: the origins of the pages that may use it, such as https://app.example.com, or https://*.example.com for all subdomains, at most 32. Without any, every page and program may.',
+  ),
+  meta: meta.describe(
+    'Metadata: up to 16 pairs of a name (`[a-z][a-z0-9_-]{0,31}`) and a text of up to 256 characters. Rules of header fields can have them, as `{consumer.meta.NAME}`.',
   ),
 };
 
@@ -87,6 +117,7 @@ export const STORED_ACCESS = {
   scopes: z.array(z.string()).optional(),
   addresses: z.array(z.string()).optional(),
   origins: z.array(z.string()).optional(),
+  meta: z.record(z.string(), z.string()).optional(),
 };
 
 /** What a record says of who may call what, without its other members. */
@@ -110,7 +141,8 @@ export function withoutAccess<Of extends StoredAccess>(record: Of): Omit<Of, Mem
 export function changedAccess(before: StoredAccess, edits: AccessEdits): StoredAccess {
   const changed = ACCESS_MEMBERS.map((member) => {
     const given = edits[member];
-    return [member, given === undefined ? before[member] : soundValue(member, given)] as const;
+    if (given === undefined) return [member, before[member]] as const;
+    return [member, soundValue(member, member === 'meta' ? mergedMeta(before.meta, edits.meta) : given)] as const;
   });
   return Object.fromEntries(changed.filter(([, value]) => value !== undefined));
 }
@@ -123,6 +155,16 @@ function soundValue(member: Member, given: unknown): unknown {
     const { path, message } = read.error.issues[0]!;
     throw new Failure('refused', `${[member, ...path].join('.')} ${message}.`);
   }
-  const unique = [...new Set(read.data)];
-  return unique.length === 0 ? undefined : unique;
+  const value = Array.isArray(read.data) ? [...new Set(read.data)] : read.data;
+  return Object.keys(value).length === 0 ? undefined : value;
+}
+
+function mergedMeta(before: Meta | undefined, edits: AccessEdits['meta']): Meta {
+  const pairs = edits == null ? [] : Object.entries({ ...before, ...edits }).filter(([, value]) => value !== null);
+  return Object.fromEntries(pairs) as Meta;
+}
+
+/** The edits that make metadata what is wanted, as a whole. */
+export function metaEdits(before: Meta | undefined, wanted: Meta): NonNullable<AccessEdits['meta']> {
+  return { ...Object.fromEntries(Object.keys(before ?? {}).map((name) => [name, null])), ...wanted };
 }

@@ -2,7 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
-import type { StoredAccess } from './access.ts';
+import type { Meta, StoredAccess } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 
@@ -36,6 +36,9 @@ export interface Consumer {
   readonly scopes: readonly string[];
   /** Where its requests must come from; null if from anywhere, as for most callers. */
   readonly onlyFrom: OnlyFrom | null;
+  readonly meta: Meta;
+  /** The customer that the key belongs to; null if it belongs to none. */
+  readonly customer: { readonly id: string; readonly name: string | null } | null;
 }
 
 /** Where the requests of a caller must come from. Each member is absent where any place will do. */
@@ -44,18 +47,19 @@ type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins'>;
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
 const NO_SCOPES: readonly string[] = Object.freeze([]);
+export const NO_META: Meta = Object.freeze({});
 
 /**
  * The identity that all requests with a key share.
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins, meta = NO_META }: StoredKey,
   before: Consumer | null,
 ): { readonly kind: 'consumer'; readonly key: Consumer } {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
   const onlyFrom = addresses === undefined && origins === undefined ? null : onlyFromOf(addresses, origins);
-  const current: Consumer = { id, plan, limits: own, name, owner, scopes, onlyFrom };
+  const current: Consumer = { id, plan, limits: own, name, owner, scopes, onlyFrom, meta, customer: null };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
 }

@@ -1,6 +1,6 @@
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Consumer } from './identify.ts';
+import { type Consumer, NO_META } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 import { jwtConsumerId } from './token-holder.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
@@ -277,7 +277,8 @@ function consumerOfClaims(
   if (typeof plan !== 'string') return 'plan';
   const id = jwtConsumerId(issuer, sub);
   const scopes = scopesOfClaims(claims);
-  const consumer = { id, plan, limits: Object.freeze({}), name: null, owner: null, scopes, onlyFrom: null };
+  const unknown = { name: null, owner: null, onlyFrom: null, meta: NO_META, customer: null };
+  const consumer = { id, plan, limits: Object.freeze({}), scopes, ...unknown };
   return { consumer: Object.freeze(consumer), expiresAtMs };
 }
 

@@ -41,6 +41,17 @@ const MEMBERS: readonly Member[] = [
       ['https://app.example.com', /^origins must be a list of at most 32/],
     ],
   },
+  {
+    name: 'meta',
+    given: { team: 'blue', tier: 'Gold' },
+    faults: [
+      [{ Team: 'x' }, /^meta\.Team must be 1 to 32 lower-case/],
+      [{ team: 7 }, /^meta\.team must be a text of 1 to 256/],
+      [{ team: '' }, /^meta\.team must be a text/],
+      [['team'], /^meta must be at most 16 pairs/],
+      [Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`n${i}`, 'v'])), /^meta must be at most 16 pairs/],
+    ],
+  },
 ];
 
 test.each(MEMBERS)(
@@ -69,4 +80,21 @@ test.each(MEMBERS)('$name of a key: what is wrong is a 400 that says what is all
     const told = await ask(gateway, 'POST', '/admin/keys', { plan: 'free', [name]: value });
     expect([told.status, told.body.message]).toEqual([400, expect.stringMatching(message)]);
   }
+});
+
+test('metadata: null removes one pair, and a search by a pair has the keys that have it', async () => {
+  const make = async (meta: object) =>
+    (await ask(gateway, 'POST', '/admin/keys', { plan: 'free', meta })).body.id as string;
+  const [one, other] = [await make({ squad: 'Zoë & co', tier: 'gold' }), await make({ tier: 'Zoë & co' })];
+  const { body } = await ask(gateway, 'PATCH', `/admin/keys/${one}`, { meta: { tier: null, zone: 'eu' } });
+  expect(body.meta).toEqual({ squad: 'Zoë & co', zone: 'eu' });
+  const found = async (pair: string) => {
+    const { body } = await ask(gateway, 'GET', `/admin/keys?q=${encodeURIComponent(pair)}`);
+    return body.keys.map(({ id }: { id: string }) => id);
+  };
+  expect(await found('meta.squad=Zoë & co')).toEqual([one]);
+  expect(await found('meta.tier=Zoë & co')).toEqual([other]);
+  expect(await found('meta.squad=zoë & co')).toEqual([]);
+  const secret = await ask(gateway, 'GET', `/admin/keys?q=meta.squad%3Dtg_live_${'a'.repeat(38)}`);
+  expect(secret.status).toBe(400);
 });

@@ -1,8 +1,10 @@
+import { Failure } from '../../failure.ts';
 import {
   type ACCESS,
   ACCESS_MEMBERS,
   type AccessEdits,
   givenAccess,
+  metaName,
   type StoredAccess,
 } from '../../identify/access.ts';
 import { readWords } from '../../operations/catalogue/input.ts';
@@ -42,6 +44,13 @@ const OPTIONS: Readonly<Record<keyof typeof ACCESS, AccessOption>> = {
     aboutChange:
       'The origin of web pages that may use it, such as https://app.example.com. Give all origins of the key; one empty origin removes them.',
   },
+  meta: {
+    option: 'meta',
+    value: 'NAME=VALUE',
+    about: 'A pair of metadata, such as team=blue. May be given up to 16 times.',
+    aboutChange:
+      'A pair of metadata, such as team=blue; team= removes it, and the others stay. One empty text removes all of them.',
+  },
 };
 
 /** The options of `keys create`. */
@@ -53,7 +62,7 @@ export const ACCESS_OPTIONS: Command['options'] = Object.fromEntries(
 export const ACCESS_SPELLED = Object.fromEntries(
   ACCESS_MEMBERS.map((member) => {
     const { option, value, aboutChange } = OPTIONS[member];
-    return [member, { option, value, about: aboutChange, read: withoutEmpty }];
+    return [member, { option, value, about: aboutChange, read: member === 'meta' ? metaFrom : withoutEmpty }];
   }),
 );
 
@@ -64,7 +73,7 @@ export const ACCESS_SPELLED = Object.fromEntries(
 export function readAccess({ options }: Words): AccessEdits {
   const given = ACCESS_MEMBERS.flatMap((member) => {
     const texts = options[OPTIONS[member].option] as readonly string[] | undefined;
-    return texts === undefined ? [] : [[member, texts] as const];
+    return texts === undefined ? [] : [[member, member === 'meta' ? metaFrom(texts) : texts] as const];
   });
   return readWords(givenAccess, Object.fromEntries(given), (member) => {
     return `--${OPTIONS[member as keyof typeof ACCESS].option}`;
@@ -76,7 +85,40 @@ function withoutEmpty(texts: readonly string[]): readonly string[] {
   return texts.length === 1 && texts[0] === '' ? [] : texts;
 }
 
+/**
+ * Reads every `--meta NAME=VALUE`. `NAME=` removes one pair, and one empty text all of them.
+ * @throws Failure `bad_usage`
+ */
+function metaFrom(texts: readonly string[]): Readonly<Record<string, string | null>> | null {
+  if (texts.length === 1 && texts[0] === '') return null;
+  const pairs = texts.map((text) => {
+    const at = text.indexOf('=');
+    if (at === -1) throw new Failure('bad_usage', `--meta is '${text}'; it must be NAME=VALUE, such as team=blue.`);
+    const name = metaName.safeParse(text.slice(0, at));
+    if (!name.success)
+      throw new Failure('bad_usage', `--meta is '${text}'; its name ${name.error.issues[0]!.message}.`);
+    return [name.data, at === text.length - 1 ? null : text.slice(at + 1)] as const;
+  });
+  const twice = pairs.find(([name], i) => pairs.findIndex(([other]) => other === name) < i);
+  if (twice !== undefined) throw new Failure('bad_usage', `--meta is given twice for ${twice[0]}.`);
+  return Object.fromEntries(pairs);
+}
+
 /** A value in one line. */
-export function accessText(value: NonNullable<StoredAccess[keyof StoredAccess]>): string {
-  return value.join(' ');
+export function accessText(value: AccessValue): string {
+  if (isList(value)) return value.join(' ');
+  return Object.entries(value)
+    .map(([name, text]) => `${name}=${text}`)
+    .join(', ');
+}
+
+/** A value as a cell of CSV, which an import reads. */
+export function accessCell(value: AccessValue): string {
+  return isList(value) ? value.join(' ') : JSON.stringify(value);
+}
+
+type AccessValue = NonNullable<StoredAccess[keyof StoredAccess]>;
+
+function isList(value: AccessValue): value is readonly string[] {
+  return Array.isArray(value);
 }

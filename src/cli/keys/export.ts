@@ -7,7 +7,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { accessText } from './access-options.ts';
+import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
 const HEADER = [
@@ -67,6 +67,7 @@ function membersOf(key: StoredKey) {
     scopes: key.scopes ?? null,
     addresses: key.addresses ?? null,
     origins: key.origins ?? null,
+    meta: key.meta ?? null,
   };
 }
 
@@ -75,7 +76,7 @@ function cellsOf(key: StoredKey): readonly (string | null)[] {
   const members = { ...rest, limits: limitsText(limits) };
   return HEADER.map((column) => {
     const cell = members[column];
-    return cell === null || typeof cell === 'string' ? cell : accessText(cell);
+    return cell === null || typeof cell === 'string' ? cell : accessCell(cell);
   });
 }
 

@@ -36,7 +36,8 @@ export const keysList: Command = {
       type: 'string',
       value: 'TEXT',
       about:
-        'Keys with this text in id, name or owner, in any case, or a secret that ends with it. As TEXT without --search.',
+        'Keys with this text in id, name or owner, in any case, or a secret that ends with it; or with a pair of metadata, such as meta.team=blue. ' +
+        'As TEXT without --search.',
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
     owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },

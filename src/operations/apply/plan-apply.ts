@@ -6,7 +6,7 @@ import type { Path } from '../../config/fault.ts';
 import type { KeyEntry, KeysFile } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
-import { accessOf, changedAccess, type StoredAccess } from '../../identify/access.ts';
+import { accessOf, changedAccess, metaEdits, type StoredAccess } from '../../identify/access.ts';
 import { newKeyId } from '../../identify/api-key.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
 import { edited, type KeyAttributes, type KeyEdits, keyOf, validateAttributes } from '../key-changes.ts';
@@ -181,7 +181,8 @@ export function appliedTo(
   };
   const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
   const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
-  const access = accessOf(entry as StoredAccess);
+  const given = accessOf(entry as StoredAccess);
+  const access = given.meta === undefined ? given : { ...given, meta: metaEdits(present.meta, given.meta) };
   const edits: KeyEdits = {
     ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
     ...text('name'),

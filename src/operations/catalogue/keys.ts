@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
-import { ACCESS, givenAccess } from '../../identify/access.ts';
+import { ACCESS, givenAccess, metaName, metaValue } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import type { KeyEdits } from '../key-changes.ts';
@@ -48,6 +48,13 @@ const editedAccess = {
   scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
   addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
   origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
+  meta: z
+    .record(metaName, metaValue.nullable())
+    .nullable()
+    .optional()
+    .describe(
+      'Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.',
+    ),
 };
 
 const lastUsedOn = day
@@ -86,7 +93,7 @@ export const listKeys = defineOperation({
       .optional()
       .describe(
         'A part of the id, the name or the owner, in upper or lower case, or the last four characters of a secret that works, in their ' +
-          'case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
+          'case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),

@@ -262,13 +262,24 @@ function attributesOf(row: Row, nowMs: number): KeyAttributes {
   };
 }
 
-/** What a line says of who may call what. Lists have spaces between their elements in CSV. */
+/** What a line says of who may call what. In CSV, lists have spaces between their elements, and metadata is a JSON object. */
 function accessFromRow(row: Row): AccessEdits {
   const given = ACCESS_MEMBERS.flatMap((member) => {
     const value = row[member] ?? undefined;
-    return value === undefined ? [] : [[member, typeof value === 'string' ? value.split(/ +/) : value] as const];
+    return value === undefined
+      ? []
+      : [[member, typeof value === 'string' ? valueOfCell(member, value) : value] as const];
   });
   return Object.fromEntries(given);
+}
+
+function valueOfCell(member: keyof AccessEdits, cell: string): unknown {
+  if (member !== 'meta') return cell.split(/ +/);
+  try {
+    return JSON.parse(cell);
+  } catch {
+    throw refused('meta must be a JSON object, such as {"team":"blue"}.');
+  }
 }
 
 /** `minute=500 day=unlimited`, or an object. */

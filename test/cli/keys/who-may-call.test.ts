@@ -54,6 +54,21 @@ const MEMBERS: readonly Member[] = [
       ['*', /^--origin is '\*'; it must be an origin/],
     ],
   },
+  {
+    name: 'meta',
+    option: '--meta',
+    given: ['team=blue', 'tier=Gold "plus", über=1', 'cost-centre_2==7'],
+    stored: { team: 'blue', tier: 'Gold "plus", über=1', 'cost-centre_2': '=7' },
+    line: 'meta      team=blue, tier=Gold "plus", über=1, cost-centre_2==7',
+    faults: [
+      ['team', /^--meta is 'team'; it must be NAME=VALUE, such as team=blue\./],
+      ['Team=blue', /--meta .*its name must be 1 to 32 lower-case letters/],
+      ['__proto__=x', /--meta/],
+      ['team=', /--meta/],
+      ['team=a\nb', /must be a text of 1 to 256 characters in one line/],
+      [`team=${'x'.repeat(257)}`, /--meta/],
+    ],
+  },
 ];
 
 let env: NodeJS.ProcessEnv;
@@ -104,6 +119,23 @@ test.each(MEMBERS)('$name: a fault is named with what is allowed, and nothing is
     expect(stderr).toMatch(message);
   }
   expect(await records()).toEqual([]);
+});
+
+test('one pair of metadata is changed or removed alone, at most 16 are kept, and a key is found by one', async () => {
+  const { id } = await create('--meta', 'team=blue', '--meta', 'tier=gold');
+  await run('keys', 'update', id, '--meta', 'team=red', '--meta', 'zone=eu');
+  await run('keys', 'update', id, '--meta', 'tier=');
+  expect((await show(id)).meta).toEqual({ team: 'red', zone: 'eu' });
+  const many = Array.from({ length: 15 }, (_, i) => ['--meta', `n${i}=v`]).flat();
+  const { code, stderr } = await runCommand(env, 'keys', 'update', id, ...many);
+  expect([code, stderr]).toEqual([1, 'meta must be at most 16 pairs of a name and a text, such as team: blue.\n']);
+  const twice = await runCommand(env, 'keys', 'update', id, '--meta', 'a=1', '--meta', 'a=2');
+  expect([twice.code, twice.stderr]).toEqual([2, '--meta is given twice for a.\n']);
+  await create('--name', 'red', '--meta', 'team=redder');
+  const found = async (text: string) =>
+    JSON.parse(await run('keys', 'list', text, '--json')).map((one: { id: string }) => one.id);
+  expect(await found('meta.team=red')).toEqual([id]);
+  for (const text of ['meta.team=Red', 'meta.zone=red', 'meta.constructor=red']) expect(await found(text)).toEqual([]);
 });
 
 test('a key that says nothing of who may call what has the record of earlier versions', async () => {

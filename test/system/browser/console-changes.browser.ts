@@ -130,9 +130,16 @@ test('an operator says what may be called with a key, reads it on its screen, an
   ] as const) {
     await page.getByRole('button', { name: 'Edit…' }).click();
     await dialogOf(page).getByLabel('Scopes').fill(text);
+    await dialogOf(page)
+      .getByLabel('Metadata')
+      .fill(text === '' ? 'tier=gold' : 'team=blue\ntier=silver');
     await dialogOf(page).getByRole('button', { name: 'Save' }).click();
-    const notice = text === '' ? 'Now: no scopes.' : 'Now: scopes orders:read orders:write.';
+    const notice =
+      text === '' ? 'Now: no scopes, new metadata.' : 'Now: scopes orders:read orders:write, new metadata.';
     await noticeOf(page).getByText(notice).waitFor();
+    expect(await keyReport(id)).toMatchObject({
+      meta: text === '' ? { tier: 'gold' } : { team: 'blue', tier: 'silver' },
+    });
     expect((await keyReport(id)).scopes).toEqual(shown);
     const facts = page.locator('dl.facts', { hasText: 'Own limits' });
     await facts.getByText('orders:write').waitFor({ state: text === '' ? 'detached' : 'visible' });

@@ -4,7 +4,7 @@ import type { Key, KeyEdits } from '../types.ts';
 
 // Who may call what with a key: the fields of its form, and what its screen shows.
 
-type Access = Pick<Key, 'scopes' | 'addresses' | 'origins'>;
+type Access = Pick<Key, 'scopes' | 'addresses' | 'origins' | 'meta'>;
 type Member = keyof Access;
 
 interface AccessField {
@@ -22,6 +22,10 @@ const FIELDS: Readonly<Record<Member, AccessField>> = {
     label: 'Origins',
     hint: 'For a key in a web page: the pages that may use it, such as https://app.example.com: one a line.',
   },
+  meta: {
+    label: 'Metadata',
+    hint: 'Up to 16 pairs such as team=blue: one a line. Rules of header fields can have them.',
+  },
 };
 
 const MEMBERS = Object.keys(FIELDS) as readonly Member[];
@@ -35,21 +39,44 @@ export function accessValuesOf(key: Access): Readonly<Record<Member, string>> {
 }
 
 function linesOf(value: Access[Member]): readonly string[] {
-  return value ?? [];
+  if (value == null || Array.isArray(value)) return value ?? [];
+  return Object.entries(value).map(([name, text]) => `${name}=${text}`);
 }
 
-/** @param changed the new text of a field; undefined if it is as it was */
-export function accessChangesOf(changed: (name: string) => string | undefined): Pick<KeyEdits, Member> {
-  const given = MEMBERS.flatMap((member) => {
+/**
+ * @param changed the new text of a field; undefined if it is as it was
+ * @param before the text of each field before
+ */
+export function accessChangesOf(
+  changed: (name: string) => string | undefined,
+  before: Readonly<Record<string, string>>,
+): Pick<KeyEdits, Member> {
+  const given = MEMBERS.flatMap((member): (readonly [Member, unknown])[] => {
     const text = changed(member);
-    return text === undefined ? [] : [[member, text.split(/\s+/).filter((line) => line !== '')] as const];
+    if (text === undefined) return [];
+    if (member === 'meta') return [[member, metaEdits(before.meta ?? '', text)] as const];
+    return [[member, text.split(/\s+/).filter((line) => line !== '')] as const];
   });
   return Object.fromEntries(given);
+}
+
+/** A pair that is no longer in the text is removed. */
+function metaEdits(before: string, text: string): Readonly<Record<string, string | null>> {
+  const pairsOf = (lines: string) =>
+    lines
+      .split('\n')
+      .filter((line) => line.trim() !== '')
+      .map((line) => {
+        const [name = '', ...value] = line.trim().split('=');
+        return [name, value.join('=')] as const;
+      });
+  return Object.fromEntries([...pairsOf(before).map(([name]) => [name, null] as const), ...pairsOf(text)]);
 }
 
 /** What a change has set, in words: `scopes orders:read orders:write`, `no scopes`. */
 export function accessChangeText(name: string, value: unknown): string | null {
   if (!MEMBERS.some((member) => member === name)) return null;
+  if (name === 'meta') return 'new metadata';
   const lines = linesOf(value as Access[Member]);
   return lines.length === 0 ? `no ${name}` : `${name} ${lines.join(' ')}`;
 }

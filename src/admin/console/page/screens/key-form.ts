@@ -71,7 +71,7 @@ function changesOf(form: FormData, before: Values): KeyEdits {
     if (text !== undefined) limits[window] = text === '' ? null : text === 'unlimited' ? text : Number(text);
   }
   if (Object.keys(limits).length > 0) changes.limits = limits;
-  return { ...changes, ...accessChangesOf(changed) };
+  return { ...changes, ...accessChangesOf(changed, before) };
 }
 
 /** What a request has set, in words: `plan pro, 600 a minute, no owner`. Notes may be long. */
