@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
 import { Failure, Refused } from '../failure.ts';
+import { accessOf } from '../identify/access.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
 
@@ -144,6 +145,7 @@ export function etagOf(key: StoredKey): string {
   const secrets = key.secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
   const suspension = key.suspended === undefined ? [] : [key.suspended];
   const times = [createdAtMs, expiresAtMs, revokedAtMs];
-  const what = [id, plan, windows, name, owner, notes ?? null, ...times, secrets, ...suspension];
+  const rest = [...suspension, ...Object.entries(accessOf(key))];
+  const what = [id, plan, windows, name, owner, notes ?? null, ...times, secrets, ...rest];
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
 }

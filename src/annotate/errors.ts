@@ -87,6 +87,15 @@ export function unauthorized(
   return errorResponse(code, sentence, { fields: ['WWW-Authenticate', challenge] });
 }
 
+/** 403 with the challenge of RFC 6750 section 3.1. @param scopes those that the route requires, all of them */
+export function insufficientScope(scopes: readonly string[]): ErrorResponse {
+  const needed = scopes.join(' ');
+  // No scope has a character that must be escaped in a quoted string (RFC 6749 section 3.3).
+  const challenge = `Bearer realm="${REALM}", error="insufficient_scope", scope="${needed}"`;
+  const message = ERRORS.insufficient_scope.sentence(needed);
+  return errorResponse('insufficient_scope', message, { fields: ['WWW-Authenticate', challenge] });
+}
+
 /** 429 for an address that has spent its failed-authentication budget (contract section 4). `nowMs` in Unix milliseconds. */
 export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs: number): ErrorResponse {
   const seconds = retryAfterSeconds(resetAtMs, nowMs);

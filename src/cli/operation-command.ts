@@ -123,7 +123,7 @@ function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperati
       value = placeholderOf(option, type),
     } = spelled[member] ?? {};
     if (kindOf(type) === 'boolean') return [option, { type: 'boolean', about }];
-    const isMultiple = ['array', 'object'].includes(kindOf(type) ?? '');
+    const isMultiple = ['array', 'object', 'record'].includes(kindOf(type) ?? '');
     return [option, { type: 'string', value, about, ...(isMultiple ? { multiple: true } : {}) }];
   });
   return Object.fromEntries(entries);

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
+import { givenAccess } from '../identify/access.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
@@ -37,6 +38,8 @@ const entry = z.strictObject({
   notes: text(1_000)
     .optional()
     .describe('Notes for those who look after keys, at most 1000 characters; an empty text removes them.'),
+  // A value replaces what the key has; an empty one removes it.
+  ...givenAccess.shape,
   limits: z
     .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
     .optional()

@@ -35,7 +35,8 @@ function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, s
 
 /** What a route is by itself and by its upstream. Without an upstream, the gateway replies. */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
-  const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate } = entry;
+  const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate, scopes, addresses } =
+    entry;
   const reply = replyOf(entry);
   return {
     path,
@@ -59,6 +60,8 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     description: (reply === null && (validate ?? upstream?.validate)) || null,
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
+    scopes,
+    addresses,
   };
 }
 

@@ -11,6 +11,7 @@ import { type KeySources, oneOf } from '../identify/key-sources.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import { type NotFromHere, routeFromElsewhere } from './who-may-call.ts';
 
 export type Identified =
   | { readonly kind: 'caller'; readonly caller: Caller }
@@ -36,7 +37,8 @@ export type Identified =
       readonly retryAfterMs: number;
     }
   /** The token was not verified, because the client address has spent its failed attempts. */
-  | { readonly kind: 'unverified' };
+  | { readonly kind: 'unverified' }
+  | NotFromHere;
 
 /** The content of a request's Authorization fields, with everything derived from them alone. */
 export interface Authorization {
@@ -121,6 +123,8 @@ export function callerOf(
   match: Match | null,
   origin: ClientAddress,
 ): Identified | Promise<Identified> {
+  const elsewhere = match === null ? null : routeFromElsewhere(deps, match.route, origin);
+  if (elsewhere !== null) return elsewhere;
   const perAddress = match?.route.perAddress ?? null;
   const { credentials, sha, isJwt } =
     deps.keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(deps.keySources, head);

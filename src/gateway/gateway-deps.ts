@@ -23,6 +23,7 @@ import type { HeldBodies } from './held-body.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { Usage } from './usage.ts';
+import type { AddressLists } from './who-may-call.ts';
 
 /*
  * What the gateway is built of: its dependencies, and a small one that belongs to no other room, request ids.
@@ -48,6 +49,7 @@ export interface GatewayDeps {
   /** Divides the thread that serves all among the consumers. */
   readonly thread: ThreadTime;
   readonly allowances: Allowances;
+  readonly addressLists: AddressLists;
   readonly rateLimitFields: RateLimitFields;
   readonly refusalLines: RefusalLines;
   /** Bounds how many responses are compressed at a time. */

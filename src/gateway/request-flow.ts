@@ -46,6 +46,7 @@ import {
 } from './replies.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { UsageBody } from './usage.ts';
+import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 
 /** What the gateway keeps about all requests that have not ended. */
 export interface RunningRequests {
@@ -137,8 +138,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       return;
     }
     const { caller } = identified;
-    this.#caller = caller;
     this.#record.identified(caller);
+    const elsewhere = callerFromElsewhere(this.#deps, caller, this.#origin, this.#head!);
+    if (elsewhere !== null) {
+      this.#refuseUnidentified(elsewhere);
+      return;
+    }
+    this.#caller = caller;
     this.#inTurn(this.#deps.thread.of(caller.shareId), this.#onTurn);
   }
 
@@ -158,7 +164,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
     this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict);
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
-    if (found.kind === 'error') this.#refuse(found.error);
+    const forbidden = found.kind === 'error' ? found.error : scopeRefusal(found.match.route, caller);
+    if (found.kind === 'error' || forbidden !== null) this.#refuse(forbidden!);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
     else if (found.match.route.description !== null) this.#check(found.match.route.description, found.match, head);
     else this.#forward(head, found.match, caller, verdict, null);

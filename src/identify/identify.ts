@@ -2,6 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
+import type { Meta, StoredAccess } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
@@ -36,28 +37,44 @@ export interface Consumer {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
+  /** What the caller may do (RFC 6749 section 3.3); see `scopesOf` in gateway/who-may-call.ts. */
+  readonly scopes: readonly string[];
+  /** Where its requests must come from; null if from anywhere, as for most callers. */
+  readonly onlyFrom: OnlyFrom | null;
+  readonly meta: Meta;
   /** Whose caller it is; null for a caller of its own. */
   readonly customer: Customer | null;
 }
+
+/** Where the requests of a caller must come from. Each member is absent where any place will do. */
+type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins'>;
 
 type Known = Extract<Identity, { kind: 'consumer' }>;
 
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
+const NO_SCOPES: readonly string[] = Object.freeze([]);
+export const NO_META: Meta = Object.freeze({});
 
 /**
  * The identity that all requests with a key share.
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins, meta = NO_META }: StoredKey,
   customer: Customer | null,
   before: Consumer | null,
 ): Known {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const current: Consumer = { id, plan: customer?.plan ?? plan, limits: own, name, owner, customer };
+  const onlyFrom = addresses === undefined && origins === undefined ? null : onlyFromOf(addresses, origins);
+  const of = { id, plan: customer?.plan ?? plan, limits: own, name, owner };
+  const current: Consumer = { ...of, scopes, onlyFrom, meta, customer };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
+}
+
+function onlyFromOf(addresses: StoredAccess['addresses'], origins: StoredAccess['origins']): OnlyFrom {
+  return { ...(addresses === undefined ? {} : { addresses }), ...(origins === undefined ? {} : { origins }) };
 }
 
 export { fingerprintOf };

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { STORED_ACCESS, type StoredAccess } from './access.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** The store's record of one secret of an API key. It never holds the secret itself. */
@@ -22,7 +23,7 @@ export interface AppliedEntry {
 }
 
 /** One API key. Quota and bans belong to its `id`, whichever of its secrets is used. */
-export interface StoredKey {
+export interface StoredKey extends StoredAccess {
   readonly id: string;
   readonly plan: string;
   /** The key's own limits, each of which replaces the plan's limit of that window. */
@@ -194,6 +195,7 @@ const STORED_KEY = z.looseObject({
   revokedAtMs: moment.nullable(),
   notes: z.string().optional(),
   suspended: STORED_SUSPENSION.optional(),
+  ...STORED_ACCESS,
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),

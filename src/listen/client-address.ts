@@ -2,6 +2,7 @@ import { isIPv4, isIPv6, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import { valuesOf } from '../http1/fields.ts';
+import { Networks, parseAddress } from '../io/networks.ts';
 import { takeFirstBytes } from './first-bytes.ts';
 
 /**
@@ -59,29 +60,6 @@ export class ClientAddresses {
   }
 }
 
-type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
-
-/** A set of addresses and networks, such as `trustedProxies`. */
-export class Networks {
-  readonly #networks: readonly Network[];
-
-  /** @param texts addresses and networks (`10.0.0.0/8`, `::1`), already checked */
-  constructor(texts: readonly string[]) {
-    this.#networks = texts.map((text) =>
-      text.includes('/')
-        ? ipaddr.parseCIDR(text)
-        : [ipaddr.parse(text), ipaddr.parse(text).kind() === 'ipv4' ? 32 : 128],
-    );
-  }
-
-  /** @param text an address in its one form */
-  has(text: string): boolean {
-    if (this.#networks.length === 0) return false;
-    const address = ipaddr.process(text);
-    return this.#networks.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
-  }
-}
-
 /** `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`, `[2001:db8::1]:443`; some proxies write the port. */
 const FORMS =
   /^(?:([0-9.]+)(?::[0-9]{1,5})?|\[([0-9a-fA-F:.]+(?:%[^\]]*)?)\](?::[0-9]{1,5})?|([0-9a-fA-F.]*:[0-9a-fA-F:.]*)(?:%.*)?)$/;
@@ -100,7 +78,9 @@ export function oneForm(text: string): string | null {
   const [, ipv4, bracketed, ipv6] = FORMS.exec(text) ?? [];
   const bare = (ipv4 ?? bracketed ?? ipv6)?.split('%')[0];
   if (bare === undefined || (ipv4 !== undefined && !IPV4.test(ipv4)) || !ipaddr.isValid(bare)) return null;
-  return ipaddr.process(bare).toString();
+  const address = parseAddress(bare);
+  const isMapped = address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress();
+  return (isMapped ? address.toIPv4Address() : address).toString();
 }
 
 /** The client of a connection, as a proxy names it. */

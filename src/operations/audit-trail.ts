@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
+import { accessOf, type StoredAccess } from '../identify/access.ts';
 import { isKeyId } from '../identify/api-key.ts';
 import { isCustomerId } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
@@ -219,7 +220,7 @@ export interface AuditLine {
 }
 
 /** The state of a key for the record: its attributes, and the last four characters of each secret. */
-export interface KeyState {
+export interface KeyState extends StoredAccess {
   readonly plan: string;
   readonly limits: StoredKey['limits'];
   readonly name: string | null;
@@ -240,6 +241,7 @@ export function keyStateOf(key: StoredKey): KeyState {
     limits,
     name,
     owner,
+    ...accessOf(key),
     expiresAt: timeOf(expiresAtMs),
     revokedAt: timeOf(revokedAtMs),
     ...suspendedMember(key.suspended),

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { type AccessEdits, accessOf, changedAccess, withoutAccess } from '../identify/access.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
 import { workingSecrets } from './key-report.ts';
@@ -16,6 +17,8 @@ export interface KeyAttributes {
   /** Absent: none. */
   readonly notes?: string | null;
   readonly expiresAtMs: number | null;
+  /** Absent: nothing but the plan says who may call what. */
+  readonly access?: AccessEdits;
 }
 
 /** What `newKey` needs besides the attributes. */
@@ -63,14 +66,15 @@ export function validateAttributes(
 ): void {
   refuseUnusable(attributes, plans);
   refusePast(attributes.expiresAtMs, nowMs);
+  changedAccess({}, attributes.access ?? {});
 }
 
 /**
  * The record of a new key. It does not check that the key could be used; `validateAttributes` does.
- * @throws Failure `refused` for a name, owner or notes that are too long or have control characters
+ * @throws Failure `refused` for a name, owner or notes that are too long or have control characters, or for a fault in `access`
  */
 export function keyOf(
-  { plan, limits, name, owner, notes, expiresAtMs }: KeyAttributes,
+  { plan, limits, name, owner, notes, expiresAtMs, access = {} }: KeyAttributes,
   { id, createdAtMs, secret }: { readonly id: string; readonly createdAtMs: number; readonly secret: StoredSecret },
 ): StoredKey {
   return {
@@ -80,6 +84,7 @@ export function keyOf(
     name: label('name', name),
     owner: label('owner', owner),
     ...noted(notes ?? null),
+    ...changedAccess({}, access),
     createdAtMs,
     expiresAtMs,
     revokedAtMs: null,
@@ -238,6 +243,7 @@ export interface KeyEdits {
   readonly notes?: string | null;
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
+  readonly access?: AccessEdits;
   /** The entry of keys.yaml that manages the key from now on. */
   readonly applied?: AppliedEntry;
 }
@@ -256,10 +262,11 @@ export function edited(
   const limits = Object.fromEntries(
     Object.entries({ ...key.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
   );
-  const { notes: notesBefore, ...rest } = key;
+  const { notes: notesBefore, ...rest } = withoutAccess(key);
   const next: StoredKey = {
     ...rest,
     ...noted(edits.notes === undefined ? (notesBefore ?? null) : edits.notes),
+    ...changedAccess(accessOf(key), edits.access ?? {}),
     plan: edits.plan ?? key.plan,
     limits,
     name: edits.name === undefined ? key.name : label('name', edits.name),

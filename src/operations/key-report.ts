@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import { accessOf, givenAccess } from '../identify/access.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
@@ -33,6 +34,8 @@ export const usedSecrets = z
     }),
   )
   .describe('The secrets that have not ended, newest first.');
+/** Who may call what, as reports have it. Each member is absent where the record says nothing. */
+export const shownAccess = givenAccess.shape;
 
 /** A key as operators see it, without any secret. */
 export const key = z
@@ -49,6 +52,7 @@ export const key = z
     createdAt: time,
     expiresAt: time.nullable(),
     notes,
+    ...shownAccess,
     ownLimits: limits,
     revokedAt: time.nullable(),
     suspended: suspension.optional().describe('Absent unless the key is suspended now.'),
@@ -88,6 +92,7 @@ export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): Who
   return {
     ...keyReport(key, plans),
     notes: key.notes ?? null,
+    ...accessOf(key),
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
     ...suspendedNow(key, nowMs),

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { shadowIdOf } from '../admit/account-id.ts';
 import { DAYS_KEPT } from '../admit/history.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
+import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
@@ -14,6 +15,8 @@ import { DURATION_RULE, durationFrom } from './values.ts';
 export interface KeyFilter {
   /** A part of id, name or owner in any case, or the last four characters of a secret that works. */
   readonly text: string | null;
+  /** A pair of metadata, whole. */
+  readonly meta: { readonly name: string; readonly value: string } | null;
   readonly plan: string | null;
   readonly owner: string | null;
   /** The key ends within this time from now, milliseconds, and has not ended yet. */
@@ -80,8 +83,13 @@ export function keyFilterFrom(
       fault: `${nameOf('unused')} needs the usage history, which is off. Set \`usage: { history: on }\` in gateway.yaml.`,
     };
   }
-  return { text, plan, owner, expiringMs, unusedDays, all };
+  const [, name, value] = META.exec(text ?? '') ?? [];
+  const meta = name === undefined ? null : { name, value: value! };
+  return { text: meta === null ? text : null, meta, plan, owner, expiringMs, unusedDays, all };
 }
+
+/** A text that asks for a pair of metadata. */
+const META = new RegExp(`^meta\\.(${META_NAME})=(.+)$`, 's');
 
 /** Whether a text is, or has in it, what may be a secret or a part of one. */
 function isSecretLike(text: string, formats: readonly KeyFormat[]): boolean {
@@ -206,7 +214,7 @@ function dayOf(ms: number): string {
 
 /** Whether a key matches, but for its last use. */
 function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
-  const { text, plan, owner, expiringMs, unusedDays, all } = filter;
+  const { text, meta, plan, owner, expiringMs, unusedDays, all } = filter;
   const part = text === null ? null : folded(text);
   const unusedSince = unusedDays === null ? null : nowMs - (nowMs % DAY_MS) - (unusedDays - 1) * DAY_MS;
   const ends = ({ secrets }: StoredKey) =>
@@ -215,6 +223,7 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
     if (!all && key.revokedAtMs !== null) return false;
     if (plan !== null && key.plan !== plan) return false;
     if (owner !== null && key.owner !== owner) return false;
+    if (meta !== null && !hasPair(key, meta)) return false;
     if (unusedSince !== null && key.createdAtMs >= unusedSince) return false;
     const { expiresAtMs } = key;
     if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
@@ -223,6 +232,10 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
     if (part === null) return true;
     return [key.id, key.name, key.owner].some((one) => one !== null && folded(one).includes(part)) || ends(key);
   };
+}
+
+function hasPair({ meta = {} }: StoredKey, { name, value }: NonNullable<KeyFilter['meta']>): boolean {
+  return Object.hasOwn(meta, name) && meta[name] === value;
 }
 
 /** Text that is in JSON as it is: printable ASCII but `"` and `\`. */
@@ -237,10 +250,10 @@ const ENDS = /"expiresAtMs": ?\d/;
  * A quick test of a key's record, JSON: false only if the key certainly does not match. A record with anything but plain text
  * always passes, because its texts may be escaped and their case be any.
  */
-function recordTestOf({ text, plan, owner, expiringMs }: KeyFilter): (record: string) => boolean {
+function recordTestOf({ text, meta, plan, owner, expiringMs }: KeyFilter): (record: string) => boolean {
   const needles = [
     ...(text === null ? [] : [{ needle: folded(text), flags: 'i' }]),
-    ...[plan, owner].flatMap((needle) => (needle === null ? [] : [{ needle, flags: '' }])),
+    ...[plan, owner, meta?.value ?? null].flatMap((needle) => (needle === null ? [] : [{ needle, flags: '' }])),
   ];
   const tests = needles.map(({ needle, flags }) => {
     if (!PLAIN.test(needle)) return () => false;

@@ -45,6 +45,10 @@ export interface Route {
   readonly compression: CompressionRules | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
+  /** The scopes that a caller must have, all of them; null if it needs none. */
+  readonly scopes: readonly string[] | null;
+  /** The addresses and networks from which it may be called; null if from all. */
+  readonly addresses: readonly string[] | null;
 }
 
 /** A response without a service. */
@@ -429,6 +433,8 @@ export const USAGE: Route = Object.freeze({
   description: null,
   compression: null,
   reply: null,
+  scopes: null,
+  addresses: null,
 });
 
 /** Whether a request is for `GET /usage`. */

@@ -16,6 +16,7 @@ import { RequestIds } from '../gateway/gateway-deps.ts';
 import { HeldBodies } from '../gateway/held-body.ts';
 import { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { Usage } from '../gateway/usage.ts';
+import { AddressLists } from '../gateway/who-may-call.ts';
 import { FieldNames } from '../http1/forwarded-fields.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Identifier } from '../identify/identify.ts';
@@ -167,6 +168,7 @@ export function gatewayDepsOf(
     writeTimeoutMs: settings.listen.writeTimeoutMs,
     via: settings.listen.via ?? settings.viaByDefault,
     allowedNames: new FieldNames(settings.headers.allow.map((name) => name.toLowerCase())),
+    addressLists: new AddressLists(),
     addresses: new ClientAddresses(settings.listen.trustedProxies),
     requestIds: new RequestIds(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,

@@ -22,6 +22,7 @@ const LONG_AGO_MS = Date.UTC(2024, 0, 1);
 
 export const EVERYTHING: KeyFilter = {
   text: null,
+  meta: null,
   plan: null,
   owner: null,
   expiringMs: null,

@@ -78,6 +78,8 @@ function served(deprecated: Deprecation, nowMs: number) {
         description: null,
         compression: null,
         reply: null,
+        scopes: null,
+        addresses: null,
       },
     ]),
   );

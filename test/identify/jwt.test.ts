@@ -82,7 +82,17 @@ describe('a token of the issuer', () => {
     const identity = await verifierOf(jwksOf(es)).verifier.identify(token, 'sha', ADDRESS);
     expect(identity).toEqual({
       kind: 'consumer',
-      key: { id: ANN, plan: 'free', limits: {}, name: null, owner: null, customer: null },
+      key: {
+        id: ANN,
+        plan: 'free',
+        limits: {},
+        name: null,
+        owner: null,
+        scopes: [],
+        onlyFrom: null,
+        meta: {},
+        customer: null,
+      },
       expiresAtMs: expect.any(Number),
     });
     expect(ANN).toMatch(/^jwt_[A-Za-z0-9_-]{32}$/);

@@ -33,6 +33,8 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     description: null,
     compression: null,
     reply: null,
+    scopes: null,
+    addresses: null,
   };
 }
 

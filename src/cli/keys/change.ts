@@ -13,6 +13,7 @@ import {
 import { keyReport, keyReportWithSecret, suspendedNow, timeOf } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
+import { ACCESS_SPELLED } from './access-options.ts';
 import { limitsText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
 
 // The commands that change one key: `keys update`, `rotate`, `end-secret`, `suspend`, `resume`, `revoke` and `delete`.
@@ -30,6 +31,7 @@ export const keysUpdate: Command = operationCommand({
     name: { about: 'What to call it, up to 100 characters; an empty one removes the name.' },
     owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
     notes: { value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' },
+    ...ACCESS_SPELLED,
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',

@@ -9,6 +9,7 @@ import { withKeys } from '../../serve/open-store.ts';
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { ACCESS_OPTIONS, readAccess } from './access-options.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys create` (contract section 5). */
@@ -37,6 +38,7 @@ export const keysCreate: Command = {
       value: 'WHEN',
       about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time. By default never.',
     },
+    ...ACCESS_OPTIONS,
     data: {
       type: 'string',
       value: 'FOLDER',
@@ -98,5 +100,6 @@ function attributesOf(words: Words, nowMs: number) {
     notes: notes ?? null,
     limits: readLimits(words, false) as Limits,
     expiresAtMs: expires === undefined ? null : readMoment('--expires', expires, nowMs),
+    access: readAccess(words),
   };
 }

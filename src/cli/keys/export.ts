@@ -1,5 +1,6 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { timeOf } from '../../operations/key-report.ts';
@@ -7,20 +8,24 @@ import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
 const HEADER = [
-  'id',
-  'plan',
-  'name',
-  'owner',
-  'notes',
-  'limits',
-  'expires',
-  'created',
-  'revoked',
-  'last4',
-  'suspended',
+  ...([
+    'id',
+    'plan',
+    'name',
+    'owner',
+    'notes',
+    'limits',
+    'expires',
+    'created',
+    'revoked',
+    'last4',
+    'suspended',
+  ] as const),
+  ...ACCESS_MEMBERS,
 ] as const;
 
 /** `tollgate keys export`: prints every key, without its secrets. */
@@ -73,13 +78,20 @@ function membersOf(key: StoredKey) {
     revoked: timeOf(revokedAtMs),
     last4: key.secrets[0]?.last4 || null,
     suspended: isSuspended(key.suspended, Date.now()) ? timeOf(key.suspended.atMs) : null,
+    scopes: key.scopes ?? null,
+    addresses: key.addresses ?? null,
+    origins: key.origins ?? null,
+    meta: key.meta ?? null,
   };
 }
 
 function cellsOf(key: StoredKey): readonly (string | null)[] {
   const { limits, ...rest } = membersOf(key);
   const members = { ...rest, limits: limitsText(limits) };
-  return HEADER.map((column) => members[column]);
+  return HEADER.map((column) => {
+    const cell = members[column];
+    return cell === null || typeof cell === 'string' ? cell : accessCell(cell);
+  });
 }
 
 /**

@@ -2,6 +2,7 @@ import { formText } from '../../admit/form-text.ts';
 import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
@@ -20,6 +21,7 @@ import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { accessText } from './access-options.ts';
 import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 // The commands that print keys and change nothing: `keys list` and `keys show`.
@@ -40,7 +42,8 @@ export const keysList: Command = {
       type: 'string',
       value: 'TEXT',
       about:
-        'Keys with this text in id, name or owner, in any case, or a secret that ends with it. As TEXT without --search.',
+        'Keys with this text in id, name or owner, in any case, or a secret that ends with it; or with a pair of metadata, such as meta.team=blue. ' +
+        'As TEXT without --search.',
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
     owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
@@ -186,6 +189,10 @@ export function keyText(key: StoredKey, report: KeyReportWithUses, plans: Plans,
     ...(report.notes === null
       ? []
       : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
+    ...ACCESS_MEMBERS.flatMap((member): [string, string][] => {
+      const value = key[member];
+      return value === undefined ? [] : [[member, escapedText(accessText(value))]];
+    }),
     ...(report.entry === undefined ? [] : ([['entry', `${report.entry}, of \`keys apply\``]] as [string, string][])),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { ACCESS_MEMBERS, accessOf, withoutAccess } from '../../identify/access.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import { longerOf } from '../../identify/suspension.ts';
 
@@ -107,21 +108,21 @@ async function compare(
 }
 
 /** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation or a suspension on either side. */
-function putBack(
-  { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs, suspended }: StoredKey,
-  { notes: _, ...there }: StoredKey,
-): StoredKey {
+function putBack(key: StoredKey, present: StoredKey): StoredKey {
+  const { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs, suspended } = key;
+  const { notes: _, ...there } = withoutAccess(present);
   const longer = longerOf(there.suspended, suspended);
   return {
     ...there,
     ...{ plan, limits, name, owner, expiresAtMs },
     ...(notes === undefined ? {} : { notes }),
+    ...accessOf(key),
     revokedAtMs: there.revokedAtMs ?? revokedAtMs,
     ...(longer === undefined ? {} : { suspended: longer }),
   };
 }
 
-const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes'] as const;
+const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBERS] as const;
 
 /** What differs, in words for operators. */
 function differencesOf(key: StoredKey, there: StoredKey): string[] {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { ACCESS, givenAccess, metaName, metaValue } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
@@ -44,6 +45,19 @@ const attributes = {
   notes: notes.optional(),
   expiresAt: moment.optional(),
 };
+/** Each member replaces what the key has; null, or an empty value, removes it. */
+const editedAccess = {
+  scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
+  addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
+  origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
+  meta: z
+    .record(metaName, metaValue.nullable())
+    .nullable()
+    .optional()
+    .describe(
+      'Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.',
+    ),
+};
 
 const lastUsedOn = day
   .nullable()
@@ -81,7 +95,7 @@ export const listKeys = defineOperation({
       .optional()
       .describe(
         'A part of the id, the name or the owner, in upper or lower case, or the last four characters of a secret that works, in their ' +
-          'case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
+          'case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
@@ -147,6 +161,7 @@ export const createKey = defineOperation({
       {
         plan,
         ...attributes,
+        ...givenAccess.shape,
         limits: limits
           .optional()
           .describe(
@@ -164,14 +179,15 @@ export const createKey = defineOperation({
   fails: {
     conflict: 'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away.',
   },
-  async run({ operations }, input, { once, body }) {
+  async run({ operations }, { plan, name, owner, notes, limits, expiresAt, ...access }, { once, body }) {
     const attributesAt = (nowMs: number) => ({
-      plan: input.plan,
-      name: input.name ?? null,
-      owner: input.owner ?? null,
-      notes: input.notes ?? null,
-      limits: (input.limits ?? {}) as Limits,
-      expiresAtMs: msOf(input.expiresAt ?? null, nowMs),
+      plan,
+      name: name ?? null,
+      owner: owner ?? null,
+      notes: notes ?? null,
+      limits: (limits ?? {}) as Limits,
+      expiresAtMs: msOf(expiresAt ?? null, nowMs),
+      access,
     });
     const made =
       once === null
@@ -263,7 +279,7 @@ export const updateKey = defineOperation({
   tag: 'keys',
   role: 'operator',
   sentence:
-    'Changes the plan, limits, name, owner, notes or end of a key. What it has used, its bans and its secrets stay.',
+    'Changes the plan, limits, name, owner, notes or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.',
   description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
   on: 'store',
   action: 'key.update',
@@ -275,6 +291,7 @@ export const updateKey = defineOperation({
       {
         plan: plan.optional(),
         ...attributes,
+        ...editedAccess,
         limits: editedLimits
           .optional()
           .describe("Windows that are absent stay as they are; null restores the plan's own number."),
@@ -286,9 +303,10 @@ export const updateKey = defineOperation({
   output: key,
   result: 'The key, without any secret.',
   fails: { not_found: true, conflict: true },
-  async run(context, { id, expiresAt, ...rest }, { guard }) {
+  async run(context, { id, plan, name, owner, notes, limits, expiresAt, ...access }, { guard }) {
     const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
-    const changed = await context.operations.update(id, { ...(rest as KeyEdits), ...expiry }, guard);
+    const edits = { plan, name, owner, notes, limits, ...expiry, access } as KeyEdits;
+    const changed = await context.operations.update(id, edits, guard);
     return { ...shown(changed.key, context), change: changeOfKey(changed) };
   },
 });

@@ -5,6 +5,7 @@ import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
+import { shownAccess } from '../key-report.ts';
 import { suspension } from '../suspensions.ts';
 import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, textRule, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
@@ -71,6 +72,7 @@ const keyState = z
     limits,
     name: z.string().nullable(),
     owner: z.string().nullable(),
+    ...shownAccess,
     expiresAt: time.nullable(),
     revokedAt: time.nullable(),
     suspended: suspension.optional().describe('Absent without one. Its end may have passed.'),

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS, type AccessEdits } from '../../identify/access.ts';
 import {
   digestOfHash,
   isForeign,
@@ -178,7 +179,7 @@ function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey
   if (!existing.secrets.some(({ digest }) => digests.includes(digest))) {
     return 'is there already, with another secret since; left as it is.';
   }
-  const compared = ['plan', 'limits', 'name', 'owner', 'notes'] as const;
+  const compared = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBERS] as const;
   const different = compared.filter((member) => !isDeepStrictEqual(wanted[member], existing[member]));
   return different.length === 0 ? null : `is there already, with another ${different.join(', ')}; left as it is.`;
 }
@@ -257,7 +258,28 @@ function attributesOf(row: Row, nowMs: number): KeyAttributes {
     notes: text('notes'),
     limits: limitsOf(row.limits ?? {}),
     expiresAtMs: momentOf('expires', row.expires ?? null, nowMs),
+    access: accessFromRow(row),
   };
+}
+
+/** What a line says of who may call what. In CSV, lists have spaces between their elements, and metadata is a JSON object. */
+function accessFromRow(row: Row): AccessEdits {
+  const given = ACCESS_MEMBERS.flatMap((member) => {
+    const value = row[member] ?? undefined;
+    return value === undefined
+      ? []
+      : [[member, typeof value === 'string' ? valueOfCell(member, value) : value] as const];
+  });
+  return Object.fromEntries(given);
+}
+
+function valueOfCell(member: keyof AccessEdits, cell: string): unknown {
+  if (member !== 'meta') return cell.split(/ +/);
+  try {
+    return JSON.parse(cell);
+  } catch {
+    throw refused('meta must be a JSON object, such as {"team":"blue"}.');
+  }
 }
 
 /** `minute=500 day=unlimited`, or an object. */

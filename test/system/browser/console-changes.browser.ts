@@ -177,6 +177,33 @@ test('an edit over a change of somebody else saves nothing at first and keeps wh
   expect(await audited('Edit key', id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*day 4,000`));
 });
 
+test('an operator says what may be called with a key, reads it on its screen, and takes it back', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.refused;
+  await page.goto(`/console/keys/${id}`);
+  for (const [text, shown] of [
+    ['orders:read\norders:write\n', ['orders:read', 'orders:write']],
+    ['', undefined],
+  ] as const) {
+    await page.getByRole('button', { name: 'Edit…' }).click();
+    await dialogOf(page).getByLabel('Scopes').fill(text);
+    await dialogOf(page)
+      .getByLabel('Metadata')
+      .fill(text === '' ? 'tier=gold' : 'team=blue\ntier=silver');
+    await dialogOf(page).getByRole('button', { name: 'Save' }).click();
+    const notice =
+      text === '' ? 'Now: no scopes, new metadata.' : 'Now: scopes orders:read orders:write, new metadata.';
+    await noticeOf(page).getByText(notice).waitFor();
+    expect(await keyReport(id)).toMatchObject({
+      meta: text === '' ? { tier: 'gold' } : { team: 'blue', tier: 'silver' },
+    });
+    expect((await keyReport(id)).scopes).toEqual(shown);
+    const facts = page.locator('dl.facts', { hasText: 'Own limits' });
+    await facts.getByText('orders:write').waitFor({ state: text === '' ? 'detached' : 'visible' });
+  }
+  expect(await audited('Edit key', id)).toMatch(/scopes[\s\S]*orders:write/);
+});
+
 test('an admin creates a key: its secret is shown once and is nowhere in the page afterwards', async () => {
   const { page } = admin;
   await page.goto('/console/keys');
@@ -328,7 +355,7 @@ test('nothing on the way broke a rule of the content security policy or threw', 
   for (const { violations, errors } of [viewer, operator, admin]) expect([...violations, ...errors]).toEqual([]);
 });
 
-async function keyReport(id: string): Promise<unknown> {
+async function keyReport(id: string): Promise<{ readonly scopes?: readonly string[] }> {
   const headers = { Authorization: `Bearer ${stand.tokens.viewer}` };
   return (await fetch(`${stand.gateways[0].admin}/admin/keys/${id}`, { headers })).json();
 }

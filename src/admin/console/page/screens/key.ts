@@ -26,6 +26,7 @@ import type {
   Usage,
 } from '../types.ts';
 import { CHANGE_COLUMNS } from './audit.ts';
+import { AccessFacts } from './key-access.ts';
 import {
   type Changing,
   changeIfSame,
@@ -35,7 +36,7 @@ import {
   RotateDialog,
   type Secret,
   SuspendDialog,
-} from './key-access.ts';
+} from './key-dialogs.ts';
 import { EditDialog, hasEnded, KeyState, LastFour, pathOf, stateOf } from './key-form.ts';
 import { ordinal } from './now.ts';
 
@@ -191,6 +192,7 @@ function About({ of: key }: { of: Key }) {
       ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<${UtcDay} of=${key.lastUsedOn} />`}</dd>`}
       <dt>Own limits</dt>
       <dd>${own.join(', ') || 'none'}</dd>
+      <${AccessFacts} of=${key} />
       ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
     </dl>
   </${Section}>`;

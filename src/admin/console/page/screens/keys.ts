@@ -67,7 +67,7 @@ function KeyList() {
   return html`<${Page} title="Keys" beside=${create}>
     <form role="search" aria-label="Keys" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
-        hint="A part of a name, owner or id, the last four characters of a secret, or a whole secret, which stays out of the address." />
+        hint="A part of a name, owner or id, the last four characters of a secret, a pair of metadata such as meta.team=blue, or a whole secret, which stays out of the address." />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       <${TextFilter} name="owner" label="Owner" value=${query.get('owner') ?? ''} ...${text} />
       <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="Any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
