@@ -69,22 +69,8 @@ export function openServices(
   accountsMs: () => number,
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
-  const { onFailure, staleKeysMs, timeoutMs, url } = settings.redis;
-  // Gateways whose own clocks differ agree on when a key or a customer expires.
-  const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
-  const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
-  const secretUses = new SecretUses({ store: stores.secretUses });
-  const identifier = new Identifier({
-    keyStore: stores.keys,
-    customers,
-    peppers: stores.peppers,
-    isPepperRight: () => stores.pepperState() === 'right',
-    formats: () => inForce.settings.keyFormats,
-    staleKeysMs,
-    onStoreFailure,
-    ...clocks,
-    onUse: (key, secret, nowMs) => secretUses.note(key, secret, nowMs),
-  });
+  const { onFailure, timeoutMs, url } = settings.redis;
+  const identification = openIdentification(settings, inForce, stores, onStoreFailure);
   const admitter = new Admitter({
     ledger: stores.ledger,
     reconciler: stores.reconciler,
@@ -114,13 +100,38 @@ export function openServices(
   });
   stores.changes.subscribe(({ kind, keyId }) => {
     stores.applyChanges();
-    if (kind !== 'account') identifier.forget(keyId);
+    if (kind !== 'account') identification.identifier.forget(keyId);
     if (kind !== 'key' && kind !== 'customer') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const [refusals, compressors] = [new RefusalCounter(stores.history), new Compressors()];
-  const deciding = { identifier, customers, admitter, failedAttempts, usage, thread, compressors };
-  return { ...deciding, deprecatedCalls, secretUses, refusals };
+  const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors };
+  return { ...deciding, deprecatedCalls, refusals };
+}
+
+/** The services that know keys and customers. */
+function openIdentification(
+  { redis: { staleKeysMs } }: Settings,
+  inForce: { readonly settings: Settings },
+  stores: GatewayStores,
+  onStoreFailure: () => void,
+): Pick<Services, 'identifier' | 'customers' | 'secretUses'> {
+  // Gateways whose own clocks differ agree on when a key or a customer expires.
+  const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
+  const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
+  const secretUses = new SecretUses({ store: stores.secretUses });
+  const identifier = new Identifier({
+    keyStore: stores.keys,
+    customers,
+    peppers: stores.peppers,
+    isPepperRight: () => stores.pepperState() === 'right',
+    formats: () => inForce.settings.keyFormats,
+    staleKeysMs,
+    onStoreFailure,
+    ...clocks,
+    onUse: (key, secret, nowMs) => secretUses.note(key, secret, nowMs),
+  });
+  return { identifier, customers, secretUses };
 }
 
 /**
