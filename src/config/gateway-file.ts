@@ -268,6 +268,8 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   const wider = one.auth !== 'none' ? undefined : WINDOWS.find((window) => isWider(one, other, window));
   if (wider !== undefined)
     rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
+  const lacking = other.policies?.find((name) => one.policies?.includes(name) !== true);
+  if (lacking !== undefined) rules.push(`without the policy ${lacking}`);
   if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
   const [sunsetMs, otherSunsetMs] = [one, other].map(
     ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,

@@ -686,6 +686,8 @@ const retries = z
     onStatus: on.filter((failure) => failure !== 'connection'),
   }));
 
+const POLICIES_RULE = 'must be a list of at least one file, such as [./policies/tenant.ts]';
+
 /** One entry of `routes` in gateway.yaml. What it shares with other routes and its upstream is joined in `routesOf`. */
 export const routeEntry = z.strictObject({
   path: values
@@ -767,6 +769,17 @@ export const routeEntry = z.strictObject({
     .optional()
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that requests are checked against once they are admitted and counted: path and query parameters, media type, and bodies of JSON up to 1 MiB. A request that does not fit gets 400 `request_invalid`, one that is not described as well. Paths are compared as the service gets them (after `rewrite`), with the path of the first server of the description in front. `false` leaves out the check of the upstream.',
+    ),
+  policies: z
+    .array(values.fileAsWritten(), POLICIES_RULE)
+    .min(1, POLICIES_RULE)
+    .refine((names) => names.length <= 10, 'must not have more than 10 policies')
+    .refine((names) => new Set(names).size === names.length, 'must not name a policy twice')
+    .meta({ maxItems: 10, uniqueItems: true })
+    .optional()
+    .transform((names) => names ?? null)
+    .describe(
+      'Modules in TypeScript or JavaScript (`.ts`, `.mts`, `.js`, `.mjs`), each with a function that decides about the requests of this route in code: whether they are allowed, their cost, and fields for the service. They run in this order once the caller is known and before the request is counted, with 50 ms each. Relative paths are resolved against the folder of this file. A policy is loaded again when it or a file that it imports changes. It runs with the rights of the gateway.',
     ),
   deprecated: orNull(deprecated).describe(
     'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',

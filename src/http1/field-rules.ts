@@ -73,8 +73,21 @@ export function withRules(fields: readonly string[], rules: FieldRules, variable
   return kept;
 }
 
+/**
+ * The fields of a request with others in place of those of the same names, which are compared as above. Their values are taken
+ * as they are, without variables.
+ * @param fields names and values alternating
+ */
+export function withFields(fields: readonly string[], others: Readonly<Record<string, string>>): string[] {
+  const drops = Object.keys(others).map((name) => comparable(name, 'request'));
+  return [...withoutDropped(fields, { drops, direction: 'request' }), ...Object.entries(others).flat()];
+}
+
 /** The fields without those that the rules drop, for an interim response, which gets no others. */
-export function withoutDropped(fields: readonly string[], { drops, direction }: FieldRules): string[] {
+export function withoutDropped(
+  fields: readonly string[],
+  { drops, direction }: Pick<FieldRules, 'drops' | 'direction'>,
+): string[] {
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     if (!drops.includes(comparable(fields[i]!, direction))) kept.push(fields[i]!, fields[i + 1]!);
@@ -109,6 +122,12 @@ function textOf(value: FieldWrite['value'], variables: Variables): string | null
   return text;
 }
 
+/** The same for a text without variables, such as that of a policy. */
+export function faultOfText(text: string): string | null {
+  if (VALUE.test(text) && text.length <= 4096) return null;
+  return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
+}
+
 const VARIABLE = /\{([a-z]+(?:\.[a-z]+)*)\}/g;
 /** Visible ASCII, with blanks and tabs inside. */
 const VALUE = /^[!-~](?:[\t -~]*[!-~])?$/;
@@ -118,9 +137,8 @@ const VALUE = /^[!-~](?:[\t -~]*[!-~])?$/;
  * the fault does not quote the value, which may be a credential.
  */
 export function faultOfFieldValue(text: string): string | null {
-  if (!VALUE.test(text) || text.length > 4096) {
-    return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
-  }
+  const fault = faultOfText(text);
+  if (fault !== null) return fault;
   const unknown = [...text.matchAll(VARIABLE)].find(([, name]) => !isVariable(name!));
   const known = VARIABLES.map((name) => `{${name}}`).join(', ');
   return unknown === undefined ? null : `has ${unknown[0]}, which the gateway does not know; it knows ${known}`;

@@ -30,6 +30,7 @@ interface Shared {
   plan: string | null;
   limits: Exchange['limits'];
   allowance: Allowance | null;
+  policy: string | null;
   cause: string | null;
   /** The texts, if they are too long for their place. */
   longText: string | null;
@@ -134,10 +135,11 @@ export class KeptRefusals {
     const { judgement, route, consumerId, plan, limits } = exchange;
     const code = exchange.code!;
     const allowance = exchange.refusal?.allowance ?? null;
+    const policy = exchange.policy ?? null;
     const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
     const shared = this.#shared[row];
     if (shared === undefined) {
-      this.#shared[row] = { judgement, code, route, consumerId, plan, limits, allowance, cause, longText };
+      this.#shared[row] = { judgement, code, route, consumerId, plan, limits, allowance, policy, cause, longText };
       return;
     }
     shared.judgement = judgement;
@@ -147,6 +149,7 @@ export class KeptRefusals {
     shared.plan = plan;
     shared.limits = limits;
     shared.allowance = allowance;
+    shared.policy = policy;
     shared.cause = cause;
     shared.longText = longText;
   }
@@ -161,7 +164,7 @@ export class KeptRefusals {
   }
 
   #refusal(row: number, shared: Shared, nowMs: number): KeptRefusal {
-    const { judgement, code, route, consumerId, plan, limits, allowance, cause, longText } = shared;
+    const { judgement, code, route, consumerId, plan, limits, allowance, policy, cause, longText } = shared;
     const decidedAtMs = this.#number(row, 'decidedAtMs');
     const strike = this.#number(row, 'strike');
     const [banNumber, banUntilMs] = [this.#number(row, 'banNumber'), this.#number(row, 'banUntilMs')];
@@ -169,7 +172,7 @@ export class KeptRefusals {
     const retryAtMs = this.#number(row, 'retryAtMs');
     const facts: RefusalFacts = {
       ...this.#textsOf(row, longText),
-      ...{ judgement, code, route, consumerId, plan, cause },
+      ...{ judgement, code, route, consumerId, plan, policy, cause },
       at: isoTime(this.#number(row, 'atMs')),
       status: this.#number(row, 'status'),
       cost: this.#number(row, 'cost'),

@@ -139,7 +139,18 @@ export const listNear = defineOperation({
 });
 
 const VERDICTS = [
-  ...['admitted', 'refused', 'banned', 'shed', 'unauthenticated', 'preflight', 'usage', 'malformed', 'undecided'],
+  ...[
+    'admitted',
+    'refused',
+    'banned',
+    'shed',
+    'denied',
+    'unauthenticated',
+    'preflight',
+    'usage',
+    'malformed',
+    'undecided',
+  ],
 ];
 const verdictRule = `must be one of ${VERDICTS.join(', ')}`;
 const verdict = z
@@ -164,6 +175,10 @@ const refusal = z
     status: z.int(),
     code: z.string(),
     judgement: verdict,
+    policy: z
+      .string()
+      .nullable()
+      .describe('The policy that refused it or failed, by its name in gateway.yaml; null if none did.'),
     cost: count,
     window: windowName.nullable(),
     limits: z

@@ -19,6 +19,7 @@ const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 
   banned: ['Banned', 'bad'],
   unauthenticated: ['Unknown caller', 'warn'],
   shed: ['Shed', 'warn'],
+  denied: ['Refused by a policy', 'warn'],
   undecided: ['Undecided', 'bad'],
   malformed: ['Malformed', 'warn'],
   preflight: ['Preflight', 'plain'],
