@@ -81,7 +81,7 @@ export function versionOfPolicy(path: string): string {
   return filesOf(path).version;
 }
 
-/** Files that one policy may import, and how long each may be that is watched for changes. */
+/** Files of one policy that are watched for changes. */
 const MAX_FILES = 200;
 
 /**
@@ -98,10 +98,12 @@ function filesOf(path: string): {
   const signatures: string[] = [];
   // A loop over a set reaches the entries that are added meanwhile.
   for (const file of files) {
-    signatures.push(signatureOf([file]));
+    const signature = signatureOf([file]);
+    signatures.push(signature);
     const read = readSettingsFile(file, '', true);
     const text = 'text' in read ? read.text : '';
-    texts.push(file, text);
+    // Of a file that is missing as yet, or too long to be read here, a change is seen nevertheless.
+    texts.push(file, 'text' in read ? text : signature);
     if (!EXTENSIONS.includes(extname(file))) continue;
     for (const imported of importsIn(text)) {
       if (files.size < MAX_FILES) files.add(resolve(dirname(file), imported));

@@ -95,7 +95,11 @@ export class LoadedPolicies {
       return importFault(name, file, error);
     }
     if (versionOfPolicy(file.path) !== file.version) {
-      return faultIn(whole, `changed while the policy ${name} was loaded; it is loaded again.`);
+      return faultIn(whole, `changed while the policy ${name} was loaded.`);
+    }
+    // Node.js has one CommonJS module for each file, so a changed one would stay as it was.
+    if ('module.exports' in module) {
+      return faultIn(whole, 'must be an ECMAScript module: `export default policy`, not `module.exports`.');
     }
     if (typeof module.default !== 'function') {
       return faultIn(whole, 'must have a function as its default export: `export default policy`.');
