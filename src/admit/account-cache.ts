@@ -1,8 +1,17 @@
 import { LRUCache } from 'lru-cache';
-import { type AccountState, banLengthMs, costExceedsLimit, decide, type Outcome, UNSEEN } from './decide.ts';
+import { accountIdsOf } from './account-id.ts';
+import {
+  type AccountState,
+  banInForce,
+  banLengthMs,
+  costExceedsLimit,
+  decide,
+  type Outcome,
+  UNSEEN,
+} from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Banned, type Refused, verdictOf } from './verdict.ts';
-import { isPresent, presentCount, type WindowName, withTopUps } from './windows.ts';
+import { isPresent, presentCount, type WindowLimit, type WindowName, withTopUps } from './windows.ts';
 
 interface AccountCacheOptions {
   /** Maximum consumers whose last known state is kept. */
@@ -71,23 +80,64 @@ export class AccountCache {
     this.#generation++;
   }
 
-  /** Keeps the store's decision. @param generation `generation` when the store was asked, at `askedAtMs` (monotonic) */
-  rememberDecision(consumerId: string, outcome: Outcome, askedAtMs: number, generation: number): void {
+  /**
+   * Keeps the store's decision.
+   * @param generation `generation` when the store was asked, at `askedAtMs` (monotonic)
+   * @param ids the accounts that it charged, if there are several
+   */
+  rememberDecision(
+    consumerId: string,
+    outcome: Outcome,
+    askedAtMs: number,
+    generation: number,
+    ids: readonly string[] | null = null,
+  ): void {
     const { state, nowMs } = outcome;
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
     const times = { askedAtMs, answeredAtMs, generation: isConverted(outcome) ? LOCAL : generation };
-    this.#accounts.set(consumerId, { state, nowMs, isOwnClock: false, ...times, refusal: null });
+    this.#set(consumerId, ids, state, { nowMs, isOwnClock: false, ...times });
   }
 
   /** Keeps the state after a local decision. */
-  rememberLocal(consumerId: string, state: AccountState, { nowMs, isOwnClock }: KnownAccount): void {
+  rememberLocal(
+    consumerId: string,
+    state: AccountState,
+    { nowMs, isOwnClock }: Pick<KnownAccount, 'nowMs' | 'isOwnClock'>,
+    ids: readonly string[] | null = null,
+  ): void {
     const atMs = this.#options.monotonicMs();
     const times = { askedAtMs: atMs, answeredAtMs: atMs, generation: LOCAL };
-    this.#accounts.set(consumerId, { state, nowMs, isOwnClock, ...times, refusal: null });
+    this.#set(consumerId, ids, state, { nowMs, isOwnClock, ...times });
   }
 
-  known(consumerId: string): KnownAccount {
+  /** Each account is kept by itself, because several consumers share one. */
+  #set(
+    consumerId: string,
+    ids: readonly string[] | null,
+    state: AccountState,
+    at: Omit<RememberedAccount, 'state' | 'refusal'>,
+  ): void {
+    if (ids === null) {
+      this.#accounts.set(consumerId, { state, ...at, refusal: null });
+      return;
+    }
+    const { further = [], ...own } = state;
+    for (const [i, id] of ids.entries()) {
+      this.#accounts.set(id, { state: i === 0 ? own : further[i - 1]!, ...at, refusal: null });
+    }
+  }
+
+  /** @param ids the accounts of the consumer, if there are several */
+  known(consumerId: string, ids: readonly string[] | null = null): KnownAccount {
+    const own = this.#knownAlone(consumerId);
+    if (ids === null) return own;
+    const others = ids.slice(1).map((id) => this.#accounts.get(id));
+    const further = others.map((other) => (other?.isOwnClock === own.isOwnClock ? other.state : UNSEEN));
+    return { ...own, state: { ...own.state, further } };
+  }
+
+  #knownAlone(consumerId: string): KnownAccount {
     const memory = this.#accounts.get(consumerId);
     if (memory !== undefined) {
       return { state: memory.state, nowMs: this.#since(memory), isOwnClock: memory.isOwnClock };
@@ -105,22 +155,35 @@ export class AccountCache {
   refusal(consumerId: string, allowance: Allowance, cost: number): Refused | Banned | null {
     const memory = this.#accounts.get(consumerId);
     if (memory === undefined || memory.generation !== this.#generation) return null;
-    if (!mayRefuse(memory, allowance, cost)) return null;
+    const others = allowance.further === undefined ? NO_OTHERS : this.#othersOf(consumerId, allowance);
+    if (!mayRefuse(memory, others, allowance, cost)) return null;
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
     // up to one more may have passed.
     const monotonicMs = this.#options.monotonicMs();
     const latestNowMs = Math.ceil(memory.nowMs + 1 + (monotonicMs - memory.askedAtMs));
-    const nowMs = sinceAnswer(memory, monotonicMs);
+    let nowMs = sinceAnswer(memory, monotonicMs);
+    for (const other of others) if (other !== null) nowMs = Math.max(nowMs, sinceAnswer(other, monotonicMs));
     const last = memory.refusal;
     if (last !== null && last.nowMs === nowMs && last.latestNowMs === latestNowMs) {
       if (last.allowance === allowance && last.cost === cost) return last.verdict;
     }
-    if (!stillRefuses(memory, allowance, cost, latestNowMs)) return null;
-    const verdict = verdictOf(decide(memory.state, allowance, nowMs, cost, 1), allowance, 0);
-    if (verdict.kind === 'admitted') return null;
+    const state = joinedState(memory, others);
+    if (!stillRefuses(memory.nowMs, state, allowance, cost, latestNowMs)) return null;
+    const verdict = verdictOf(decide(state, allowance, nowMs, cost, 1), allowance, 0);
+    if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
     memory.refusal = { allowance, cost, nowMs, latestNowMs, verdict };
     return verdict;
+  }
+
+  /** The other accounts of a consumer; null for one that this gateway does not know, or not since the last `forget`. */
+  #othersOf(consumerId: string, allowance: Allowance): readonly (RememberedAccount | null)[] {
+    return accountIdsOf(consumerId, allowance)
+      .slice(1)
+      .map((id) => {
+        const memory = this.#accounts.get(id);
+        return memory?.generation === this.#generation ? memory : null;
+      });
   }
 
   #since(answer: Answer): number {
@@ -145,31 +208,56 @@ function sinceAnswer({ nowMs, answeredAtMs }: Answer, monotonicMs: number): numb
  */
 function isConverted({ admitted, nowMs, state }: Outcome): boolean {
   if (admitted > 0) return false;
-  for (const name in state.windows) {
-    if (state.windows[name as WindowName]!.slices?.startsAtMs === nowMs) return true;
-  }
-  return false;
+  return [state, ...(state.further ?? [])].some(({ windows }) => {
+    for (const name in windows) if (windows[name as WindowName]!.slices?.startsAtMs === nowMs) return true;
+    return false;
+  });
+}
+
+const NO_OTHERS: readonly never[] = Object.freeze([]);
+
+function joinedState({ state }: RememberedAccount, others: readonly (RememberedAccount | null)[]): AccountState {
+  return others.length === 0 ? state : { ...state, further: others.map((other) => other?.state ?? UNSEEN) };
 }
 
 /** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
-function mayRefuse({ state }: RememberedAccount, allowance: Allowance, cost: number): boolean {
-  return state.ban !== null || allowance.bans === null || costExceedsLimit(allowance.limits, cost);
+function mayRefuse(
+  { state }: RememberedAccount,
+  others: readonly (RememberedAccount | null)[],
+  allowance: Allowance,
+  cost: number,
+): boolean {
+  if (state.ban !== null || allowance.bans === null || costExceedsLimit(allowance.limits, cost)) return true;
+  return others.some((other, i) => {
+    return (other !== null && other.state.ban !== null) || costExceedsLimit(allowance.further![i]!.limits, cost);
+  });
 }
 
-/** Whether the store would certainly still refuse at `nowMs`, under the present allowance. */
-function stillRefuses(memory: RememberedAccount, allowance: Allowance, cost: number, nowMs: number): boolean {
-  const { ban, windows } = memory.state;
-  if (ban !== null && nowMs < ban.untilMs) {
-    // A ban longer than the present rule allows does not count: the store is about to shorten it.
-    return allowance.bans === null || ban.untilMs <= memory.nowMs + banLengthMs(allowance.bans, ban.number);
-  }
-  const limits = withTopUps(allowance.limits, memory.state.topUps, nowMs);
-  if (costExceedsLimit(limits, cost)) {
+/** Whether the store would certainly still refuse at `nowMs`, under the present allowance. @param knownMs when `state` was it */
+function stillRefuses(
+  knownMs: number,
+  state: AccountState,
+  allowance: Allowance,
+  cost: number,
+  nowMs: number,
+): boolean {
+  const { bans, further = [] } = allowance;
+  const ban = banInForce(state, nowMs);
+  // A ban longer than the present rule allows does not count: the store is about to shorten it.
+  if (ban !== null) return bans === null || ban.untilMs <= knownMs + banLengthMs(bans, ban.number);
+  const accounts = [state, ...(state.further ?? [])];
+  const budgets = [allowance, ...further].map(({ limits }, i) => withTopUps(limits, accounts[i]!.topUps, nowMs));
+  const exceeds = (of: number) => budgets.some((limits) => costExceedsLimit(limits, of));
+  if (exceeds(cost)) {
     // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.
-    const mayBeBanned = allowance.bans !== null && !costExceedsLimit(limits, 1);
-    return !mayBeBanned && nowMs - memory.nowMs < REFUSE_COST_FOR_MS;
+    const mayBeBanned = bans !== null && !exceeds(1);
+    return !mayBeBanned && nowMs - knownMs < REFUSE_COST_FOR_MS;
   }
-  if (allowance.bans !== null) return false;
+  if (bans !== null) return false;
+  return budgets.some((limits, i) => hasNoRoom(accounts[i]!, limits, cost, nowMs));
+}
+
+function hasNoRoom({ windows }: AccountState, limits: readonly WindowLimit[], cost: number, nowMs: number): boolean {
   return limits.some((limit) => {
     const open = windows[limit.window];
     if (open === undefined || limit.limit - open.used >= cost) return false;

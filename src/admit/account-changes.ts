@@ -1,5 +1,5 @@
 import { Failure } from '../failure.ts';
-import { type AccountState, lift, NO_STRIKES } from './decide.ts';
+import { type AccountState, type Ban, lift, NO_STRIKES } from './decide.ts';
 import { UNBOUNDED } from './plan.ts';
 import {
   endIfOpened,
@@ -11,10 +11,12 @@ import {
   windowLimit,
 } from './windows.ts';
 
-// What operators change in an account. src/stores/redis has the twins in Lua: lift.lua, top-up.lua and reset-usage.lua.
+// What operators change in an account. src/stores/redis has the twins in Lua: lift.lua, carry-ban.lua, top-up.lua and
+// reset-usage.lua.
 
 export type AccountChange =
   | { readonly kind: 'lift' }
+  | { readonly kind: 'ban'; readonly ban: Ban }
   | { readonly kind: 'top-up'; readonly of: WindowLimit; readonly amount: number }
   | { readonly kind: 'reset'; readonly windows: readonly WindowName[] };
 
@@ -31,8 +33,14 @@ export interface ResetUsage {
  */
 export function changed(state: AccountState, change: AccountChange, nowMs: number): AccountState {
   if (change.kind === 'lift') return lift(state, nowMs);
+  if (change.kind === 'ban') return banned(state, change.ban, nowMs);
   if (change.kind === 'top-up') return added(state, change.of, change.amount, nowMs).state;
   return resetUsage(state, change.windows, nowMs).state;
+}
+
+/** The state with a ban of another account that is in force at `nowMs`, unless it has one that ends later. */
+export function banned(state: AccountState, ban: Ban, nowMs: number): AccountState {
+  return nowMs >= ban.untilMs || (state.ban !== null && state.ban.untilMs >= ban.untilMs) ? state : { ...state, ban };
 }
 
 /**

@@ -1,7 +1,9 @@
 import { AccountCache } from './account-cache.ts';
+import { accountIdsOf, severalAccounts } from './account-id.ts';
 import { decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
 import { type AdmissionListener, type Batch, DecisionDispatcher } from './decision-dispatcher.ts';
+import { InFlightCounts } from './in-flight.ts';
 import type { Ledger, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
@@ -44,6 +46,7 @@ export class Admitter {
   readonly #accounts: AccountCache;
   readonly #ledger: Ledger;
   readonly #backlog: UsageBacklog | null;
+  readonly #inFlight: InFlightCounts;
   readonly #dispatcher: DecisionDispatcher;
   /** The batches of this turn, by consumer: one for each cost, allowance and deadline. */
   #batches = new Map<string, Batch[]>();
@@ -67,12 +70,14 @@ export class Admitter {
       reconciler === null || onFailure !== 'local'
         ? null
         : new UsageBacklog({ reconciler, most: remembered, wallMs, isBeingDecided, ...onEach });
+    this.#inFlight = new InFlightCounts({ reports: options.ledger, monotonicMs: options.monotonicMs, isBeingDecided });
     const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
     this.#dispatcher = new DecisionDispatcher({
       ...options,
       timeoutMs,
       accounts: this.#accounts,
       backlog: this.#backlog,
+      inFlight: this.#inFlight,
       onReady,
     });
   }
@@ -155,6 +160,11 @@ export class Admitter {
     return batches;
   }
 
+  /** A request that was admitted under an allowance that bounds the requests in flight has ended. Called once for each. */
+  ended(consumerId: string, allowance: Allowance): void {
+    this.#inFlight.end(allowance, accountIdsOf(consumerId, allowance));
+  }
+
   /**
    * Refuses no request from memory until the store has been asked again. Called when an account was changed (a ban was
    * lifted, usage was topped up or reset), when changes may have been missed, and when the store's clock was set.
@@ -165,7 +175,7 @@ export class Admitter {
 
   /** A consumer's budgets as far as this gateway knows, without a call to the store. */
   standing(consumerId: string, allowance: Allowance): Verdict {
-    const { state, nowMs } = this.#accounts.known(consumerId);
+    const { state, nowMs } = this.#accounts.known(consumerId, severalAccounts(consumerId, allowance));
     return verdictOnBudgets(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
   }
 }

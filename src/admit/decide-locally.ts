@@ -1,5 +1,7 @@
 import type { AccountCache } from './account-cache.ts';
-import { decide, stateAfter } from './decide.ts';
+import { severalAccounts } from './account-id.ts';
+import { banInForce, decide, stateAfter } from './decide.ts';
+import type { InFlightCounts } from './in-flight.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
 import { type Admission, verdictOf, verdictOnBudgets } from './verdict.ts';
@@ -19,6 +21,7 @@ interface LocalDecisionOptions {
   readonly accounts: AccountCache;
   /** Null if nothing is to be added to the store later. */
   readonly backlog: UsageBacklog | null;
+  readonly inFlight: InFlightCounts;
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
 }
 
@@ -38,19 +41,22 @@ export interface Undecided {
  */
 export function decideLocally(undecided: Undecided, options: LocalDecisionOptions): (index: number) => Admission {
   const { consumerId, allowance, cost, n, isUncounted } = undecided;
-  const { onFailure, accounts, backlog, onLocalDecision } = options;
+  const { onFailure, accounts, backlog, inFlight, onLocalDecision } = options;
   if (onFailure === 'closed') return () => ({ kind: 'unavailable' });
-  const known = accounts.known(consumerId);
+  const ids = severalAccounts(consumerId, allowance);
+  const known = accounts.known(consumerId, ids);
   const { nowMs } = known;
   const present = decide(known.state, allowance, nowMs, cost, 0).state;
-  const isBanned = present.ban !== null && nowMs < present.ban.untilMs;
-  if (onFailure === 'open' && !isBanned) {
+  if (onFailure === 'open' && banInForce(present, nowMs) === null) {
     const verdict = verdictOnBudgets(present, allowance, nowMs, cost);
     onLocalDecision?.('uncounted', n);
+    inFlight.began(allowance, ids ?? [consumerId], n);
     return () => ({ kind: 'decided', verdict, source: 'local' });
   }
-  const outcome = decide(known.state, allowance, nowMs, cost, n);
-  accounts.rememberLocal(consumerId, stateAfter(known.state, outcome, allowance), known);
+  const held = inFlight.heldOf(allowance, ids ?? [consumerId]);
+  const outcome = decide(known.state, allowance, nowMs, cost, n, held);
+  inFlight.began(allowance, ids ?? [consumerId], outcome.admitted);
+  accounts.rememberLocal(consumerId, stateAfter(known.state, outcome, allowance), known, ids);
   if (isUncounted) backlog?.defer(consumerId, outcome, allowance, known.isOwnClock);
   if (outcome.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', outcome.admitted);
   if (outcome.admitted < n) onLocalDecision?.('uncounted', n - outcome.admitted);

@@ -1,8 +1,9 @@
-import type { Allowance, BanRule } from './plan.ts';
+import type { Allowance, BanRule, Budget } from './plan.ts';
 import {
   countIn,
   fitsAtMs,
   isPresent,
+  type LimitName,
   presentCount,
   type ToppedUpLimit,
   type TopUps,
@@ -24,15 +25,19 @@ export interface Ban {
   readonly untilMs: number;
   /** The window whose refusal led to the ban. */
   readonly window: WindowName;
+  /** The further budget that the window belongs to; left out for one of the consumer's own. */
+  readonly budget?: string;
 }
 
-/** The counters, strikes and ban of one consumer. Windows that are not open are absent. */
+/** The counters, strikes and ban of one account. Windows that are not open are absent. */
 export interface AccountState {
   readonly windows: Readonly<Partial<Record<WindowName, WindowCount>>>;
   readonly strikes: Strikes;
   readonly ban: Ban | null;
   /** What operators have added to limits; left out if nothing is in force. */
   readonly topUps?: TopUps;
+  /** The accounts of the further budgets of an allowance, in their order; left out if it has none. */
+  readonly further?: readonly AccountState[];
 }
 
 export const NO_STRIKES: Strikes = Object.freeze({ count: 0, endsAtMs: 0 });
@@ -54,14 +59,18 @@ export interface Outcome {
   readonly bannedFrom: number;
   /** Set if this decision imposed the ban, with the request at `bannedFrom`; left out if the ban was in force before. */
   readonly imposesBan?: true;
+  /** Set if the refused requests were refused because as many are in flight as may be: no strikes, and no limit refuses them. */
+  readonly isCrowded?: true;
+  /** The requests in flight of each account after the last request, null without such a limit; left out if none has one. */
+  readonly inFlight?: readonly (number | null)[];
   /** The state after the last request. */
   readonly state: AccountState;
 }
 
 /**
  * Decides `n` simultaneous requests of `cost` each, exactly as `n` single requests one after the other (contract section
- * 3). Pure. `stores/redis/decide.lua` is the same function, and test/admit/decide-twins.test.ts compares the two: change
- * both or neither.
+ * 3). A request charges every budget of the allowance or none. Pure. `stores/redis/decide.lua` is the same function, and
+ * test/admit/decide-twins.test.ts compares the two: change both or neither.
  *
  * With `n` 0 it returns the present state, without everything that has ended by `nowMs`.
  *
@@ -69,29 +78,114 @@ export interface Outcome {
  *   than its own length from `nowMs`, and no ban longer than its rung's length. After it was set forward, everything that
  *   it has passed has ended for good.
  * @param cost whole number from 1
+ * @param inFlight how many requests of each account are in flight, in the order of the budgets
  */
-export function decide(state: AccountState, allowance: Allowance, nowMs: number, cost: number, n: number): Outcome {
-  const limits = withTopUps(allowance.limits, state.topUps, nowMs);
-  const ban = currentBan(state.ban, allowance.bans, nowMs);
-  const { windows, backMs } = currentWindows(state.windows, limits, nowMs);
-  const strikes = currentStrikes(state.strikes, allowance.bans, nowMs, backMs);
-  const topUps = state.topUps === undefined ? NO_TOP_UPS : topUpsOf(limits);
-  if (ban !== null && nowMs < ban.untilMs) {
-    return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: { windows, strikes, ban, ...topUps } };
+export function decide(
+  state: AccountState,
+  allowance: Allowance,
+  nowMs: number,
+  cost: number,
+  n: number,
+  inFlight: readonly number[] = NONE_IN_FLIGHT,
+): Outcome {
+  const accounts = presentAccounts(state, allowance, nowMs);
+  const crowd = crowdOf(allowance, inFlight);
+  const decided = { nowMs, cost, n };
+  if (accounts.some(({ ban }) => ban !== null && nowMs < ban.untilMs)) {
+    return { ...decided, admitted: 0, bannedFrom: 0, ...crowd.after(0), state: stateOf(accounts) };
   }
-  const admitted = roomFor(limits, windows, cost, n);
-  const counted = admitted > 0 ? count(windows, limits, nowMs, admitted * cost) : windows;
-  const refused = n - admitted;
-  if (refused === 0 || allowance.bans === null || costExceedsLimit(limits, cost)) {
-    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: counted, strikes, ban, ...topUps } };
+  const room = roomFor(accounts, cost, n);
+  const admitted = Math.min(room, crowd.room);
+  if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted * cost);
+  const result = { ...decided, admitted, bannedFrom: n, ...crowd.after(admitted) };
+  if (admitted === n) return { ...result, state: stateOf(accounts) };
+  if (admitted < room) return { ...result, isCrowded: true, state: stateOf(accounts) };
+  if (allowance.bans === null || accounts.some(({ limits }) => costExceedsLimit(limits, cost))) {
+    return { ...result, state: stateOf(accounts) };
   }
-  return strike(limits, allowance.bans, { nowMs, cost, n, admitted }, { windows: counted, strikes, ban, ...topUps });
+  const struck = strike(accounts, allowance, result);
+  return { ...result, ...struck, state: stateOf(accounts) };
 }
+
+const NONE_IN_FLIGHT: readonly number[] = Object.freeze([]);
+
+/** One account under its budget, while a decision is made about it. */
+interface Account {
+  readonly limits: readonly ToppedUpLimit[];
+  windows: AccountState['windows'];
+  strikes: Strikes;
+  ban: Ban | null;
+  readonly topUps: { readonly topUps?: TopUps };
+}
+
+/** What of each account has not ended: the consumer's own, then those of the further budgets. */
+function presentAccounts(state: AccountState, allowance: Allowance, nowMs: number): Account[] {
+  const { limits: own, further = [], bans, bansOfCustomer } = allowance;
+  const accounts: Account[] = [];
+  let latestBackMs = 0;
+  for (let i = 0; i <= further.length; i++) {
+    const { windows: counts, ban, strikes, topUps } = i === 0 ? state : (state.further?.[i - 1] ?? UNSEEN);
+    const limits = withTopUps(i === 0 ? own : further[i - 1]!.limits, topUps, nowMs);
+    const { windows, backMs } = currentWindows(counts, limits, nowMs);
+    latestBackMs = Math.max(latestBackMs, backMs);
+    const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
+    accounts.push({
+      limits,
+      windows,
+      strikes,
+      ban: currentBan(ban, rule, nowMs, further),
+      topUps: topUps === undefined ? NO_TOP_UPS : topUpsOf(limits),
+    });
+  }
+  for (const [i, account] of accounts.entries()) {
+    const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
+    account.strikes = currentStrikes(account.strikes, rule, nowMs, latestBackMs);
+  }
+  return accounts;
+}
+
+function stateOf([own, ...further]: readonly Account[]): AccountState {
+  const state = accountStateOf(own!);
+  return further.length === 0 ? state : { ...state, further: further.map(accountStateOf) };
+}
+
+function accountStateOf({ windows, strikes, ban, topUps }: Account): AccountState {
+  return { windows, strikes, ban, ...topUps };
+}
+
+/** How many further requests may be in flight, and how many are after some of them were admitted. */
+function crowdOf({ inFlight: own, further = [] }: Allowance, counts: readonly number[]) {
+  const limits = [own, ...further.map(({ inFlight }) => inFlight)];
+  if (limits.every((limit) => limit === undefined)) return ANY_CROWD;
+  const room = limits.map((limit, i) => (limit === undefined ? Number.POSITIVE_INFINITY : limit - (counts[i] ?? 0)));
+  return {
+    room: Math.max(Math.min(...room), 0),
+    after: (admitted: number) => ({
+      inFlight: limits.map((limit, i) => (limit === undefined ? null : (counts[i] ?? 0) + admitted)),
+    }),
+  };
+}
+
+const ANY_CROWD = { room: Number.POSITIVE_INFINITY, after: () => ({}) };
 
 /** Whether waiting cannot help: some window's limit is below the cost of a single request (contract section 2). */
 export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): boolean {
   for (const { limit } of limits) if (limit < cost) return true;
   return false;
+}
+
+/** The name of the window whose refusal led to a ban. */
+export function nameOfBan({ window, budget }: Ban): LimitName {
+  return budget === undefined ? window : `${budget}-${window}`;
+}
+
+/** The ban in force that ends last, of the consumer or of its customer; null if none is in force. */
+export function banInForce({ ban, further = [] }: AccountState, nowMs: number): Ban | null {
+  let last = ban !== null && nowMs < ban.untilMs ? ban : null;
+  for (const { ban: other } of further) {
+    if (other !== null && nowMs < other.untilMs && other.untilMs > (last?.untilMs ?? 0)) last = other;
+  }
+  return last;
 }
 
 /** The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits. */
@@ -123,8 +217,23 @@ export function lift(state: AccountState, nowMs: number): AccountState {
 export function stateAfter(
   before: AccountState,
   { state, admitted, nowMs }: Outcome,
-  { limits }: Allowance,
+  allowance: Allowance,
 ): AccountState {
+  const after = keptState(before, { state, admitted, nowMs }, allowance.limits);
+  if (state.further === undefined) return after;
+  const further = allowance.further!.map(({ limits }, i) =>
+    keptState(before.further?.[i] ?? UNSEEN, { state: state.further![i]!, admitted, nowMs }, limits),
+  );
+  return { ...after, further };
+}
+
+/** The same for one account. */
+function keptState(
+  before: AccountState,
+  { state, admitted, nowMs }: Pick<Outcome, 'state' | 'admitted' | 'nowMs'>,
+  limits: readonly WindowLimit[],
+): AccountState {
+  const own = state.further === undefined ? state : withoutFurther(state);
   const kept = Object.entries(before.windows).filter(([name, { slices }]) => {
     const limit = limits.find(({ window }) => window === name);
     if (limit === undefined) return true;
@@ -133,22 +242,45 @@ export function stateAfter(
     return isConverted && admitted === 0;
   });
   const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
-  if (kept.length === 0 && topUps.length === 0) return state;
+  const ban = banAfter(before.ban, own.ban);
+  if (kept.length === 0 && topUps.length === 0 && ban === own.ban) return own;
   return {
-    ...state,
-    windows: { ...state.windows, ...Object.fromEntries(kept) },
+    ...own,
+    ban,
+    windows: { ...own.windows, ...Object.fromEntries(kept) },
     ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
   };
 }
 
-function currentBan(ban: Ban | null, rule: BanRule | null, nowMs: number): Ban | null {
-  if (ban === null) return null;
+function withoutFurther({ further: _, ...own }: AccountState): AccountState {
+  return own;
+}
+
+/** The ban that a store keeps: a decision leaves out the budget of a ban if its own allowance lacks that. */
+function banAfter(before: Ban | null, ban: Ban | null): Ban | null {
+  if (before?.budget === undefined || ban === null || before.number !== ban.number || ban.budget !== undefined)
+    return ban;
+  return { ...ban, budget: before.budget };
+}
+
+function currentBan(
+  of: Ban | null,
+  rule: BanRule | null,
+  nowMs: number,
+  further: readonly Pick<Budget, 'name'>[],
+): Ban | null {
+  if (of === null) return null;
+  const ban = of.budget === undefined || further.some(({ name }) => name === of.budget) ? of : withoutBudget(of);
   if (rule === null) return nowMs < ban.untilMs ? ban : null;
   if (nowMs >= ban.untilMs + rule.forgetMs) return null;
   if (nowMs >= ban.untilMs) return ban;
   // Bounded by this ban's own length. With `longest` as the bound, a clock set back by 12 h made a ban of 60 s last 12 h.
   const latestMs = nowMs + banLengthMs(rule, ban.number);
   return ban.untilMs > latestMs ? { ...ban, untilMs: latestMs } : ban;
+}
+
+function withoutBudget({ number, untilMs, window }: Ban): Ban {
+  return { number, untilMs, window };
 }
 
 /**
@@ -186,52 +318,59 @@ function topUpsOf(limits: readonly ToppedUpLimit[]): { readonly topUps?: TopUps 
   return inForce.length === 0 ? NO_TOP_UPS : { topUps: Object.fromEntries(inForce) };
 }
 
-function roomFor(limits: readonly WindowLimit[], windows: AccountState['windows'], cost: number, n: number): number {
+function roomFor(accounts: readonly Account[], cost: number, n: number): number {
   let room = n;
-  for (const { window, limit } of limits) {
-    room = Math.min(room, Math.floor((limit - (windows[window]?.used ?? 0)) / cost));
+  for (const { limits, windows } of accounts) {
+    for (const { window, limit } of limits) {
+      room = Math.min(room, Math.floor((limit - (windows[window]?.used ?? 0)) / cost));
+    }
   }
   return Math.max(room, 0);
 }
 
-function count(windows: AccountState['windows'], limits: readonly WindowLimit[], nowMs: number, spent: number) {
+function count({ windows, limits }: Account, nowMs: number, spent: number) {
   const counted = { ...windows };
   for (const limit of limits) counted[limit.window] = countIn(windows[limit.window], limit, nowMs, spent);
   return counted;
 }
 
+/** Counts the refused requests as strikes, or imposes the ban that they lead to. */
 function strike(
-  limits: readonly ToppedUpLimit[],
-  rule: BanRule,
-  decided: { nowMs: number; cost: number; n: number; admitted: number },
-  state: AccountState,
-): Outcome {
-  const { nowMs, cost, n, admitted } = decided;
-  const refusing = lastRefusing(limits, state.windows, cost);
-  const before = state.strikes.count;
+  accounts: readonly Account[],
+  { bans, bansOfCustomer, further = [] }: Allowance,
+  { nowMs, cost, n, admitted }: { nowMs: number; cost: number; n: number; admitted: number },
+): Pick<Outcome, 'bannedFrom' | 'imposesBan'> {
+  const rule = bans!;
+  const struck = accounts[bansOfCustomer ? 1 : 0]!;
+  const refusing = lastRefusing(accounts, cost);
+  const before = struck.strikes.count;
   const total = before + n - admitted;
-  if (total >= rule.after) {
-    const number = (state.ban?.number ?? 0) + 1;
-    const ban = { number, untilMs: nowMs + banLengthMs(rule, number), window: refusing.window };
-    const bannedFrom = admitted + Math.max(rule.after - before - 1, 0);
-    return { ...decided, bannedFrom, imposesBan: true, state: { ...state, strikes: NO_STRIKES, ban } };
+  if (total < rule.after) {
+    const since = before === 0 ? nowMs + rule.withinMs : struck.strikes.endsAtMs;
+    struck.strikes = { count: total, endsAtMs: Math.min(since, refusing.fitsAtMs) };
+    return { bannedFrom: n };
   }
-  const since = before === 0 ? nowMs + rule.withinMs : state.strikes.endsAtMs;
-  const strikes = { count: total, endsAtMs: Math.min(since, refusing.fitsAtMs) };
-  return { ...decided, bannedFrom: n, state: { ...state, strikes } };
+  const number = (struck.ban?.number ?? 0) + 1;
+  const { window, budget } = refusing;
+  const ban = { number, untilMs: nowMs + banLengthMs(rule, number), window };
+  struck.ban = budget === 0 ? ban : { ...ban, budget: further[budget - 1]!.name };
+  struck.strikes = NO_STRIKES;
+  return { bannedFrom: admitted + Math.max(rule.after - before - 1, 0), imposesBan: true };
 }
 
 /**
- * The window that refuses `cost` for the longest time; of several, the longest window. Each strike has such a window, and a
- * client that waits for it is refused by none.
+ * The window that refuses `cost` for the longest time; of several, the last one: the longest of the last budget. Each strike
+ * has such a window, and a client that waits for it is refused by no window.
  */
-function lastRefusing(limits: readonly ToppedUpLimit[], windows: AccountState['windows'], cost: number) {
-  let last = { window: limits[0]!.window, fitsAtMs: 0 };
-  for (const limit of limits) {
-    const open = windows[limit.window];
-    if (limit.limit - (open?.used ?? 0) >= cost) continue;
-    const atMs = open === undefined ? 0 : fitsAtMs(open, limit, cost);
-    if (atMs >= last.fitsAtMs) last = { window: limit.window, fitsAtMs: atMs };
+function lastRefusing(accounts: readonly Account[], cost: number) {
+  let last: { budget: number; window: WindowName; fitsAtMs: number } = { budget: 0, window: 'second', fitsAtMs: 0 };
+  for (const [budget, { limits, windows }] of accounts.entries()) {
+    for (const limit of limits) {
+      const open = windows[limit.window];
+      if (limit.limit - (open?.used ?? 0) >= cost) continue;
+      const atMs = open === undefined ? 0 : fitsAtMs(open, limit, cost);
+      if (atMs >= last.fitsAtMs) last = { budget, window: limit.window, fitsAtMs: atMs };
+    }
   }
   return last;
 }

@@ -1,7 +1,9 @@
 import { setReplyTimeout } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
+import { accountIdsOf, partsOfAccount, severalAccounts } from './account-id.ts';
 import type { Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
+import type { InFlightCounts } from './in-flight.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
@@ -12,6 +14,7 @@ interface DecisionDispatcherOptions {
   readonly accounts: AccountCache;
   /** Null if nothing is to be added to the store later. */
   readonly backlog: UsageBacklog | null;
+  readonly inFlight: InFlightCounts;
   readonly onFailure: OnFailure;
   /** Null: the ledger's own deadline is the only one. */
   readonly timeoutMs: number | null;
@@ -50,15 +53,17 @@ export interface Batch {
  */
 export class DecisionDispatcher {
   readonly #options: DecisionDispatcherOptions;
-  /** The consumers with a call in flight, and the batches that wait for its end; null if none does. */
+  /** The lanes with a call in flight, and the batches that wait for its end; null if none does. */
   readonly #inFlight = new Map<string, Batch[] | null>();
+  /** How many calls in flight charge an account that several consumers share. */
+  readonly #shared = new Map<string, number>();
 
   constructor(options: DecisionDispatcherOptions) {
     this.#options = options;
   }
 
-  hasCallInFlight(consumerId: string): boolean {
-    return this.#inFlight.has(consumerId);
+  hasCallInFlight(accountId: string): boolean {
+    return this.#inFlight.has(accountId) || this.#shared.has(accountId);
   }
 
   /** Decides these batches; a batch whose consumer has a call in flight waits for its end. */
@@ -67,12 +72,13 @@ export class DecisionDispatcher {
     const clear: Batch[] = [];
     const deferred: Batch[] = [];
     for (const batch of batches) {
-      const { consumerId, withinMs } = batch;
+      const { withinMs } = batch;
       if (batch.state === 'answered') continue;
-      const held = this.#inFlight.get(consumerId);
-      if (backlog?.isInDoubt(consumerId)) this.#decideLocally(batch, true);
+      const held = this.#inFlight.get(laneOf(batch));
+      if (backlog !== null && someAccount(batch, (id) => backlog.isInDoubt(id))) this.#decideLocally(batch, true);
       else if (held !== undefined) this.#hold(batch, held);
-      else if (backlog?.has(consumerId)) deferred.push(this.#startTimer(batch, withinMs ?? this.#options.timeoutMs));
+      else if (backlog !== null && someAccount(batch, (id) => backlog.has(id)))
+        deferred.push(this.#startTimer(batch, withinMs ?? this.#options.timeoutMs));
       else clear.push(this.#startTimer(batch, withinMs));
     }
     this.#begin(clear);
@@ -87,35 +93,53 @@ export class DecisionDispatcher {
   }
 
   #begin(batches: readonly Batch[]): void {
-    for (const { consumerId } of batches) this.#inFlight.set(consumerId, null);
+    for (const batch of batches) {
+      this.#inFlight.set(laneOf(batch), null);
+      for (const id of severalAccounts(batch.consumerId, batch.allowance) ?? NO_ACCOUNTS) {
+        this.#shared.set(id, (this.#shared.get(id) ?? 0) + 1);
+      }
+    }
   }
 
   #end(batches: readonly Batch[]): void {
     let ready: Batch[] | null = null;
-    for (const { consumerId } of batches) {
-      const held = this.#inFlight.get(consumerId) ?? null;
-      this.#inFlight.delete(consumerId);
+    for (const batch of batches) {
+      const lane = laneOf(batch);
+      const held = this.#inFlight.get(lane) ?? null;
+      this.#inFlight.delete(lane);
       if (held !== null) ready = ready === null ? held : ready.concat(held);
+      for (const id of severalAccounts(batch.consumerId, batch.allowance) ?? NO_ACCOUNTS) {
+        const left = this.#shared.get(id)! - 1;
+        if (left === 0) this.#shared.delete(id);
+        else this.#shared.set(id, left);
+      }
     }
     if (ready !== null) this.#options.onReady(ready);
   }
 
   #hold(batch: Batch, held: Batch[] | null): void {
     const { consumerId, allowance, cost, withinMs } = batch;
-    const same = held?.find((other) => other.state === 'new' && other.cost === cost && other.allowance === allowance);
+    const same = held?.find(
+      (other) =>
+        other.state === 'new' &&
+        other.consumerId === consumerId &&
+        other.cost === cost &&
+        other.allowance === allowance,
+    );
     if (same !== undefined && withinMs === null) {
       same.waiting.push(...batch.waiting);
       return;
     }
     this.#startTimer(batch, withinMs ?? this.#options.timeoutMs);
-    if (held === null) this.#inFlight.set(consumerId, [batch]);
+    if (held === null) this.#inFlight.set(laneOf(batch), [batch]);
     else held.push(batch);
   }
 
   /** Adds the consumers' usage in the backlog to the store before the store decides about them again. */
   async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
-    const settled = await backlog.settle(batches.map(({ consumerId }) => consumerId));
-    for (const batch of batches) if (!settled.has(batch.consumerId)) this.#decideLocally(batch, true);
+    const ids = batches.flatMap(({ consumerId, allowance }) => accountIdsOf(consumerId, allowance));
+    const settled = await backlog.settle(ids);
+    for (const batch of batches) if (someAccount(batch, (id) => !settled.has(id))) this.#decideLocally(batch, true);
     const ready = batches.filter(({ state }) => state === 'new');
     if (ready.length > 0) this.#decide(ready, batches);
     else this.#end(batches);
@@ -123,13 +147,15 @@ export class DecisionDispatcher {
 
   /** @param begun the batches whose consumers `#begin` marked together; `#end` releases them when these are decided */
   #decide(batches: readonly Batch[], begun: readonly Batch[]): void {
-    const { ledger, accounts, monotonicMs } = this.#options;
+    const { ledger, accounts, inFlight, monotonicMs } = this.#options;
     const { generation } = accounts;
     const askedAtMs = monotonicMs();
-    const requests = batches.map((batch) => {
+    const requests = batches.map((batch): DecisionRequest => {
       batch.state = 'sent';
       const { consumerId, allowance, cost, waiting } = batch;
-      return { consumerId, allowance, cost, n: waiting.length };
+      const request = { consumerId, allowance, cost, n: waiting.length };
+      if (!allowance.boundsInFlight) return request;
+      return { ...request, held: inFlight.reported(accountIdsOf(consumerId, allowance)) };
     });
     const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
       for (let i = 0; i < batches.length; i++) this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
@@ -144,8 +170,12 @@ export class DecisionDispatcher {
       this.#decideLocally(batch, outcome === undefined);
       return;
     }
-    this.#options.accounts.rememberDecision(batch.consumerId, outcome, askedAtMs, generation);
-    this.#rememberBacklog(batch.consumerId, outcome);
+    const { consumerId, allowance } = batch;
+    const ids = severalAccounts(consumerId, allowance);
+    this.#options.accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, ids);
+    this.#rememberBacklog(consumerId, ids, outcome);
+    if (allowance.boundsInFlight && batch.state !== 'answered')
+      this.#options.inFlight.began(allowance, ids ?? [consumerId], outcome.admitted);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
     answer(batch, (index) => {
@@ -159,17 +189,21 @@ export class DecisionDispatcher {
   }
 
   /** The store's state lacks the usage in the backlog. The account cache must have it for the next outage. */
-  #rememberBacklog(consumerId: string, { state, nowMs }: Outcome): void {
+  #rememberBacklog(consumerId: string, ids: readonly string[] | null, { state, nowMs }: Outcome): void {
     const { backlog, accounts } = this.#options;
-    const whole = backlog?.withBacklog(consumerId, state, nowMs) ?? null;
-    if (whole !== null) accounts.rememberLocal(consumerId, whole, { state, nowMs, isOwnClock: false });
+    const whole = backlog?.withBacklog(consumerId, state, nowMs, ids) ?? null;
+    if (whole !== null) accounts.rememberLocal(consumerId, whole, { nowMs, isOwnClock: false }, ids);
   }
 
   /** The outcomes of a call that failed: undefined if the store has counted nothing, null if it may have. */
   #outcomesOf(requests: readonly DecisionRequest[], error: unknown): readonly (Outcome | null | undefined)[] {
     this.#options.onStoreFailure?.(error);
     if (error instanceof NothingDone) return error.outcomes;
-    for (const { consumerId } of requests) this.#options.backlog?.doubt(consumerId);
+    const { backlog } = this.#options;
+    if (backlog !== null) {
+      for (const { consumerId, allowance } of requests)
+        for (const id of accountIdsOf(consumerId, allowance)) backlog.doubt(id);
+    }
     return requests.map(() => null);
   }
 
@@ -184,6 +218,21 @@ export class DecisionDispatcher {
     const { consumerId, allowance, cost, waiting } = batch;
     answer(batch, decideLocally({ consumerId, allowance, cost, n: waiting.length, isUncounted }, this.#options));
   }
+}
+
+const NO_ACCOUNTS: readonly string[] = Object.freeze([]);
+
+function someAccount({ consumerId, allowance }: Batch, test: (accountId: string) => boolean): boolean {
+  return severalAccounts(consumerId, allowance)?.some(test) ?? test(consumerId);
+}
+
+/**
+ * What has one call at a time: a consumer; or a customer whose requests in flight are bounded, because each call reports how
+ * many this process has in all.
+ */
+function laneOf({ consumerId, allowance: { boundsInFlight, further } }: Batch): string {
+  if (!boundsInFlight || further?.[0]?.inFlight === undefined) return consumerId;
+  return partsOfAccount(consumerId).customerId ?? consumerId;
 }
 
 function answer(batch: Batch, admissionOf: (index: number) => Admission): void {

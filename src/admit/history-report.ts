@@ -1,6 +1,6 @@
+import { shadowIdOf } from './account-id.ts';
 import { bucketsOf, DAYS_KEPT, HOURS_KEPT, type Step } from './history.ts';
 import type { HistoryStore, ReadHistory } from './history-store.ts';
-import { shadowIdOf } from './plan.ts';
 
 /** What one consumer has used, as `GET /usage?history`, the admin API and commands show it. */
 export interface HistoryReport {

@@ -1,5 +1,5 @@
 import type { History } from './history.ts';
-import type { WindowName } from './windows.ts';
+import type { LimitName } from './windows.ts';
 
 /** What the store keeps of each consumer's use besides its counters. Implemented by stores/embedded and stores/redis. */
 export interface HistoryStore {
@@ -29,10 +29,11 @@ export interface ReadHistory {
 
 /** The last refusal of a consumer. */
 export interface RefusedConsumer {
+  /** The id of its account (account-id.ts). */
   readonly consumerId: string;
   readonly plan: string;
   readonly kind: 'refused' | 'banned';
-  readonly window: WindowName;
+  readonly window: LimitName;
   /** What the refused request would have cost. */
   readonly cost: number;
   /** Unix milliseconds. */

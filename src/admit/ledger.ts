@@ -23,19 +23,25 @@ export type Durability =
 
 /** `n` requests of one consumer that are to be decided together. */
 export interface DecisionRequest {
+  /** The id of the consumer's own account (account-id.ts). */
   readonly consumerId: string;
   readonly allowance: Allowance;
   /** Whole number from 1. */
   readonly cost: number;
   /** Whole number from 0; with 0 the outcome only holds the present state. */
   readonly n: number;
+  /**
+   * How many requests this process has in flight in each account, in the order of the budgets, without those that the same
+   * call admits; left out if the allowance does not bound them.
+   */
+  readonly held?: readonly number[];
 }
 
 /**
  * The store of counters, strikes and bans. Owned by admit, implemented by stores/embedded and stores/redis;
  * test/contracts/ledger.ts tests both.
  */
-export interface Ledger extends LedgerView {
+export interface Ledger extends LedgerView, InFlightReports {
   /**
    * Decides each request atomically, all windows and the ban together, by the store's own clock. A failure for one
    * consumer does not affect the others.
@@ -49,6 +55,12 @@ export interface Ledger extends LedgerView {
    * write every decision.
    */
   readonly backlogSize?: number;
+}
+
+/** Tells the store how many requests this process has in flight, between two decisions. */
+export interface InFlightReports {
+  /** Rejects if the store does not answer. */
+  reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void>;
 }
 
 /** The store is away and has certainly done nothing: the requests were never sent, or refused as a whole. */
@@ -125,6 +137,11 @@ export interface LedgerView {
    * @throws Failure `store_corrupt` if the store holds a foreign value
    */
   resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>>;
+  /**
+   * Gives a ban that is in force on one account, with its number, to another one that has none or one that ends earlier, and notifies
+   * every gateway. The first account keeps it. For a key that is moved: it must not escape its ban.
+   */
+  carryBan(fromAccountId: string, toAccountId: string): Promise<void>;
   /** Removes the counts, strikes and ban of a consumer, if there are any. */
   forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */

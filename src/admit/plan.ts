@@ -23,6 +23,17 @@ export interface BanRule {
   readonly forgetMs: number;
 }
 
+/** A group of routes of a plan, whose requests charge a budget of their own. */
+interface PlanGroup {
+  readonly name: string;
+  /** Which requests: entries such as `/v1/search/**` or `POST /v1/orders` (routing/path-groups.ts). */
+  readonly routes: readonly string[];
+  readonly limits: Readonly<Partial<Record<WindowName, number>>>;
+  readonly forms?: WindowForms;
+  /** Whether its requests charge this budget in place of the plan's own limits. */
+  readonly instead: boolean;
+}
+
 /** One plan of plans.yaml. `custom`: each key brings its own number. */
 export interface Plan {
   readonly name: string;
@@ -36,7 +47,22 @@ export interface Plan {
   /** Shadow limits, which are counted beside `limits` and refuse no request; empty if the plan has no such limits. */
   readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
   readonly shadowForms?: WindowForms;
+  /** What each key of a customer may take of its customer's limits; left out if all of it. */
+  readonly eachKey?: {
+    readonly limits: Readonly<Partial<Record<WindowName, number>>>;
+    readonly forms: WindowForms;
+    readonly inFlight?: number;
+  };
+  /** Left out if there are none; at most `MAX_GROUPS`. */
+  readonly groups?: readonly PlanGroup[];
+  /** How many requests of a key, or of a customer, may be in flight at a time; left out if any number may. */
+  readonly inFlight?: number;
+  /** Strikes and bans of a customer's keys belong to the customer. */
+  readonly bansOfCustomer?: true;
 }
+
+/** Groups of routes that a plan may have. A set of them is a number with a bit for each. */
+export const MAX_GROUPS = 16;
 
 export type WindowForms = Readonly<Partial<Record<WindowName, WindowForm>>>;
 
@@ -49,9 +75,36 @@ export interface Plans {
   readonly failedAuthenticationPerMinute: number;
 }
 
+/**
+ * A budget that a request charges beside the consumer's own. Each budget has an account of its own (account-id.ts), and one
+ * decision charges all of them or none.
+ */
+export interface Budget {
+  /** What precedes the name of a window in header fields: `customer`, `search`, `customer-search`. */
+  readonly name: string;
+  /** Whose requests it counts: those of one consumer, or those of all consumers of its customer. */
+  readonly scope: 'key' | 'customer';
+  /** The group of routes whose requests it counts; null for all requests. */
+  readonly group: string | null;
+  readonly limits: readonly WindowLimit[];
+  readonly unlimited: Allowance['unlimited'];
+  /** How many requests may be in flight at a time; left out if any number may. */
+  readonly inFlight?: number;
+  /** The windows whose limit is the customer's own and not its plan's; left out if there are none. */
+  readonly own?: readonly WindowName[];
+}
+
 /** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
 export interface Allowance {
   readonly plan: string;
+  /** Budgets beside the consumer's own; left out if there are none. That of a customer itself is the first. */
+  readonly further?: readonly Budget[];
+  /** How many requests of the consumer may be in flight at a time; left out if any number may. */
+  readonly inFlight?: number;
+  /** Set if some budget bounds the requests in flight. */
+  readonly boundsInFlight?: true;
+  /** Strikes and bans belong to the customer, not to the consumer: they are kept in the account of the first further budget. */
+  readonly bansOfCustomer?: true;
   /** The counted windows, shortest first. */
   readonly limits: readonly WindowLimit[];
   /** The windows without a limit, shortest first. They are reported, not counted. */
@@ -70,67 +123,136 @@ export interface Allowance {
    * these limits refuse no request.
    */
   readonly history?: 'admitted' | 'all';
+  /** The plan's groups of routes, whose budgets `withGroups` adds; left out if it has none. */
+  readonly groups?: readonly PlanGroup[];
 }
 
-/** The suffix of the id under which a consumer's shadow is counted. No consumer id ends with it. */
-const SHADOW_SUFFIX = '~shadow';
+const chargedLimits = new WeakMap<readonly Budget[], readonly WindowLimit[]>();
 
-export function shadowIdOf(consumerId: string): string {
-  return `${consumerId}${SHADOW_SUFFIX}`;
+/** The counted windows of all budgets of an allowance, in the order of a verdict's standings. Always the same array. */
+export function limitsOf({ limits, further }: Allowance): readonly WindowLimit[] {
+  if (further === undefined) return limits;
+  const known = chargedLimits.get(further);
+  if (known !== undefined) return known;
+  const all = [...limits, ...further.flatMap((budget) => budget.limits)];
+  chargedLimits.set(further, all);
+  return all;
 }
 
-export function isShadowId(id: string): boolean {
-  return id.endsWith(SHADOW_SUFFIX);
-}
-
-/** The id of the consumer itself, for its own id and for that of its shadow. */
-export function withoutShadow(id: string): string {
-  return isShadowId(id) ? id.slice(0, -SHADOW_SUFFIX.length) : id;
+/** The customer of a consumer, as far as limits are concerned. */
+interface LimitedCustomer {
+  /** The customer's own limits, each of which replaces the plan's limit of that window. */
+  readonly limits: Limits;
 }
 
 /**
- * Replaces the limits of a plan by a key's own, one window at a time (contract section 2).
- * @returns the allowance; or, if there are any, the windows that are `custom` in the plan and missing in `own`: such a key
- *   cannot be used
+ * The limits and bans of a consumer: those of its plan, with its own in their place, one window at a time (contract section
+ * 2). The plan of a customer's key is that of the customer: its limits are shared by all keys of the customer, and the key's own, or
+ * those of `each-key`, bound what this key may take of them.
+ * @returns the allowance, without the budgets of groups; or, if there are any, the windows that are `custom` in the plan and
+ *   missing in the own limits of the key, or of its customer: such a key cannot be used
  * @param keepsHistory whether the store keeps a history of what the consumer uses
+ * @param customer null for a consumer without one
  */
 export function allowanceOf(
   plan: Plan,
   own: Limits,
   keepsHistory = false,
+  customer: LimitedCustomer | null = null,
 ): Allowance | { readonly missing: readonly WindowName[] } {
-  const limits: WindowLimit[] = [];
+  const planned = windowsOf(plan.limits, plan.forms, customer?.limits ?? own);
+  if (planned.missing.length > 0) return { missing: planned.missing };
+  const history = keepsHistory ? ({ history: plan.enforce ? 'admitted' : 'all' } as const) : {};
+  const groups = plan.groups === undefined ? {} : { groups: plan.groups };
+  const common = { ...history, plan: plan.name, bans: plan.bans, ...groups };
+  const live: Allowance =
+    customer === null
+      ? { ...common, ...ownBudget(plan, planned, own), ...inFlightOf(plan.inFlight) }
+      : { ...common, ...budgetsOfCustomer(plan, planned, own, customer) };
+  if (!plan.enforce)
+    return Object.freeze({ ...withoutBounds(live), shadow: withoutInFlight(live), isShadowOnly: true });
+  const { windows } = windowsOf(plan.shadow, plan.shadowForms, NO_LIMITS);
+  if (windows.length === 0) return Object.freeze(live);
+  const shadow = { plan: plan.name, unlimited: [], bans: plan.bans };
+  if (customer === null) return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: windows }) });
+  const further = [budgetOf('customer', 'customer', null, { windows, unlimited: [] })];
+  return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: [], further, ...bansOf(plan) }) });
+}
+
+const NO_LIMITS: Limits = Object.freeze({});
+
+/** Windows with a limit and without one, shortest first. */
+interface Windows {
+  readonly windows: readonly WindowLimit[];
+  readonly unlimited: Allowance['unlimited'];
+}
+
+function windowsOf(
+  planned: Plan['limits'],
+  forms: WindowForms | undefined,
+  own: Limits,
+): Windows & { readonly missing: readonly WindowName[] } {
+  const windows: WindowLimit[] = [];
   const unlimited: { window: WindowName; lengthMs: number }[] = [];
   const missing: WindowName[] = [];
   for (const window of WINDOWS) {
-    const limit = own[window] ?? plan.limits[window];
+    const limit = own[window] ?? planned[window];
     if (limit === undefined) continue;
     if (limit === 'custom') missing.push(window);
     else if (limit === 'unlimited') unlimited.push({ window, lengthMs: WINDOW_MS[window] });
-    else limits.push(windowLimit(window, limit, plan.forms?.[window]));
+    else windows.push(windowLimit(window, limit, forms?.[window]));
   }
-  if (missing.length > 0) return { missing };
-  const ownWindows = limits.map(({ window }) => window).filter((window) => own[window] !== undefined);
-  const history = keepsHistory ? ({ history: plan.enforce ? 'admitted' : 'all' } as const) : {};
-  const live: Allowance = {
-    ...history,
-    plan: plan.name,
-    limits,
-    unlimited,
-    bans: plan.bans,
-    ...(ownWindows.length === 0 ? {} : { own: ownWindows }),
-    ...planLimitsOf(plan, limits),
+  return { windows, unlimited, missing };
+}
+
+/** What a consumer without a customer has: the limits of the plan, with its own in their place. */
+function ownBudget(plan: Plan, { windows, unlimited }: Windows, own: Limits) {
+  return { limits: windows, unlimited, ...ownIn(windows, own), ...planLimitsOf(plan, windows) };
+}
+
+/** What a key of a customer has: bounds of its own, and the limits that all keys of the customer share. */
+function budgetsOfCustomer(plan: Plan, planned: Windows, own: Limits, { limits: ofCustomer }: LimitedCustomer) {
+  const { eachKey } = plan;
+  const each = windowsOf(eachKey?.limits ?? NO_LIMITS, { ...plan.forms, ...eachKey?.forms }, own);
+  const shared = {
+    ...budgetOf('customer', 'customer', null, planned, plan.inFlight),
+    ...ownIn(planned.windows, ofCustomer),
   };
-  if (!plan.enforce) return Object.freeze({ ...withoutBounds(live), shadow: Object.freeze(live), isShadowOnly: true });
-  const shadowLimits = WINDOWS.flatMap((window) => {
-    const limit = plan.shadow[window];
-    return limit === undefined ? [] : [windowLimit(window, limit, plan.shadowForms?.[window])];
-  });
-  if (shadowLimits.length === 0) return Object.freeze(live);
-  return Object.freeze({
-    ...live,
-    shadow: Object.freeze({ plan: plan.name, limits: shadowLimits, unlimited: [], bans: plan.bans }),
-  });
+  const bounds =
+    plan.inFlight === undefined && eachKey?.inFlight === undefined ? {} : ({ boundsInFlight: true } as const);
+  return {
+    limits: each.windows,
+    unlimited: each.unlimited,
+    ...ownIn(each.windows, own),
+    ...(eachKey?.inFlight === undefined ? {} : { inFlight: eachKey.inFlight }),
+    further: [shared],
+    ...bounds,
+    ...bansOf(plan),
+  };
+}
+
+function bansOf({ bansOfCustomer }: Plan): Pick<Allowance, 'bansOfCustomer'> {
+  return bansOfCustomer ? { bansOfCustomer } : {};
+}
+
+function inFlightOf(inFlight: number | undefined): Pick<Allowance, 'inFlight' | 'boundsInFlight'> {
+  return inFlight === undefined ? {} : { inFlight, boundsInFlight: true };
+}
+
+function ownIn(windows: readonly WindowLimit[], own: Limits): { readonly own?: readonly WindowName[] } {
+  const names = windows.map(({ window }) => window).filter((window) => own[window] !== undefined);
+  return names.length === 0 ? {} : { own: names };
+}
+
+function budgetOf(
+  name: string,
+  scope: Budget['scope'],
+  group: string | null,
+  { windows, unlimited }: Windows,
+  inFlight?: number,
+): Budget {
+  const limits = windows.map((limit) => ({ ...limit, name: `${name}-${limit.window}` as const }));
+  return { name, scope, group, limits, unlimited, ...(inFlight === undefined ? {} : { inFlight }) };
 }
 
 function planLimitsOf({ limits: given }: Plan, limits: readonly WindowLimit[]): Pick<Allowance, 'planLimits'> {
@@ -140,7 +262,59 @@ function planLimitsOf({ limits: given }: Plan, limits: readonly WindowLimit[]): 
 }
 
 /** The allowance that callers see of a plan that is not enforced: the same windows, unlimited. */
-function withoutBounds({ plan, limits, unlimited }: Allowance): Allowance {
-  const all = [...limits, ...unlimited].map(({ window, lengthMs }) => ({ window, lengthMs }));
-  return { plan, limits: [], unlimited: all.sort((a, b) => a.lengthMs - b.lengthMs), bans: null };
+function withoutBounds({ plan, limits, unlimited, further = [], groups }: Allowance): Allowance {
+  const all = [...limits, ...unlimited, ...further.flatMap((budget) => [...budget.limits, ...budget.unlimited])];
+  const lengths = new Map(all.map(({ window, lengthMs }) => [window, lengthMs]));
+  const windows = WINDOWS.filter((window) => lengths.has(window));
+  return {
+    plan,
+    limits: [],
+    unlimited: windows.map((window) => ({ window, lengthMs: lengths.get(window)! })),
+    bans: null,
+    ...(groups === undefined ? {} : { groups }),
+  };
+}
+
+/** Limits that are only watched do not count requests in flight. */
+function withoutInFlight({ inFlight: _, boundsInFlight: __, further, ...rest }: Allowance): Allowance {
+  const others = further?.map(({ inFlight: ___, ...budget }) => budget);
+  return Object.freeze(others === undefined ? rest : { ...rest, further: others });
+}
+
+/**
+ * The allowance of a request that belongs to some groups of routes: with their budgets, and without the plan's own limits if
+ * one of the groups is there instead of them.
+ * @param groups a bit for each group, as `PathGroups.matching` gives it
+ */
+export function withGroups(allowance: Allowance, groups: number): Allowance {
+  const chosen = (allowance.groups ?? []).filter((_, i) => (groups & (1 << i)) !== 0);
+  return chosen.length === 0 ? allowance : chargedWith(allowance, chosen);
+}
+
+/** The allowance with the budgets of all its groups, for reports. */
+export function withAllGroups(allowance: Allowance): Allowance {
+  const { groups } = allowance;
+  return groups === undefined
+    ? allowance
+    : chargedWith(
+        allowance,
+        groups.map((group) => ({ ...group, instead: false })),
+      );
+}
+
+function chargedWith(allowance: Allowance, groups: readonly PlanGroup[]): Allowance {
+  if (allowance.isShadowOnly) return { ...allowance, shadow: chargedWith(allowance.shadow!, groups) };
+  const [shared] = allowance.further ?? [];
+  const added = groups.map(({ name, limits, forms }) => {
+    const windows = windowsOf(limits, forms, NO_LIMITS);
+    if (shared === undefined) return budgetOf(name, 'key', name, windows);
+    return budgetOf(`customer-${name}`, 'customer', name, windows);
+  });
+  const isInstead = groups.some(({ instead }) => instead);
+  if (shared !== undefined) {
+    const own = isInstead ? { ...shared, limits: [], unlimited: [] } : shared;
+    return Object.freeze({ ...allowance, further: [own, ...added] });
+  }
+  const own = isInstead ? { limits: [], unlimited: [] } : {};
+  return Object.freeze({ ...allowance, ...own, further: added });
 }

@@ -1,3 +1,4 @@
+import { accountIdsOf } from './account-id.ts';
 import type { AccountState, Outcome } from './decide.ts';
 import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
@@ -88,34 +89,54 @@ export class UsageBacklog {
   }
 
   /**
-   * Adds the usage that a local decision admitted.
+   * Adds the usage that a local decision admitted, to the account of each budget; and for the history what the consumer used,
+   * also to that of its customer.
    * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
    */
-  defer(consumerId: string, outcome: Outcome, { limits, history }: Allowance, isOwnClock: boolean): void {
+  defer(consumerId: string, outcome: Outcome, allowance: Allowance, isOwnClock: boolean): void {
     const { admitted, n, cost, state, nowMs } = outcome;
     if (!isOwnClock) this.#storeAheadMs = nowMs - this.#options.wallMs();
-    const windows: DeferredWindow[] = [];
+    const recorded = allowance.history === undefined ? 0 : cost * (allowance.history === 'all' ? n : admitted);
+    const hours = recorded === 0 ? NO_HOURS : new Map([[hourOf(nowMs), recorded]]);
     const spent = admitted * cost;
-    for (const limit of limits) {
-      const open = state.windows[limit.window];
-      if (open === undefined) continue;
-      const { window, lengthMs, slices, calendar } = limit;
-      const own = { window, lengthMs, ...(calendar === undefined ? {} : { calendar }) };
-      if (slices === undefined) windows.push({ ...own, spent, endsAtMs: open.endsAtMs });
-      else windows.push(deferredSlices(limit, countIn(undefined, limit, nowMs, spent)));
+    this.#deferOne(consumerId, deferredWindows(state, allowance.limits, nowMs, spent), hours, isOwnClock);
+    if (allowance.further === undefined) return;
+    const ids = accountIdsOf(consumerId, allowance);
+    for (const [i, { scope, group, limits }] of allowance.further.entries()) {
+      const windows = deferredWindows(state.further![i]!, limits, nowMs, spent);
+      this.#deferOne(ids[i + 1]!, windows, scope === 'customer' && group === null ? hours : NO_HOURS, isOwnClock);
     }
-    const recorded = history === 'all' ? n * cost : spent;
-    const hours = history === undefined || recorded === 0 ? NO_HOURS : new Map([[hourOf(nowMs), recorded]]);
-    if (admitted === 0) windows.length = 0;
-    if (windows.length > 0 || hours.size > 0) this.#add(consumerId, windows, hours, isOwnClock);
+  }
+
+  #deferOne(
+    accountId: string,
+    windows: readonly DeferredWindow[],
+    hours: ReadonlyMap<number, number>,
+    isOwnClock: boolean,
+  ): void {
+    if (windows.length > 0 || hours.size > 0) this.#add(accountId, windows, hours, isOwnClock);
   }
 
   /**
    * A consumer's state in the store at `nowMs`, with its usage in the backlog added. Usage in flight may be in both, and
    * is then counted twice, so that nothing is admitted for a second time.
+   * @param ids the accounts of the consumer, if there are several
    * @returns null if the backlog has no usage of this consumer
    */
-  withBacklog(consumerId: string, state: AccountState, nowMs: number): AccountState | null {
+  withBacklog(
+    consumerId: string,
+    state: AccountState,
+    nowMs: number,
+    ids: readonly string[] | null = null,
+  ): AccountState | null {
+    if (ids === null) return this.#withBacklogOfOne(consumerId, state, nowMs);
+    const { further = [], ...own } = state;
+    const wholes = [own, ...further].map((one, i) => this.#withBacklogOfOne(ids[i]!, one, nowMs));
+    if (wholes.every((whole) => whole === null)) return null;
+    return { ...(wholes[0] ?? own), further: further.map((one, i) => wholes[i + 1] ?? one) };
+  }
+
+  #withBacklogOfOne(consumerId: string, state: AccountState, nowMs: number): AccountState | null {
     const backlog = [this.#deferred.get(consumerId), this.#inFlight.get(consumerId)?.usage].filter(
       (usage) => usage !== undefined,
     );
@@ -274,6 +295,26 @@ export class UsageBacklog {
     this.#isBusy = false;
     if (this.#deferred.size > 0 || this.#inDoubt.size > 0) this.#settleLater(hasAdded ? 0 : RETRY_AFTER_MS);
   }
+}
+
+/** What was spent in each window of an account; none if nothing was admitted. */
+function deferredWindows(
+  { windows: counts }: AccountState,
+  limits: readonly WindowLimit[],
+  nowMs: number,
+  spent: number,
+): DeferredWindow[] {
+  const windows: DeferredWindow[] = [];
+  if (spent === 0) return windows;
+  for (const limit of limits) {
+    const open = counts[limit.window];
+    if (open === undefined) continue;
+    const { window, lengthMs, slices, calendar } = limit;
+    const own = { window, lengthMs, ...(calendar === undefined ? {} : { calendar }) };
+    if (slices === undefined) windows.push({ ...own, spent, endsAtMs: open.endsAtMs });
+    else windows.push(deferredSlices(limit, countIn(undefined, limit, nowMs, spent)));
+  }
+  return windows;
 }
 
 /** The window of some deferred usage. */

@@ -1,4 +1,4 @@
-import type { Outcome } from './decide.ts';
+import { type AccountState, banInForce, type Outcome, UNSEEN } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { endIfOpened, nextEndMs, WINDOWS, withTopUps } from './windows.ts';
 
@@ -21,10 +21,13 @@ interface ReportedState {
   readonly windows: Readonly<Record<string, ReportedWindow>>;
   readonly strikes: number;
   readonly ban: { readonly number: number; readonly until: number } | null;
+  /** How many requests are in flight, by the name of the limit; left out if any number may be. */
+  readonly inFlight?: Readonly<Record<string, { readonly limit: number; readonly used: number }>>;
 }
 
 /**
  * The object of contract section 4, `GET /usage`.
+ * @param id the consumer, or the customer
  * @param shadow the state under the plan's shadow limits; null if there are none
  */
 export function usageReport(id: string, allowance: Allowance, outcome: Outcome, shadow: Outcome | null): UsageReport {
@@ -33,26 +36,53 @@ export function usageReport(id: string, allowance: Allowance, outcome: Outcome, 
   return { ...report, shadow: stateOf(allowance.shadow, shadow) };
 }
 
-function stateOf({ limits, unlimited }: Allowance, { nowMs, state }: Outcome): ReportedState {
-  const counted = withTopUps(limits, state.topUps, nowMs).map((of) => {
+function stateOf(allowance: Allowance, outcome: Outcome): ReportedState {
+  const { further = [], bansOfCustomer } = allowance;
+  const { nowMs, state } = outcome;
+  const windows = windowsOf(allowance, state, nowMs, '');
+  for (const [i, budget] of further.entries()) {
+    Object.assign(windows, windowsOf(budget, state.further?.[i] ?? UNSEEN, nowMs, `${budget.name}-`));
+  }
+  const { strikes } = bansOfCustomer ? (state.further?.[0] ?? UNSEEN) : state;
+  const ban = banInForce(state, nowMs);
+  return {
+    windows,
+    strikes: strikes.count,
+    ban: ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) },
+    ...inFlightOf(allowance, outcome),
+  };
+}
+
+/** The windows of one budget, shortest first. */
+function windowsOf(
+  { limits, unlimited }: Pick<Allowance, 'limits' | 'unlimited'>,
+  { windows, topUps }: AccountState,
+  nowMs: number,
+  prefix: string,
+): Record<string, ReportedWindow> {
+  const found = new Map<string, ReportedWindow>();
+  for (const of of withTopUps(limits, topUps, nowMs)) {
     const { window, limit } = of;
-    const open = state.windows[window];
+    const open = windows[window];
     const used = open?.used ?? 0;
     const resetAtMs = open === undefined ? endIfOpened(of, nowMs) : nextEndMs(open, window);
-    return [
-      window,
-      { limit, used, remaining: Math.max(limit - used, 0), resetAt: Math.ceil(resetAtMs / 1000) },
-    ] as const;
+    found.set(window, { limit, used, remaining: Math.max(limit - used, 0), resetAt: Math.ceil(resetAtMs / 1000) });
+  }
+  for (const { window } of unlimited) {
+    found.set(window, { limit: 'unlimited', used: 0, remaining: 'unlimited', resetAt: Math.ceil(nowMs / 1000) });
+  }
+  const names = WINDOWS.filter((window) => found.has(window));
+  return Object.fromEntries(names.map((window) => [`${prefix}${window}`, found.get(window)!]));
+}
+
+function inFlightOf({ inFlight, further = [] }: Allowance, outcome: Outcome): Pick<ReportedState, 'inFlight'> {
+  if (outcome.inFlight === undefined) return {};
+  const limits = [
+    { name: 'in-flight', limit: inFlight },
+    ...further.map((budget) => ({ name: `${budget.name}-in-flight`, limit: budget.inFlight })),
+  ];
+  const bounded = limits.flatMap(({ name, limit }, i) => {
+    return limit === undefined ? [] : [[name, { limit, used: outcome.inFlight![i] ?? 0 }] as const];
   });
-  const uncounted = unlimited.map(({ window }) => {
-    const usage = { limit: 'unlimited', used: 0, remaining: 'unlimited', resetAt: Math.ceil(nowMs / 1000) } as const;
-    return [window, usage] as const;
-  });
-  const windows = new Map<string, UsageReport['windows'][string]>([...counted, ...uncounted]);
-  const { ban } = state;
-  return {
-    windows: Object.fromEntries(WINDOWS.filter((name) => windows.has(name)).map((name) => [name, windows.get(name)!])),
-    strikes: state.strikes.count,
-    ban: ban !== null && nowMs < ban.untilMs ? { number: ban.number, until: Math.ceil(ban.untilMs / 1000) } : null,
-  };
+  return { inFlight: Object.fromEntries(bounded) };
 }

@@ -1,6 +1,15 @@
-import { type AccountState, costExceedsLimit, type Outcome } from './decide.ts';
-import type { Allowance } from './plan.ts';
-import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS, type WindowName, withTopUps } from './windows.ts';
+import { type AccountState, type Ban, banInForce, costExceedsLimit, nameOfBan, type Outcome } from './decide.ts';
+import { type Allowance, type Budget, limitsOf } from './plan.ts';
+import {
+  endIfOpened,
+  fitsAtMs,
+  type LimitName,
+  nextEndMs,
+  WINDOW_MS,
+  type WindowLimit,
+  type WindowName,
+  withTopUps,
+} from './windows.ts';
 
 /** The result of admission for one request. */
 export type Admission =
@@ -12,8 +21,11 @@ export type Admission =
 /** The budget of one counted window after a request. */
 interface WindowBudget {
   readonly window: WindowName;
+  readonly name: LimitName;
   readonly lengthMs: number;
   readonly limit: number;
+  /** What the window has counted, this request included if it was admitted. */
+  readonly used: number;
   /** From 0 to `limit`. */
   readonly remaining: number;
   /**
@@ -28,23 +40,34 @@ interface Decision {
   readonly nowMs: number;
   readonly allowance: Allowance;
   readonly cost: number;
-  /** The counted windows, shortest first. */
+  /** The limits of `standings`, without what operators have added. */
+  readonly limits: readonly WindowLimit[];
+  /** The counted windows of each budget, the consumer's own first, and of each the shortest first. */
   readonly standings: readonly WindowBudget[];
+  /** The requests in flight of each budget, null without such a limit; left out if none has one. */
+  readonly inFlight?: readonly (number | null)[];
   /** The window that the X-RateLimit fields describe; null if none is counted. */
   readonly binding: WindowBudget | null;
 }
 
 /** The decision about one request, with everything that its answer reports. */
-export type Verdict = Admitted | Refused | Banned;
+export type Verdict = Admitted | Refused | Banned | Crowded;
 
 export interface Admitted extends Decision {
   readonly kind: 'admitted';
 }
 
+/** Refused because as many requests are in flight as may be. */
+export interface Crowded extends Decision {
+  readonly kind: 'crowded';
+  /** The limit that refuses, of several the smallest. */
+  readonly limit: number;
+  /** Whose requests it counts. */
+  readonly scope: Budget['scope'];
+}
+
 /** What Explain shows about a refusal beyond its response. */
 interface Explained {
-  /** The counts at the decision. Those of the store, so no further objects are made for them. */
-  readonly windows: AccountState['windows'];
   /** Which strike the request was; null if it was not a strike. */
   readonly strike: number | null;
 }
@@ -52,7 +75,7 @@ interface Explained {
 export interface Refused extends Decision, Explained {
   readonly kind: 'refused';
   readonly binding: WindowBudget;
-  /** When every window that refuses now will have ended, Unix milliseconds. */
+  /** When every window of every budget will have room for the request, Unix milliseconds. */
   readonly retryAtMs: number;
   /** A limit is below the cost of the request, so waiting cannot help. */
   readonly costExceedsLimit: boolean;
@@ -73,62 +96,79 @@ export interface Banned extends Decision, Explained {
  * @param index from 0 to `outcome.n - 1`
  */
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
-  const { nowMs, cost, state } = outcome;
+  const { nowMs, cost, state, inFlight } = outcome;
   const spentAfter = Math.max(outcome.admitted - 1 - index, 0) * cost;
   const isAdmitted = index < outcome.admitted;
-  const standings = standingsOf(state, allowance, { nowMs, refusedCost: isAdmitted ? 0 : cost, spentAfter });
-  if (isAdmitted) {
-    return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
-  }
-  const decision = {
-    nowMs,
-    allowance,
-    cost,
-    standings,
-    windows: state.windows,
-    strike: strikeOf(outcome, allowance, standings, index),
-  };
-  if (index >= outcome.bannedFrom && state.ban !== null)
-    return pastTopUps(banned(decision, state.ban, outcome.imposesBan === true && index === outcome.bannedFrom), state);
-  return pastTopUps(refused(decision), state);
+  const isCrowded = !isAdmitted && outcome.isCrowded === true;
+  const refusedCost = isAdmitted || isCrowded ? 0 : cost;
+  const standings = standingsOf(state, allowance, { nowMs, refusedCost, spentAfter });
+  const limits = limitsOf(allowance);
+  const decision = { nowMs, allowance, limits, cost, standings, ...(inFlight === undefined ? {} : { inFlight }) };
+  if (isAdmitted) return { kind: 'admitted', ...decision, binding: fewest(standings) };
+  if (isCrowded) return crowded({ ...decision, binding: fewest(standings) }, inFlight!);
+  const explained = { ...decision, strike: strikeOf(outcome, allowance, standings, index) };
+  const ban = index >= outcome.bannedFrom ? banInForce(state, nowMs) : null;
+  if (ban === null) return pastTopUps(refused(explained), state);
+  return pastTopUps(banned(explained, ban, outcome.imposesBan === true && index === outcome.bannedFrom), state);
 }
 
-/** Which strike a refused request was. `state` has the strikes after the last request, and none after a ban. */
+/** Which strike a refused request was. The state has the strikes after the last request, and none after a ban. */
 function strikeOf(
   { n, bannedFrom, imposesBan, cost, state }: Outcome,
-  { bans }: Allowance,
+  { bans, bansOfCustomer }: Allowance,
   standings: readonly WindowBudget[],
   index: number,
 ): number | null {
   if (bans === null) return null;
   if (imposesBan === true) return index <= bannedFrom ? Math.max(bans.after - (bannedFrom - index), 1) : null;
   if (index >= bannedFrom || costExceedsLimit(standings, cost)) return null;
-  const number = state.strikes.count - (n - 1 - index);
+  const { strikes } = bansOfCustomer ? state.further![0]! : state;
+  const number = strikes.count - (n - 1 - index);
   return number >= 1 ? number : null;
 }
 
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
 export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
   const standings = standingsOf(state, allowance, { nowMs, refusedCost: 0, spentAfter: 0 });
-  return { kind: 'admitted', nowMs, allowance, cost, standings, binding: fewest(standings) };
+  return {
+    kind: 'admitted',
+    nowMs,
+    allowance,
+    limits: limitsOf(allowance),
+    cost,
+    standings,
+    binding: fewest(standings),
+  };
 }
 
 function standingsOf(
   state: AccountState,
-  { limits }: Allowance,
-  { nowMs, refusedCost, spentAfter }: { nowMs: number; refusedCost: number; spentAfter: number },
+  { limits, further }: Allowance,
+  at: { nowMs: number; refusedCost: number; spentAfter: number },
 ): WindowBudget[] {
   const standings: WindowBudget[] = [];
-  for (const one of withTopUps(limits, state.topUps, nowMs)) {
-    const { window, lengthMs, limit } = one;
-    const open = state.windows[window];
-    const remaining = open === undefined ? limit : Math.max(limit - open.used + spentAfter, 0);
+  addStandings(standings, state, limits, at);
+  if (further === undefined) return standings;
+  for (const [i, budget] of further.entries()) addStandings(standings, state.further![i]!, budget.limits, at);
+  return standings;
+}
+
+function addStandings(
+  to: WindowBudget[],
+  { windows, topUps }: AccountState,
+  limits: readonly WindowLimit[],
+  { nowMs, refusedCost, spentAfter }: { nowMs: number; refusedCost: number; spentAfter: number },
+): void {
+  for (const one of withTopUps(limits, topUps, nowMs)) {
+    const { window, lengthMs, limit, name = window } = one;
+    const open = windows[window];
+    const used = open === undefined ? 0 : open.used - spentAfter;
+    const remaining = Math.max(limit - used, 0);
     let resetAtMs: number;
     if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
     else resetAtMs = remaining < refusedCost ? fitsAtMs(open, one, refusedCost) : nextEndMs(open, window);
-    standings.push({ window, lengthMs, limit, remaining, resetAtMs });
+    to.push({ window, name, lengthMs, limit, used, remaining, resetAtMs });
   }
-  return standings;
 }
 
 /** The window with the fewest requests left, of equals the one that resets last (contract section 4). */
@@ -144,6 +184,19 @@ function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
     }
   }
   return binding;
+}
+
+/** Among several limits that refuse, the smallest is reported. */
+function crowded(decision: Decision, inFlight: readonly (number | null)[]): Crowded {
+  const { inFlight: own, further = [] } = decision.allowance;
+  const limits = [
+    { limit: own, scope: 'key' as const },
+    ...further.map(({ inFlight: limit, scope }) => ({ limit, scope })),
+  ];
+  const full = limits.flatMap(({ limit, scope }, i) => {
+    return limit === undefined || (inFlight[i] ?? 0) < limit ? [] : [{ limit, scope }];
+  });
+  return { kind: 'crowded', ...decision, ...full.reduce((a, b) => (b.limit < a.limit ? b : a)) };
 }
 
 function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
@@ -174,39 +227,43 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
  * A top-up of a sliding window may end while the client waits for something else, and what was counted under it still counts.
  * The client then waits until the request fits without it.
  */
-function pastTopUps<V extends Refused | Banned>(verdict: V, { topUps, windows }: AccountState): V {
-  if (topUps === undefined) return verdict;
+function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState): V {
   const { cost, allowance } = verdict;
+  const budgets = [allowance, ...(allowance.further ?? [])];
+  const accounts = [state, ...(state.further ?? [])];
+  if (accounts.every(({ topUps }) => topUps === undefined)) return verdict;
   let { retryAtMs } = verdict;
   for (let before = -1; before < retryAtMs; ) {
     before = retryAtMs;
-    for (const one of allowance.limits) {
-      const topUp = topUps[one.window];
-      const open = windows[one.window];
-      if (topUp === undefined || open === undefined || topUp.untilMs > retryAtMs) continue;
-      if (one.limit >= cost && one.limit - open.used < cost) retryAtMs = Math.max(retryAtMs, fitsAtMs(open, one, cost));
+    for (const [i, { topUps, windows }] of accounts.entries()) {
+      for (const one of topUps === undefined ? [] : budgets[i]!.limits) {
+        const topUp = topUps?.[one.window];
+        const open = windows[one.window];
+        if (topUp === undefined || open === undefined || topUp.untilMs > retryAtMs) continue;
+        if (one.limit >= cost && one.limit - open.used < cost)
+          retryAtMs = Math.max(retryAtMs, fitsAtMs(open, one, cost));
+      }
     }
   }
   return retryAtMs === verdict.retryAtMs ? verdict : { ...verdict, retryAtMs };
 }
 
-function banned(
-  decision: Omit<Decision, 'binding'> & Explained,
-  ban: NonNullable<AccountState['ban']>,
-  imposed: boolean,
-): Banned {
+function banned(decision: Omit<Decision, 'binding'> & Explained, ban: Ban, imposed: boolean): Banned {
   const { standings, cost, nowMs } = decision;
   let retryAtMs = ban.untilMs;
   for (const { limit, remaining, lengthMs, resetAtMs } of standings) {
     if (limit < cost) retryAtMs = Math.max(retryAtMs, nowMs + lengthMs);
     else if (remaining < cost) retryAtMs = Math.max(retryAtMs, resetAtMs);
   }
-  const window = standings.find((standing) => standing.window === ban.window);
+  const name = nameOfBan(ban);
+  const window = standings.find((standing) => standing.name === name);
   // The window may have ended during the ban, or be gone from the plan. Its reset is never reported as past.
   const binding: WindowBudget = {
     window: ban.window,
+    name,
     lengthMs: window?.lengthMs ?? WINDOW_MS[ban.window],
     limit: window?.limit ?? 0,
+    used: window?.used ?? 0,
     remaining: 0,
     resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < cost ? window.resetAtMs : 0),
   };

@@ -5,6 +5,25 @@ export const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'] as c
 
 export type WindowName = (typeof WINDOWS)[number];
 
+/** The name of a window in an allowance: `minute`, or with the budget that it belongs to, `customer-search-minute`. */
+export type LimitName = WindowName | `${string}-${WindowName}`;
+
+/** Whether a text may be the name of a window in an allowance. */
+export function isLimitName(text: string): text is LimitName {
+  return /^(?:[a-z0-9-]{1,80}-)?(?:second|minute|hour|day|week|month)$/.test(text);
+}
+
+/** The window that a name is of. */
+export function windowOf(name: LimitName): WindowName {
+  return name.slice(name.lastIndexOf('-') + 1) as WindowName;
+}
+
+/** What precedes the window in its name; null for a window of the consumer's own. */
+export function budgetOf(name: LimitName): string | null {
+  const at = name.lastIndexOf('-');
+  return at < 0 ? null : name.slice(0, at);
+}
+
 /** A record of what `of` gives for each window. */
 export function eachWindow<V>(of: (window: WindowName) => V): Record<WindowName, V> {
   return Object.fromEntries(WINDOWS.map((window) => [window, of(window)])) as Record<WindowName, V>;
@@ -30,6 +49,8 @@ export const WINDOW_MS: Readonly<Record<WindowName, number>> = {
  */
 export interface WindowLimit {
   readonly window: WindowName;
+  /** Its name in an allowance, if it belongs to a further budget: `customer-minute`, `search-minute`. Left out: `window`. */
+  readonly name?: LimitName;
   readonly lengthMs: number;
   readonly limit: number;
   /** Into how many slices one length is cut. */

@@ -1,4 +1,6 @@
-import type { Banned, Refused } from '../admit/verdict.ts';
+import type { Allowance, Budget } from '../admit/plan.ts';
+import type { Banned, Crowded, Refused } from '../admit/verdict.ts';
+import type { WindowName } from '../admit/windows.ts';
 import { ERRORS, type ErrorCode } from '../errors/catalogue.ts';
 import type { JwtRefusal } from '../identify/jwt.ts';
 import { type AddressBudget, retryAfterSeconds } from './rate-limit.ts';
@@ -62,6 +64,8 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
   not_yet: 'This token is not valid yet (`nbf`, `iat`). Check the clock of its issuer.',
   subject: 'This token has no subject (`sub`).',
   plan: 'This token names no plan, or one that does not exist here. Ask its issuer.',
+  customer: 'This token names a customer that does not exist here. Ask its issuer.',
+  customer_expired: 'The access of the customer that this token names has ended.',
 };
 
 /**
@@ -103,18 +107,40 @@ export function rateLimitExceeded({
   allowance,
 }: Refused): ErrorResponse {
   const seconds = retryAfterSeconds(retryAtMs, nowMs);
-  const { window, limit } = binding;
+  const { window, name, limit } = binding;
+  const budget = name === window ? null : (allowance.further?.find((one) => `${one.name}-${window}` === name) ?? null);
   const message = ERRORS.rate_limit_exceeded.sentence({
-    // A key's own limit is not in its plan, so the message must not name the plan as its source.
-    source: allowance.own?.includes(window) === true ? 'this API key' : `plan ${allowance.plan}`,
-    quota: `${limit} per ${window}`,
+    source: sourceOf(allowance, budget, window),
+    quota: `${limit} per ${window}${budget?.group ? ` for ${budget.group}` : ''}`,
     cost,
     retryAfterSeconds: costExceedsLimit ? null : seconds,
     mayBeBanned: allowance.bans !== null,
   });
   return errorResponse('rate_limit_exceeded', message, {
     fields: ['Retry-After', String(seconds)],
-    details: { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) },
+    details: {
+      window,
+      limit,
+      resetAt: Math.ceil(binding.resetAtMs / 1000),
+      ...(allowance.further === undefined ? {} : { name, scope: budget?.scope ?? 'key' }),
+    },
+  });
+}
+
+/** Whose limit it is, in words. A limit of a key or customer itself is not in the plan, so the message must not name the plan. */
+function sourceOf(allowance: Allowance, budget: Budget | null, window: WindowName): string {
+  if (budget === null) return allowance.own?.includes(window) === true ? 'this API key' : `plan ${allowance.plan}`;
+  if (budget.own?.includes(window) === true) return 'this customer';
+  return budget.scope === 'customer'
+    ? `plan ${allowance.plan} for all keys of this customer`
+    : `plan ${allowance.plan}`;
+}
+
+/** 429 for as many requests in flight as may be. The request is not counted, and it is no strike. */
+function inFlightLimitExceeded({ limit, scope }: Crowded): ErrorResponse {
+  return errorResponse('in_flight_limit_exceeded', ERRORS.in_flight_limit_exceeded.sentence(limit, scope), {
+    fields: ['Retry-After', '1'],
+    details: { limit, scope },
   });
 }
 
@@ -128,7 +154,8 @@ export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs }: Banned): Err
 }
 
 /** The 429 for a verdict. */
-export function refusal(verdict: Refused | Banned): ErrorResponse {
+export function refusal(verdict: Refused | Banned | Crowded): ErrorResponse {
+  if (verdict.kind === 'crowded') return inFlightLimitExceeded(verdict);
   return verdict.kind === 'banned' ? apiKeyBanned(verdict) : rateLimitExceeded(verdict);
 }
 

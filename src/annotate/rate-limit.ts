@@ -63,27 +63,45 @@ export class RateLimitFields {
     return fields;
   }
 
-  #policyOf({ allowance, standings }: Verdict): string {
+  #policyOf({ allowance, limits, standings }: Verdict): string {
     for (let i = 0; i < standings.length; i++) {
       // An operator has topped up a window.
-      if (standings[i]!.limit !== allowance.limits[i]!.limit) return policyText(standings, allowance);
+      if (standings[i]!.limit !== limits[i]!.limit) return policyText(standings, allowance);
     }
     const known = this.#policies.get(allowance);
     if (known !== undefined) return known;
-    const policy = policyText(allowance.limits, allowance);
+    const policy = policyText(limits, allowance);
     this.#policies.set(allowance, policy);
     return policy;
   }
 }
 
 function policyText(
-  limits: readonly Pick<WindowLimit, 'window' | 'lengthMs' | 'limit'>[],
-  { unlimited }: Allowance,
+  limits: readonly Pick<WindowLimit, 'window' | 'name' | 'lengthMs' | 'limit'>[],
+  allowance: Allowance,
 ): string {
   return [
-    ...limits.map(({ window, lengthMs, limit }) => `"${window}";q=${limit};w=${lengthMs / 1000}`),
-    ...unlimited.map(({ window, lengthMs }) => `"${window}";q=${UNBOUNDED};w=${lengthMs / 1000}`),
+    ...limits.map(({ window, name = window, lengthMs, limit }) => `"${name}";q=${limit};w=${lengthMs / 1000}`),
+    ...unlimitedIn(allowance).map(({ name, lengthMs }) => `"${name}";q=${UNBOUNDED};w=${lengthMs / 1000}`),
+    ...boundsInFlight(allowance).map(({ name, limit }) => `"${name}";q=${limit};qu="concurrent-requests"`),
   ].join(', ');
+}
+
+/** The windows without a limit of all budgets. */
+function unlimitedIn({ unlimited, further = [] }: Allowance): readonly { name: string; lengthMs: number }[] {
+  const own = unlimited.map(({ window, lengthMs }) => ({ name: window as string, lengthMs }));
+  const others = further.flatMap((budget) =>
+    budget.unlimited.map(({ window, lengthMs }) => ({ name: `${budget.name}-${window}`, lengthMs })),
+  );
+  return [...own, ...others];
+}
+
+/** The limits of requests in flight, and which budget each is of (0 the consumer's own). */
+function boundsInFlight({ boundsInFlight, inFlight, further = [] }: Allowance) {
+  if (!boundsInFlight) return [];
+  const own = { name: 'in-flight', limit: inFlight, budget: 0 };
+  const others = further.map((of, i) => ({ name: `${of.name}-in-flight`, limit: of.inFlight, budget: i + 1 }));
+  return [own, ...others].flatMap(({ limit, ...rest }) => (limit === undefined ? [] : [{ ...rest, limit }]));
 }
 
 /** The value of Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1, so that it is always enough. */
@@ -107,17 +125,19 @@ function resetSecond(resetAtMs: number): number {
   return Math.ceil(resetAtMs / 1000);
 }
 
-function stateOf({ standings, allowance, nowMs, kind, binding }: Verdict): string {
+function stateOf(verdict: Verdict): string {
+  const { standings, allowance, nowMs, kind, binding } = verdict;
   let state = '';
   for (const standing of standings) {
-    const { window, remaining, resetAtMs } =
-      kind === 'banned' && standing.window === binding.window ? binding : standing;
-    state += `${state === '' ? '' : ', '}"${window}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
+    const { name, remaining, resetAtMs } = kind === 'banned' && standing.name === binding.name ? binding : standing;
+    state += `${state === '' ? '' : ', '}"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
   }
-  for (const { window } of allowance.unlimited) {
-    state += `${state === '' ? '' : ', '}"${window}";r=${UNBOUNDED};t=0`;
+  if (allowance.unlimited.length === 0 && allowance.further === undefined && !allowance.boundsInFlight) return state;
+  const rest = unlimitedIn(allowance).map(({ name }) => `"${name}";r=${UNBOUNDED};t=0`);
+  for (const { name, limit, budget } of boundsInFlight(allowance)) {
+    rest.push(`"${name}";r=${Math.max(limit - (verdict.inFlight?.[budget] ?? 0), 0)}`);
   }
-  return state;
+  return [...(state === '' ? [] : [state]), ...rest].join(', ');
 }
 
 function secondsUntil(atMs: number, nowMs: number): number {

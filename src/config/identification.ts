@@ -68,6 +68,11 @@ export const jwtSchema = z.strictObject({
   planClaim: text('must be the name of a claim, such as plan')
     .prefault('plan')
     .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
+  customerClaim: values
+    .orNull(text('must be the name of a claim, such as customer'))
+    .describe(
+      'Name of the claim that names the customer of a token by its id (`cus_…`). Such a token has the plan and shares the limits of the customer, whatever its `planClaim` says, and a token whose customer does not exist gets 401. A token without the claim has no customer.',
+    ),
 });
 
 /** The rules for callers' JSON Web Tokens, and where the keys of their issuer are (contract section 5). */

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import { calendarOf } from '../admit/calendar.ts';
-import { type BanRule, type Plan, type Plans, UNBOUNDED } from '../admit/plan.ts';
+import { type BanRule, MAX_GROUPS, type Plan, type Plans, UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName } from '../admit/windows.ts';
+import { groupRouteOf } from '../routing/path-groups.ts';
+import { faultOfPattern } from '../routing/pattern.ts';
 import { deepFreeze } from './frozen.ts';
 import * as values from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
@@ -13,6 +15,13 @@ export function parsePlans(text: string, file: string): Parsed<Plans> {
 }
 
 const { duration, wholeNumber } = values;
+
+const GROUP_NAME = /^[a-z][a-z0-9-]{0,31}$/;
+/** Names that begin names of limits, or are such names. */
+const RESERVED_NAMES = new Set<string>([...WINDOWS, 'customer', 'key', 'in-flight']);
+const GROUP_NAME_RULE =
+  'must be the name of a group: 1 to 32 lower-case letters, digits and `-`, starting with a letter, and neither a window nor `customer`, `key`, `in-flight` or `customer-…`';
+
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED}, \`unlimited\` or \`custom\``;
 const plainLimit = z.union(
   [z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.enum(['unlimited', 'custom'])],
@@ -92,6 +101,9 @@ function isZone(zone: string): boolean {
 }
 
 const banFields = {
+  of: z
+    .enum(['key', 'customer'], 'must be `key` or `customer`')
+    .describe('Who is banned: the key that kept sending, or with it all keys of its customer. `key` if left out.'),
   after: wholeNumber(1, 1_000_000).describe('Number of requests refused for the quota that make a ban.'),
   within: duration('1ms', '366d').describe(
     'Refusals are counted from 0 when this has passed since the first of them. They are also counted from 0 when the window that refused ends.',
@@ -125,6 +137,29 @@ const bans = z.union(
 );
 type RawBans = z.output<typeof bans> | undefined;
 
+const inFlight = wholeNumber(1, 1_000_000).optional();
+const groupName = z
+  .string()
+  .regex(GROUP_NAME, GROUP_NAME_RULE)
+  .refine((name) => !RESERVED_NAMES.has(name) && !name.startsWith('customer-'), GROUP_NAME_RULE);
+const groupRoute = z
+  .string('must be a pattern such as /v1/search/**, or with methods in front, POST /v1/orders')
+  .describe('A pattern as in `routes` of gateway.yaml, or with methods in front: `POST,PUT /v1/orders`.');
+const group = z.strictObject({
+  routes: z
+    .array(groupRoute, 'must be a list of patterns')
+    .min(1, 'must have at least one pattern')
+    .max(100, 'must not have more than 100 patterns')
+    .describe('Which requests belong to the group, by their path. A request belongs to every group that matches it.'),
+  limits: z
+    .strictObject(byWindow(shadowLimit, shadowRule, 'Number of requests of the group that one window admits.'))
+    .meta({ minProperties: 1, description: 'Limits of the group, by window, as those of the plan.' }),
+  instead: z
+    .boolean('must be true or false')
+    .prefault(false)
+    .describe("`true`: requests of the group are counted by its limits in place of the plan's `limits`."),
+});
+
 const plan = z.strictObject({
   limits: z
     .strictObject(
@@ -137,9 +172,32 @@ const plan = z.strictObject({
     .meta({
       minProperties: 1,
       description:
-        'Limits of each key of this plan, by window. A plain number is the limit of a fixed window, which opens with the first request that is counted in it; a month is always a calendar month. At least one window is required.',
+        'Limits of each key of this plan, by window; of a customer with this plan, limits that all its keys share. A plain number is the limit of a fixed window, which opens with the first request that is counted in it; a month is always a calendar month. At least one window is required.',
     }),
   bans: bans.optional().describe('Bans of this plan: `off`, or a mapping of what differs from the bans of all plans.'),
+  'each-key': z
+    .strictObject({
+      ...byWindow(shadowLimit, shadowRule, 'Number of requests that one window admits to one key.'),
+      'in-flight': inFlight.describe('How many requests of one key may be in flight at a time, over all gateways.'),
+    })
+    .optional()
+    .meta({
+      minProperties: 1,
+      description:
+        "What one key of a customer may take of its customer's limits, by window. A key's own limits replace these. Keys without a customer have the limits of the plan alone.",
+    }),
+  groups: z
+    .record(groupName, group)
+    .refine((groups) => Object.keys(groups).length <= MAX_GROUPS, `must not have more than ${MAX_GROUPS} groups`)
+    .optional()
+    .meta({
+      minProperties: 1,
+      description:
+        'Groups of routes, by name. A request of a group is counted by the limits of the group as well, in one decision: a request that one of them refuses is counted by none.',
+    }),
+  'in-flight': inFlight.describe(
+    'How many requests of one key, or of one customer, may be in flight at a time, over all gateways. Further ones get 429 `in_flight_limit_exceeded`, which is no strike. Streams and WebSockets count as long as they are open. Any number if left out.',
+  ),
   enforce: z
     .boolean('must be true or false')
     .prefault(true)
@@ -206,10 +264,8 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
       const ofPlan = soundBans(field(entry, 'bans'));
       checkBans(mergeBans(common ?? DEFAULT_BANS, ofPlan), ofPlan, ['plans', name, 'bans'], fault);
       checkLimits(name, field(entry, 'limits'), fault, warn);
-      for (const part of ['limits', 'shadow']) {
-        for (const window of WINDOWS)
-          checkForm(field(field(entry, part), window), ['plans', name, part, window], fault);
-      }
+      for (const part of ['limits', 'shadow', 'each-key']) checkForms(field(entry, part), ['plans', name, part], fault);
+      checkGroups(field(entry, 'groups'), ['plans', name, 'groups'], fault, warn);
       checkShadow(name, entry, fault);
     }
   },
@@ -254,6 +310,27 @@ function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): vo
   }
 }
 
+function checkForms(limits: unknown, path: readonly string[], fault: Note): void {
+  for (const window of WINDOWS) checkForm(field(limits, window), [...path, window], fault);
+}
+
+function checkGroups(groups: unknown, path: readonly string[], fault: Note, warn: Note): void {
+  for (const [name, entry] of isMapping(groups) ? Object.entries(groups) : []) {
+    const limits = field(entry, 'limits');
+    if (isMapping(limits) && Object.keys(limits).length === 0) {
+      fault([...path, name, 'limits'], `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
+    }
+    checkForms(limits, [...path, name, 'limits'], fault);
+    for (const [i, route] of asArray(field(entry, 'routes')).entries()) {
+      if (typeof route !== 'string') continue;
+      const problem = faultOfPattern(groupRouteOf(route).path);
+      if (problem !== null) fault([...path, name, 'routes', i], `${problem}.`);
+      else if (/%(?:2f|5c)/i.test(route))
+        warn([...path, name, 'routes', i], 'has an encoded slash, which the gateway refuses.');
+    }
+  }
+}
+
 /** Of a month the schema refuses all of this, because a month neither slides nor needs `align`. */
 function checkForm(entry: unknown, path: readonly string[], fault: Note): void {
   if (path.at(-1) === 'month') return;
@@ -284,24 +361,64 @@ function checkShadow(plan: string, entry: unknown, fault: Note): void {
 
 function plansOf(file: z.output<typeof plansSchema>): Plans {
   const common = mergeBans(DEFAULT_BANS, file.bans);
-  const plans = Object.entries(file.plans).map(([name, { limits, bans: own, enforce, shadow }]): [string, Plan] => [
-    name,
-    {
+  const plans = Object.entries(file.plans).map(([name, entry]): [string, Plan] => {
+    const { limits, bans: own, enforce, shadow = {} } = entry;
+    // If bans are off for all plans, a plan with bans of its own starts from the contract's rule.
+    const bans = own === undefined ? common : mergeBans(common ?? DEFAULT_BANS, own);
+    const ofCustomer = (ofOf(own) ?? ofOf(file.bans)) === 'customer';
+    return [
       name,
-      limits: eachWindow(limits, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
-      forms: eachWindow(limits, formOf),
-      // If bans are off for all plans, a plan with bans of its own starts from the contract's rule.
-      bans: own === undefined ? common : mergeBans(common ?? DEFAULT_BANS, own),
-      enforce,
-      shadow: eachWindow(shadow ?? {}, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
-      shadowForms: eachWindow(shadow ?? {}, formOf),
-    },
-  ]);
+      {
+        name,
+        ...windowsIn(limits),
+        bans,
+        enforce,
+        shadow: windowsIn(shadow).limits,
+        shadowForms: windowsIn(shadow).forms,
+        ...sharedParts(entry),
+        ...(ofCustomer ? { bansOfCustomer: true } : {}),
+      },
+    ];
+  });
   return deepFreeze({
     plans: new Map(plans),
     removed: file.removed,
     failedAuthenticationPerMinute: file['failed-authentication'].minute,
   });
+}
+
+/** What a plan says of customers, groups of routes and requests in flight. */
+function sharedParts(entry: z.output<typeof plan>): Pick<Plan, 'eachKey' | 'groups' | 'inFlight'> {
+  const { 'each-key': eachKey, groups, 'in-flight': inFlight } = entry;
+  return {
+    ...(eachKey === undefined ? {} : { eachKey: { ...windowsIn(eachKey), ...inFlightIn(eachKey['in-flight']) } }),
+    ...(groups === undefined
+      ? {}
+      : {
+          groups: Object.entries(groups).map(([name, { routes, limits, instead }]) => {
+            return { name, routes, instead, ...windowsIn(limits) };
+          }),
+        }),
+    ...inFlightIn(inFlight),
+  };
+}
+
+function inFlightIn(inFlight: number | undefined): { readonly inFlight?: number } {
+  return inFlight === undefined ? {} : { inFlight };
+}
+
+type RawLimit<L> = L | (RawForm & { readonly limit: L }) | undefined;
+
+/** The limits of some windows, and their kinds. */
+function windowsIn<L extends number | string>(entries: Partial<Record<WindowName, RawLimit<L>>>) {
+  return {
+    limits: eachWindow(entries, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
+    forms: eachWindow(entries, formOf),
+  };
+}
+
+function ofOf(own: RawBans): 'key' | 'customer' | undefined {
+  return typeof own === 'object' ? own.of : undefined;
 }
 
 /** What `of` gives for each window that has an entry, without those for which it is undefined. */

@@ -222,6 +222,19 @@ export const ERRORS = {
       'The caller had as many requests in flight as its fair share of the service or of the gateway allows. This request was not counted.',
     advice: 'The client must wait for responses before it sends more; the service may also be slow.',
   },
+  in_flight_limit_exceeded: {
+    status: 429,
+    closes: false,
+    sentence: (limit: number, scope: 'key' | 'customer') =>
+      `At most ${limit} requests of this ${scope === 'key' ? 'API key' : 'customer'} may be in flight at a time. Wait for answers before sending more. This request was not counted.`,
+    when: 'The caller, or its customer, has as many requests in flight over all gateways as its plan allows (`in-flight`). It is not a strike.',
+    remedy: 'Wait for answers before sending more.',
+    counted: 'no',
+    explanation:
+      'The caller had as many requests in flight over all gateways as its plan allows. This request was not counted.',
+    advice:
+      'The client must wait for responses before it sends more. Streams and WebSockets count as long as they are open.',
+  },
   headers_too_large: {
     status: 431,
     closes: true,

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { accountIdOf } from '../admit/account-id.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -178,15 +179,21 @@ function ofToken(
 function fromToken(deps: GatewayDeps, identity: JwtIdentity): Identified {
   if (identity.kind === 'refused') return { kind: 'unknown', code: identity.code, token: identity.why };
   if (identity.kind === 'unavailable') return { ...identity, code: 'identity_unavailable' };
+  if (identity.kind === 'customer_unavailable') {
+    return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
+  }
   if (identity.kind === 'unverified') return identity;
   const { key, expiresAtMs } = identity;
   const allowance = deps.allowances.of(key);
+  // The operator has given the customer its plan, so that the token is not at fault.
+  if (allowance === null && key.customer !== null) return { kind: 'planless', id: key.id, plan: key.plan };
   // The token names the plan. If that plan does not exist, or expects each key to set its limits, the token is refused.
   if (allowance === null) return { kind: 'unknown', code: 'invalid_api_key', token: 'plan' };
   return callerWith(key, allowance, expiresAtMs);
 }
 
 function callerWith(consumer: Consumer, allowance: Allowance, tokenExpiresAtMs: number | null): Identified {
-  const { id } = consumer;
-  return { kind: 'caller', caller: { id, shareId: id, allowance, consumer, tokenExpiresAtMs } };
+  const { id: shareId, customer } = consumer;
+  const id = customer === null ? shareId : accountIdOf(shareId, customer.id);
+  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs } };
 }

@@ -1,6 +1,6 @@
 import type { Allowance } from '../admit/plan.ts';
 import type { Banned, Refused, Verdict } from '../admit/verdict.ts';
-import type { WindowLimit, WindowName } from '../admit/windows.ts';
+import type { LimitName, WindowLimit } from '../admit/windows.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';
@@ -19,13 +19,11 @@ export interface ClosedWebSocket extends TunnelRecord {
 /** The consumer that a request is counted for. */
 export interface Caller {
   /**
-   * The id that quota and bans belong to: of the API key or of the token's subject; on a route without keys, of an
-   * address.
+   * The account that quota and bans belong to (admit/account-id.ts): of the API key or of the token's subject; on a route
+   * without keys, of an address.
    */
   readonly id: string;
-  /**
-   * The id for shares of an upstream. Equals `id`, except that an address has one share for all routes without keys.
-   */
+  /** The id for shares of an upstream: that of the consumer, or of the address for all routes without keys. */
   readonly shareId: string;
   readonly allowance: Allowance;
   /** Null on a route without keys. */
@@ -40,7 +38,7 @@ export type Judgement =
   | 'admitted'
   | 'refused'
   | 'banned'
-  /** Not counted, because its caller had as many requests in flight as its fair share of the upstream allows. */
+  /** Not counted, because its caller had as many requests in flight as its fair share of the upstream, or its plan, allows. */
   | 'shed'
   /** Not counted, because a policy of its route refused it. */
   | 'denied'
@@ -62,7 +60,7 @@ export type Judgement =
 export interface Shadow {
   readonly judgement: 'admitted' | 'refused' | 'banned';
   /** The window that would have refused it; null for an admitted one. */
-  readonly window: WindowName | null;
+  readonly window: LimitName | null;
 }
 
 /** The closing record of one request: everything that log and metrics report about it. It has no field for a secret. */
@@ -77,6 +75,8 @@ export interface Exchange {
   readonly route: string | null;
   readonly clientAddress: string;
   readonly consumerId: string | null;
+  /** The id of the consumer's account (admit/account-id.ts); null as `consumerId` is. */
+  readonly accountId?: string | null;
   readonly plan: string | null;
   readonly cost: number;
   /** The limits that applied. */
@@ -88,7 +88,7 @@ export interface Exchange {
    * The binding window. For an admitted request the one with the fewest left, for a refused one the one that refused
    * it.
    */
-  readonly window: WindowName | null;
+  readonly window: LimitName | null;
   /** The number of the ban that this request caused; null if it caused none. */
   readonly imposedBan: number | null;
   /**
@@ -142,13 +142,14 @@ export class ExchangeRecorder implements Exchange {
   path: string | null = null;
   route: string | null = null;
   consumerId: string | null = null;
+  accountId: string | null = null;
   plan: string | null = null;
   judgement: Judgement = 'malformed';
   source: Exchange['source'] = null;
   cost = 0;
   limits: readonly WindowLimit[] = NONE;
   remaining: readonly number[] = NONE;
-  window: WindowName | null = null;
+  window: LimitName | null = null;
   imposedBan: number | null = null;
   decidedAtMs: number | null = null;
   retryAtMs: number | null = null;
@@ -189,11 +190,12 @@ export class ExchangeRecorder implements Exchange {
     this.bytesIn = head.contentLength;
   }
 
-  identified({ consumer, allowance, tokenExpiresAtMs }: Caller): void {
+  identified({ id, consumer, allowance, tokenExpiresAtMs }: Caller): void {
     // A token is verified without the store, so the time waited until now was spent on its issuer.
     if (tokenExpiresAtMs !== null) this.storeMs = 0;
     this.judgement = 'undecided';
     this.consumerId = consumer === null ? null : consumer.id;
+    this.accountId = consumer === null ? null : id;
     this.plan = allowance.plan;
   }
 
@@ -210,13 +212,15 @@ export class ExchangeRecorder implements Exchange {
   decided(verdict: Verdict, source: Exchange['source']): void {
     // The request was broken off while the store was asked. Its record has been reported and must not change.
     if (this.#isClosed) return;
-    this.judgement = verdict.kind;
+    this.judgement = verdict.kind === 'crowded' ? 'shed' : verdict.kind;
     this.source = source;
     this.cost = verdict.cost;
-    this.limits = verdict.allowance.limits;
+    this.limits = verdict.limits;
     this.remaining = verdict.standings.map(({ remaining }) => remaining);
-    this.window = verdict.binding?.window ?? null;
+    this.window = verdict.binding?.name ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
+    // A request that was not counted belongs to no simulation.
+    if (verdict.kind === 'crowded') return;
     this.decidedAtMs = verdict.nowMs;
     if (verdict.kind !== 'admitted') {
       this.retryAtMs = verdict.retryAtMs;

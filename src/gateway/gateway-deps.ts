@@ -1,6 +1,5 @@
 import { randomFillSync } from 'node:crypto';
 import type { Admitter } from '../admit/admit.ts';
-import { type Allowance, allowanceOf, type Limits, type Plan, type Plans } from '../admit/plan.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
@@ -11,13 +10,14 @@ import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
 import type { FieldNames } from '../http1/forwarded-fields.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
-import type { Consumer, Identifier } from '../identify/identify.ts';
+import type { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import type { PolicyChain } from '../policies/chain.ts';
 import type { Route, Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
+import type { Allowances } from './allowances.ts';
 import type { BodyChecks } from './body-checks.ts';
 import type { ClosedWebSocket, Exchange } from './exchange.ts';
 import type { HeldBodies } from './held-body.ts';
@@ -26,8 +26,7 @@ import type { RequestTrace } from './trace-context.ts';
 import type { Usage } from './usage.ts';
 
 /*
- * What the gateway is built of: its dependencies, and two small ones that belong to no other room, allowances and
- * request ids.
+ * What the gateway is built of: its dependencies, and a small one that belongs to no other room, request ids.
  */
 
 /** The dependencies of the gateway. The composition root builds them; no request gets a dependency in any other way. */
@@ -93,45 +92,6 @@ export interface ClosingRecords {
   closeWebSocket(closed: ClosedWebSocket): void;
   /** Reports an exception that should never happen. */
   defect(error: unknown, requestId: string): void;
-}
-
-/**
- * The allowances of consumers under the plans in force.
- *
- * Consumers without limits of their own share their plan's allowance: a million separate ones would fill memory with
- * the same few numbers, and requests under one allowance are sent to the store in one call. A consumer with limits of
- * its own is the same object from request to request, so its allowance is computed once.
- */
-export class Allowances {
-  readonly #plans: Plans['plans'];
-  readonly #keepsHistory: boolean;
-  readonly #shared = new Map<Plan, Allowance | null>();
-  readonly #own = new WeakMap<Consumer, Allowance | null>();
-
-  /** @param keepsHistory whether the store keeps a history of what each consumer uses */
-  constructor({ plans }: Plans, keepsHistory: boolean) {
-    this.#plans = plans;
-    this.#keepsHistory = keepsHistory;
-  }
-
-  /** Null if the plan is gone or lacks a limit. */
-  of(consumer: Consumer): Allowance | null {
-    const plan = this.#plans.get(consumer.plan);
-    if (plan === undefined) return null;
-    const isOwn = hasAny(consumer.limits);
-    const before = isOwn ? this.#own.get(consumer) : this.#shared.get(plan);
-    if (before !== undefined) return before;
-    const found = allowanceOf(plan, consumer.limits, this.#keepsHistory);
-    const allowance = 'missing' in found ? null : found;
-    if (isOwn) this.#own.set(consumer, allowance);
-    else this.#shared.set(plan, allowance);
-    return allowance;
-  }
-}
-
-function hasAny(limits: Limits): boolean {
-  for (const _ in limits) return true;
-  return false;
 }
 
 const ID_BYTES = 16;

@@ -63,6 +63,8 @@ export interface ProxyFlow {
   /** The fields that the gateway adds to the response. */
   ownFields(): readonly string[];
   forwarded(result: ProxyResult): void;
+  /** The tunnel that the request has become has ended. */
+  leavePlace(): void;
   /** The thread has worked on the response since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
 }
@@ -407,6 +409,7 @@ export function proxyUpgrade(
       closed: (tunnel) => {
         forgetExpiry();
         room.leave();
+        flow.leavePlace();
         deps.records.closeWebSocket({
           requestId: record.requestId,
           route: match.route.path,

@@ -1,8 +1,16 @@
 import { IncomingMessage } from 'node:http';
+import { shadowIdOf } from '../admit/account-id.ts';
 import type { AdmissionListener, Admitter } from '../admit/admit.ts';
 import { UNSEEN } from '../admit/decide.ts';
-import { shadowIdOf } from '../admit/plan.ts';
-import { type Admission, type Banned, type Refused, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
+import { type Allowance, withAllGroups } from '../admit/plan.ts';
+import {
+  type Admission,
+  type Banned,
+  type Crowded,
+  type Refused,
+  type Verdict,
+  verdictOnBudgets,
+} from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
@@ -91,6 +99,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /** The body, while it is read to be checked and until the request has ended. */
   #held: HeldBody | null = null;
   #forwarding: { breakOff(reason: Error): void } | null = null;
+  /** The allowance by which the request has a place among those in flight; null if it has none. */
+  #place: Allowance | null = null;
   #finished = false;
 
   constructor(
@@ -151,7 +161,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
   #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
-    this.#shadow = countInShadow(this.#deps.admitter, caller, verdict.cost);
+    this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict);
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
     if (found.kind === 'error') this.#refuse(found.error);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
@@ -290,8 +300,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   // Admit
 
   /** Decides about the request, or asks the store to. If the caller's plan is not enforced, the verdict is one without limits. */
-  #admit({ id, allowance }: Caller): void {
-    const { admitter, wallMs } = this.#deps;
+  #admit(caller: Caller): void {
+    const { admitter, allowances, wallMs } = this.#deps;
+    const { id } = caller;
+    const { path, method } = this.#head!;
+    const allowance = allowances.ofRequest(caller.allowance, path, method);
     const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
@@ -318,12 +331,20 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
     if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
+    if (verdict?.kind === 'admitted' && verdict.allowance.boundsInFlight) this.#takePlace(verdict.allowance);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
     if (verdict === null) {
       this.#refuseAs({ judgement: 'undecided', error: errors.plainError('store_unavailable'), limitFields: null });
     } else if (verdict.kind !== 'admitted') this.#refuseByVerdict(verdict);
     else this.#onAdmitted(this.#head!, this.#caller!, verdict);
+  }
+
+  /** The store has counted the request as one in flight. */
+  #takePlace(allowance: Allowance): void {
+    this.#place = allowance;
+    // The client disconnected while the store was asked.
+    if (this.#finished) this.leavePlace();
   }
 
   // Annotate
@@ -451,10 +472,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   /** Refuses a request by its verdict. Most such requests get the same lines as the one before. */
-  #refuseByVerdict(verdict: Refused | Banned): void {
+  #refuseByVerdict(verdict: Refused | Banned | Crowded): void {
     const { refusalLines, cors, errorDocs } = this.#deps;
     const hasFurtherFields = cors !== null || errorDocs !== null || (this.#match?.route.deprecated ?? null) !== null;
-    if (hasFurtherFields || this.#response.writeLines === undefined) {
+    if (hasFurtherFields || verdict.kind === 'crowded' || this.#response.writeLines === undefined) {
       this.#refuse(errors.refusal(verdict));
     } else {
       const { error, lines } = refusalLines.of(verdict);
@@ -510,6 +531,14 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   onRead(): void {
     this.#share?.release();
     this.#running.count--;
+    if (this.#place !== null && this.#record.status !== SWITCHING_PROTOCOLS) this.leavePlace();
+  }
+
+  /** The request is no longer in flight, for limits of those (`in-flight`). That of a tunnel ends with the tunnel. */
+  leavePlace(): void {
+    if (this.#place === null) return;
+    this.#deps.admitter.ended(this.#caller!.id, this.#place);
+    this.#place = null;
   }
 
   #close(shadow: Shadow | null): void {
@@ -593,15 +622,16 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
  */
 function countInShadow(
   admitter: Pick<Admitter, 'admit'>,
-  { id, allowance }: Caller,
-  cost: number,
+  id: string,
+  { allowance, cost }: Verdict,
 ): Promise<Shadow | null> | null {
   if (allowance.shadow === undefined) return null;
   return (async () => {
     const admission = await admitter.admit(shadowIdOf(id), allowance.shadow!, cost);
     if (admission.kind === 'unavailable') return null;
     const { kind, binding } = admission.verdict;
-    return { judgement: kind, window: kind === 'admitted' ? null : binding.window };
+    if (kind === 'crowded') return null;
+    return { judgement: kind, window: kind === 'admitted' ? null : binding.name };
   })();
 }
 
@@ -682,11 +712,12 @@ function usageResponse(
   { usage, wallMs }: GatewayDeps,
   match: Match | null,
   head: Head,
-  { id, allowance }: Caller,
+  { id, allowance: base }: Caller,
   waitedMs: number,
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
+  const allowance = withAllGroups(base);
   const text = head.target.slice(head.path.length);
   const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
   if (text.length > MAX_USAGE_QUERY) {

@@ -1,10 +1,11 @@
 import { LRUCache } from 'lru-cache';
-import { decide, type Outcome } from '../admit/decide.ts';
+import { partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import { banInForce, decide, type Outcome } from '../admit/decide.ts';
 import type { Step } from '../admit/history.ts';
 import { type HistoryReport, historyReport, readHistories } from '../admit/history-report.ts';
 import type { HistoryStore, ReadHistory } from '../admit/history-store.ts';
 import type { Ledger } from '../admit/ledger.ts';
-import { type Allowance, shadowIdOf } from '../admit/plan.ts';
+import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
 import { setReplyTimeout } from '../io/deadlines.ts';
@@ -131,12 +132,16 @@ export class Usage {
     if (answer === null) return null;
     const { nowMs, state } = answer.outcome;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
-    const present = decide(state, allowance, nowMs + sinceMs, 1, 0);
+    const inFlight = answer.outcome.inFlight?.map((count) => count ?? 0);
+    const present = decide(state, allowance, nowMs + sinceMs, 1, 0, inFlight);
     // The reading may be from another allowance, before a reload or for a token with another plan, and so have a shadow
     // that no longer exists.
     const shadow = allowance.shadow === undefined ? null : answer.shadow;
     const watched = shadow && decide(shadow.state, allowance.shadow!, shadow.nowMs + sinceMs, 1, 0);
-    return { report: usageReport(id, allowance, present, watched), verdict: verdictNow(allowance, present) };
+    return {
+      report: usageReport(partsOfAccount(id).consumerId ?? id, allowance, present, watched),
+      verdict: verdictNow(allowance, present),
+    };
   }
 }
 
@@ -146,8 +151,9 @@ export class Usage {
  */
 function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
   const { state, nowMs } = outcome;
-  const isBanned = state.ban !== null && nowMs < state.ban.untilMs;
-  return isBanned ? verdictOf(outcome, allowance, 0) : verdictOnBudgets(state, allowance, nowMs, 0);
+  return banInForce(state, nowMs) !== null
+    ? verdictOf(outcome, allowance, 0)
+    : verdictOnBudgets(state, allowance, nowMs, 0);
 }
 
 function within<T>(promise: Promise<T>, leftMs: number): Promise<T | null> {

@@ -42,7 +42,12 @@ export function mint(random: Random): string {
 
 /** Makes the id of an API key: `key_` and 16 random base62 characters. */
 export function newKeyId(random: Random): string {
-  return `key_${randomBase62(16, random)}`;
+  return newId('key_', random);
+}
+
+/** Makes the id of a record: a prefix and 16 random base62 characters. */
+export function newId(prefix: string, random: Random): string {
+  return prefix + randomBase62(16, random);
 }
 
 /** Whether text has the form of a key's id. Secrets and other long texts do not. */

@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
+import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
 
 /*
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.
@@ -26,11 +27,14 @@ export type Identity =
 export interface Consumer {
   /** The id to which quota and bans belong: that of the key, of a token's holder, or of a public route's client network. */
   readonly id: string;
+  /** That of the customer, for a caller of a customer. */
   readonly plan: string;
-  /** The key's own limits, which replace those of its plan. */
+  /** The key's own limits, which replace those of its plan; for a caller of a customer, what it may take of the customer's. */
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
+  /** Whose caller it is; null for a caller of its own. */
+  readonly customer: Customer | null;
 }
 
 /** The limits of most keys: one object for all of them. */
@@ -42,10 +46,11 @@ const NO_LIMITS: Limits = Object.freeze({});
  */
 function consumerOf(
   { id, plan, limits, name, owner }: StoredKey,
+  customer: Customer | null,
   before: Consumer | null,
 ): { readonly kind: 'consumer'; readonly key: Consumer } {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const current: Consumer = { id, plan, limits: own, name, owner };
+  const current: Consumer = { id, plan: customer?.plan ?? plan, limits: own, name, owner, customer };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
 }
@@ -54,6 +59,7 @@ export { fingerprintOf };
 
 export interface IdentifierOptions {
   readonly keyStore: KeyStore;
+  readonly customers: Pick<KnownCustomers, 'read' | 'forget'>;
   /** Newest first; at least one. Keys found under an older one are re-hashed under the newest. */
   readonly peppers: readonly string[];
   /**
@@ -86,6 +92,11 @@ const NO_RECORD: Identity = Object.freeze({
   cause: 'the key is well-formed, and the store has no record of it',
 });
 const REVOKED: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key', cause: 'the key is revoked' });
+const NO_CUSTOMER: Identity = Object.freeze({
+  kind: 'refused',
+  code: 'invalid_api_key',
+  cause: 'the customer of the key is deleted',
+});
 
 /** A known secret is looked up again in the background after this long, in case a notification of a change was lost. */
 const CONFIRM_AFTER_MS = 10_000;
@@ -151,19 +162,20 @@ export class Identifier {
   }
 
   /**
-   * A key may have changed: the store must confirm its secrets before they are used again.
-   * @param keyId null: any key may have changed, as after an outage. Known secrets then stay in use for 250 ms while the
+   * A key, or a customer, may have changed: the store must confirm its secrets, or those of all its keys, before they are used again.
+   * @param id null: any key may have changed, as after an outage. Known secrets then stay in use for 250 ms while the
    *   store confirms them in the background, a few at a time, so as not to overload a store that has just come back.
    */
-  forget(keyId: string | null): void {
+  forget(id: string | null): void {
     this.#changes++;
     this.#lookUps.clear();
-    if (keyId === null) {
+    this.#options.customers.forget(id);
+    if (id === null) {
       const nowMs = this.#options.monotonicMs();
       // Several such calls come at the end of an outage. Within a grace period they neither end nor prolong it.
       if (nowMs >= this.#grace.untilMs) this.#grace = { epoch: this.#epoch, untilMs: nowMs + GRACE_MS };
       this.#epoch++;
-    } else this.#known.markChanged(keyId);
+    } else this.#known.markChanged(id);
   }
 
   /** The number of secrets in memory, for a metric. */
@@ -219,17 +231,17 @@ export class Identifier {
     const epoch = this.#epoch;
     const askedAtMs = this.#options.monotonicMs();
     try {
-      const found = await this.#search.find(sha);
+      const found = await this.#find(sha);
       const isCurrent = changes === this.#changes;
-      if (found === null || found.key.revokedAtMs !== null) {
+      if (found === null || found.key.revokedAtMs !== null || found.hasNoCustomer) {
         this.#known.delete(sha);
         // Under a wrong pepper no key is found, and a 401 would make clients discard good keys.
         if (found === null && this.#options.isPepperRight?.() === false) return { identity: UNAVAILABLE };
-        const identity = found === null ? NO_RECORD : REVOKED;
+        const identity = found === null ? NO_RECORD : found.key.revokedAtMs !== null ? REVOKED : NO_CUSTOMER;
         if (isCurrent) this.#unknown.set(sha, { identity, untilMs: this.#options.monotonicMs() + UNKNOWN_FOR_MS });
         return { identity };
       }
-      const known = this.#remember(sha, found.key, found.secret, askedAtMs, isCurrent ? epoch : CHANGED);
+      const known = this.#remember(sha, found, askedAtMs, isCurrent ? epoch : CHANGED);
       if (found.oldDigest !== null && askedAtMs >= known.rehashAtMs) void this.#rehash(known, found.oldDigest, sha);
       return { known };
     } catch (error) {
@@ -241,15 +253,31 @@ export class Identifier {
     }
   }
 
-  #remember(sha: string, key: StoredKey, secret: StoredSecret, askedAtMs: number, epoch: number): KnownSecret {
+  /** The key of a secret, with its customer. */
+  async #find(sha: string): Promise<FoundWithCustomer | null> {
+    const found = await this.#search.find(sha);
+    if (found === null) return null;
+    const id = found.key.customer;
+    if (id === undefined) return { ...found, customer: null, hasNoCustomer: false };
+    const customer = await this.#options.customers.read(id);
+    return { ...found, customer, hasNoCustomer: customer === null };
+  }
+
+  #remember(sha: string, { key, secret, customer }: FoundWithCustomer, askedAtMs: number, epoch: number): KnownSecret {
     const before = this.#known.peek(sha);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
-      identity: consumerOf(key, before?.identity.kind === 'consumer' ? before.identity.key : null),
+      identity: consumerOf(
+        key,
+        customer?.customer ?? null,
+        before?.identity.kind === 'consumer' ? before.identity.key : null,
+      ),
       keyId: key.id,
+      customerId: customer?.customer.id ?? null,
       expiresAtMs: Math.min(
         key.expiresAtMs ?? Number.POSITIVE_INFINITY,
         secret.expiresAtMs ?? Number.POSITIVE_INFINITY,
+        customer?.expiresAtMs ?? Number.POSITIVE_INFINITY,
       ),
       confirmedAtMs: askedAtMs,
       freshUntilMs: askedAtMs + Math.min(CONFIRM_AFTER_MS, this.#options.staleKeysMs),
@@ -302,6 +330,7 @@ export class Identifier {
 interface KnownSecret {
   readonly identity: Identity;
   readonly keyId: string;
+  readonly customerId: string | null;
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;
   /** When the store was last asked. Monotonic milliseconds, as all that follow. */
@@ -321,15 +350,16 @@ interface KnownSecret {
 /** An epoch that is never the present one. */
 const CHANGED = -1;
 
-/** The known secrets by their SHA-256, with an index by key id. Evicts the least recently used. */
+/** The known secrets by their SHA-256, with an index by key id and by customer id. Evicts the least recently used. */
 class KnownSecrets {
   readonly #entries: LRUCache<string, KnownSecret>;
   /** Most keys have one secret, some two: an array takes a fifth of the memory of a set. */
   readonly #hashesOfKey = new Map<string, readonly string[]>();
+  readonly #hashesOfCustomer = new Map<string, Set<string>>();
 
   /** @param most how many entries are kept */
   constructor(most: number) {
-    this.#entries = new LRUCache({ max: most, dispose: ({ keyId }, sha) => this.#unlink(keyId, sha) });
+    this.#entries = new LRUCache({ max: most, dispose: (known, sha) => this.#unlink(known, sha) });
   }
 
   get size(): number {
@@ -349,20 +379,29 @@ class KnownSecrets {
     this.#entries.set(sha, known);
     const hashes = this.#hashesOfKey.get(known.keyId) ?? [];
     if (!hashes.includes(sha)) this.#hashesOfKey.set(known.keyId, [...hashes, sha]);
+    if (known.customerId === null) return;
+    const ofCustomer = this.#hashesOfCustomer.get(known.customerId);
+    if (ofCustomer === undefined) this.#hashesOfCustomer.set(known.customerId, new Set([sha]));
+    else ofCustomer.add(sha);
   }
 
   delete(sha: string): void {
     this.#entries.delete(sha);
   }
 
-  markChanged(keyId: string): void {
-    for (const sha of this.#hashesOfKey.get(keyId) ?? []) this.#entries.peek(sha)!.epoch = CHANGED;
+  /** @param id that of a key or of a customer */
+  markChanged(id: string): void {
+    for (const sha of this.#hashesOfKey.get(id) ?? []) this.#entries.peek(sha)!.epoch = CHANGED;
+    for (const sha of this.#hashesOfCustomer.get(id) ?? []) this.#entries.peek(sha)!.epoch = CHANGED;
   }
 
-  #unlink(keyId: string, sha: string): void {
+  #unlink({ keyId, customerId }: KnownSecret, sha: string): void {
     const hashes = (this.#hashesOfKey.get(keyId) ?? []).filter((other) => other !== sha);
     if (hashes.length === 0) this.#hashesOfKey.delete(keyId);
     else this.#hashesOfKey.set(keyId, hashes);
+    if (customerId === null) return;
+    const ofCustomer = this.#hashesOfCustomer.get(customerId);
+    if (ofCustomer?.delete(sha) && ofCustomer.size === 0) this.#hashesOfCustomer.delete(customerId);
   }
 }
 
@@ -372,6 +411,13 @@ interface Found {
   readonly secret: StoredSecret;
   /** The digest under an older pepper; null if the secret was found under the newest. */
   readonly oldDigest: string | null;
+}
+
+interface FoundWithCustomer extends Found {
+  /** Null for a key without a customer. */
+  readonly customer: KnownCustomer | null;
+  /** The key names a customer that the store does not have. */
+  readonly hasNoCustomer: boolean;
 }
 
 /** Searches the store for secrets, under every pepper. */

@@ -2,6 +2,7 @@ import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, j
 import { LRUCache } from 'lru-cache';
 import type { Consumer } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
+import type { Customer, CustomerFound, KnownCustomers } from './known-customers.ts';
 import { jwtConsumerId } from './token-holder.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
 
@@ -15,6 +16,8 @@ interface JwtRules {
   readonly algorithms: readonly string[];
   /** The claim that names the plan. */
   readonly planClaim: string;
+  /** The claim that names the customer by its id; null if tokens name none. */
+  readonly customerClaim: string | null;
 }
 
 /** The consumer that a token identifies, or why it identifies none. */
@@ -23,8 +26,12 @@ export type JwtIdentity =
   | JwtRefused
   /** The issuer's keys are not available: 503, not 401, or clients would discard good tokens. */
   | { readonly kind: 'unavailable'; readonly retryAfterMs: number }
+  /** The store does not answer, and the customer that the token names is not in memory: 503, not 401. */
+  | { readonly kind: 'customer_unavailable' }
   /** The client address has spent its failed attempts, and the few signatures a second that are verified for it all the same. */
   | { readonly kind: 'unverified' };
+
+type JwtConsumer = Extract<JwtIdentity, { kind: 'consumer' }>;
 
 interface JwtRefused {
   readonly kind: 'refused';
@@ -36,12 +43,22 @@ interface JwtVerifierOptions {
   readonly rules: JwtRules;
   readonly keys: JwtKeys;
   readonly verifications: Verifications;
+  /** The customers that tokens name. */
+  readonly customers: Pick<KnownCustomers, 'of'>;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
   /** Maximum verified tokens that are remembered. */
   readonly remembered?: number;
+}
+
+/** A token that was verified. */
+interface VerifiedToken {
+  /** The identity without the customer; with the customer that the token named last, if it names one. */
+  identity: JwtConsumer;
+  /** Null if it names none. */
+  readonly customerId: string | null;
 }
 
 /** What verifying tokens has found, by the SHA-256 of each. */
@@ -100,7 +117,7 @@ const MAX_KEYS = 4;
  */
 export class JwtVerifier {
   readonly #options: JwtVerifierOptions;
-  readonly #verified: RememberedTokens<Extract<JwtIdentity, { kind: 'consumer' }>>;
+  readonly #verified: RememberedTokens<VerifiedToken>;
   readonly #refused: RememberedTokens<JwtRefused>;
   readonly #underWay = new Map<string, Promise<JwtIdentity>>();
 
@@ -131,8 +148,10 @@ export class JwtVerifier {
     clientAddress: string,
   ): JwtIdentity | Promise<JwtIdentity> {
     if ('retryAfterMs' in keys) return { kind: 'unavailable', ...keys };
-    const identity = this.#verified.get(sha, keys);
-    if (identity !== null) return this.#options.wallMs() >= identity.expiresAtMs ? refused('expired') : identity;
+    const verified = this.#verified.get(sha, keys);
+    if (verified !== null) {
+      return this.#options.wallMs() >= verified.identity.expiresAtMs ? refused('expired') : this.#ofCustomer(verified);
+    }
     return this.#refused.get(sha, keys) ?? this.#verifyOnce(token, sha, keys, clientAddress);
   }
 
@@ -151,22 +170,49 @@ export class JwtVerifier {
     const verified = await verifyClaims(token, set, options);
     if ('retryAfterMs' in verified) return { kind: 'unavailable', ...verified };
     if ('isSpent' in verified) return { kind: 'unverified' };
-    const identity = 'why' in verified ? refused(verified.why) : this.#accept(verified.claims, sha, verified.set);
-    if (identity.kind === 'refused' && LASTING.has(identity.why)) this.#refused.keep(sha, set, identity, REFUSE_MS);
-    return identity;
+    const found = 'why' in verified ? refused(verified.why) : this.#accept(verified.claims, sha, verified.set);
+    if (!('kind' in found)) return this.#ofCustomer(found);
+    if (LASTING.has(found.why)) this.#refused.keep(sha, set, found, REFUSE_MS);
+    return found;
   }
 
-  #accept(claims: JWTPayload, sha: string, set: KeySet): JwtRefused | Extract<JwtIdentity, { kind: 'consumer' }> {
+  /** The identity of a verified token, with its customer if it names one. */
+  #ofCustomer(verified: VerifiedToken): JwtIdentity | Promise<JwtIdentity> {
+    const { customerId, identity } = verified;
+    if (customerId === null) return identity;
+    const found = this.#options.customers.of(customerId);
+    return found instanceof Promise ? found.then((one) => withCustomer(verified, one)) : withCustomer(verified, found);
+  }
+
+  #accept(claims: JWTPayload, sha: string, set: KeySet): JwtRefused | VerifiedToken {
     const { rules, wallMs } = this.#options;
     const read = consumerOfClaims(claims, rules, wallMs() / 1000 + TOLERANCE_SECONDS);
     if (typeof read === 'string') return refused(read);
-    const { consumer, expiresAtMs } = read;
+    const { consumer, customerId, expiresAtMs } = read;
     const leftMs = expiresAtMs - wallMs();
     if (leftMs <= 0) return refused('expired');
-    const identity = Object.freeze({ kind: 'consumer' as const, key: consumer, expiresAtMs });
-    this.#verified.keep(sha, set, identity, leftMs);
-    return identity;
+    const verified = { identity: identityOf(consumer, expiresAtMs), customerId };
+    this.#verified.keep(sha, set, verified, leftMs);
+    return verified;
   }
+}
+
+function identityOf(key: Consumer, expiresAtMs: number): JwtConsumer {
+  return Object.freeze({ kind: 'consumer' as const, key, expiresAtMs });
+}
+
+/** The same object while the customer does not change: other modules cache by the identity of the consumer object. */
+function withCustomer(verified: VerifiedToken, found: CustomerFound): JwtIdentity {
+  if (found === 'unknown') return refused('customer');
+  if (found === 'expired') return refused('customer_expired');
+  if (found === 'unavailable') return { kind: 'customer_unavailable' };
+  const { key, expiresAtMs } = verified.identity;
+  if (key.customer !== found) verified.identity = identityOf(consumerWith(key, found), expiresAtMs);
+  return verified.identity;
+}
+
+function consumerWith(consumer: Consumer, customer: Customer): Consumer {
+  return Object.freeze({ ...consumer, plan: customer.plan, customer });
 }
 
 interface ClaimsOptions {
@@ -257,7 +303,8 @@ async function claimsOf(
 }
 
 function refused(why: JwtRefusal): JwtRefused {
-  return { kind: 'refused', code: why === 'expired' ? 'expired_api_key' : 'invalid_api_key', why };
+  const isExpired = why === 'expired' || why === 'customer_expired';
+  return { kind: 'refused', code: isExpired ? 'expired_api_key' : 'invalid_api_key', why };
 }
 
 /**
@@ -266,17 +313,22 @@ function refused(why: JwtRefusal): JwtRefused {
  */
 function consumerOfClaims(
   claims: JWTPayload,
-  { issuer, planClaim }: { readonly issuer: string; readonly planClaim: string },
+  { issuer, planClaim, customerClaim }: Pick<JwtRules, 'issuer' | 'planClaim' | 'customerClaim'>,
   latestSeconds: number,
-): { readonly consumer: Consumer; readonly expiresAtMs: number } | JwtRefusal {
+): { readonly consumer: Consumer; readonly customerId: string | null; readonly expiresAtMs: number } | JwtRefusal {
   const expiresAtMs = expiryOf(claims, latestSeconds);
   if (typeof expiresAtMs === 'string') return expiresAtMs;
   const { sub } = claims;
   if (typeof sub !== 'string' || sub === '') return 'subject';
-  const plan = Object.hasOwn(claims, planClaim) ? claims[planClaim] : undefined;
+  const claim = (name: string) => (Object.hasOwn(claims, name) ? claims[name] : undefined);
+  const customerId = customerClaim === null ? undefined : claim(customerClaim);
+  if (customerId !== undefined && typeof customerId !== 'string') return 'customer';
+  // The plan of a customer's token is that of the customer.
+  const plan = customerId === undefined ? claim(planClaim) : '';
   if (typeof plan !== 'string') return 'plan';
-  const consumer = { id: jwtConsumerId(issuer, sub), plan, limits: Object.freeze({}), name: null, owner: null };
-  return { consumer: Object.freeze(consumer), expiresAtMs };
+  const [id, limits] = [jwtConsumerId(issuer, sub), Object.freeze({})];
+  const consumer: Consumer = Object.freeze({ id, plan, limits, name: null, owner: null, customer: null });
+  return { consumer, customerId: customerId ?? null, expiresAtMs };
 }
 
 /**
@@ -308,7 +360,10 @@ export type JwtRefusal =
   /** `sub` is missing or empty. */
   | 'subject'
   /** The claim that names the plan is missing, or names a plan that a token cannot have. */
-  | 'plan';
+  | 'plan'
+  /** The claim that names the customer is not the id of one. */
+  | 'customer'
+  | 'customer_expired';
 
 const REFUSAL_OF_CLAIM: Readonly<Record<string, JwtRefusal>> = {
   iss: 'issuer',

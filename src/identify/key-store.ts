@@ -44,6 +44,12 @@ export interface StoredKey {
    * that an import does not bring the key back. Absent for other keys.
    */
   readonly deletedAtMs?: number;
+  /**
+   * The id of the customer that the key belongs to; absent for a key without one. The plan and the shared limits are those of the
+   * customer, and `limits` bound what this key may take of them. `plan` is the customer's plan when the key came to it: gateways of
+   * earlier versions, which know no customers, use it.
+   */
+  readonly customer?: string;
   /** The entry of keys.yaml that `tollgate keys apply` has made or adopted the key for; absent for other keys. */
   readonly applied?: AppliedEntry;
   /** Recognises a repeated request for the same creation (operations/create-once.ts); absent if that is not possible. */
@@ -96,8 +102,11 @@ export interface KeyStore {
    */
   ownerOf(digest: string): Promise<StoredKey | null>;
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
-  /** The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor. */
-  list(page: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage>;
+  /**
+   * The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor.
+   * @param page with `customer`, only the keys whose record names this customer
+   */
+  list(page: { readonly limit: number; readonly cursor: string | null; readonly customer?: string }): Promise<KeyPage>;
   /**
    * Looks at the next `most` keys after the one with the id `cursor`, and parses only those whose record, JSON, passes
    * `mayMatch`: parsing every record would make a search over a million keys several times slower. Otherwise as `list`.
@@ -106,6 +115,8 @@ export interface KeyStore {
     readonly most: number;
     readonly cursor: string | null;
     readonly mayMatch: (record: string) => boolean;
+    /** Only the keys of this customer. */
+    readonly customer?: string;
   }): Promise<KeyScan>;
   /**
    * Stores a new key atomically. Rejects with `refused` if another key has its id or one of its digests, even a retired
@@ -141,22 +152,23 @@ export interface KeyStore {
   delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null>;
 }
 
-/** Notifies a gateway of changes that a command or another gateway made to keys and bans. */
+/** Notifies a gateway of changes that a command or another gateway made to keys, customers and bans. */
 export interface ChangeFeed {
   /**
    * Calls `listener` within 1 s of every change. If notifications may have been lost, as after a broken connection, it
-   * assumes a change: `keyId` is then null, and any key may have changed.
+   * assumes a change: `keyId` is then null, and any key or customer may have changed.
    */
   subscribe(listener: (change: StoreChange) => void): void;
 }
 
 export interface StoreChange {
+  /** The id of the key, the customer or the account. */
   readonly keyId: string | null;
   /**
-   * `key`: the record changed, so cached copies are outdated. `account`: a ban was lifted, or usage was topped up or reset.
-   * `any`: both may be true.
+   * `key`, `customer`: the record changed, so cached copies are outdated. `account`: a ban was lifted, or usage was topped up or
+   * reset. `any`: each of these may be true.
    */
-  readonly kind: 'key' | 'account' | 'any';
+  readonly kind: 'key' | 'customer' | 'account' | 'any';
 }
 
 const moment = z.number().int();
@@ -181,6 +193,7 @@ const STORED_KEY = z.looseObject({
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),
+  customer: z.string().optional(),
   applied: z.looseObject({ set: z.string(), name: z.string() }).optional(),
   creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });

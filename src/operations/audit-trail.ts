@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import { isKeyId } from '../identify/api-key.ts';
+import { isCustomerId } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
@@ -111,7 +112,8 @@ export class AuditTrail {
  * @param target the id that the operator gave. Text that is not an id is left out: it may be a secret given by mistake.
  */
 export function attemptOf(origin: ChangeOrigin, action: RecordedAction, target: string | null): RecordedChange {
-  const known = target !== null && (isKeyId(target) || isTokenHolder(target)) ? target : null;
+  const isId = target !== null && (isKeyId(target) || isTokenHolder(target) || isCustomerId(target));
+  const known = isId ? target : null;
   return { action, outcome: 'unknown', code: null, target: known, before: null, after: null, ...origin };
 }
 

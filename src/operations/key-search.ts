@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { shadowIdOf } from '../admit/account-id.ts';
 import { DAYS_KEPT } from '../admit/history.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import { shadowIdOf } from '../admit/plan.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';

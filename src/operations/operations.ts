@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { isShadowId, shadowIdOf } from '../admit/account-id.ts';
 import type { HistoryReport } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, isShadowId, type Plans, shadowIdOf } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';

@@ -1,12 +1,13 @@
 import { z } from 'zod';
-import { decide, type Outcome } from '../admit/decide.ts';
+import { isShadowId } from '../admit/account-id.ts';
+import { type AccountState, banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, isShadowId, type Plans } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
-import { count, unixSeconds, windowName } from './values.ts';
+import { count, limitName, unixSeconds } from './values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */
 export const refusedReport = z
@@ -16,7 +17,7 @@ export const refusedReport = z
     owner: z.string().nullable(),
     plan: z.string().nullable().describe('Null for a caller with tokens that only a scan has found.'),
     state: z.enum(['refused', 'banned']),
-    window: windowName.describe('The window that refuses; of a ban, the one whose refusal made it.'),
+    window: limitName.describe('The window that refuses; of a ban, the one whose refusal made it.'),
     until: unixSeconds,
     ban: count.min(1).nullable().describe('Which ban it is; null if the key is not banned.'),
   })
@@ -69,7 +70,7 @@ async function missingBans(
   for (const { consumerId, ban } of await ledger.bans()) {
     if (isShadowId(consumerId) || banned.has(consumerId)) continue;
     const plan = (await keys.get(consumerId))?.plan ?? '';
-    missing.push({ consumerId, plan, kind: 'banned', window: ban.window, cost: 1, untilMs: ban.untilMs });
+    missing.push({ consumerId, plan, kind: 'banned', window: nameOfBan(ban), cost: 1, untilMs: ban.untilMs });
   }
   await history.addRefusals(missing.map((entry) => ({ ...entry, refused: 0, banned: 0 })));
   return missing;
@@ -100,14 +101,20 @@ function lastRefusal({ window, untilMs }: RefusedConsumer): Refusal {
 
 /** How the next request of this cost would be refused; null if it would be admitted. */
 export function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, cost: number): Refusal | null {
-  const { ban } = state;
-  if (ban !== null && nowMs < ban.untilMs) {
-    return { state: 'banned', window: ban.window, until: secondsOf(ban.untilMs), ban: ban.number };
+  const ban = banInForce(state, nowMs);
+  if (ban !== null) {
+    return { state: 'banned', window: nameOfBan(ban), until: secondsOf(ban.untilMs), ban: ban.number };
   }
-  const asked = decide({ ...state, ban: null }, { ...allowance, bans: null }, nowMs, cost, 1);
+  const { further } = state;
+  const unbanned = { ...withoutBan(state), ...(further === undefined ? {} : { further: further.map(withoutBan) }) };
+  const asked = decide(unbanned, { ...allowance, bans: null }, nowMs, cost, 1);
   const verdict = verdictOf(asked, allowance, 0);
   if (verdict.kind !== 'refused') return null;
-  return { state: 'refused', window: verdict.binding.window, until: secondsOf(verdict.retryAtMs), ban: null };
+  return { state: 'refused', window: verdict.binding.name, until: secondsOf(verdict.retryAtMs), ban: null };
+}
+
+function withoutBan(state: AccountState): AccountState {
+  return { ...state, ban: null };
 }
 
 /** Whether a key can be used: it is neither revoked nor expired. */

@@ -1,3 +1,4 @@
+import { withoutShadow } from '../admit/account-id.ts';
 import type { Step } from '../admit/history.ts';
 import {
   type HistoryReport,
@@ -9,7 +10,6 @@ import {
   STEPS_KEPT,
 } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import { withoutShadow } from '../admit/plan.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/token-holder.ts';
 import { PAST_RULE, pastFrom } from './values.ts';

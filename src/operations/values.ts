@@ -14,6 +14,13 @@ export const time = z.string().meta({ format: 'date-time' });
 export const day = z.string().meta({ format: 'date' });
 export const unixSeconds = z.int().describe('Unix seconds.');
 export const windowName = z.enum(WINDOWS, `must be one of ${WINDOWS.join(', ')}`).meta({ id: 'Window' });
+/** The name of a limit: a window of the key, or one of another budget. */
+export const limitName = z
+  .union([windowName, z.templateLiteral([z.string(), '-', z.enum(WINDOWS)])])
+  .describe(
+    'A window of the key, such as `minute`, or of another budget that its requests charge, such as `customer-minute` or `search-minute`.',
+  )
+  .meta({ id: 'LimitName' });
 
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or "unlimited"`;
 const number = (rule: string) => z.int(rule).min(0, rule).max(UNBOUNDED, rule);

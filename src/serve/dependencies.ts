@@ -9,9 +9,10 @@ import { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { JwtSettings } from '../config/identification.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { Compressors } from '../forward/compressed-response.ts';
+import { Allowances } from '../gateway/allowances.ts';
 import { BodyChecks } from '../gateway/body-checks.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
-import { Allowances, RequestIds } from '../gateway/gateway-deps.ts';
+import { RequestIds } from '../gateway/gateway-deps.ts';
 import { HeldBodies } from '../gateway/held-body.ts';
 import { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { Usage } from '../gateway/usage.ts';
@@ -21,6 +22,7 @@ import { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
+import { KnownCustomers } from '../identify/known-customers.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -41,6 +43,7 @@ import type { LoadedPolicies } from './loaded-policies.ts';
 /** The services that identify callers and know their quotas, and those that bound what they cost. They live as long as the gateway, through every reload. */
 export interface Services {
   readonly identifier: Identifier;
+  readonly customers: KnownCustomers;
   readonly admitter: Admitter;
   readonly failedAttempts: FailedAttempts;
   readonly usage: Usage;
@@ -65,16 +68,18 @@ export function openServices(
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
   const { onFailure, staleKeysMs, timeoutMs, url } = settings.redis;
+  // Gateways whose own clocks differ agree on when a key or a customer expires.
+  const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
+  const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
   const identifier = new Identifier({
     keyStore: stores.keys,
+    customers,
     peppers: stores.peppers,
     isPepperRight: () => stores.pepperState() === 'right',
     formats: () => inForce.settings.keyFormats,
     staleKeysMs,
     onStoreFailure,
-    // Gateways whose own clocks differ agree on when a key expires.
-    wallMs: () => stores.clock.nowMs,
-    monotonicMs: CLOCKS.monotonicMs,
+    ...clocks,
   });
   const admitter = new Admitter({
     ledger: stores.ledger,
@@ -106,12 +111,11 @@ export function openServices(
   stores.changes.subscribe(({ kind, keyId }) => {
     stores.applyChanges();
     if (kind !== 'account') identifier.forget(keyId);
-    if (kind !== 'key') admitter.forget();
+    if (kind !== 'key' && kind !== 'customer') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
-  const refusals = new RefusalCounter(stores.history);
-  const compressors = new Compressors();
-  return { identifier, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, refusals };
+  const [refusals, compressors] = [new RefusalCounter(stores.history), new Compressors()];
+  return { identifier, customers, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, refusals };
 }
 
 /**
@@ -139,7 +143,7 @@ export function gatewayDepsOf(
   router: Router,
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
-  const { deprecatedCalls, refusals, ...deciding } = services;
+  const { deprecatedCalls, refusals, customers: _, ...deciding } = services;
   const deprecated = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
@@ -183,11 +187,12 @@ const CHECK_EXPIRIES_EVERY_MS = 1_000;
 
 /**
  * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or has expired
- * (contract section 1).
+ * (contract section 1),
+ * or its customer is deleted or has expired.
  */
 export function closeWebSocketsOfEndedKeys(
   limits: () => { readonly maxPerKey: number; readonly max: number },
-  { keys, changes, clock }: Pick<GatewayStores, 'keys' | 'changes' | 'clock'>,
+  { keys, customers, changes, clock }: Pick<GatewayStores, 'keys' | 'customers' | 'changes' | 'clock'>,
 ): OpenWebSockets {
   const changed = new Set<string>();
   /** By key with open WebSockets, when it expires, in Unix milliseconds. */
@@ -203,17 +208,18 @@ export function closeWebSocketsOfEndedKeys(
     for (const id of changed) {
       changed.delete(id);
       // While the store is away the key's WebSockets stay open. The store announces changes again when it is back.
-      const key = await keys.get(id).catch(() => undefined);
-      if (key === null || (key !== undefined && key.revokedAtMs !== null)) webSockets.cut('revoked', id);
-      else if (key !== undefined && key.expiresAtMs !== null) expiries.set(id, key.expiresAtMs);
-      else if (key !== undefined) expiries.delete(id);
+      const endsAtMs = await endOfKey(id, { keys, customers }).catch(() => undefined);
+      if (endsAtMs === 'ended') webSockets.cut('revoked', id);
+      else if (endsAtMs === null) expiries.delete(id);
+      else if (endsAtMs !== undefined) expiries.set(id, endsAtMs);
     }
     isChecking = false;
   };
   changes.subscribe(({ kind, keyId }) => {
     if (kind === 'account') return;
     const { keyIds } = webSockets;
-    for (const id of keyId === null ? keyIds : [keyId]) if (keyIds.has(id)) changed.add(id);
+    // Which keys a customer has is asked for each open WebSocket: there are few, and changes of customers are rare.
+    for (const id of keyId === null || kind === 'customer' ? keyIds : [keyId]) if (keyIds.has(id)) changed.add(id);
     void checkChanged();
   });
   setInterval(() => {
@@ -225,6 +231,20 @@ export function closeWebSocketsOfEndedKeys(
     }
   }, CHECK_EXPIRIES_EVERY_MS).unref();
   return webSockets;
+}
+
+/** When a key or its customer expires, Unix milliseconds; null: never. `ended` if the key is revoked, or one of them is gone. */
+async function endOfKey(
+  id: string,
+  { keys, customers }: Pick<GatewayStores, 'keys' | 'customers'>,
+): Promise<number | null | 'ended'> {
+  const key = await keys.get(id);
+  if (key === null || key.revokedAtMs !== null) return 'ended';
+  if (key.customer === undefined) return key.expiresAtMs;
+  const customer = await customers.get(key.customer);
+  if (customer === null) return 'ended';
+  const ends = [key.expiresAtMs, customer.expiresAtMs].filter((atMs) => atMs !== null);
+  return ends.length === 0 ? null : Math.min(...ends);
 }
 
 /** Makes the checks of requests against OpenAPI descriptions. */
@@ -277,10 +297,12 @@ export class TokenIssuers {
   #modules: JwtModules | null = null;
 
   readonly #attempts: Pick<FailedAttempts, 'peek'>;
+  readonly #customers: Pick<KnownCustomers, 'of'>;
 
-  constructor(log: GatewayLog, attempts: Pick<FailedAttempts, 'peek'>) {
+  constructor(log: GatewayLog, attempts: Pick<FailedAttempts, 'peek'>, customers: Pick<KnownCustomers, 'of'>) {
     this.#log = log;
     this.#attempts = attempts;
+    this.#customers = customers;
   }
 
   /**
@@ -306,7 +328,8 @@ export class TokenIssuers {
       const keys = this.#modules.openJwtKeys(jwks, { monotonicMs, onTrouble: this.#troubleAt(jwks) });
       const { JwtVerifier, Verifications } = this.#modules;
       const verifications = new Verifications({ attempts: this.#attempts, whenSpent: 'refuse', monotonicMs });
-      this.#verifier = new JwtVerifier({ rules, keys, verifications, monotonicMs, wallMs: () => Date.now() });
+      const clocks = { monotonicMs, wallMs: () => Date.now() };
+      this.#verifier = new JwtVerifier({ rules, keys, verifications, customers: this.#customers, ...clocks });
       this.#keys = keys;
     }
     this.#settings = settings;

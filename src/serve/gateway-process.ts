@@ -221,7 +221,8 @@ async function open(run: Run): Promise<Opened> {
   const first = upstreams.open(shareOf(settings).upstreams);
   first.use();
   const webSockets = closeWebSocketsOfEndedKeys(() => shareOf(live.settings).websockets, stores);
-  const tokens = new TokenIssuers(log, { peek: (address) => later.services!.failedAttempts.peek(address) });
+  const attempts = { peek: (address: string) => later.services!.failedAttempts.peek(address) };
+  const tokens = new TokenIssuers(log, attempts, { of: (id) => later.services!.customers.of(id) });
   await tokens.load(settings.jwt);
   const validators = new Validators();
   closers.push(() => validators.bodyChecks.close());

@@ -3,6 +3,7 @@ import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Failure } from '../failure.ts';
+import type { CustomerStore } from '../identify/customer-store.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
@@ -18,6 +19,7 @@ import { StoreClock } from './store-clock.ts';
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
 export interface GatewayStores {
   readonly keys: KeyStore;
+  readonly customers: CustomerStore;
   readonly ledger: Ledger;
   /** Adds the backlog of an outage to Redis; null for the embedded store, whose ledger does so itself. */
   readonly reconciler: UsageReconciler | null;

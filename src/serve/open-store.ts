@@ -4,6 +4,7 @@ import type { LedgerView } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
 import { configurationFrom, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
+import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore, StoreChange } from '../identify/key-store.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
@@ -22,6 +23,7 @@ export interface OpenKeys {
   readonly peppers: readonly string[];
   readonly pepperHistory: PepperHistory;
   readonly keys: KeyStore;
+  readonly customers: CustomerStore;
   /** The record of changes. */
   readonly audit: AuditStore;
   /** Announces a change to every gateway. `keys` announces changes of keys itself. */

@@ -37,10 +37,17 @@ export class LogAndMetrics implements ClosingRecords {
 
   close(exchange: Exchange): void {
     this.#metrics.record(exchange);
-    const { route, judgement, consumerId } = exchange;
-    if (this.#refusals !== null && consumerId !== null && (judgement === 'refused' || judgement === 'banned')) {
+    const { route, judgement, consumerId, accountId = consumerId } = exchange;
+    if (this.#refusals !== null && accountId !== null && (judgement === 'refused' || judgement === 'banned')) {
       const { plan, window, cost, retryAtMs } = exchange;
-      this.#refusals.count({ consumerId, plan: plan!, kind: judgement, window: window!, cost, untilMs: retryAtMs! });
+      this.#refusals.count({
+        consumerId: accountId,
+        plan: plan!,
+        kind: judgement,
+        window: window!,
+        cost,
+        untilMs: retryAtMs!,
+      });
     }
     const deprecated = route === null || judgement !== 'admitted' ? undefined : this.#deprecatedRoutes.get(route);
     const called = deprecated?.find(({ methods }) => methods.includes(exchange.method));

@@ -49,7 +49,7 @@ export class DecidedRequests {
     const limits = Uint32Array.from(this.#limits, (one) => {
       let index = known.get(one);
       if (index !== undefined) return index;
-      const text = JSON.stringify(Object.fromEntries(one.map(({ window, limit }) => [window, limit])));
+      const text = JSON.stringify(Object.fromEntries(one.map(({ window, name = window, limit }) => [name, limit])));
       index = sets.get(text) ?? sets.size;
       sets.set(text, index);
       known.set(one, index);

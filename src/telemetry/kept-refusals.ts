@@ -11,14 +11,15 @@ export const MAX_PATH = 512;
 
 /** The numbers of a row, by their place in it. Those that do not apply are NaN. */
 const NUMBER = {
-  ...{ atMs: 0, status: 1, cost: 2, window: 3, source: 4, decidedAtMs: 5 },
+  ...{ atMs: 0, status: 1, cost: 2, source: 3, decidedAtMs: 4 },
   /** Of the texts, in their order; that of the path is NaN if the request had none. */
-  ...{ idLength: 6, addressLength: 7, methodLength: 8, pathLength: 9 },
+  ...{ idLength: 5, addressLength: 6, methodLength: 7, pathLength: 8 },
   /** Of the verdict that refused the request. */
-  ...{ strike: 10, costExceedsLimit: 11, retryAtMs: 12, banNumber: 13, banUntilMs: 14, imposedBan: 15 },
+  ...{ strike: 9, costExceedsLimit: 10, retryAtMs: 11, banNumber: 12, banUntilMs: 13, imposedBan: 14 },
   /** Then three for each limit that applied: the limit, the count at the decision, and what was left. */
-  limits: 16,
+  limits: 15,
 } as const;
+/** Those of further limits are kept in an array of their own. */
 const NUMBERS = NUMBER.limits + 3 * WINDOWS.length;
 
 /** What of a row lives longer than the request anyway: texts of the settings, the caller's id, its limits. */
@@ -29,6 +30,9 @@ interface Shared {
   consumerId: string | null;
   plan: string | null;
   limits: Exchange['limits'];
+  window: Exchange['window'];
+  /** The numbers of the limits beyond those that have a place in the row; null if there are none. */
+  furtherLimits: readonly number[] | null;
   allowance: Allowance | null;
   policy: string | null;
   cause: string | null;
@@ -66,8 +70,8 @@ export class KeptRefusals {
     this.#next = row + 1 === this.#rows ? 0 : row + 1;
     this.#addNumbers(row * NUMBERS, exchange, atMs);
     this.#addVerdict(row * NUMBERS, exchange.refusal ?? null);
-    this.#addLimits(row * NUMBERS + NUMBER.limits, exchange);
-    this.#addShared(row, exchange, this.#addText(row * TEXT_BYTES, exchange));
+    const furtherLimits = this.#addLimits(row * NUMBERS + NUMBER.limits, exchange);
+    this.#addShared(row, exchange, furtherLimits, this.#addText(row * TEXT_BYTES, exchange));
   }
 
   /**
@@ -86,12 +90,11 @@ export class KeptRefusals {
   }
 
   #addNumbers(at: number, exchange: Exchange, atMs: number): void {
-    const { window, source, decidedAtMs, path } = exchange;
+    const { source, decidedAtMs, path } = exchange;
     const numbers = this.#numbers;
     numbers[at + NUMBER.atMs] = atMs;
     numbers[at + NUMBER.status] = exchange.status;
     numbers[at + NUMBER.cost] = exchange.cost;
-    numbers[at + NUMBER.window] = window === null ? Number.NaN : WINDOWS.indexOf(window);
     numbers[at + NUMBER.source] = source === null ? Number.NaN : RECORD_SOURCES.indexOf(source);
     numbers[at + NUMBER.decidedAtMs] = decidedAtMs ?? Number.NaN;
     numbers[at + NUMBER.idLength] = exchange.requestId.length;
@@ -111,16 +114,27 @@ export class KeptRefusals {
     numbers[at + NUMBER.imposedBan] = ban?.imposed ? 1 : 0;
   }
 
-  /** A request that was admitted, and refused afterwards because its route does not serve it, has limits and no verdict. */
-  #addLimits(at: number, { limits, remaining, refusal }: Exchange): void {
+  /**
+   * A request that was admitted, and refused afterwards because its route does not serve it, has limits and no verdict.
+   * @returns the numbers of the limits beyond those that have a place in the row; null if there are none
+   */
+  #addLimits(at: number, { limits, remaining, refusal }: Exchange): readonly number[] | null {
     const numbers = this.#numbers;
+    let further: number[] | null = null;
     for (let i = 0; i < limits.length; i++) {
-      const { window, limit } = limits[i]!;
       const left = remaining[i]!;
-      numbers[at + 3 * i] = refusal?.standings[i]?.limit ?? limit;
-      numbers[at + 3 * i + 1] = refusal ? (refusal.windows[window]?.used ?? 0) : Math.max(limit - left, 0);
+      const limit = refusal?.standings[i]?.limit ?? limits[i]!.limit;
+      const used = refusal?.standings[i]?.used ?? Math.max(limit - left, 0);
+      if (i >= WINDOWS.length) {
+        further ??= [];
+        further.push(limit, used, left);
+        continue;
+      }
+      numbers[at + 3 * i] = limit;
+      numbers[at + 3 * i + 1] = used;
       numbers[at + 3 * i + 2] = left;
     }
+    return further;
   }
 
   /** @returns the text, if it is too long for its place; null if it is there */
@@ -131,15 +145,28 @@ export class KeptRefusals {
     return null;
   }
 
-  #addShared(row: number, exchange: Exchange, longText: string | null): void {
-    const { judgement, route, consumerId, plan, limits } = exchange;
+  #addShared(row: number, exchange: Exchange, furtherLimits: readonly number[] | null, longText: string | null): void {
+    const { judgement, route, consumerId, plan, limits, window } = exchange;
     const code = exchange.code!;
     const allowance = exchange.refusal?.allowance ?? null;
     const policy = exchange.policy ?? null;
     const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
     const shared = this.#shared[row];
     if (shared === undefined) {
-      this.#shared[row] = { judgement, code, route, consumerId, plan, limits, allowance, policy, cause, longText };
+      const texts = {
+        judgement,
+        code,
+        route,
+        consumerId,
+        plan,
+        limits,
+        window,
+        furtherLimits,
+        allowance,
+        policy,
+        cause,
+      };
+      this.#shared[row] = { ...texts, longText };
       return;
     }
     shared.judgement = judgement;
@@ -148,6 +175,8 @@ export class KeptRefusals {
     shared.consumerId = consumerId;
     shared.plan = plan;
     shared.limits = limits;
+    shared.window = window;
+    shared.furtherLimits = furtherLimits;
     shared.allowance = allowance;
     shared.policy = policy;
     shared.cause = cause;
@@ -164,7 +193,7 @@ export class KeptRefusals {
   }
 
   #refusal(row: number, shared: Shared, nowMs: number): KeptRefusal {
-    const { judgement, code, route, consumerId, plan, limits, allowance, policy, cause, longText } = shared;
+    const { judgement, code, route, consumerId, plan, allowance, policy, cause, window, longText } = shared;
     const decidedAtMs = this.#number(row, 'decidedAtMs');
     const strike = this.#number(row, 'strike');
     const [banNumber, banUntilMs] = [this.#number(row, 'banNumber'), this.#number(row, 'banUntilMs')];
@@ -172,13 +201,12 @@ export class KeptRefusals {
     const retryAtMs = this.#number(row, 'retryAtMs');
     const facts: RefusalFacts = {
       ...this.#textsOf(row, longText),
-      ...{ judgement, code, route, consumerId, plan, policy, cause },
+      ...{ judgement, code, route, consumerId, plan, policy, cause, window },
       at: isoTime(this.#number(row, 'atMs')),
       status: this.#number(row, 'status'),
       cost: this.#number(row, 'cost'),
-      window: WINDOWS[this.#number(row, 'window')] ?? null,
       source: RECORD_SOURCES[this.#number(row, 'source')] ?? null,
-      limits: this.#limitsOf(row, limits),
+      limits: this.#limitsOf(row, shared),
       planLimits: allowance?.planLimits ?? {},
       decidedAt: Number.isNaN(decidedAtMs) ? null : isoTime(decidedAtMs),
       strike: Number.isNaN(strike) ? null : { number: strike, of: allowance!.bans!.after },
@@ -208,17 +236,18 @@ export class KeptRefusals {
     };
   }
 
-  #limitsOf(row: number, limits: Exchange['limits']): KeptRefusal['limits'] {
+  #limitsOf(row: number, { limits, furtherLimits }: Shared): KeptRefusal['limits'] {
     const at = row * NUMBERS + NUMBER.limits;
-    return limits.map(({ window, slices, calendar }, i) => ({
-      window,
+    const numbers = [...this.#numbers.subarray(at, at + 3 * WINDOWS.length), ...(furtherLimits ?? [])];
+    return limits.map(({ window, name = window, slices, calendar }, i) => ({
+      window: name,
       form: formText(window, {
         ...(slices === undefined ? {} : { slices }),
         ...(calendar === undefined ? {} : { calendar: calendar.form }),
       }),
-      limit: this.#numbers[at + 3 * i]!,
-      used: this.#numbers[at + 3 * i + 1]!,
-      remaining: this.#numbers[at + 3 * i + 2]!,
+      limit: numbers[3 * i]!,
+      used: numbers[3 * i + 1]!,
+      remaining: numbers[3 * i + 2]!,
     }));
   }
 

@@ -177,7 +177,8 @@ export class AccessLines {
     if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
     if (exchange.policy != null) tried += `,"policy":${text(exchange.policy)}`;
     let left = '';
-    for (let i = 0; i < limits.length; i++) left += `${i === 0 ? '"' : ',"'}${limits[i]!.window}":${remaining[i]}`;
+    for (let i = 0; i < limits.length; i++)
+      left += `${i === 0 ? '"' : ',"'}${limits[i]!.name ?? limits[i]!.window}":${remaining[i]}`;
     return (
       `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
@@ -192,7 +193,7 @@ export class AccessLines {
   #kindOf(exchange: LoggedExchange): string {
     if (this.#kind !== null && isSameKind(this.#kind, exchange)) return this.#kindText;
     this.#kind = exchange;
-    const limits = exchange.limits.map(({ window, limit }) => `"${window}":${limit}`).join();
+    const limits = exchange.limits.map(({ window, name = window, limit }) => `"${name}":${limit}`).join();
     this.#kindText =
       `,"method":${text(exchange.method)},"route":${text(exchange.route)},"plan":${text(exchange.plan)}` +
       `,"judgement":"${exchange.judgement}","cost":${exchange.cost},"window":${text(exchange.window)}` +

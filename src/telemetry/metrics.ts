@@ -234,7 +234,8 @@ function recordQuotas(registry: Registry): Recorder {
     if (imposedBan !== null) bans.inc({ plan, rung: imposedBan < RUNGS ? String(imposedBan) : `${RUNGS}+` });
     if (judgement !== 'admitted') return;
     for (let i = 0; i < limits.length; i++) {
-      if (limits[i]!.window === window && remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
+      const { window: kind, name = kind } = limits[i]!;
+      if (name === window && remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
     }
   };
 }

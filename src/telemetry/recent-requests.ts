@@ -1,4 +1,4 @@
-import { WINDOW_MS, type WindowName } from '../admit/windows.ts';
+import { type LimitName, WINDOW_MS, windowOf } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
 import {
   type DecidedColumns,
@@ -131,14 +131,17 @@ export class RecentRequests {
   /** Notes a consumer that has at most a tenth of a window left, or less than one more such request costs. */
   #noteNear({ consumerId, plan, cost, limits, remaining }: Exchange, nowMs: number): void {
     let least = 2;
-    let longest: WindowName | null = null;
+    let longest: LimitName | null = null;
+    let longestMs = 0;
     for (let i = 0; i < limits.length; i++) {
-      const { limit, window } = limits[i]!;
+      const { limit, window, name = window, lengthMs } = limits[i]!;
       const left = remaining[i]!;
       if (left * 10 > limit && left >= cost) continue;
       const share = limit === 0 ? 0 : left / limit;
       least = Math.min(least, share);
-      if (longest === null || WINDOW_MS[window] > WINDOW_MS[longest]) longest = window;
+      if (lengthMs <= longestMs) continue;
+      longest = name;
+      longestMs = lengthMs;
     }
     if (longest === null) return;
     const id = consumerId!;
@@ -153,7 +156,8 @@ export class RecentRequests {
 
   /** Forgets the consumers whose windows have certainly all ended since. */
   #nearest(nowMs: number): NearCandidate[] {
-    for (const [id, { window, atMs }] of this.#near) if (nowMs - atMs > 2 * WINDOW_MS[window]) this.#near.delete(id);
+    for (const [id, { window, atMs }] of this.#near)
+      if (nowMs - atMs > 2 * WINDOW_MS[windowOf(window)]) this.#near.delete(id);
     return [...this.#near.values()].sort((a, b) => a.share - b.share);
   }
 

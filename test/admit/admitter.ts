@@ -35,7 +35,9 @@ export const kindOf = (admission: Admission) =>
 
 /** What a client is told to wait, seconds; null where it is admitted. */
 export function retryAfterOf(admission: Admission): number | null {
-  if (admission.kind !== 'decided' || admission.verdict.kind === 'admitted') return null;
-  const { retryAtMs, nowMs } = admission.verdict;
+  if (admission.kind !== 'decided') return null;
+  const { verdict } = admission;
+  if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
+  const { retryAtMs, nowMs } = verdict;
   return Math.max(Math.ceil((retryAtMs - nowMs) / 1_000), 1);
 }

@@ -25,7 +25,7 @@ test('n requests decided at once are judged as n single ones, and leave the same
         });
         expect(together.map(({ kind }) => kind)).toEqual(apart.map(({ kind }) => kind));
         expect(together.map(({ standings }) => standings)).toEqual(apart.map(({ standings }) => standings));
-        const strikeOf = (verdict: Verdict) => (verdict.kind === 'admitted' ? null : verdict.strike);
+        const strikeOf = (verdict: Verdict) => ('strike' in verdict ? verdict.strike : null);
         expect(together.map(strikeOf)).toEqual(apart.map(strikeOf));
         expect(batch.state).toEqual(single);
         state = batch.state;

@@ -4,19 +4,11 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { Circuit } from '../../src/stores/redis/circuit.ts';
-import { DECIDE_LUA } from '../../src/stores/redis/decision-call.ts';
-import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
-import { RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { USAGE_CHANGES_LUA } from '../../src/stores/redis/usage-changes.ts';
 import { histories, historiesWithChanges } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
-
-/** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
-const T0 = 4_000_000_000_000;
-const CLOCK_LINE = "local time = redis.call('TIME')";
+import { setClock, T0, twinLedger } from './twin-ledger.ts';
 
 let redis: Redis;
 
@@ -26,30 +18,10 @@ beforeAll(async () => {
 
 afterAll(() => redis.disconnect());
 
-/** A script with its one line that reads the clock replaced by one that reads the test's. */
-function withClock(lua: string): string {
-  expect(lua.split(CLOCK_LINE)).toHaveLength(2);
-  return lua.replace(
-    CLOCK_LINE,
-    "local ms = redis.call('GET', 'tg:test:clock')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }",
-  );
-}
-
-function ledgerWithClock(): RedisLedger {
-  return new RedisLedger({
-    redis,
-    circuit: new Circuit({ timeoutMs: 5_000, failures: 3, probeEveryMs: 100, probe: () => redis.ping() }),
-    publish: async () => {},
-    writes: new DurableWrites({ redis, replicas: 0, timeoutMs: 1_000 }),
-    decideLua: withClock(DECIDE_LUA),
-    changesLua: { topUp: withClock(USAGE_CHANGES_LUA.topUp), reset: withClock(USAGE_CHANGES_LUA.reset) },
-  });
-}
-
 test(
   'decide and decide.lua give the same verdicts and states to every history',
   async () => {
-    const ledger = ledgerWithClock();
+    const ledger = twinLedger(redis);
     let run = 0;
     await fc.assert(
       fc.asyncProperty(histories, async (steps) => {
@@ -58,7 +30,7 @@ test(
         let state: AccountState = UNSEEN;
         for (const { afterMs, plan, cost, n } of steps) {
           nowMs += afterMs;
-          await redis.set('tg:test:clock', nowMs);
+          await setClock(redis, nowMs);
           const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
           const expected = decide(state, plan, nowMs, cost, n);
           expect(told).toEqual(expected);
@@ -77,12 +49,12 @@ test(
 test(
   'one call decides what is asked of many consumers, under several plans, as so many calls would (reliability 112)',
   async () => {
-    const ledger = ledgerWithClock();
+    const ledger = twinLedger(redis);
     let run = 0;
     await fc.assert(
       fc.asyncProperty(histories, fc.integer({ min: 1, max: 4 }), async (steps, consumers) => {
         run++;
-        await redis.set('tg:test:clock', T0);
+        await setClock(redis, T0);
         await redis.set(keyspace.account(`foreign${run}`), 'not a hash');
         const names = ['foreign', ...Array.from({ length: consumers }, (_, i) => `one${i}`)];
         const asks = steps.map(({ plan, cost, n }, i) => {
@@ -107,7 +79,7 @@ test(
 test(
   'top-ups and resets between decisions do the same in both',
   async () => {
-    const ledger = ledgerWithClock();
+    const ledger = twinLedger(redis);
     let run = 0;
     await fc.assert(
       fc.asyncProperty(historiesWithChanges, async (steps) => {
@@ -116,7 +88,7 @@ test(
         let state: AccountState = UNSEEN;
         for (const [i, { afterMs, plan, cost, n, change }] of steps.entries()) {
           nowMs += afterMs;
-          await redis.set('tg:test:clock', nowMs);
+          await setClock(redis, nowMs);
           if (change?.kind === 'top-up') {
             for (const of of plan.limits.slice(0, 2)) {
               const { topUp, state: next } = toppedUp(state, of, change.amount, nowMs);

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
 import { type AccountState, UNSEEN } from '../../src/admit/decide.ts';
 import { decideLocally, type OnFailure } from '../../src/admit/decide-locally.ts';
+import { InFlightCounts } from '../../src/admit/in-flight.ts';
 import type { UsageBacklog } from '../../src/admit/usage-backlog.ts';
 import { allowance } from '../support/allowance.ts';
 
@@ -13,13 +14,18 @@ function decided(onFailure: OnFailure, { state = UNSEEN, n = 3, isUncounted = tr
   const counts: string[] = [];
   const deferred: number[] = [];
   const accounts = new AccountCache({ remembered: 9, monotonicMs: () => 0, wallMs: () => T0 });
-  accounts.rememberLocal('a', state, { state, nowMs: T0, isOwnClock: false });
+  accounts.rememberLocal('a', state, { nowMs: T0, isOwnClock: false });
   const backlog = { defer: (_: string, { admitted }: { admitted: number }) => deferred.push(admitted) };
   const admissionOf = decideLocally(
     { consumerId: 'a', allowance: plan, cost: 1, n, isUncounted },
     {
       onFailure,
       accounts,
+      inFlight: new InFlightCounts({
+        reports: { reportInFlight: async () => {} },
+        monotonicMs: () => 0,
+        isBeingDecided: () => false,
+      }),
       backlog: hasBacklog ? (backlog as unknown as UsageBacklog) : null,
       onLocalDecision: (count, requests) => counts.push(`${count} ${requests}`),
     },

@@ -1,4 +1,4 @@
-import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
+import { banned, resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import {
   type BanInForce,
@@ -24,6 +24,8 @@ export class FakeLedger implements Ledger {
   /** Awaited before a call is decided, and before its answer is given back. */
   onTheWay: () => Promise<void> | void = () => {};
   readonly #accounts = new Map<string, AccountState>();
+
+  async reportInFlight(): Promise<void> {}
 
   async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     this.calls.push(asks);
@@ -58,6 +60,11 @@ export class FakeLedger implements Ledger {
     const { state, reset } = resetUsage(this.#of(consumerId), windows, this.nowMs);
     this.#accounts.set(consumerId, state);
     return { kind: 'made', value: reset, durability: DURABLE } as const;
+  }
+
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const { ban } = this.#of(fromAccountId);
+    if (ban !== null) this.#accounts.set(toAccountId, banned(this.#of(toAccountId), ban, this.nowMs));
   }
 
   async forget(consumerId: string): Promise<void> {

@@ -85,7 +85,7 @@ describe('of limits without bans', () => {
     cache.rememberDecision('a', outcome, 1_000, cache.generation);
     expect(cache.refusal('a', plan, 1)).not.toBeNull();
     // A second reset is not the first one undone, and no state that was decided locally refuses.
-    cache.rememberLocal('a', outcome.state, { state: outcome.state, nowMs: T0, isOwnClock: false });
+    cache.rememberLocal('a', outcome.state, { nowMs: T0, isOwnClock: false });
     expect(cache.refusal('a', plan, 1)).toBeNull();
   });
 
@@ -167,7 +167,7 @@ describe('what is known', () => {
 
   test('of a consumer that was decided about locally is that state, by the clock that it was decided by', () => {
     const { cache, pass } = cacheAt();
-    cache.rememberLocal('a', UNSEEN, { state: UNSEEN, nowMs: 500, isOwnClock: true });
+    cache.rememberLocal('a', UNSEEN, { nowMs: 500, isOwnClock: true });
     pass(5);
     expect(cache.known('a')).toEqual({ state: UNSEEN, nowMs: 505, isOwnClock: true });
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { allowanceOf, isShadowId, type Limits, type Plan, shadowIdOf, withoutShadow } from '../../src/admit/plan.ts';
+import { isShadowId, shadowIdOf, withoutShadow } from '../../src/admit/account-id.ts';
+import { allowanceOf, type Limits, type Plan } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { BANS } from '../support/allowance.ts';
 

@@ -29,7 +29,7 @@ describe('of requests that are decided together', () => {
     const strikes = (of: Allowance, state: Partial<AccountState>, n: number, cost = 1) => {
       const outcome = decide(stateOf(state), of, T0, cost, n);
       return Array.from({ length: n }, (_, i) => verdictOf(outcome, of, i)).map((one) =>
-        one.kind === 'admitted'
+        !('strike' in one)
           ? one.kind
           : `${one.kind} ${one.strike}${one.kind === 'banned' && one.imposed ? ' imposed' : ''}`,
       );
@@ -119,15 +119,17 @@ describe('a ban', () => {
   });
 
   test('is told with its window, which resets no earlier', () => {
-    const binding = { window: 'minute', lengthMs: 60_000, limit: 5, remaining: 0 };
-    expect(banned({ minute: used(5, 40_000) }).binding).toEqual({ ...binding, resetAtMs: T0 + 40_000 });
-    expect(banned({ minute: used(4, 40_000) }).binding).toEqual({ ...binding, resetAtMs: T0 + 30_000 });
-    expect(banned({ minute: used(5, 20_000) }).binding).toEqual({ ...binding, resetAtMs: T0 + 30_000 });
-    expect(banned({ hour: used(8, 90_000) }).binding).toEqual({ ...binding, resetAtMs: T0 + 30_000 });
+    const binding = { window: 'minute', name: 'minute', lengthMs: 60_000, limit: 5, remaining: 0 };
+    expect(banned({ minute: used(5, 40_000) }).binding).toEqual({ ...binding, used: 5, resetAtMs: T0 + 40_000 });
+    expect(banned({ minute: used(4, 40_000) }).binding).toEqual({ ...binding, used: 4, resetAtMs: T0 + 30_000 });
+    expect(banned({ minute: used(5, 20_000) }).binding).toEqual({ ...binding, used: 5, resetAtMs: T0 + 30_000 });
+    expect(banned({ hour: used(8, 90_000) }).binding).toEqual({ ...binding, used: 0, resetAtMs: T0 + 30_000 });
     expect(banned({}, 1, 'day').binding).toEqual({
       window: 'day',
+      name: 'day',
       lengthMs: 86_400_000,
       limit: 0,
+      used: 0,
       remaining: 0,
       resetAtMs: T0 + 30_000,
     });
@@ -141,7 +143,7 @@ describe('Retry-After beyond the end of a top-up', () => {
   const retryIn = (topUpMs: number, cost = 1, count = hour, minute = 5) => {
     const topUps = { hour: { amount: 10, untilMs: T0 + topUpMs } };
     const one = verdict(of, { windows: { minute: used(minute, 50_000), hour: count }, topUps }, cost);
-    return one.kind === 'admitted' ? null : one.retryAtMs - T0;
+    return 'retryAtMs' in one ? one.retryAtMs - T0 : null;
   };
   const few = slicedCount({ per: 4, startsAtMs: T0 - 3_600_000, first: 0, counts: [2, 4, 3] }, 3_600_000);
 

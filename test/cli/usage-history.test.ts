@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { shadowIdOf } from '../../src/admit/account-id.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { shadowIdOf } from '../../src/admit/plan.ts';
 import { allowance } from '../support/allowance.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';

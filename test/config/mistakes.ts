@@ -174,6 +174,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'jwt-algorithms-missing': { kind: 'gateway', schema: 'refuses', faults: ['1:6: jwt.algorithms'] },
   'jwt-audience-empty': { kind: 'gateway', schema: 'refuses', faults: ['1:29: jwt.audience'] },
   'jwt-audience-missing': { kind: 'gateway', schema: 'refuses', faults: ['1:6: jwt.audience'] },
+  'jwt-customer-claim-empty': { kind: 'gateway', schema: 'refuses', faults: ['1:85: jwt.customerClaim'] },
   'jwt-issuer-missing': { kind: 'gateway', schema: 'refuses', faults: ['1:6: jwt.issuer'] },
   'jwt-jwks-unencrypted': { kind: 'gateway', schema: 'accepts', faults: ['1:38: jwt.jwks'] },
   'jwt-jwks-with-password': { kind: 'gateway', schema: 'accepts', faults: ['1:38: jwt.jwks'] },

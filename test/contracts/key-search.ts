@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { shadowIdOf } from '../../src/admit/account-id.ts';
 import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import type { HistoryStore } from '../../src/admit/history-store.ts';
-import { shadowIdOf } from '../../src/admit/plan.ts';
 import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
 import { type KeyFilter, searchKeys } from '../../src/operations/key-search.ts';

@@ -309,6 +309,33 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       expect([...first.keys, ...second.keys]).toEqual(keys);
     });
 
+    test('of a customer has the keys whose record names it, whatever was moved to and fro', async () => {
+      const of = (customer: string) => ({ limit: 2, cursor: null, customer });
+      const mine = [1, 2, 3].map((createdAtMs) => someKey({ createdAtMs, customer: 'cus_mine' }).key);
+      const theirs = someKey({ customer: 'cus_theirs' }).key;
+      for (const key of [...mine, theirs, someKey().key]) await here.create(key);
+      const first = await there.list(of('cus_mine'));
+      expect(first.keys).toEqual(mine.slice(0, 2));
+      expect((await there.list({ ...of('cus_mine'), cursor: first.cursor })).keys).toEqual(mine.slice(2));
+      expect(await there.list(of('cus_none'))).toEqual({ keys: [], cursor: null });
+      const part = await there.scan({ most: 9, cursor: null, mayMatch: () => true, customer: 'cus_theirs' });
+      expect(part).toEqual({ found: [{ key: theirs, place: 1 }], searched: 1, cursor: null });
+      const to = (customer: string | undefined) => (key: StoredKey) => {
+        const { customer: _, ...rest } = key;
+        return customer === undefined ? rest : { ...rest, customer };
+      };
+      const moves = ['cus_mine', 'cus_theirs', undefined, 'cus_mine', 'cus_theirs', undefined, 'cus_theirs'];
+      await Promise.all(moves.map((customer, i) => (i % 2 ? here : there).update(theirs.id, to(customer))));
+      const { customer } = (await here.get(theirs.id))!;
+      for (const id of ['cus_mine', 'cus_theirs']) {
+        const { keys } = await there.list({ ...of(id), limit: 9 });
+        expect(keys.some((key) => key.id === theirs.id)).toBe(customer === id);
+      }
+      await here.update(mine[0]!.id, (key) => revoked(key, 5));
+      await here.delete(mine[0]!.id, (key) => deleted(key, 9));
+      expect((await there.list(of('cus_mine'))).keys[0]).toEqual(mine[1]);
+    });
+
     test('refuses a cursor that it has not given out', async () => {
       await expect(here.list({ limit: 2, cursor: 'key_none' })).rejects.toMatchObject({ code: 'refused' });
     });

@@ -1,7 +1,9 @@
 import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
+import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
 import { digestsOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import { KnownCustomers } from '../../src/identify/known-customers.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */
@@ -76,6 +78,19 @@ export class FakeStore implements KeyStore {
   }
 }
 
+/** A store of customers in memory that counts what it is asked, and can be away. */
+export class FakeCustomers implements Pick<CustomerStore, 'get'> {
+  readonly customers = new Map<string, StoredCustomer>();
+  lookUps = 0;
+  isAway = false;
+
+  async get(id: string) {
+    this.lookUps++;
+    if (this.isAway) throw new Failure('store_unavailable', 'away');
+    return this.customers.get(id) ?? null;
+  }
+}
+
 /** An identifier on a fake store, with clocks that the test turns. */
 export function identifierOn(store: KeyStore, differently: Partial<IdentifierOptions> = {}) {
   const clock = { monotonicMs: 1_000, wallMs: 1_800_000_000_000 };
@@ -83,15 +98,18 @@ export function identifierOn(store: KeyStore, differently: Partial<IdentifierOpt
     clock.monotonicMs += ms;
     clock.wallMs += ms;
   };
+  const clocks = { monotonicMs: () => clock.monotonicMs, wallMs: () => clock.wallMs };
+  const stored = new FakeCustomers();
+  const customers = new KnownCustomers({ store: stored, staleMs: 3_600_000, ...clocks });
   const identifier = new Identifier({
     keyStore: store,
+    customers,
     peppers: [PEPPER],
-    monotonicMs: () => clock.monotonicMs,
-    wallMs: () => clock.wallMs,
+    ...clocks,
     staleKeysMs: 3_600_000,
     ...differently,
   });
-  return { identifier, clock, pass };
+  return { identifier, customers, stored, clock, pass };
 }
 
 /** What an identity comes down to, for comparison. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Identifier } from '../../src/identify/identify.ts';
+import { KnownCustomers } from '../../src/identify/known-customers.ts';
 import { revoked } from '../../src/operations/key-changes.ts';
 import { gatewayOn } from '../stores/redis-connections.ts';
 import { eventually } from '../support/conditions.ts';
@@ -10,12 +11,13 @@ import { PEPPER, someKey } from './some-key.ts';
 /** A gateway's identification, wired as a gateway wires it, by a clock that moves when the test lets time pass. */
 async function identifierOn(url: string, peppers = [PEPPER]) {
   const clock = { nowMs: 0 };
-  const { keys, changes, redis } = await gatewayOn(url);
+  const { keys, customers: store, changes, redis } = await gatewayOn(url);
+  const clocks = { monotonicMs: () => clock.nowMs, wallMs: () => Date.now() };
   const identifier = new Identifier({
     keyStore: keys,
+    customers: new KnownCustomers({ store, staleMs: 3_600_000, ...clocks }),
     peppers,
-    monotonicMs: () => clock.nowMs,
-    wallMs: () => Date.now(),
+    ...clocks,
     staleKeysMs: 3_600_000,
   });
   changes.subscribe(({ keyId, kind }) => {

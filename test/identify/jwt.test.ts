@@ -3,6 +3,7 @@ import { exportSPKI, importJWK } from 'jose';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { JwtVerifier } from '../../src/identify/jwt.ts';
 import { JwtKeys } from '../../src/identify/jwt-keys.ts';
+import type { CustomerFound, KnownCustomers } from '../../src/identify/known-customers.ts';
 import { jwtConsumerId } from '../../src/identify/token-holder.ts';
 import { Verifications } from '../../src/identify/verifications.ts';
 import { AUDIENCE, ISSUER, jwksOf, rawToken, type SigningKey, signingKey } from './jwt-issuer.ts';
@@ -26,7 +27,17 @@ const nowSeconds = () => Math.floor(Date.now() / 1000);
 /** A verifier that trusts these keys, with clocks that the test turns. */
 function verifierOf(
   first: string,
-  { algorithms = ['ES256'], remembered = 100 }: { algorithms?: string[]; remembered?: number } = {},
+  {
+    algorithms = ['ES256'],
+    remembered = 100,
+    customerClaim = null,
+    customers = { of: () => 'unknown' },
+  }: {
+    algorithms?: string[];
+    remembered?: number;
+    customerClaim?: string | null;
+    customers?: Pick<KnownCustomers, 'of'>;
+  } = {},
 ) {
   const clock = { monotonicMs: 1_000, aheadMs: 0, reads: 0, published: first, isSpent: false };
   const keys = new JwtKeys({
@@ -42,8 +53,9 @@ function verifierOf(
     monotonicMs: () => clock.monotonicMs,
   });
   const verifier = new JwtVerifier({
-    rules: { issuer: ISSUER, audience: [AUDIENCE], algorithms, planClaim: 'plan' },
+    rules: { issuer: ISSUER, audience: [AUDIENCE], algorithms, planClaim: 'plan', customerClaim },
     keys,
+    customers,
     verifications: new Verifications({
       attempts: { peek: () => ({ limit: 0, remaining: 0, resetAtMs: 0, allowed: !clock.isSpent }) },
       whenSpent: 'refuse',
@@ -70,7 +82,7 @@ describe('a token of the issuer', () => {
     const identity = await verifierOf(jwksOf(es)).verifier.identify(token, 'sha', ADDRESS);
     expect(identity).toEqual({
       kind: 'consumer',
-      key: { id: ANN, plan: 'free', limits: {}, name: null, owner: null },
+      key: { id: ANN, plan: 'free', limits: {}, name: null, owner: null, customer: null },
       expiresAtMs: expect.any(Number),
     });
     expect(ANN).toMatch(/^jwt_[A-Za-z0-9_-]{32}$/);
@@ -333,5 +345,56 @@ describe('the token of an address that has spent its failed attempts (reliabilit
     expect(verifier.identify(wrong, 'sha', ADDRESS)).toMatchObject({ why: 'signature' });
     clock.monotonicMs += 61_000;
     expect(verifier.identify(wrong, 'sha', ADDRESS)).toBeInstanceOf(Promise);
+  });
+});
+
+describe('a token that names its customer', () => {
+  const acme = { id: 'cus_acme', name: 'Acme', owner: null, plan: 'pro', limits: { minute: 9 } };
+  const found = new Map<string, CustomerFound>([
+    ['cus_acme', acme],
+    ['cus_late', 'expired'],
+    ['cus_away', 'unavailable'],
+  ]);
+  const customers = { of: (id: string) => found.get(id) ?? 'unknown' };
+  const options = { customerClaim: 'org', customers };
+
+  test('has its plan, whatever else the token says, as the same consumer while the customer does not change', async () => {
+    const { verifier } = verifierOf(jwksOf(es), options);
+    const token = await es.sign({ org: 'cus_acme', plan: 'free' });
+    const ask = () => verifier.identify(token, 'sha', ADDRESS);
+    const identity = await ask();
+    const key = { id: ANN, plan: 'pro', limits: {}, name: null, owner: null, customer: acme };
+    expect(identity).toEqual({ kind: 'consumer', key, expiresAtMs: expect.any(Number) });
+    expect(ask()).toBe(identity);
+    found.set('cus_acme', { ...acme, plan: 'business' });
+    expect(ask()).toMatchObject({ key: { plan: 'business' } });
+    found.set('cus_acme', acme);
+  });
+
+  test.each([
+    ['cus_none', 'invalid_api_key: customer'],
+    ['', 'invalid_api_key: customer'],
+    [['cus_acme'], 'invalid_api_key: customer'],
+    [null, 'invalid_api_key: customer'],
+    ['cus_late', 'expired_api_key: customer_expired'],
+    ['cus_away', 'customer_unavailable'],
+  ])('as %j is refused: %s', async (org, expected) => {
+    expect(await verifierOf(jwksOf(es), options).told(await es.sign({ org }))).toBe(expected);
+  });
+
+  test('needs no plan of its own, and one without the claim does', async () => {
+    const { told } = verifierOf(jwksOf(es), options);
+    expect(await told(await es.sign({ org: 'cus_acme', plan: undefined }))).toBe(ANN);
+    expect(await told(await es.sign())).toBe(ANN);
+    expect(await told(await es.sign({ plan: undefined }))).toBe('invalid_api_key: plan');
+  });
+
+  test('is none where the settings name no claim', async () => {
+    const identity = await verifierOf(jwksOf(es), { customers }).verifier.identify(
+      await es.sign({ org: 'cus_acme' }),
+      'sha',
+      ADDRESS,
+    );
+    expect(identity).toMatchObject({ key: { plan: 'free', customer: null } });
   });
 });

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createOnce } from '../../src/operations/create-once.ts';
+import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
-import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
+import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 

@@ -59,7 +59,7 @@ export function linesOf(consumerId: string, allowance: Allowance, calls: readonl
       return lineOf({
         consumerId,
         plan: allowance.plan,
-        judgement: verdict.kind,
+        judgement: verdict.kind === 'crowded' ? 'shed' : verdict.kind,
         status: verdict.kind === 'admitted' ? 200 : 429,
         cost,
         limits: allowance.limits,

@@ -1,8 +1,9 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import type { StoreChange } from '../../src/identify/key-store.ts';
+import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
-import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
+import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { someKey } from '../identify/some-key.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';

@@ -12,9 +12,10 @@ import {
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { insistOnAcknowledged } from '../../src/stores/embedded/acknowledged.ts';
+import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { Checkpoints } from '../../src/stores/embedded/checkpoints.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
-import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
+import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { someKey } from '../identify/some-key.ts';
 import { allowance } from '../support/allowance.ts';

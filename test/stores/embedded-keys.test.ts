@@ -2,9 +2,10 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
+import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory, Histories } from '../../src/stores/embedded/history.ts';
-import { EmbeddedChanges, EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
+import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { peppersOf } from '../../src/stores/embedded/pepper.ts';
 import { keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
@@ -43,7 +44,8 @@ describe('keys in the embedded store', () => {
       '--input-type=module-typescript',
       '--eval',
       `import { openDatabase } from ${path('src/stores/embedded/database.ts')};
-       import { EmbeddedChanges, EmbeddedKeys } from ${path('src/stores/embedded/keys.ts')};
+       import { EmbeddedChanges } from ${path('src/stores/embedded/changes.ts')};
+       import { EmbeddedKeys } from ${path('src/stores/embedded/keys.ts')};
        import { someKey } from ${path('test/identify/some-key.ts')};
        const db = openDatabase(${JSON.stringify(folder)});
        const keys = new EmbeddedKeys({ db, changes: new EmbeddedChanges({ db }) });

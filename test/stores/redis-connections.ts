@@ -1,6 +1,8 @@
+import type { StoreChange } from '../../src/identify/key-store.ts';
 import { RedisAudit } from '../../src/stores/redis/audit.ts';
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
+import { RedisCustomers } from '../../src/stores/redis/customers.ts';
 import { DurableWrites, type LostChanges } from '../../src/stores/redis/durable-writes.ts';
 import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
@@ -22,7 +24,8 @@ export async function gatewayOn(
   const circuit = circuitFor(redis, { timeoutMs, failures: 3, probeEveryMs: 50 });
   const changes = new RedisChanges({ redis, circuit });
   const writes = new DurableWrites({ redis, replicas: 'all', timeoutMs: durableWithinMs, onLoss });
-  const keys = new RedisKeys({ redis, circuit, publish: (change) => changes.publish(change), writes });
+  const records = { redis, circuit, publish: (change: StoreChange) => changes.publish(change), writes };
+  const [keys, customers] = [new RedisKeys(records), new RedisCustomers(records)];
   atEnd(() => {
     changes.close();
     writes.close();
@@ -31,5 +34,5 @@ export async function gatewayOn(
   });
   await untilReady(redis, 5_000);
   const fleet = new RedisFleet({ redis, circuit });
-  return { redis, circuit, changes, writes, keys, audit: new RedisAudit({ redis, circuit, writes }), fleet };
+  return { redis, circuit, changes, writes, keys, customers, audit: new RedisAudit({ redis, circuit, writes }), fleet };
 }

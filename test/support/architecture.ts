@@ -53,10 +53,12 @@ const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, and the one decision with its numbers.
 const FOR_STORES = [
+  'src/identify/customer-store.ts',
   'src/identify/key-store.ts',
   'src/identify/pepper-record.ts',
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
+  'src/admit/account-id.ts',
   'src/admit/decide.ts',
   'src/admit/plan.ts',
   'src/admit/windows.ts',

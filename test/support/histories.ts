@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import type { CalendarUnit } from '../../src/admit/calendar.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import type { Allowance, Budget } from '../../src/admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName } from '../../src/admit/windows.ts';
 import { allowance } from './allowance.ts';
 
@@ -129,4 +129,70 @@ export const historiesWithChanges: fc.Arbitrary<readonly (Step & { readonly chan
     fc
       .array(fc.option(change, { nil: undefined, freq: 2 }), { minLength: steps.length, maxLength: steps.length })
       .map((changes) => steps.map((step, i) => ({ ...step, change: changes[i] }))),
+  );
+
+/** A customer with an allowance of its own for each consumer, and up to six groups: at most eight budgets in two scopes. */
+const budgets: fc.Arbitrary<Allowance> = fc
+  .record({
+    own: plan,
+    customer: fc.option(plan, { nil: null, freq: 4 }),
+    groups: fc.array(plan, { maxLength: 6 }),
+    bansOfCustomer: fc.boolean(),
+    inFlight: fc.tuple(bound(), bound()),
+  })
+  .map(({ own, customer, groups, bansOfCustomer, inFlight: [ofKey, ofCustomer] }): Allowance => {
+    const scope = customer === null ? 'key' : 'customer';
+    const prefix = customer === null ? '' : 'customer-';
+    const further: Budget[] = customer === null ? [] : [budgetOf('customer', 'customer', null, customer, ofCustomer)];
+    for (const [i, group] of groups.entries()) further.push(budgetOf(`${prefix}g${i}`, scope, `g${i}`, group));
+    return {
+      ...own,
+      ...(further.length === 0 ? {} : { further }),
+      ...(ofKey === undefined ? {} : { inFlight: ofKey }),
+      ...(customer !== null && bansOfCustomer ? { bansOfCustomer: true } : {}),
+    };
+  });
+
+function bound(): fc.Arbitrary<number | undefined> {
+  return fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined, freq: 2 });
+}
+
+function budgetOf(
+  name: string,
+  scope: Budget['scope'],
+  group: string | null,
+  { limits, unlimited }: Allowance,
+  inFlight?: number | undefined,
+): Budget {
+  const named = limits.map((limit) => ({ ...limit, name: `${name}-${limit.window}` as const }));
+  return { name, scope, group, limits: named, unlimited, ...(inFlight === undefined ? {} : { inFlight }) };
+}
+
+/**
+ * One step of a history of a customer: one of its consumers sends requests to one of two processes, which has some in flight.
+ * Before that, an operator may top up a window of each account.
+ */
+export interface SharedStep extends Step {
+  readonly consumer: number;
+  readonly process: number;
+  readonly held: readonly [number, number];
+  readonly topUp: number | undefined;
+}
+
+/** Random histories of two consumers whose requests charge up to eight budgets in two scopes. */
+export const sharedHistories: fc.Arbitrary<readonly SharedStep[]> = fc
+  .array(budgets, { minLength: 1, maxLength: 3 })
+  .chain((plans) =>
+    fc.array(
+      fc
+        .record({
+          step: steps(plans),
+          consumer: fc.integer({ min: 0, max: 1 }),
+          process: fc.integer({ min: 0, max: 1 }),
+          topUp: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined, freq: 3 }),
+          held: fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 9 })),
+        })
+        .map(({ step, ...rest }) => ({ ...step, ...rest })),
+      { minLength: 1, maxLength: 25 },
+    ),
   );

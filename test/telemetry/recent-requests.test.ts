@@ -116,7 +116,7 @@ describe('refusals', () => {
     const outcome = decide(UNSEEN, allowance, 1_000_000_000, 1, 8);
     for (let i = 0; i < 8; i++) {
       const verdict = verdictOf(outcome, allowance, i);
-      if (verdict.kind === 'admitted') continue;
+      if (verdict.kind !== 'refused' && verdict.kind !== 'banned') continue;
       const code = verdict.kind === 'banned' ? 'api_key_banned' : 'rate_limit_exceeded';
       recent.note(refused({ requestId: `r${i}`, code, window: 'minute', judgement: verdict.kind, refusal: verdict }));
     }

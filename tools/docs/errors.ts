@@ -6,7 +6,7 @@ type ErrorResponse = ReturnType<typeof errorResponse>;
 /** Sunday, 22 November 2026, 10:00 UTC. */
 const NOW_MS = 1_795_341_600_000;
 const WINDOW = { window: 'minute', lengthMs: 60_000, limit: 300 } as const;
-const BINDING = { ...WINDOW, remaining: 0, resetAtMs: NOW_MS + 42_000 };
+const BINDING = { ...WINDOW, name: 'minute' as const, used: 300, remaining: 0, resetAtMs: NOW_MS + 42_000 };
 const VERDICT = {
   allowance: {
     plan: 'pro',
@@ -14,9 +14,9 @@ const VERDICT = {
     unlimited: [],
     bans: { after: 10, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
   },
+  limits: [WINDOW],
   standings: [BINDING],
   binding: BINDING,
-  windows: {},
   strike: null,
   cost: 1,
   nowMs: NOW_MS,
@@ -58,6 +58,7 @@ const EXAMPLES: Readonly<
   },
   not_implemented: { ...plainError('not_implemented'), closes: true },
   too_many_in_flight: errors.tooManyInFlight(),
+  in_flight_limit_exceeded: errors.refusal({ ...VERDICT, kind: 'crowded', limit: 20, scope: 'key' }),
 };
 
 function exampleOf(code: ErrorCode): ErrorResponse {

@@ -1,7 +1,7 @@
 import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
-import { apiKeyBanned, rateLimitExceeded } from '../../src/annotate/errors.ts';
+import { refusal } from '../../src/annotate/errors.ts';
 import { RateLimitFields } from '../../src/annotate/rate-limit.ts';
 import { type Exchange, NO_REFUSAL, refusalOf, type Subject, toldFields } from './exchange.ts';
 
@@ -48,8 +48,7 @@ export function historyOf({ sending, allowance, cost = 1 }: History): Exchange[]
 }
 
 function answer(verdict: Verdict, fields: RateLimitFields, sentAtMs: number): Exchange {
-  const error =
-    verdict.kind === 'admitted' ? null : verdict.kind === 'banned' ? apiKeyBanned(verdict) : rateLimitExceeded(verdict);
+  const error = verdict.kind === 'admitted' ? null : refusal(verdict);
   const pairs = [...fields.ofVerdict(verdict), ...(error?.fields ?? []), 'X-Request-Id', 'a'];
   const headers: Record<string, string> = {};
   for (let i = 0; i < pairs.length; i += 2) headers[pairs[i]!.toLowerCase()] = pairs[i + 1]!;

@@ -3,7 +3,7 @@ import { banReport } from '../operations.ts';
 import { changeOfLift } from '../recorded.ts';
 import { type RefusedReport, refusedReport } from '../refused-now.ts';
 import { spentReport } from '../usage-changes.ts';
-import { count, cursor, flag, PAGE, unixSeconds, windowName } from '../values.ts';
+import { count, cursor, flag, limitName, PAGE, unixSeconds } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
 /** Consumers that one page looks at, of which few may still be refused. */
@@ -62,7 +62,7 @@ export const listBans = defineOperation({
         .strictObject({
           id: z.string().describe('The key, or the caller with tokens.'),
           number: count.min(1).describe('Which ban of the caller it is; each lasts longer.'),
-          window: windowName.describe('The window whose refusal made it.'),
+          window: limitName.describe('The window whose refusal made it.'),
           until: unixSeconds,
         })
         .meta({ id: 'Ban' }),

@@ -4,7 +4,7 @@ import type { StoredKey } from '../../identify/key-store.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
 import { nearLimit } from '../live/near-limits.ts';
-import { count, time, windowName } from '../values.ts';
+import { count, limitName, time, windowName } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
 
@@ -180,11 +180,11 @@ const refusal = z
       .nullable()
       .describe('The policy that refused it or failed, by its name in gateway.yaml; null if none did.'),
     cost: count,
-    window: windowName.nullable(),
+    window: limitName.nullable(),
     limits: z
       .array(
         z.strictObject({
-          window: windowName,
+          window: limitName,
           form: z.string().describe('The kind of the window in words.'),
           limit: count,
           used: count,

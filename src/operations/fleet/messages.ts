@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { WINDOWS } from '../../admit/windows.ts';
+import { isLimitName, WINDOWS } from '../../admit/windows.ts';
 import { unpackedCallers } from '../live/refused-callers.ts';
 import {
   type GatewayFacts,
@@ -29,7 +29,7 @@ const MAX_MESSAGE = 1024 * 1024;
 const text = z.string();
 const time = z.iso.datetime();
 const count = z.number().nonnegative();
-const window = z.enum(WINDOWS);
+const window = z.string().refine(isLimitName);
 
 const FACTS = z.object({
   ...{ host: text, address: text, version: text, startedAt: time, workers: count },
@@ -74,7 +74,7 @@ const REFUSAL = z.object({
   policy: text.nullable().default(null),
   limits: z.array(z.object({ window, form: text, limit: z.number(), used: z.number(), remaining: z.number() })),
   ...{ decidedAt: time.nullable(), source: text.nullable() },
-  planLimits: z.partialRecord(window, z.number()),
+  planLimits: z.partialRecord(z.enum(WINDOWS), z.number()),
   strike: z.object({ number: count, of: count }).nullable(),
   ban: z.object({ number: count, until: time }).nullable(),
   ...{ imposedBan: z.boolean(), retryAt: time.nullable(), sentence: text, advice: text },

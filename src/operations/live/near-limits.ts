@@ -4,7 +4,7 @@ import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { WindowName } from '../../admit/windows.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import { allowanceFor, isLive, presentRefusal, type RefusedSources } from '../refused-now.ts';
-import { count, unixSeconds, windowName } from '../values.ts';
+import { count, limitName, unixSeconds } from '../values.ts';
 import type { NearCandidate } from './shapes.ts';
 
 /** A key, or a token caller, that has at most a tenth of a window left, or less than its last request cost. */
@@ -14,7 +14,7 @@ export const nearLimit = z
     name: z.string().nullable(),
     owner: z.string().nullable(),
     plan: z.string(),
-    window: windowName,
+    window: limitName,
     limit: count.min(1),
     used: count,
     remaining: count,

@@ -1,3 +1,4 @@
+import { budgetOf, windowOf } from '../../admit/windows.ts';
 import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from './shapes.ts';
 
@@ -80,7 +81,7 @@ function callerOf({ consumerId }: RefusalFacts): string {
 
 /** What is particular about a limit, in brackets: that it is not the plan's, and the kind of a window that is not fixed. */
 function notesOn({ window, form }: KeptRefusal['limits'][number], { planLimits, plan }: RefusalFacts): string {
-  const ofPlan = planLimits[window];
+  const ofPlan = budgetOf(window) === null ? planLimits[windowOf(window)] : undefined;
   const notes = [
     ...(ofPlan === undefined ? [] : [`its own limit; the plan ${plan} gives ${ofPlan}`]),
     ...(form === 'fixed' ? [] : [form]),

@@ -1,4 +1,4 @@
-import type { WindowName } from '../../admit/windows.ts';
+import type { LimitName, WindowName } from '../../admit/windows.ts';
 import type { RecentRequest } from '../../simulate/recent-record.ts';
 
 // What one gateway process observes of its requests, what it is asked for, and the forms in which the admin API shows it.
@@ -59,7 +59,7 @@ export interface TailedRequest {
   readonly verdict: string;
   readonly status: number;
   readonly code: string | null;
-  readonly window: WindowName | null;
+  readonly window: LimitName | null;
   readonly totalMs: number;
   readonly clientAddress: string;
 }
@@ -77,7 +77,7 @@ export interface NearCandidate {
   readonly id: string;
   readonly plan: string;
   /** The longest of the windows that it is near to. */
-  readonly window: WindowName;
+  readonly window: LimitName;
   readonly cost: number;
   /** The smallest share of a limit that was left, from 0. */
   readonly share: number;
@@ -121,10 +121,10 @@ export interface KeptRefusal {
   readonly policy: string | null;
   readonly cost: number;
   /** The window that refused it; null without one. */
-  readonly window: WindowName | null;
+  readonly window: LimitName | null;
   /** The limits that applied, with the counts at the decision; empty without a decision. */
   readonly limits: readonly {
-    readonly window: WindowName;
+    readonly window: LimitName;
     /** The kind of the window in words (admit/form-text.ts). */
     readonly form: string;
     readonly limit: number;

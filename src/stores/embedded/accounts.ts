@@ -175,7 +175,9 @@ const slices = z
 const STATE = z.object({
   windows: z.partialRecord(z.enum(WINDOWS), z.object({ used: count, endsAtMs: moment, slices: slices.optional() })),
   strikes: z.object({ count, endsAtMs: moment }),
-  ban: z.object({ number: z.int().min(1), untilMs: moment, window: z.enum(WINDOWS) }).nullable(),
+  ban: z
+    .object({ number: z.int().min(1), untilMs: moment, window: z.enum(WINDOWS), budget: z.string().optional() })
+    .nullable(),
   topUps: z.partialRecord(z.enum(WINDOWS), z.object({ amount: z.int().min(1), untilMs: moment })).optional(),
 });
 

@@ -6,8 +6,8 @@ import { Failure } from '../../failure.ts';
 import { ensureFolder, ensureOwnFile, insistOnOwnFile } from './own-files.ts';
 
 /**
- * The migration to each version of the schema. Append, never edit: existing databases have run them. accounts.ts, audit.ts
- * and pepper.ts create their own tables.
+ * The migration to each version of the schema. Append, never edit: existing databases have run them. accounts.ts, audit.ts,
+ * customers.ts and pepper.ts create their own tables.
  */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE keys (
@@ -114,6 +114,11 @@ export async function whenFree<T>(attempt: () => T): Promise<T> {
 export function isHeldByAnother(error: unknown): boolean {
   const thrown = error instanceof Failure ? error.cause : error;
   return thrown instanceof Error && 'errcode' in thrown && (Number(thrown.errcode) & 0xff) === HELD_BY_ANOTHER;
+}
+
+/** Whether a change failed because of the store, and not because a rule refused it. */
+export function isOfStore(error: unknown): boolean {
+  return error instanceof Failure && (error.code === 'store_unavailable' || error.code === 'store_corrupt');
 }
 
 /** Writes an unchanged value, to test whether the database accepts writes. */

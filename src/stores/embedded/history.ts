@@ -17,7 +17,7 @@ import {
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { isLimitName } from '../../admit/windows.ts';
 import { answering, transaction } from './database.ts';
 
 /** Histories that stay in memory although they are written. */
@@ -183,8 +183,8 @@ export class EmbeddedHistory implements HistoryStore {
         .all(this.#wallMs(), MAX_REFUSED),
     );
     return rows.flatMap(({ consumer_id, until_ms, kind, window: name, cost, plan }): RefusedConsumer[] => {
-      const window = WINDOWS.find((one) => one === name);
-      if (window === undefined || (kind !== 'refused' && kind !== 'banned')) return [];
+      const window = String(name);
+      if (!isLimitName(window) || (kind !== 'refused' && kind !== 'banned')) return [];
       const [consumerId, untilMs] = [String(consumer_id), Number(until_ms)];
       return [{ consumerId, plan: String(plan), kind, window, cost: Number(cost), untilMs }];
     });

@@ -1,25 +1,20 @@
-import { randomUUID } from 'node:crypto';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import {
-  type ChangeFeed,
   type Deleted,
   digestsOf,
   type KeyPage,
   type KeyScan,
   type KeyStore,
   readStoredKey,
-  type StoreChange,
   type StoredKey,
   type Updated,
 } from '../../identify/key-store.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
-import { answering, whenFree } from './database.ts';
-
-/*
- * API keys in the embedded store, and the table of changes from which gateways learn of what commands changed.
- */
+import type { EmbeddedChanges } from './changes.ts';
+import { answering, isOfStore } from './database.ts';
+import { type Condition, RecordTable } from './record-table.ts';
 
 interface EmbeddedKeysOptions {
   readonly db: DatabaseSync;
@@ -30,6 +25,9 @@ interface EmbeddedKeysOptions {
   readonly onFailedWrite?: (error: unknown) => void;
 }
 
+/** The customer of a key, by which its index is made. */
+const CUSTOMER = "CASE WHEN json_valid(record) THEN json_extract(record, '$.customer') END";
+
 /** API keys in the embedded store. Each change is one transaction: record, digests and the row for other processes. */
 export class EmbeddedKeys implements KeyStore {
   readonly #db: DatabaseSync;
@@ -38,17 +36,20 @@ export class EmbeddedKeys implements KeyStore {
   readonly #wallMs: () => number;
   readonly #onFailedWrite: EmbeddedKeysOptions['onFailedWrite'];
   readonly #byDigest: StatementSync;
-  readonly #byId: StatementSync;
-  readonly #afterPosition: StatementSync;
+  readonly #table: RecordTable<StoredKey>;
 
   constructor({ db, changes, wallMs = Date.now, onFailedWrite }: EmbeddedKeysOptions) {
     this.#db = db;
     this.#wallMs = wallMs;
-    // Not created by a migration, so that an earlier version can still open the file.
+    // Not created by a migration, so that an earlier version can still open the file. SQLite keeps the index also while an earlier
+    // version writes keys.
     answering(() =>
-      db.exec(
-        'CREATE TABLE IF NOT EXISTS reserved (name TEXT PRIMARY KEY, id TEXT NOT NULL, until_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID',
-      ),
+      db.exec(`
+      CREATE TABLE IF NOT EXISTS reserved (
+        name TEXT PRIMARY KEY, id TEXT NOT NULL, until_ms INTEGER NOT NULL
+      ) STRICT, WITHOUT ROWID;
+      CREATE INDEX IF NOT EXISTS keys_by_customer ON keys (${CUSTOMER}, created_at_ms, id) WHERE ${CUSTOMER} IS NOT NULL;
+    `),
     );
     this.#writes = new AcknowledgedWrites(db);
     this.#changes = changes;
@@ -56,10 +57,7 @@ export class EmbeddedKeys implements KeyStore {
     this.#byDigest = db.prepare(
       'SELECT record FROM digests JOIN keys ON keys.id = digests.key_id WHERE digests.digest = ?',
     );
-    this.#byId = db.prepare('SELECT record FROM keys WHERE id = ?');
-    this.#afterPosition = db.prepare(
-      'SELECT id, record FROM keys WHERE (created_at_ms, id) > (?, ?) ORDER BY created_at_ms, id LIMIT ?',
-    );
+    this.#table = new RecordTable(db, 'keys', readStoredKey);
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
@@ -68,45 +66,25 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   async ownerOf(digest: string): Promise<StoredKey | null> {
-    return answering(() => keyOf(this.#byDigest.get(digest)));
+    return answering(() => {
+      const row = this.#byDigest.get(digest);
+      return row === undefined ? null : readStoredKey(String(row.record));
+    });
   }
 
   async get(id: string, { evenDeleted } = { evenDeleted: false }): Promise<StoredKey | null> {
-    const key = answering(() => keyOf(this.#byId.get(id)));
+    const key = answering(() => this.#table.get(id));
     return key?.deletedAtMs === undefined || evenDeleted ? key : null;
   }
 
-  async list({ limit, cursor }: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
-    return answering(() => {
-      const last = this.#positionOf(cursor);
-      const rows = this.#db
-        .prepare(
-          `SELECT id, record FROM keys WHERE (created_at_ms, id) > (?, ?)
-           AND CASE WHEN json_valid(record) THEN json_type(record, '$.deletedAtMs') END IS NULL
-           ORDER BY created_at_ms, id LIMIT ?`,
-        )
-        // One row more than the limit shows whether there is another page.
-        .all(last.createdAtMs, last.id, limit + 1);
-      const page = rows.slice(0, limit);
-      return {
-        keys: page.map(readableKeyOf).filter((key) => key !== null),
-        cursor: rows.length > limit ? String(page.at(-1)!.id) : null,
-      };
-    });
+  async list({ customer, ...page }: Parameters<KeyStore['list']>[0]): Promise<KeyPage> {
+    const { records, cursor } = answering(() => this.#table.list(page, ofCustomer(customer)));
+    return { keys: records, cursor };
   }
 
-  async scan({ most, cursor, mayMatch }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
-    return answering(() => {
-      const last = this.#positionOf(cursor);
-      // One row more shows whether there is another part.
-      const rows = this.#afterPosition.all(last.createdAtMs, last.id, most + 1);
-      const part = rows.slice(0, most);
-      const found = part.flatMap((row, i) => {
-        const key = mayMatch(String(row.record)) ? readableKeyOf(row) : null;
-        return key === null || key.deletedAtMs !== undefined ? [] : [{ key, place: i + 1 }];
-      });
-      return { found, searched: part.length, cursor: rows.length > most ? String(part.at(-1)!.id) : null };
-    });
+  async scan({ most, cursor, mayMatch, customer }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
+    const part = answering(() => this.#table.scan(most, cursor, mayMatch, ofCustomer(customer)));
+    return { ...part, found: part.found.map(({ record, place }) => ({ key: record, place })) };
   }
 
   async create(key: StoredKey): Promise<Durability> {
@@ -148,10 +126,10 @@ export class EmbeddedKeys implements KeyStore {
   async #replace(id: string, change: (key: StoredKey) => StoredKey | null) {
     return this.#change(
       () => {
-        const key = keyOf(this.#byId.get(id));
+        const key = this.#table.get(id);
         const next = key === null ? null : change(key);
         if (key === null || next === null) return null;
-        this.#db.prepare('UPDATE keys SET record = ? WHERE id = ?').run(JSON.stringify(next), id);
+        this.#table.replace(next);
         this.#db.prepare('DELETE FROM digests WHERE key_id = ?').run(id);
         this.#point(next);
         this.#changes.note({ kind: 'key', keyId: id });
@@ -188,8 +166,8 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   #insert(key: StoredKey): void {
-    if (this.#byId.get(key.id) !== undefined) throw taken('id');
-    this.#db.prepare('INSERT INTO keys VALUES (?, ?, ?)').run(key.id, key.createdAtMs, JSON.stringify(key));
+    if (this.#table.has(key.id)) throw taken('id');
+    this.#table.insert(key);
     this.#point(key);
   }
 
@@ -199,128 +177,15 @@ export class EmbeddedKeys implements KeyStore {
       if (insert.run(digest, key.id).changes === 0) throw taken('secret');
     }
   }
-
-  #positionOf(cursor: string | null): { readonly createdAtMs: number; readonly id: string } {
-    if (cursor === null) return { createdAtMs: Number.MIN_SAFE_INTEGER, id: '' };
-    const row = this.#db.prepare('SELECT created_at_ms FROM keys WHERE id = ?').get(cursor);
-    if (row === undefined) throw new Failure('refused', 'Unknown cursor.');
-    return { createdAtMs: Number(row.created_at_ms), id: cursor };
-  }
 }
 
-type Row = Record<string, unknown> | undefined;
-
-function keyOf(row: Row): StoredKey | null {
-  return row === undefined ? null : readStoredKey(String(row.record));
-}
-
-/** For lists: null for a damaged record, so that it does not hide the others. */
-function readableKeyOf(row: Row): StoredKey | null {
-  try {
-    return keyOf(row);
-  } catch {
-    return null;
-  }
-}
-
-/** Whether a change failed because of the store, and not because a rule refused it. */
-function isOfStore(error: unknown): boolean {
-  return error instanceof Failure && (error.code === 'store_unavailable' || error.code === 'store_corrupt');
+/** @param customer undefined: all keys */
+function ofCustomer(customer: string | undefined): Condition | undefined {
+  return customer === undefined
+    ? undefined
+    : { sql: `${CUSTOMER} IS NOT NULL AND ${CUSTOMER} = ?`, values: [customer] };
 }
 
 function taken(what: 'id' | 'secret'): Failure {
   return new Failure('refused', `There is already a key with this ${what}.`);
-}
-
-interface EmbeddedChangesOptions {
-  readonly db: DatabaseSync;
-  /** How often to poll for the changes of other processes; 250 ms by default. */
-  readonly pollEveryMs?: number;
-}
-
-/** How many rows are kept. A process that has missed more than this assumes that anything may have changed. */
-const KEPT = 1_000;
-
-/**
- * Notifies listeners of changes to keys and bans in the embedded store: of this process's own changes at once, and of
- * those of other processes (commands) when a poll shows that another connection has written to the database.
- */
-export class EmbeddedChanges implements ChangeFeed {
-  readonly #db: DatabaseSync;
-  readonly #pollEveryMs: number;
-  /** Marks the rows of this process, whose listeners already know about them. */
-  readonly #author = randomUUID();
-  readonly #listeners: ((change: StoreChange) => void)[] = [];
-  #timer: NodeJS.Timeout | null = null;
-  #version = 0;
-  #seen = 0;
-
-  constructor({ db, pollEveryMs }: EmbeddedChangesOptions) {
-    this.#db = db;
-    this.#pollEveryMs = pollEveryMs ?? 250;
-  }
-
-  /** Adds a row for other processes, in the transaction that makes the change. The caller calls `announce` after the commit. */
-  note({ kind, keyId }: StoreChange): void {
-    const { lastInsertRowid } = this.#db
-      .prepare('INSERT INTO changes (kind, key_id, author) VALUES (?, ?, ?)')
-      .run(kind, keyId, this.#author);
-    this.#db.prepare('DELETE FROM changes WHERE number <= ?').run(Number(lastInsertRowid) - KEPT);
-  }
-
-  /** Notifies the listeners of this process. */
-  announce(change: StoreChange): void {
-    for (const listener of this.#listeners) listener(change);
-  }
-
-  async publish(change: StoreChange): Promise<void> {
-    await whenFree(() => answering(() => this.note(change)));
-    this.announce(change);
-  }
-
-  subscribe(listener: (change: StoreChange) => void): void {
-    this.#listeners.push(listener);
-    if (this.#timer !== null) return;
-    this.#version = this.#dataVersion();
-    this.#seen = this.#latest();
-    this.#timer = setInterval(() => this.#poll(), this.#pollEveryMs);
-    this.#timer.unref();
-  }
-
-  close(): void {
-    if (this.#timer !== null) clearInterval(this.#timer);
-  }
-
-  #poll(): void {
-    try {
-      const version = this.#dataVersion();
-      if (version === this.#version) return;
-      for (const change of this.#missed()) this.announce(change);
-      this.#version = version;
-    } catch {
-      // The database is locked or gone, so anything may have changed. The next poll tries again.
-      this.announce({ kind: 'any', keyId: null });
-    }
-  }
-
-  /** The changes since the last poll. A write that adds no row here, such as lifting a ban, may have changed anything. */
-  #missed(): readonly StoreChange[] {
-    const rows = this.#db
-      .prepare('SELECT number, kind, key_id, author FROM changes WHERE number > ? ORDER BY number')
-      .all(this.#seen);
-    const isWhole = rows.length === 0 || Number(rows[0]!.number) === this.#seen + 1;
-    this.#seen = Number(rows.at(-1)?.number ?? this.#seen);
-    const others = rows.filter(({ author }) => author !== this.#author);
-    if (others.length === 0 || !isWhole) return [{ kind: 'any', keyId: null }];
-    return others.map(({ kind, key_id }) => ({ kind: kind as StoreChange['kind'], keyId: key_id as string | null }));
-  }
-
-  #latest(): number {
-    return Number(this.#db.prepare('SELECT max(number) AS latest FROM changes').get()?.latest ?? 0);
-  }
-
-  /** A number that changes whenever another connection writes to the database. */
-  #dataVersion(): number {
-    return Number(this.#db.prepare('PRAGMA data_version').get()?.data_version);
-  }
 }

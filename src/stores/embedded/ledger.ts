@@ -1,5 +1,13 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
+import {
+  type AccountChange,
+  banned,
+  changed,
+  type ResetUsage,
+  resetUsage,
+  toppedUp,
+} from '../../admit/account-changes.ts';
+import { accountIdsOf } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -72,6 +80,8 @@ export class EmbeddedLedger implements Ledger {
   /** What consumers have used, written with their accounts. */
   readonly histories: Histories;
   readonly #accounts = new Map<string, Account>();
+  /** How many requests are in flight by account, as last reported: this is the only process that has any. */
+  readonly #inFlight = new Map<string, number>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout;
   readonly #writes: AcknowledgedWrites;
@@ -101,22 +111,62 @@ export class EmbeddedLedger implements Ledger {
   async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     if (this.#outage !== null && this.#options.decidesWhileAway === false) throw new NothingDone(this.#outage.reason);
     const nowMs = this.#options.wallMs();
-    return requests.map(({ consumerId, allowance, cost, n }) => {
-      const before = this.#accounts.get(consumerId);
-      const outcome = decide(before?.state ?? UNSEEN, allowance, nowMs, cost, n);
-      if (n > 0) {
-        const state = stateAfter(before?.state ?? UNSEEN, outcome, allowance);
-        const endsAtMs = endOf(state, allowance.bans?.forgetMs ?? 0);
-        this.#keep(consumerId, { state, expiresAtMs: Math.max(endsAtMs, before?.expiresAtMs ?? 0) });
-        const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
-        if (allowance.history !== undefined && used > 0) this.histories.admitted(consumerId, nowMs, used);
-      }
-      return outcome;
-    });
+    const begun = new Map<string, number>();
+    return requests.map((request) => this.#decide(request, nowMs, begun));
+  }
+
+  /** @param begun how many requests this call has admitted to each account that bounds those in flight */
+  #decide(request: DecisionRequest, nowMs: number, begun: Map<string, number>): Outcome {
+    const { consumerId, allowance, cost, n } = request;
+    const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
+    const before = this.#joined(consumerId, ids);
+    const held = request.held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
+    const outcome = decide(before, allowance, nowMs, cost, n, held);
+    if (n === 0) return outcome;
+    if (held !== undefined) {
+      const accounts = ids ?? [consumerId];
+      for (const id of accounts) begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
+      this.#noteInFlight(accounts, held, outcome.admitted);
+    }
+    const { further = [], ...own } = stateAfter(before, outcome, allowance);
+    this.#keepState(consumerId, own, allowance);
+    for (const [i, state] of further.entries()) this.#keepState(ids![i + 1]!, state, allowance);
+    const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
+    if (allowance.history !== undefined && used > 0) {
+      this.histories.admitted(consumerId, nowMs, used);
+      if (allowance.further?.[0]?.scope === 'customer') this.histories.admitted(ids![1]!, nowMs, used);
+    }
+    return outcome;
+  }
+
+  /** The state of a consumer with that of its other accounts, if it has several. */
+  #joined(consumerId: string, ids: readonly string[] | null): AccountState {
+    const own = this.#stateOf(consumerId);
+    return ids === null ? own : { ...own, further: ids.slice(1).map((id) => this.#stateOf(id)) };
+  }
+
+  #keepState(accountId: string, state: AccountState, { bans }: Allowance): void {
+    const expiresAtMs = Math.max(endOf(state, bans?.forgetMs ?? 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
+    this.#keep(accountId, { state, expiresAtMs });
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    return decide(this.#accounts.get(consumerId)?.state ?? UNSEEN, allowance, this.#options.wallMs(), 1, 0);
+    const ids = accountIdsOf(consumerId, allowance);
+    const state = this.#joined(consumerId, ids.length === 1 ? null : ids);
+    const inFlight = ids.map((id) => this.#inFlight.get(id) ?? 0);
+    return decide(state, allowance, this.#options.wallMs(), 1, 0, inFlight);
+  }
+
+  async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
+    for (const { accountId, count } of counts) this.#noteInFlight([accountId], [count], 0);
+  }
+
+  #noteInFlight(ids: readonly string[], held: readonly number[], more: number): void {
+    for (const [i, id] of ids.entries()) {
+      const count = (held[i] ?? 0) + more;
+      if (count === 0) this.#inFlight.delete(id);
+      else this.#inFlight.set(id, count);
+    }
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
@@ -128,6 +178,22 @@ export class EmbeddedLedger implements Ledger {
       const account = this.#changed(consumerId, { kind: 'lift' }, nowMs);
       this.#table.save([{ consumerId, ...account }]);
       return { value: DURABLE, account };
+    });
+  }
+
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    this.applyChanges();
+    const from = this.#accounts.get(fromAccountId);
+    const ban = from?.state.ban ?? null;
+    if (from === undefined || ban === null || this.#options.wallMs() >= ban.untilMs) return;
+    await this.#change(toAccountId, () => {
+      const nowMs = this.#options.wallMs();
+      const { state, expiresAtMs } = this.#changed(toAccountId, { kind: 'ban', ban }, nowMs);
+      if (state === this.#stateOf(toAccountId)) return { value: null, account: null };
+      // As long as the other account remembers the number of the ban.
+      const account = { state, expiresAtMs: Math.max(expiresAtMs, from.expiresAtMs) };
+      this.#table.save([{ consumerId: toAccountId, ...account }]);
+      return { value: null, account };
     });
   }
 
@@ -376,8 +442,11 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    const state = answering(() => this.#table.get(consumerId));
-    return state === null ? null : decide(state, allowance, this.#wallMs(), 1, 0);
+    const ids = accountIdsOf(consumerId, allowance);
+    const [state, ...further] = answering(() => ids.map((id) => this.#table.get(id)));
+    if (!state || further.includes(null)) return null;
+    const joined = further.length === 0 ? state : { ...state, further: further as AccountState[] };
+    return decide(joined, allowance, this.#wallMs(), 1, 0);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
@@ -387,6 +456,16 @@ export class EmbeddedLedgerView implements LedgerView {
       if (ban === null || nowMs >= ban.untilMs) return null;
       this.#table.addPending({ consumerId, change: { kind: 'lift' }, atMs: nowMs });
       return DURABLE;
+    });
+  }
+
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const nowMs = this.#wallMs();
+    await this.#writes.write(() => {
+      const ban = this.#table.get(fromAccountId)?.ban ?? null;
+      const to = this.#table.get(toAccountId);
+      if (ban === null || to === null || banned(to, ban, nowMs) === to) return;
+      this.#table.addPending({ consumerId: toAccountId, change: { kind: 'ban', ban }, atMs: nowMs });
     });
   }
 
@@ -442,7 +521,7 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
 
 function wordsOf(change: AccountChange): string {
   if (change.kind === 'top-up') return `top-up ${change.of.window} ${change.amount}`;
-  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : 'lift';
+  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : change.kind;
 }
 
 function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {

@@ -3,15 +3,17 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { shadowIdOf } from '../../admit/account-id.ts';
 import type { Ledger } from '../../admit/ledger.ts';
-import { shadowIdOf } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
 import type { ChangeFeed, KeyStore, StoreChange } from '../../identify/key-store.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
+import { EmbeddedChanges } from './changes.ts';
+import { EmbeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
-import { EmbeddedChanges, EmbeddedKeys } from './keys.ts';
+import { EmbeddedKeys } from './keys.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
 
 // Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`. What only some of them need is imported
@@ -64,6 +66,7 @@ export async function openForCommand({
       peppers,
       pepperHistory: history,
       keys: new EmbeddedKeys({ db, changes }),
+      customers: new EmbeddedCustomers({ db, changes }),
       audit: new EmbeddedAudit({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
       counts: () => countsOn(db, wallMs),
@@ -149,10 +152,12 @@ export async function openForGateway(gateway: EmbeddedGateway) {
     });
     const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
     forgetDeletedKeys(changes, keys, ledger, onFailure);
+    const customers = new EmbeddedCustomers({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
     const checkpoints = new Checkpoints(db);
     neverWait(db);
     return {
       keys,
+      customers,
       ledger,
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),

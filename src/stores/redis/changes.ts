@@ -28,12 +28,13 @@ interface Scripted {
 
 /**
  * The word for each kind of change in messages: `ban` for a change of an account, although it may also be a top-up or a reset.
- * Gateways of earlier versions share the store: they write this word, and know no other. Messages without a known word are
- * taken for `any`.
+ * Gateways of earlier versions share the store: they write this word, and know `key` and no other. Messages without a known word
+ * are taken for `any`: so such a gateway confirms every key after a change of a customer.
  */
-const WORDS = { key: 'key', account: 'ban', any: 'any' } as const;
+const WORDS = { key: 'key', customer: 'customer', account: 'ban', any: 'any' } as const;
 const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
   [WORDS.key, 'key'],
+  [WORDS.customer, 'customer'],
   [WORDS.account, 'account'],
 ]);
 

@@ -1,19 +1,30 @@
 -- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
 -- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua and history.lua precede it.
 --
--- KEYS  for each consumer its hash, with fields as in windows.lua; and behind that its history, if the rule asks for it
+-- A consumer has an account for each budget that its requests charge: its own, and those of its customer and of groups of
+-- routes. A request is counted in all of them or in none.
+--
+-- KEYS  for each consumer the hash of its own account, with fields as in windows.lua; behind that its history, if the rule
+--       asks for it, and that of its customer; then the hashes of its further accounts
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
---       ARGV[1]: runs of keys, in the order of KEYS, each as: rule, n, cost, number of keys. Rule 2 is ARGV[2].
+--       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
+--       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
+--       accounts before this call follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
 --       are those at which a few periods begin, and the end of the last. All times in milliseconds.
---       Behind them, if a history is kept, the gateway's clock as in history.lua.
--- reply numbers in one text, separated by spaces for the same reason: now; then for each key how many numbers follow for
---       it (0: the hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
---       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; then only if
---       there are strikes, a ban or top-ups: bannedFrom, strikes, their end, ban number, its end, its window, 1 if this call
---       imposed it (else 0); and for each top-up in force its window, amount and end.
+--       Further budgets follow, each after a `|`. Behind the first `|` stand: the name of this process, 1 if strikes and bans
+--       belong to the first further account (else 0), how many histories are kept, and how many requests of the own account
+--       may be in flight (- for any number). Then for each further budget its name, how many may be in flight, its windows.
+--       Behind the rules, if a history is kept, the gateway's clock as in history.lua.
+-- reply numbers in one text, separated by spaces for the same reason: now; then for each consumer how many numbers follow
+--       for it (0: a hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
+--       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; for each
+--       account with a bound how many requests are in flight; then only if there are strikes, a ban or top-ups, or no room in
+--       flight: bannedFrom, 1 if this call imposed a ban (else 0), 1 if too many were in flight; for the own account, and for
+--       the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
+--       the own one); and for each top-up in force its window + 10 times its account, its amount and its end.
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + floor(time[2] / 1000)
@@ -41,41 +52,74 @@ local function banLength(rule, number)
   return min(floor(length), longest)
 end
 
--- Nil if the instants of a calendar window do not include now.
-local function readRule(text)
-  local numbers = numbersIn(text)
-  local rule = {
-    history = numbers[1],
-    after = numbers[2],
-    within = numbers[3],
-    first = numbers[4],
-    factor = numbers[5],
-    longest = numbers[6],
-    forget = numbers[7],
-    windows = {},
-    fields = { 'x', 'X', 'b', 'B', 'w', 't' },
-  }
-  local at = 8
+-- Appends the windows that stand in `numbers` from `at` to an account. False if the instants of a calendar window do not
+-- include now.
+local function readWindows(account, numbers, at)
+  local windows, fields = account.windows, account.fields
   while at <= #numbers do
     local index, instants = numbers[at] % 10, floor(numbers[at] / 1000)
     local window = { index = index, planned = numbers[at + 1], per = floor(numbers[at] / 10) % 100 }
     if instants == 0 then
       window.latest = now + LENGTHS[index]
     else
-      if now < numbers[at + 2] then return nil end
+      if now < numbers[at + 2] then return false end
       for i = at + 3, at + 1 + instants do
         if now < numbers[i] then
           window.latest = numbers[i]
           break
         end
       end
-      if window.latest == nil then return nil end
+      if window.latest == nil then return false end
     end
-    rule.windows[#rule.windows + 1] = window
-    rule.fields[#rule.fields + 1] = USED[index]
-    rule.fields[#rule.fields + 1] = ENDS[index]
+    windows[#windows + 1] = window
+    fields[#fields + 1] = USED[index]
+    fields[#fields + 1] = ENDS[index]
     at = at + 2 + instants
   end
+  return true
+end
+
+-- What only rules with further budgets, or with a bound of requests in flight, need.
+local function readFurther(rule, text)
+  local parts = {}
+  for part in string.gmatch(text, '[^|]+') do parts[#parts + 1] = part end
+  local holder, struck, histories, most = string.match(parts[1], '(%S+) (%d) (%d) (%S+)')
+  rule.holder, rule.struck, rule.histories = holder, 1 + struck, tonumber(histories)
+  local own = rule.accounts[1]
+  own.fields[7], own.fields[8] = 'W', 'f'
+  own.most = tonumber(most)
+  rule.budgets = {}
+  for i = 2, #parts do
+    local name, bound, windows = string.match(parts[i], '(%S+) (%S+)(.*)')
+    local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'W', 'f' }, windows = {}, most = tonumber(bound) }
+    if not readWindows(account, numbersIn(windows), 1) then return false end
+    rule.accounts[i] = account
+    rule.budgets[name] = i - 1
+    rule.budgets[i - 1] = name
+  end
+  for _, account in ipairs(rule.accounts) do rule.isBounded = rule.isBounded or account.most ~= nil end
+  return true
+end
+
+-- Nil if the instants of a calendar window do not include now.
+local function readRule(text)
+  local bar = string.find(text, '|', 1, true)
+  local numbers = numbersIn(bar and string.sub(text, 1, bar - 1) or text)
+  local own = { fields = { 'x', 'X', 'b', 'B', 'w', 't' }, windows = {} }
+  local rule = {
+    histories = min(numbers[1], 1),
+    recordsAll = numbers[1] == 2,
+    after = numbers[2],
+    within = numbers[3],
+    first = numbers[4],
+    factor = numbers[5],
+    longest = numbers[6],
+    forget = numbers[7],
+    struck = 1,
+    accounts = { own },
+  }
+  if bar and not readFurther(rule, string.sub(text, bar + 1)) then return nil end
+  if not readWindows(own, numbers, 8) then return nil end
   return rule
 end
 
@@ -95,56 +139,79 @@ local function fitsAt(window, cost)
   return window.ends
 end
 
-local function decide(key, rule, n, cost, historyKey)
-  local after, within, forget, windows = rule.after, rule.within, rule.forget, rule.windows
+local function put(account, field, value)
+  local changes = account.changes
+  changes[#changes + 1] = field
+  changes[#changes + 1] = value
+end
 
-  local values = redis.pcall('HMGET', key, unpack(rule.fields))
-  if values.err then
-    if string.find(values.err, 'WRONGTYPE', 1, true) then return '0' end
-    return values
-  end
-  for i = 1, 5 do
-    local number = tonumber(values[i] or 0)
-    if number == nil or number < 0 or number > MOST or number ~= floor(number) then return '0' end
-    values[i] = number
-  end
-  if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return '0' end
-  local topUps = nil
-  if values[6] then
-    topUps = topUpsIn(values[6])
-    if topUps == nil then return '0' end
-  end
-
-  local changes = {}
-  local function put(field, value)
-    changes[#changes + 1] = field
-    changes[#changes + 1] = value
-  end
-
-  -- The clock may jump. Everything that has ended is removed for good, no window or strike lasts longer than its own length
-  -- from now, and no ban longer than its rung's length.
-  local strikes, strikesEnd, number, banEnd, banWindow = values[1], values[2], values[3], values[4], values[5]
+-- The ban of an account. The clock may jump: no ban lasts longer from now than its rung's length. `after` is 0 for an account
+-- that gets no bans.
+local function readBan(account, rule, after, values)
+  local number, ends, window = values[3], values[4], values[5]
   if number > 0 then
-    if now >= banEnd + (after == 0 and 0 or forget) then
-      number, banEnd, banWindow = 0, 0, 0
-      put('b', 0)
-      put('B', 0)
-    elseif after > 0 and now < banEnd then
+    if now >= ends + (after == 0 and 0 or rule.forget) then
+      number, ends, window = 0, 0, 0
+      put(account, 'b', 0)
+      put(account, 'B', 0)
+    elseif after > 0 and now < ends then
       local latest = now + banLength(rule, number)
-      if banEnd > latest then
-        banEnd = latest
-        put('B', banEnd)
+      if ends > latest then
+        ends = latest
+        put(account, 'B', ends)
       end
     end
   end
-  local room = n
-  local cost_exceeds_limit = false
-  -- The least amount by which the clock was set back, according to the windows.
-  local back = 0
+  account.number, account.banEnd, account.banWindow = number, ends, window
+  account.banBudget = rule.budgets and number > 0 and rule.budgets[values[7] or ''] or 0
+end
+
+-- How many requests this call has admitted to each account so far, by the name of its hash: `held` does not contain them.
+local begun = {}
+
+-- How many requests of an account are in flight, those of other processes among them: the field is a list of processes, how
+-- many each had, and until when that holds. False if it is foreign.
+local function readInFlight(account, rule, text, held)
+  local others, inFlight = {}, held or 0
+  for holder, count, ends in string.gmatch(text or '', '(%S+) (%d+) (%d+)') do
+    -- Without `held`, those of this process are asked for as well.
+    if (holder ~= rule.holder or held == nil) and tonumber(ends) > now then
+      -- After the clock was set back, what a killed process had in flight ends no later either.
+      others[#others + 1] = string.format('%s %s %d', holder, count, min(tonumber(ends), now + TICKET_MS))
+      inFlight = inFlight + count
+    end
+  end
+  account.others, account.held, account.inFlight = others, held, inFlight
+end
+
+-- Reads an account, and leaves of it what has not ended by now. Returns the least amount by which the clock was set back,
+-- according to the windows; or nil and what to reply.
+local function readAccount(account, key, rule, after, held)
+  local values = redis.pcall('HMGET', key, unpack(account.fields))
+  if values.err then
+    if string.find(values.err, 'WRONGTYPE', 1, true) then return nil, '0' end
+    return nil, values
+  end
+  for i = 1, 5 do
+    local number = tonumber(values[i] or 0)
+    if number == nil or number < 0 or number > MOST or number ~= floor(number) then return nil, '0' end
+    values[i] = number
+  end
+  if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return nil, '0' end
+  local topUps = nil
+  if values[6] then
+    topUps = topUpsIn(values[6])
+    if topUps == nil then return nil, '0' end
+  end
+  account.changes = {}
+  readBan(account, rule, after, values)
+  account.strikes, account.strikesEnd = values[1], values[2]
+  if account.most then readInFlight(account, rule, values[8], held and held + (begun[key] or 0)) end
+  local windows, back, before = account.windows, 0, rule.budgets and 8 or 6
   for i = 1, #windows do
     local window = windows[i]
-    local windowBack = readWindow(window, values[5 + 2 * i], values[6 + 2 * i], now)
-    if windowBack == nil then return '0' end
+    local windowBack = readWindow(window, values[before - 1 + 2 * i], values[before + 2 * i], now)
+    if windowBack == nil then return nil, '0' end
     if windowBack > back then back = windowBack end
     window.limit, window.topUp, window.topUpEnd = window.planned, nil, nil
     for at = 1, topUps and #topUps or 0, 3 do
@@ -153,65 +220,62 @@ local function decide(key, rule, n, cost, historyKey)
         window.limit = window.limit + window.topUp
       end
     end
-    if window.limit < cost then cost_exceeds_limit = true end
-    room = min(room, floor((window.limit - window.used) / cost))
   end
-  -- Strikes end with the window that refused, so their end moves back by the same amount.
-  if strikes > 0 then
-    local ends = min(strikesEnd - back, now + within)
-    if after == 0 or now >= ends then
-      strikes, strikesEnd = 0, 0
-      put('x', 0)
-      put('X', 0)
-    elseif ends < strikesEnd then
-      strikesEnd = ends
-      put('X', strikesEnd)
-    end
-  end
+  return back
+end
 
-  local admitted, bannedFrom, imposes = 0, n, 0
-  local lasting = false
-  if number > 0 and now < banEnd then
-    bannedFrom = 0
-  else
-    admitted = max(room, 0)
-    if admitted > 0 then
-      for i = 1, #windows do
-        local window = windows[i]
-        local before = window.ends
-        countIn(window, now, admitted * cost)
-        if window.ends > before then lasting = true end
+-- Strikes end with the window that refused. If the clock was set back, their end moves back by the same amount.
+local function readStrikes(account, rule, after, back)
+  if account.strikes == 0 then return end
+  local ends = min(account.strikesEnd - back, now + rule.within)
+  if after == 0 or now >= ends then
+    account.strikes, account.strikesEnd = 0, 0
+    put(account, 'x', 0)
+    put(account, 'X', 0)
+  elseif ends < account.strikesEnd then
+    account.strikesEnd = ends
+    put(account, 'X', ends)
+  end
+end
+
+-- Counts refused requests as strikes, or imposes the ban that they lead to. Returns bannedFrom, and 1 if a ban was imposed.
+local function strike(rule, n, admitted, cost)
+  local accounts, struck = rule.accounts, rule.accounts[rule.struck]
+  local last, lastBudget, lastEnd = 0, 0, 0
+  for i = 1, #accounts do
+    for _, window in ipairs(accounts[i].windows) do
+      if window.limit - window.used < cost then
+        local ends = fitsAt(window, cost)
+        if ends >= lastEnd then last, lastBudget, lastEnd = window.index, i - 1, ends end
       end
-    end
-    local refused = n - admitted
-    if refused > 0 and after > 0 and not cost_exceeds_limit then
-      local last, lastEnd = 0, 0
-      for _, window in ipairs(windows) do
-        if window.limit - window.used < cost then
-          local ends = fitsAt(window, cost)
-          if ends >= lastEnd then last, lastEnd = window.index, ends end
-        end
-      end
-      if strikes + refused >= after then
-        bannedFrom = admitted + max(after - strikes - 1, 0)
-        number = number + 1
-        imposes = 1
-        banEnd = now + banLength(rule, number)
-        banWindow = last
-        strikes, strikesEnd = 0, 0
-        put('b', number)
-        put('B', banEnd)
-        put('w', banWindow)
-      else
-        if strikes == 0 then strikesEnd = now + within end
-        strikes = strikes + refused
-        strikesEnd = min(strikesEnd, lastEnd)
-      end
-      put('x', strikes)
-      put('X', strikesEnd)
-      lasting = true
     end
   end
+  struck.isLasting = true
+  local strikes, refused = struck.strikes, n - admitted
+  if strikes + refused < rule.after then
+    if strikes == 0 then struck.strikesEnd = now + rule.within end
+    struck.strikes = strikes + refused
+    struck.strikesEnd = min(struck.strikesEnd, lastEnd)
+    put(struck, 'x', struck.strikes)
+    put(struck, 'X', struck.strikesEnd)
+    return n, 0
+  end
+  struck.number = struck.number + 1
+  struck.banEnd = now + banLength(rule, struck.number)
+  struck.banWindow, struck.banBudget = last, lastBudget
+  struck.strikes, struck.strikesEnd = 0, 0
+  put(struck, 'b', struck.number)
+  put(struck, 'B', struck.banEnd)
+  put(struck, 'w', last)
+  if rule.budgets then put(struck, 'W', rule.budgets[lastBudget] or '') end
+  put(struck, 'x', 0)
+  put(struck, 'X', 0)
+  return admitted + max(rule.after - strikes - 1, 0), 1
+end
+
+-- Writes what has changed. Returns an error of the store.
+local function writeAccount(account, key, rule, admitted)
+  local changes, windows = account.changes, account.windows
   for i = 1, #windows do
     local window = windows[i]
     -- Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in
@@ -220,28 +284,33 @@ local function decide(key, rule, n, cost, historyKey)
       putWindow(changes, window)
     end
   end
-
-  if n > 0 and #changes > 0 then
-    -- The first write of the script: if the store refuses writes, nothing has been done for this key.
-    local written = redis.pcall('HSET', key, unpack(changes))
-    if type(written) == 'table' and written.err then return written end
-    if lasting then
-      local expires = max(strikesEnd, number > 0 and banEnd + forget or 0, now + redis.call('PTTL', key))
-      for i = 1, #windows do expires = max(expires, windows[i].ends) end
-      redis.call('PEXPIREAT', key, expires)
+  local ticketsEnd = 0
+  if account.most then
+    begun[key] = (begun[key] or 0) + admitted
+    local own = account.held + admitted
+    if own > 0 then
+      ticketsEnd = now + TICKET_MS
+      account.others[#account.others + 1] = string.format('%s %d %d', rule.holder, own, ticketsEnd)
     end
+    put(account, 'f', table.concat(account.others, ' '))
+    account.isLasting = true
   end
-
-  local recorded = cost * (rule.history == 2 and n or admitted)
-  if historyKey and recorded > 0 then
-    local err = history().admitted(historyKey, hour, recorded)
-    if err then return err end
+  if #changes == 0 then return nil end
+  local written = redis.pcall('HSET', key, unpack(changes))
+  if type(written) == 'table' and written.err then return written end
+  if account.isLasting then
+    local banEnd = account.number > 0 and account.banEnd + rule.forget or 0
+    local expires = max(account.strikesEnd, banEnd, ticketsEnd, now + redis.call('PTTL', key))
+    for i = 1, #windows do expires = max(expires, windows[i].ends) end
+    redis.call('PEXPIREAT', key, expires)
   end
+  return nil
+end
 
-  local reply = { admitted }
+-- Appends the standing of an account's windows to a reply. Returns whether one of them has a top-up.
+local function replyWindows(reply, account)
   local hasTopUps = false
-  for i = 1, #windows do
-    local window = windows[i]
+  for _, window in ipairs(account.windows) do
     local slices = window.slices
     if window.per == 0 then
       reply[#reply + 1] = window.used
@@ -256,17 +325,102 @@ local function decide(key, rule, n, cost, historyKey)
     end
     hasTopUps = hasTopUps or window.topUp ~= nil
   end
-  if strikes > 0 or number > 0 or hasTopUps then
-    for _, value in ipairs({ bannedFrom, strikes, strikesEnd, number, banEnd, banWindow, imposes }) do
+  return hasTopUps
+end
+
+local function replyOf(rule, admitted, bannedFrom, imposes, crowded)
+  local accounts, reply = rule.accounts, { admitted }
+  local isPlain = crowded == 0
+  for i = 1, #accounts do
+    local account = accounts[i]
+    local hasTopUps = replyWindows(reply, account)
+    if hasTopUps or account.strikes > 0 or account.number > 0 then isPlain = false end
+  end
+  if rule.isBounded then
+    for i = 1, #accounts do
+      if accounts[i].most then reply[#reply + 1] = accounts[i].inFlight + admitted end
+    end
+  end
+  if isPlain then return textOf(reply) end
+  for _, value in ipairs({ bannedFrom, imposes, crowded }) do reply[#reply + 1] = value end
+  for i = 1, min(#accounts, 2) do
+    local one = accounts[i]
+    local window = one.banWindow + 10 * one.banBudget
+    for _, value in ipairs({ one.strikes, one.strikesEnd, one.number, one.banEnd, window }) do
       reply[#reply + 1] = value
     end
-    for _, window in ipairs(windows) do
+  end
+  for i = 1, #accounts do
+    for _, window in ipairs(accounts[i].windows) do
       if window.topUp then
-        for _, value in ipairs({ window.index, window.topUp, window.topUpEnd }) do reply[#reply + 1] = value end
+        for _, value in ipairs({ window.index + 10 * (i - 1), window.topUp, window.topUpEnd }) do
+          reply[#reply + 1] = value
+        end
       end
     end
   end
   return textOf(reply)
+end
+
+-- Decides about one consumer. Returns its part of the reply, or an error of the store.
+-- `keys`: of its accounts; `histories`: its own and that of its customer, as far as they are kept; `held`: how many requests
+-- this process has in flight in each account.
+local function decide(rule, keys, histories, n, cost, held)
+  local accounts = rule.accounts
+  local room, crowdRoom, back = n, n, 0
+  local costExceedsLimit, isBanned = false, false
+  for i = 1, #accounts do
+    local account = accounts[i]
+    local accountBack, reply = readAccount(account, keys[i], rule, i == rule.struck and rule.after or 0, held and held[i])
+    if accountBack == nil then return reply end
+    back = max(back, accountBack)
+    account.isLasting = false
+    isBanned = isBanned or account.number > 0 and now < account.banEnd
+    for _, window in ipairs(account.windows) do
+      if window.limit < cost then costExceedsLimit = true end
+      room = min(room, floor((window.limit - window.used) / cost))
+    end
+    if account.most then crowdRoom = min(crowdRoom, account.most - account.inFlight) end
+  end
+  for i = 1, #accounts do readStrikes(accounts[i], rule, i == rule.struck and rule.after or 0, back) end
+
+  local admitted, bannedFrom, imposes, crowded = 0, n, 0, 0
+  if isBanned then
+    bannedFrom = 0
+  else
+    room = max(room, 0)
+    admitted = min(room, max(crowdRoom, 0))
+    if admitted > 0 then
+      for i = 1, #accounts do
+        for _, window in ipairs(accounts[i].windows) do
+          local before = window.ends
+          countIn(window, now, admitted * cost)
+          if window.ends > before then accounts[i].isLasting = true end
+        end
+      end
+    end
+    if admitted < room then
+      crowded = 1
+    elseif admitted < n and rule.after > 0 and not costExceedsLimit then
+      bannedFrom, imposes = strike(rule, n, admitted, cost)
+    end
+  end
+
+  if n > 0 then
+    -- The first write of the script: if the store refuses writes, nothing has been done for this consumer.
+    for i = 1, #accounts do
+      local err = writeAccount(accounts[i], keys[i], rule, admitted)
+      if err then return err end
+    end
+  end
+  local recorded = cost * (rule.recordsAll and n or admitted)
+  if recorded > 0 then
+    for i = 1, #histories do
+      local err = history().admitted(histories[i], hour, recorded)
+      if err then return err end
+    end
+  end
+  return replyOf(rule, admitted, bannedFrom, imposes, crowded)
 end
 
 local rules = {}
@@ -276,18 +430,27 @@ for i = 2, arguments do
   if rules[i] == nil then return string.format('%d', now) end
 end
 local replies = { string.format('%d', now) }
-local at = 0
 local runs = numbersIn(ARGV[1])
-for i = 1, #runs, 4 do
-  local rule, n, cost = rules[runs[i]], runs[i + 1], runs[i + 2]
-  for _ = 1, runs[i + 3] do
-    at = at + 1
-    local key, historyKey = KEYS[at], nil
-    if rule.history > 0 then
-      at = at + 1
-      historyKey = KEYS[at]
+local at, i = 0, 1
+while i <= #runs do
+  local rule, n, cost, consumers = rules[runs[i]], runs[i + 1], runs[i + 2], runs[i + 3]
+  i = i + 4
+  local held = nil
+  if rule.isBounded then
+    held = {}
+    for j = 1, #rule.accounts do
+      if runs[i + j - 1] >= 0 then held[j] = runs[i + j - 1] end
     end
-    local reply = decide(key, rule, n, cost, historyKey)
+    i = i + #rule.accounts
+  end
+  for _ = 1, consumers do
+    local keys, histories = { KEYS[at + 1] }, {}
+    at = at + 1
+    for j = 1, rule.histories do histories[j] = KEYS[at + j] end
+    at = at + rule.histories
+    for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
+    at = at + #rule.accounts - 1
+    local reply = decide(rule, keys, histories, n, cost, held)
     if type(reply) == 'table' and reply.err then return reply end
     replies[#replies + 1] = reply
   end

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Command } from 'ioredis';
-import { type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
+import { accountIdsOf } from '../../admit/account-id.ts';
+import { type AccountState, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
-import type { Allowance } from '../../admit/plan.ts';
-import { slicedCount, type TopUps, WINDOWS, type WindowCount, type WindowName } from '../../admit/windows.ts';
+import type { Allowance, Budget } from '../../admit/plan.ts';
+import { slicedCount, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
@@ -23,6 +24,8 @@ const MAX_ATTEMPTS = 3;
 interface DecisionCallsOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
+  /** The name under which this process has requests in flight. */
+  readonly holder: string;
   /** Left out: DECIDE_LUA. */
   readonly lua?: string | undefined;
   /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
@@ -34,10 +37,11 @@ export class DecisionCalls {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #script: Script;
-  readonly #rules = new RuleTexts();
+  readonly #rules: RuleTexts;
   readonly #wallMs: (() => number) | undefined;
 
-  constructor({ redis, circuit, lua = DECIDE_LUA, wallMs }: DecisionCallsOptions) {
+  constructor({ redis, circuit, holder, lua = DECIDE_LUA, wallMs }: DecisionCallsOptions) {
+    this.#rules = new RuleTexts(holder);
     this.#wallMs = wallMs;
     this.#redis = redis;
     this.#circuit = circuit;
@@ -47,10 +51,7 @@ export class DecisionCalls {
   /** Decides all requests in one call. @returns and rejects as `Ledger.decide` */
   async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     const keys: string[] = [];
-    for (const { consumerId, allowance } of requests) {
-      keys.push(keyspace.account(consumerId));
-      if (allowance.history !== undefined) keys.push(keyspace.history(consumerId));
-    }
+    for (const request of requests) addKeysOf(request, keys);
     const attempts = new Attempts(requests, this.#rules, this.#wallMs);
     try {
       const reply = await this.#circuit.run(() => this.#script.run(this.#redis, keys, attempts), keys[0]);
@@ -64,6 +65,23 @@ export class DecisionCalls {
     }
     throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
   }
+}
+
+/** How many requests this process has in flight in each account; undefined if the allowance does not bound them. */
+function heldOf({ allowance, held }: DecisionRequest): readonly number[] | undefined {
+  if (!allowance.boundsInFlight || held !== undefined) return held;
+  return Array.from({ length: 1 + (allowance.further?.length ?? 0) }, () => -1);
+}
+
+/** The names that the script needs for one request, in its order. */
+function addKeysOf({ consumerId, allowance }: DecisionRequest, keys: string[]): void {
+  const { further, history } = allowance;
+  keys.push(keyspace.account(consumerId));
+  if (history !== undefined) keys.push(keyspace.history(consumerId));
+  if (further === undefined) return;
+  const accounts = accountIdsOf(consumerId, allowance);
+  if (history !== undefined && further[0]!.scope === 'customer') keys.push(keyspace.history(accounts[1]!));
+  for (let i = 1; i < accounts.length; i++) keys.push(keyspace.account(accounts[i]!));
 }
 
 /** The clock of a gateway, as the last argument of a script that writes histories (described in history.lua). */
@@ -81,11 +99,13 @@ function argumentsOf(
   let runs = '';
   for (let i = 0; i < requests.length; ) {
     const { allowance, cost, n } = requests[i]!;
+    const held = heldOf(requests[i]!);
     const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
     let next = i + 1;
-    while (next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
+    while (held === undefined && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
     runs += `${rule} ${n} ${cost} ${next - i} `;
+    if (held !== undefined) runs += `${held.join(' ')} `;
     i = next;
   }
   const args = [runs];
@@ -117,10 +137,16 @@ interface RuleText {
  */
 class RuleTexts {
   readonly #known = new WeakMap<Allowance, RuleText>();
+  readonly #holder: string;
   /** The store's clock minus this process's monotonic one, milliseconds. */
   #offsetMs = performance.timeOrigin;
   #jump = 0;
   #hasCalendars = false;
+
+  /** @param holder the name under which this process has requests in flight */
+  constructor(holder: string) {
+    this.#holder = holder;
+  }
 
   get hasCalendars(): boolean {
     return this.#hasCalendars;
@@ -138,10 +164,13 @@ class RuleTexts {
     if (known?.untilMs === Number.POSITIVE_INFINITY) return known.text;
     const nowMs = Math.floor(performance.now() + this.#offsetMs);
     if (known !== undefined && known.jump === this.#jump && nowMs < known.untilMs) return known.text;
-    const ends = allowance.limits.flatMap(({ calendar }) => calendar?.periodAt(nowMs).endsAtMs ?? []);
+    const { limits, further = [] } = allowance;
+    const ends = [...limits, ...further.flatMap((budget) => budget.limits)].flatMap(
+      ({ calendar }) => calendar?.periodAt(nowMs).endsAtMs ?? [],
+    );
     const untilMs = Math.min(Number.POSITIVE_INFINITY, ...ends);
     this.#hasCalendars ||= ends.length > 0;
-    const text = ruleOf(allowance, nowMs).join(' ');
+    const text = ruleOf(allowance, nowMs, this.#holder);
     this.#known.set(allowance, { text, untilMs, jump: this.#jump });
     return text;
   }
@@ -150,63 +179,117 @@ class RuleTexts {
 /** By this much the store's clock jumps and does not merely drift, or its answer come late. */
 const JUMP_MS = 60_000;
 
-function ruleOf({ limits, bans, history }: Allowance, nowMs: number): number[] {
+/** @param holder the name of this process */
+function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
+  const { limits, bans, bansOfCustomer, history, further = [], inFlight } = allowance;
   const kept = history === undefined ? 0 : history === 'admitted' ? 1 : 2;
   const rule =
     bans === null
       ? [kept, 0, 0, 0, 0, 0, 0]
       : [kept, bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
-  for (const { window, limit, slices = 0, calendar } of limits) {
+  const own = [...rule, ...windowsOf(limits, nowMs)].join(' ');
+  if (further.length === 0 && inFlight === undefined) return own;
+  const histories = history === undefined ? 0 : further[0]?.scope === 'customer' ? 2 : 1;
+  const common = `${holder} ${bansOfCustomer ? 1 : 0} ${histories} ${inFlight ?? '-'}`;
+  const budgets = further.map((budget) =>
+    [budget.name, budget.inFlight ?? '-', ...windowsOf(budget.limits, nowMs)].join(' '),
+  );
+  return [own, common, ...budgets].join('|');
+}
+
+function windowsOf(limits: readonly WindowLimit[], nowMs: number): number[] {
+  return limits.flatMap(({ window, limit, slices = 0, calendar }) => {
     const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
-    rule.push(WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, limit, ...instants);
-  }
-  return rule;
+    return [WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, limit, ...instants];
+  });
 }
 
 /** Parses one consumer's part of the reply (described in decide.lua). */
 function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply: Numbers): Outcome | null {
   const length = reply.next();
   if (length === 0) return null;
-  const { limits } = allowance;
+  const end = reply.count + length;
   const admitted = reply.next();
+  const own = windowCountsIn(reply, allowance.limits);
+  if (allowance.further === undefined && allowance.inFlight === undefined && reply.count === end) {
+    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: own, strikes: NO_STRIKES, ban: null } };
+  }
+  return outcomeWith(allowance, { nowMs, cost, n, admitted }, own, { reply, end });
+}
+
+/** The rest of the reply for a consumer that has more than counts, or several accounts. */
+function outcomeWith(
+  allowance: Allowance,
+  decided: Pick<Outcome, 'nowMs' | 'cost' | 'n' | 'admitted'>,
+  own: AccountState['windows'],
+  { reply, end }: { readonly reply: Numbers; readonly end: number },
+): Outcome {
+  const { further = [] } = allowance;
+  const accounts: Writable<AccountState>[] = [{ windows: own, strikes: NO_STRIKES, ban: null }];
+  for (const { limits } of further) {
+    accounts.push({ windows: windowCountsIn(reply, limits), strikes: NO_STRIKES, ban: null });
+  }
+  const inFlight = inFlightIn(reply, allowance);
+  const rest = { bannedFrom: decided.n, imposesBan: false, isCrowded: false };
+  if (reply.count < end) {
+    rest.bannedFrom = reply.next();
+    rest.imposesBan = reply.next() === 1;
+    rest.isCrowded = reply.next() === 1;
+    for (const account of accounts.slice(0, 2)) {
+      account.strikes = { count: reply.next(), endsAtMs: reply.next() };
+      account.ban = banIn(reply, further);
+    }
+  }
+  while (reply.count < end) addTopUpIn(reply, accounts);
+  const [state, ...others] = accounts;
+  return {
+    ...decided,
+    bannedFrom: rest.bannedFrom,
+    ...(rest.imposesBan ? { imposesBan: true } : {}),
+    ...(rest.isCrowded ? { isCrowded: true } : {}),
+    ...inFlight,
+    state: others.length === 0 ? state! : { ...state!, further: others },
+  };
+}
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
+function windowCountsIn(reply: Numbers, limits: readonly WindowLimit[]): AccountState['windows'] {
   const windows: Partial<Record<WindowName, WindowCount>> = {};
-  let left = length - 1;
   for (const { window, lengthMs, slices } of limits) {
     if (slices === undefined) {
       const used = reply.next();
       const endsAtMs = reply.next();
       if (endsAtMs > 0) windows[window] = { used, endsAtMs };
-      left -= 2;
       continue;
     }
     const size = reply.next();
-    left -= size === 0 ? 1 : size + 3;
     if (size === 0) continue;
     const [startsAtMs, first] = [reply.next(), reply.next()];
     const counts = Array.from({ length: size }, () => reply.next());
     windows[window] = slicedCount({ per: slices, startsAtMs, first, counts }, lengthMs);
   }
-  if (left === 0) {
-    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows, strikes: NO_STRIKES, ban: null } };
-  }
-  const bannedFrom = reply.next();
-  const strikes = { count: reply.next(), endsAtMs: reply.next() };
-  const ban = banOf(reply.next(), reply.next(), reply.next());
-  const imposes = reply.next() === 1 ? ({ imposesBan: true } as const) : {};
-  const topUps = left === NUMBERS_OF_REFUSALS ? {} : { topUps: topUpsOf((left - NUMBERS_OF_REFUSALS) / 3, reply) };
-  return { nowMs, cost, n, admitted, bannedFrom, ...imposes, state: { windows, strikes, ban, ...topUps } };
+  return windows;
 }
 
-/** How many numbers describe strikes and ban. */
-const NUMBERS_OF_REFUSALS = 7;
+function inFlightIn(reply: Numbers, { inFlight, further = [] }: Allowance): Pick<Outcome, 'inFlight'> {
+  const bounds = [inFlight, ...further.map((budget) => budget.inFlight)];
+  if (bounds.every((bound) => bound === undefined)) return {};
+  return { inFlight: bounds.map((bound) => (bound === undefined ? null : reply.next())) };
+}
 
-function topUpsOf(size: number, reply: Numbers): TopUps {
-  return Object.fromEntries(
-    Array.from({ length: size }, () => {
-      const name = WINDOWS[reply.next() - 1]!;
-      return [name, { amount: reply.next(), untilMs: reply.next() }];
-    }),
-  );
+function banIn(reply: Numbers, further: readonly Budget[]): Ban | null {
+  const [number, untilMs, window] = [reply.next(), reply.next(), reply.next()];
+  const ban = banOf(number, untilMs, window % 10);
+  const budget = further[Math.floor(window / 10) - 1]?.name;
+  return ban === null || budget === undefined ? ban : { ...ban, budget };
+}
+
+function addTopUpIn(reply: Numbers, accounts: Writable<AccountState>[]): void {
+  const place = reply.next();
+  const account = accounts[Math.floor(place / 10)]!;
+  const topUp = { amount: reply.next(), untilMs: reply.next() };
+  account.topUps = { ...account.topUps, [WINDOWS[(place % 10) - 1]!]: topUp };
 }
 
 /** @param window its index in WINDOWS, from 1 */
@@ -222,6 +305,8 @@ const ZERO = 0x30;
 export class Numbers {
   readonly #text: Uint8Array;
   #at = 0;
+  /** How many numbers have been read. */
+  count = 0;
 
   constructor(text: Uint8Array) {
     this.#text = text;
@@ -246,6 +331,7 @@ export class Numbers {
     }
     if (at === from) throw noNumber();
     this.#at = at + 1;
+    this.count++;
     return number;
   }
 }

@@ -8,12 +8,12 @@ import {
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { isLimitName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
-import { keyspace } from './keyspace.ts';
+import { accountIdIn, keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
 
@@ -105,15 +105,15 @@ export class RedisHistory implements HistoryStore {
   async *consumerIds(prefix: string): AsyncGenerator<string> {
     const servers: readonly Redis[] =
       this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis as Redis];
-    const start = keyspace.history(prefix).slice(0, -1);
-    const idAt = keyspace.history('').length - 1;
+    const before = keyspace.history('').slice(0, -2);
+    const start = `${before}{${prefix}`;
     for (const server of servers) {
       let cursor = '0';
       do {
         const scan = () => server.scan(cursor, 'MATCH', `${start}*`, 'COUNT', 1000);
         const [next, names] = await this.#circuit.run(scan, server);
         cursor = next;
-        for (const name of names) yield name.slice(idAt, -1);
+        for (const name of names) yield accountIdIn(name, before);
       } while (cursor !== '0');
     }
   }
@@ -146,9 +146,15 @@ export class RedisHistory implements HistoryStore {
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
       const [kind, windowName, cost, plan = ''] = reply[i + 2]!.split(' ');
-      const window = WINDOWS.find((name) => name === windowName);
-      if (window === undefined || (kind !== 'refused' && kind !== 'banned')) continue;
-      found.push({ consumerId: reply[i]!, plan, kind, window, cost: Number(cost), untilMs: Number(reply[i + 1]) });
+      if (windowName === undefined || !isLimitName(windowName) || (kind !== 'refused' && kind !== 'banned')) continue;
+      found.push({
+        consumerId: reply[i]!,
+        plan,
+        kind,
+        window: windowName,
+        cost: Number(cost),
+        untilMs: Number(reply[i + 1]),
+      });
     }
     return found;
   }

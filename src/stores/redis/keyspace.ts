@@ -1,12 +1,15 @@
+import { lengthOfOwner } from '../../admit/account-id.ts';
+
 /**
  * Every name that Tollgate uses in Redis, with its content and lifetime. No other module may build a name.
- * The braces are hash tags: all names of one consumer are in one slot of a Redis Cluster.
+ * The braces are hash tags: all names of one consumer, or of one customer and its consumers, are in one slot of a Redis
+ * Cluster.
  */
 export const keyspace = {
-  /** Hash: the counters, strikes and ban of one consumer. Expires when the last of them has ended and is forgotten. */
-  account: (consumerId: string) => `tg:a:{${consumerId}}`,
-  /** String of 1,000 bytes: what one consumer has used (admit/history.ts). Expires 92 days after the last use. */
-  history: (consumerId: string) => `tg:h:{${consumerId}}`,
+  /** Hash: the counters, strikes and ban of one account. Expires when the last of them has ended and is forgotten. */
+  account: (accountId: string) => `tg:a:${inSlot(accountId)}`,
+  /** String of 1,000 bytes: what one consumer or customer has used (admit/history.ts). Expires 92 days after the last use. */
+  history: (accountId: string) => `tg:h:${inSlot(accountId)}`,
   /**
    * Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last.
    */
@@ -19,23 +22,32 @@ export const keyspace = {
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**
-   * List: ids of the last changes to one API key or one ban, newest first. Written atomically with each change, so that a
+   * List: ids of the last changes to one API key, one customer or one ban, newest first. Written atomically with each change, so that a
    * gateway can distinguish a change that a failover has undone from one that a later change has followed. Expires an hour
    * after the last change.
    */
   changesTo: (id: string) => `tg:made:{${id}}`,
   /** String: the top-up or the reset that an operator made under an id (its digest). Expires after 24 hours. */
-  madeOnce: (consumerId: string, digest: string) => `tg:once:{${consumerId}}:${digest}`,
+  madeOnce: (accountId: string, digest: string) => `tg:once:${inSlot(accountId)}:${digest}`,
   /** String: the id of the API key that has, or had, a secret with this digest. Removed when the record drops the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,
   /** Sorted set: the ids of all API keys by the time of their creation, milliseconds. */
   apiKeys: 'tg:keys',
+  /** String, JSON: one customer (StoredCustomer). Never removed: a deleted one becomes a tombstone. */
+  customer: (id: string) => `tg:customer:{${id}}`,
+  /** Sorted set: the ids of all customers by the time of their creation, milliseconds. */
+  customers: 'tg:customers',
+  /**
+   * Sorted set: the ids of the API keys of one customer by the time of their creation. A member counts only while the record of the
+   * key names the customer: it is added before that record is written, and removed after another one is.
+   */
+  keysOfCustomer: (id: string) => `tg:customer:{${id}}:keys`,
   /** String, JSON: check values of the peppers in use, and the encrypted history of peppers. Never removed. */
   peppers: 'tg:peppers',
-  /** String, integer: the number of changes to keys and bans so far. Gateways poll it. */
+  /** String, integer: the number of changes to keys, customers and bans so far. Gateways poll it. */
   changes: 'tg:changes',
   /**
-   * Channel: `NUMBER key ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. `ban` also
+   * Channel: `NUMBER key ID`, `NUMBER customer ID` or `NUMBER ban ID` for every change, where NUMBER is the new value of `changes`. `ban` also
    * stands for a top-up and a reset, as `WORDS` in changes.ts explains. Databases share the channels of a server, so the
    * name contains the database.
    */
@@ -84,3 +96,14 @@ export const keyspace = {
   /** String, integer: failed authentications of one client address (rate-limiter-flexible adds the address). */
   failedAttemptsPrefix: 'tg:fail',
 } as const;
+
+/** An account id with a hash tag around the part of it that all accounts of one decision have in common. */
+function inSlot(accountId: string): string {
+  const end = lengthOfOwner(accountId);
+  return end === accountId.length ? `{${accountId}}` : `{${accountId.slice(0, end)}}${accountId.slice(end)}`;
+}
+
+/** The id of the account or the history that has this name, which begins with `prefix` and a hash tag. */
+export function accountIdIn(name: string, prefix: string): string {
+  return name.slice(prefix.length + 1).replace('}', '');
+}

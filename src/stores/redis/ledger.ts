@@ -1,7 +1,8 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import type { ResetUsage } from '../../admit/account-changes.ts';
+import { lengthOfOwner } from '../../admit/account-id.ts';
 import type { Ban, Outcome } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -16,21 +17,26 @@ import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { banOf, DecisionCalls } from './decision-call.ts';
+import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
-import { NOTED_LUA } from './key-writes.ts';
-import { keyspace } from './keyspace.ts';
+import { accountIdIn, keyspace } from './keyspace.ts';
+import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
 
 const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url), 'utf8');
+const CARRY_BAN_LUA = readFileSync(new URL('./carry-ban.lua', import.meta.url), 'utf8');
 
 /** What `defineCommand` adds to a client. */
 interface Scripted {
   tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
+  tollgateInFlight(account: string, holder: string, count: number): Promise<unknown>;
+  tollgateCarryBan(account: string, number: string, end: string, window: string, keptMs: number): Promise<number>;
 }
+
+const IN_FLIGHT_LUA = WINDOWS_LUA + readFileSync(new URL('./in-flight.lua', import.meta.url), 'utf8');
 
 interface RedisLedgerOptions {
   readonly redis: RedisClient;
@@ -58,10 +64,14 @@ export class RedisLedger implements Ledger {
   readonly #writes: DurableWrites;
   readonly #decisions: DecisionCalls;
   readonly #usageChanges: UsageChanges;
+  /** The name under which this process has requests in flight. */
+  readonly #holder = randomBytes(9).toString('base64url');
 
   constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
-    this.#decisions = new DecisionCalls({ redis, circuit, lua: decideLua, wallMs });
+    this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs });
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
+    redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#publish = publish;
@@ -80,7 +90,7 @@ export class RedisLedger implements Ledger {
    * are left without an outcome.
    */
   async #decideApart(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
-    const groups = [...Map.groupBy(requests, ({ consumerId }) => consumerId).values()];
+    const groups = [...Map.groupBy(requests, callOf).values()];
     const held = holdWrites(this.#redis);
     const calls = groups.map((group) => this.#decisions.decide(group));
     held.release();
@@ -103,6 +113,16 @@ export class RedisLedger implements Ledger {
     return outcome ?? null;
   }
 
+  async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
+    const held = holdWrites(this.#redis);
+    const calls = counts.map(({ accountId, count }) => {
+      const name = keyspace.account(accountId);
+      return this.#circuit.run(() => this.#redis.tollgateInFlight(name, this.#holder, count), name);
+    });
+    held.release();
+    await Promise.all(calls);
+  }
+
   async lift(consumerId: string): Promise<Durability | null> {
     const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
     const change = randomUUID();
@@ -111,6 +131,18 @@ export class RedisLedger implements Ledger {
     const announce = () => this.#publish({ kind: 'account', keyId: consumerId });
     await announce();
     return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
+  }
+
+  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
+    const [from, to] = [keyspace.account(fromAccountId), keyspace.account(toAccountId)];
+    const [fields, keptMs] = await this.#circuit.run(
+      () => Promise.all([this.#fieldsOfBan(from), this.#redis.pttl(from)]),
+      from,
+    );
+    const [number, end, window] = fields;
+    if (!number || !end || !window || banOf(Number(number), Number(end), Number(window)) === null) return;
+    const carry = () => this.#redis.tollgateCarryBan(to, number, end, window, keptMs);
+    if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
   }
 
   topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
@@ -135,17 +167,17 @@ export class RedisLedger implements Ledger {
   }
 
   async #bansOn(server: Redis, found: Map<string, BanInForce>): Promise<void> {
-    const prefix = keyspace.account('').slice(0, -1);
+    const prefix = keyspace.account('').slice(0, -2);
     let cursor = '0';
     do {
-      const scan = () => server.scan(cursor, 'MATCH', `${prefix}*`, 'COUNT', 1000);
+      const scan = () => server.scan(cursor, 'MATCH', `${prefix}{*`, 'COUNT', 1000);
       const [next, names] = await this.#circuit.run(scan, server);
       cursor = next;
       if (names.length === 0) continue;
       const [seconds, microseconds] = await this.#circuit.run(() => server.time(), server);
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
-        const consumerId = names[i]!.slice(prefix.length, -1);
+        const consumerId = accountIdIn(names[i]!, prefix);
         if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
       }
     } while (cursor !== '0');
@@ -160,12 +192,16 @@ export class RedisLedger implements Ledger {
   }
 
   async #banOf(name: string): Promise<Ban | null> {
-    const fields = await this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
+    const [number = 0, untilMs = 0, window = 0] = (await this.#fieldsOfBan(name)).map(Number);
+    return banOf(number, untilMs, window);
+  }
+
+  /** Empty if another program's value is in the place of the account. */
+  #fieldsOfBan(name: string): Promise<readonly (string | null)[]> {
+    return this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
       if (error.message.startsWith('WRONGTYPE')) return [];
       throw error;
     });
-    const [number = 0, untilMs = 0, window = 0] = fields.map(Number);
-    return banOf(number, untilMs, window);
   }
 }
 
@@ -185,6 +221,11 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
       return outcome;
     },
   };
+}
+
+/** Consumers of a customer whose requests in flight are bounded share a call, because each call reports all of this process. */
+function callOf({ consumerId, allowance }: DecisionRequest): string {
+  return allowance.boundsInFlight ? consumerId.slice(0, lengthOfOwner(consumerId)) : consumerId;
 }
 
 type Settled = PromiseSettledResult<readonly (Outcome | null)[]>;

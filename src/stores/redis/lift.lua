@@ -7,7 +7,7 @@
 -- reply   the end of the lifted ban; or nil if no ban is in force, the hash has foreign values (which stay as they are), or
 --         a repeated lift had not been undone
 --
--- NOTED_LUA (key-writes.ts), which defines `note` and `noted`, is put in front of this script.
+-- NOTED_LUA (record-writes.ts), which defines `note` and `noted`, is put in front of this script.
 local again = ARGV[2] ~= ''
 if again then
   if noted(ARGV[1]) then return false end

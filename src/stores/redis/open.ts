@@ -5,6 +5,7 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/peppe
 import { RedisAudit } from './audit.ts';
 import { RedisChanges } from './changes.ts';
 import { connectRedis, describeAddress, readRedisUrl, untilReady } from './connection.ts';
+import { RedisCustomers } from './customers.ts';
 import { RedisDeprecatedCalls } from './deprecated-calls.ts';
 import { diagnose } from './diagnosis.ts';
 import { DurableWrites, type LostChanges } from './durable-writes.ts';
@@ -90,6 +91,7 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       peppers,
       pepperHistory: history,
       keys: new RedisKeys({ redis, circuit, publish, writes }),
+      customers: new RedisCustomers({ redis, circuit, publish, writes }),
       audit: new RedisAudit({ redis, circuit, writes }),
       publish,
       counts: async () => ({
@@ -153,6 +155,7 @@ export async function openForGateway(gateway: RedisGateway) {
       : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
   return {
     keys: new RedisKeys({ redis, circuit, publish, writes }),
+    customers: new RedisCustomers({ redis, circuit, publish, writes }),
     ledger: new RedisLedger({ redis, circuit, publish, writes, wallMs }),
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),

@@ -9,7 +9,8 @@
 --   S M H D K N   the end of the window; of a sliding one the beginning of slice 0
 --   t             top-ups, three numbers each: window, amount, end
 --   x X           strikes, their end
---   b B w         ban number, its end, its window
+--   b B w W       ban number, its end, its window, and the budget of that if it is not the account's own
+--   f             requests in flight, three words for each process: its name, how many it has, until when that holds
 --
 -- A window is a table: its `index`, its slices `per` length (0: it does not slide), `latest`, the end of one that opens now
 -- (not used by sliding ones), `used`, `ends`, when nothing of it counts any more (0: it is not open), and, if it was counted
@@ -20,6 +21,8 @@ local ENDS = { 'S', 'M', 'H', 'D', 'K', 'N' }
 -- Of windows that may slide.
 local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
+-- How long a request counts as in flight after its process has last reported it.
+local TICKET_MS = 10000
 -- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 local floor, max, min = math.floor, math.max, math.min

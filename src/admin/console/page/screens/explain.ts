@@ -106,7 +106,7 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
 function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) => void }) {
   const { consumerId, name, owner, plan, window, ban, limits, strike, status, code } = refusal;
   const retryAt = wholeSecond(refusal.retryAt);
-  const ofPlan = (of: Refusal['limits'][number]['window']) => refusal.planLimits[of];
+  const ofPlan = (of: string) => (refusal.planLimits as Readonly<Record<string, number>>)[of];
   const mayHelp = useMay('operator');
   const now = useNow();
   const isKnown = consumerId !== null && isCallerId(consumerId);

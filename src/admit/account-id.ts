@@ -1,0 +1,91 @@
+import type { Allowance, Budget } from './plan.ts';
+
+/*
+ * The ids of accounts. An account is what a store counts for one budget: that of a consumer, of a customer, or of a group
+ * of routes. All accounts that one decision charges are in one slot of a Redis Cluster.
+ */
+
+/** How the ids of customers begin. */
+const CUSTOMER = 'cus_';
+const SEPARATOR = '/';
+const GROUP = '#';
+/** What is added to the id of an account for the account of its shadow. No other id contains it. */
+const SHADOW = '~shadow';
+const SHADOW_AT = /~shadow(?=#|$)/;
+
+/**
+ * The id of a consumer's account: its own id, or `CUSTOMER/ID` for a consumer of a customer. It changes when the consumer
+ * is moved to another customer, so its counts start anew.
+ */
+export function accountIdOf(consumerId: string, customerId: string | null): string {
+  return customerId === null ? consumerId : `${customerId}${SEPARATOR}${consumerId}`;
+}
+
+/** What an account counts. */
+interface AccountParts {
+  /** Null for the account of a customer itself. */
+  readonly consumerId: string | null;
+  /** Null for a consumer without a customer. */
+  readonly customerId: string | null;
+  /** The group of routes; null for all requests. */
+  readonly group: string | null;
+}
+
+/** The parts of an account id, which may be that of a shadow. */
+export function partsOfAccount(accountId: string): AccountParts {
+  const [whole, group] = groupOf(withoutShadow(accountId));
+  if (!whole.startsWith(CUSTOMER)) return { consumerId: whole, customerId: null, group };
+  const at = whole.indexOf(SEPARATOR);
+  if (at < 0) return { consumerId: null, customerId: whole, group };
+  return { consumerId: whole.slice(at + 1), customerId: whole.slice(0, at), group };
+}
+
+/** The accounts of the budgets of an allowance, in order: the consumer's own, then those of `further`. */
+export function accountIdsOf(accountId: string, { further }: Pick<Allowance, 'further'>): readonly string[] {
+  if (further === undefined) return [accountId];
+  return [accountId, ...further.map((budget) => budgetAccountOf(accountId, budget))];
+}
+
+/** The same if there are several; null for a consumer that has only its own, as most have. */
+export function severalAccounts(accountId: string, allowance: Pick<Allowance, 'further'>): readonly string[] | null {
+  return allowance.further === undefined ? null : accountIdsOf(accountId, allowance);
+}
+
+/** The account of one further budget of a consumer. */
+function budgetAccountOf(accountId: string, { scope, group }: Pick<Budget, 'scope' | 'group'>): string {
+  const owner = scope === 'key' ? accountId : ownerOf(accountId);
+  return group === null ? owner : `${owner}${GROUP}${group}`;
+}
+
+/** The account of the customer, or of its shadow. */
+function ownerOf(accountId: string): string {
+  const customerId = accountId.slice(0, accountId.indexOf(SEPARATOR));
+  return isShadowId(accountId) ? shadowIdOf(customerId) : customerId;
+}
+
+/**
+ * How much of an account id decides its slot in a Redis Cluster: the id of the customer, or of the consumer, and a
+ * consumer's shadow apart from it.
+ */
+export function lengthOfOwner(accountId: string): number {
+  const end = accountId.startsWith(CUSTOMER) ? accountId.search(/[/#~]/) : accountId.indexOf(GROUP);
+  return end < 0 ? accountId.length : end;
+}
+
+export function shadowIdOf(accountId: string): string {
+  return `${accountId}${SHADOW}`;
+}
+
+export function isShadowId(accountId: string): boolean {
+  return SHADOW_AT.test(accountId);
+}
+
+/** The id of the account itself, for its own id and for that of its shadow. */
+export function withoutShadow(accountId: string): string {
+  return accountId.replace(SHADOW_AT, '');
+}
+
+function groupOf(accountId: string): readonly [string, string | null] {
+  const at = accountId.indexOf(GROUP);
+  return at < 0 ? [accountId, null] : [accountId.slice(0, at), accountId.slice(at + 1)];
+}

@@ -1,0 +1,66 @@
+import { type Allowance, allowanceOf, type Limits, type Plan, type Plans, withGroups } from '../admit/plan.ts';
+import type { Consumer } from '../identify/identify.ts';
+import { groupRouteOf, PathGroups } from '../routing/path-groups.ts';
+
+/** The consumer, as far as limits are concerned. */
+type Limited = Pick<Consumer, 'plan' | 'limits' | 'customer'>;
+
+/**
+ * The allowances of consumers under the plans in force.
+ *
+ * Consumers without limits of their own, whose customer has none either, share their plan's allowance: a million separate ones
+ * would fill memory with the same few numbers, and requests under one allowance are sent to the store in one call. A consumer
+ * with limits of its own is the same object from request to request, so its allowance is computed once.
+ */
+export class Allowances {
+  readonly #plans: Plans['plans'];
+  readonly #keepsHistory: boolean;
+  readonly #shared = new Map<Plan, Allowance | null>();
+  readonly #sharedOfCustomers = new Map<Plan, Allowance | null>();
+  readonly #own = new WeakMap<Limited, Allowance | null>();
+  /** By the groups of a plan. */
+  readonly #pathGroups = new Map<NonNullable<Allowance['groups']>, PathGroups>();
+  readonly #charged = new WeakMap<Allowance, Map<number, Allowance>>();
+
+  /** @param keepsHistory whether the store keeps a history of what each consumer uses */
+  constructor({ plans }: Plans, keepsHistory: boolean) {
+    this.#plans = plans;
+    this.#keepsHistory = keepsHistory;
+    for (const { groups } of plans.values()) {
+      if (groups === undefined) continue;
+      this.#pathGroups.set(groups, new PathGroups(groups.map(({ routes }) => routes.map(groupRouteOf))));
+    }
+  }
+
+  /** Null if the plan is gone or lacks a limit. */
+  of(consumer: Limited): Allowance | null {
+    const plan = this.#plans.get(consumer.plan);
+    if (plan === undefined) return null;
+    const { limits, customer } = consumer;
+    const isOwn = hasAny(limits) || (customer !== null && hasAny(customer.limits));
+    const shared = customer === null ? this.#shared : this.#sharedOfCustomers;
+    const before = isOwn ? this.#own.get(consumer) : shared.get(plan);
+    if (before !== undefined) return before;
+    const found = allowanceOf(plan, limits, this.#keepsHistory, customer);
+    const allowance = 'missing' in found ? null : found;
+    if (isOwn) this.#own.set(consumer, allowance);
+    else shared.set(plan, allowance);
+    return allowance;
+  }
+
+  /** The allowance of one request: with the budgets of the groups of routes to which it belongs. */
+  ofRequest(allowance: Allowance, path: string, method: string): Allowance {
+    if (allowance.groups === undefined) return allowance;
+    const groups = this.#pathGroups.get(allowance.groups)?.matching(path, method) ?? 0;
+    if (groups === 0) return allowance;
+    const variants = this.#charged.get(allowance) ?? new Map<number, Allowance>();
+    const charged = variants.get(groups) ?? withGroups(allowance, groups);
+    this.#charged.set(allowance, variants.set(groups, charged));
+    return charged;
+  }
+}
+
+function hasAny(limits: Limits): boolean {
+  for (const _ in limits) return true;
+  return false;
+}

@@ -1,0 +1,162 @@
+import { isDeepStrictEqual } from 'node:util';
+import { LRUCache } from 'lru-cache';
+import type { Limits } from '../admit/plan.ts';
+import type { CustomerStore, StoredCustomer } from './customer-store.ts';
+
+/** The customer of a caller. Frozen, and the same object for all its callers while the customer does not change. */
+export interface Customer {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly plan: string;
+  /** The customer's own limits, which replace those that its plan has for all its keys together. */
+  readonly limits: Limits;
+}
+
+/** A customer as the store had it. */
+export interface KnownCustomer {
+  readonly customer: Customer;
+  /** Unix milliseconds; Infinity: never. */
+  readonly expiresAtMs: number;
+}
+
+/** What is known of an id: a customer, that there is none or it has ended, or that the store does not answer. */
+export type CustomerFound = Customer | 'unknown' | 'expired' | 'unavailable';
+
+interface KnownCustomersOptions {
+  readonly store: Pick<CustomerStore, 'get'>;
+  /** A monotonic clock, milliseconds. */
+  readonly monotonicMs: () => number;
+  /** Unix milliseconds. */
+  readonly wallMs: () => number;
+  /** A known customer stays in use for this long after the store last confirmed it. */
+  readonly staleMs: number;
+  /** Maximum customers in memory. */
+  readonly most?: number;
+  /** Called once per failed look-up with the store's error. */
+  readonly onStoreFailure?: (error: unknown) => void;
+}
+
+interface Entry {
+  /** Null: the store has no such customer. */
+  readonly known: KnownCustomer | null;
+  /** When the store was asked, monotonic milliseconds. */
+  readonly askedAtMs: number;
+  /** Until then it is used without a look-up. */
+  freshUntilMs: number;
+  /** The epoch in which the store confirmed it. In a later one the store is asked first. */
+  readonly epoch: number;
+}
+
+const MOST = 50_000;
+/** A known customer is looked up again in the background after this long, in case a notification of a change was lost. */
+const CONFIRM_AFTER_MS = 10_000;
+/** How long an unknown id is refused from memory, and the pause after a failed look-up. */
+const PAUSE_MS = 500;
+
+/** The customers of the callers of a gateway. Those of keys are read with the key, and those that tokens name when they come. */
+export class KnownCustomers {
+  readonly #options: KnownCustomersOptions;
+  readonly #entries: LRUCache<string, Entry>;
+  readonly #lookUps = new Map<string, Promise<Entry>>();
+  #epoch = 0;
+  /** Counts the calls of `forget`: an answer to a look-up that began before one may be older than the change. */
+  #changes = 0;
+
+  constructor(options: KnownCustomersOptions) {
+    this.#options = options;
+    this.#entries = new LRUCache({ max: options.most ?? MOST });
+  }
+
+  /** Reads a customer from the store; null if there is none. @throws Failure `store_unavailable`, `store_corrupt` */
+  async read(id: string): Promise<KnownCustomer | null> {
+    return (await this.#lookUp(id)).known;
+  }
+
+  /** The customer, synchronously if memory suffices, else when the store has answered. Never rejects. */
+  of(id: string): CustomerFound | Promise<CustomerFound> {
+    const entry = this.#entries.get(id);
+    if (entry === undefined || entry.epoch !== this.#epoch) return this.#askFirst(id);
+    const nowMs = this.#options.monotonicMs();
+    if (nowMs >= entry.freshUntilMs) {
+      if (entry.known === null || nowMs - entry.askedAtMs >= this.#options.staleMs) return this.#askFirst(id);
+      entry.freshUntilMs = nowMs + PAUSE_MS;
+      void this.#lookUp(id).catch((error) => this.#options.onStoreFailure?.(error));
+    }
+    return this.#found(entry);
+  }
+
+  /** A customer may have changed: the store is asked before it is used again. @param id null: any may have changed */
+  forget(id: string | null): void {
+    this.#changes++;
+    this.#lookUps.clear();
+    if (id === null) this.#epoch++;
+    else {
+      const entry = this.#entries.peek(id);
+      if (entry !== undefined) this.#entries.set(id, { ...entry, epoch: CHANGED });
+    }
+  }
+
+  async #askFirst(id: string): Promise<CustomerFound> {
+    try {
+      return this.#found(await this.#lookUp(id));
+    } catch (error) {
+      this.#options.onStoreFailure?.(error);
+      return this.#withoutStore(id);
+    }
+  }
+
+  /** While the store is away, a known customer stays in use for `staleMs`. */
+  #withoutStore(id: string): CustomerFound {
+    const entry = this.#entries.peek(id);
+    const nowMs = this.#options.monotonicMs();
+    if (entry === undefined || entry.known === null) return 'unavailable';
+    return nowMs - entry.askedAtMs < this.#options.staleMs ? this.#found(entry) : 'unavailable';
+  }
+
+  #found({ known }: Entry): CustomerFound {
+    if (known === null) return 'unknown';
+    return this.#options.wallMs() >= known.expiresAtMs ? 'expired' : known.customer;
+  }
+
+  /** Look-ups of one customer at the same time are one. */
+  #lookUp(id: string): Promise<Entry> {
+    const underWay = this.#lookUps.get(id);
+    if (underWay !== undefined) return underWay;
+    const lookUp = this.#ask(id);
+    this.#lookUps.set(id, lookUp);
+    return lookUp;
+  }
+
+  async #ask(id: string): Promise<Entry> {
+    const [changes, epoch, askedAtMs] = [this.#changes, this.#epoch, this.#options.monotonicMs()];
+    try {
+      const stored = await this.#options.store.get(id);
+      const before = this.#entries.peek(id)?.known?.customer ?? null;
+      const entry: Entry = {
+        known: stored === null ? null : knownOf(stored, before),
+        askedAtMs,
+        freshUntilMs: askedAtMs + (stored === null ? PAUSE_MS : CONFIRM_AFTER_MS),
+        epoch: changes === this.#changes ? epoch : CHANGED,
+      };
+      this.#entries.set(id, entry);
+      return entry;
+    } finally {
+      // `forget` has removed this look-up, and a later one may be in its place.
+      if (changes === this.#changes) this.#lookUps.delete(id);
+    }
+  }
+}
+
+/** An epoch that is never the present one. */
+const CHANGED = -1;
+
+/** @param before the customer of the previous look-up; reused if nothing has changed */
+function knownOf(
+  { id, name, owner, plan, limits, expiresAtMs }: StoredCustomer,
+  before: Customer | null,
+): KnownCustomer {
+  const current: Customer = { id, name, owner, plan, limits: Object.freeze({ ...limits }) };
+  const customer = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
+  return { customer, expiresAtMs: expiresAtMs ?? Number.POSITIVE_INFINITY };
+}

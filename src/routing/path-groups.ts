@@ -1,0 +1,88 @@
+/*
+ * Which groups of routes a request belongs to (`groups` in plans.yaml). A group is a list of patterns, as those of routes;
+ * several groups may match one request.
+ */
+
+/** One entry of a group: `/v1/search/**`, or with methods in front, `POST,PUT /v1/orders`. */
+interface GroupRoute {
+  /** Null: every method. */
+  readonly methods: readonly string[] | null;
+  readonly path: string;
+}
+
+const METHODS = /^([A-Z]+(?:,[A-Z]+)*) (.*)$/s;
+
+/** Parses an entry. Its path may be malformed (`faultOfPattern`). GET brings HEAD, as in routes. */
+export function groupRouteOf(text: string): GroupRoute {
+  const [, methods, path] = METHODS.exec(text) ?? [];
+  if (methods === undefined) return { methods: null, path: text };
+  const all = methods.split(',');
+  return { methods: all.includes('GET') ? [...all, 'HEAD'] : all, path: path! };
+}
+
+interface CompiledRoute {
+  readonly methods: ReadonlySet<string> | null;
+  readonly asSent: RegExp;
+  readonly decoded: RegExp;
+}
+
+/**
+ * Finds the groups of a request.
+ *
+ * Attack: `/v1/%73earch/x` or `/v1/search;a=1/x` is `/v1/search/x` for many services. So a path that has encoded
+ * characters or path parameters is compared twice, as it was sent, and decoded once without its parameters. It belongs to
+ * the groups of both readings, so a client can only add budgets to its request.
+ */
+export class PathGroups {
+  readonly #groups: readonly (readonly CompiledRoute[])[];
+  /** Whether a pattern has encoded characters itself, so that a path without any has two readings as well. */
+  readonly #comparesAllTwice: boolean;
+
+  /** @param groups at most 30 */
+  constructor(groups: readonly (readonly GroupRoute[])[]) {
+    this.#groups = groups.map((routes) => routes.map(compiled));
+    this.#comparesAllTwice = groups.flat().some(({ path }) => plain(path) !== path);
+  }
+
+  /** The groups of a request: bit `i` is set for the group at index `i`. @param path raw, without its query */
+  matching(path: string, method: string): number {
+    const other = this.#comparesAllTwice || path.includes('%') || path.includes(';') ? plain(path) : null;
+    let found = 0;
+    for (let i = 0; i < this.#groups.length; i++) {
+      for (const { methods, asSent, decoded } of this.#groups[i]!) {
+        if (methods !== null && !methods.has(method)) continue;
+        if (!asSent.test(path) && (other === null || !decoded.test(other))) continue;
+        found |= 1 << i;
+        break;
+      }
+    }
+    return found;
+  }
+}
+
+function compiled({ methods, path }: GroupRoute): CompiledRoute {
+  return {
+    methods: methods === null ? null : new Set(methods),
+    asSent: expressionOf(path),
+    decoded: expressionOf(plain(path)),
+  };
+}
+
+/** No expression can backtrack: a slash, which no segment contains, ends each part. */
+function expressionOf(path: string): RegExp {
+  const parts = path
+    .slice(1)
+    .split('/')
+    .map((segment, i, all) => {
+      if (segment === '**' && i === all.length - 1) return '.*';
+      return /^\{.*\}$/.test(segment) ? '[^/]+' : segment.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+    });
+  return new RegExp(`^/${parts.join('/')}$`, 's');
+}
+
+/** A path, or a pattern, without path parameters and decoded once, byte by byte. */
+function plain(path: string): string {
+  return path
+    .replace(/;[^/]*/g, '')
+    .replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}

@@ -1,0 +1,327 @@
+import { randomUUID } from 'node:crypto';
+import type { Durability } from '../../admit/ledger.ts';
+import { Failure } from '../../failure.ts';
+import type { StoreChange } from '../../identify/key-store.ts';
+import { ClusterClient } from './cluster.ts';
+import type { RedisClient } from './connection.ts';
+import type { DurableWrites } from './durable-writes.ts';
+import { keyspace } from './keyspace.ts';
+import {
+  type Lead,
+  leadsOnlyIn,
+  REPLACE_LUA,
+  type RecordKind,
+  RecordWrite,
+  type StoredRecord,
+} from './record-writes.ts';
+import type { Calls } from './shards.ts';
+import { FOREIGN, type Value, Values } from './values.ts';
+
+/** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
+const RANK_LUA = `
+redis.call('ZADD', KEYS[1], 'NX', ARGV[1], ARGV[2])
+local rank = redis.call('ZRANK', KEYS[1], ARGV[2])
+redis.call('ZREM', KEYS[1], ARGV[2])
+return rank`;
+
+/** Deletes a value if it is the expected one. */
+const DROP_LUA = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`;
+
+interface Scripted {
+  tollgateReplace(record: string, changes: string, before: string, after: string, change: string): Promise<number>;
+  tollgateRank(index: string, score: number, id: string): Promise<number>;
+  tollgateDrop(key: string, expected: string): Promise<number>;
+}
+
+export interface RecordsOptions {
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
+  /** Notifies every gateway. */
+  readonly publish: (change: StoreChange) => Promise<void>;
+  /** Makes changes durable. */
+  readonly writes: DurableWrites;
+}
+
+/** A record before and after a change, and what makes the change durable. */
+interface ChangedRecord<T> {
+  readonly before: T;
+  readonly next: T;
+  settle(): Promise<Durability>;
+}
+
+/** Records in one MGET of a search: Redis executes nothing else meanwhile. */
+const MAX_RECORDS_AT_ONCE = 250;
+
+/** Attempts of an update that loses races against other writers. More would fail only against an endless writer. */
+const MAX_ATTEMPTS = 50;
+
+/**
+ * The records of one kind in Redis. A record is authoritative: what leads to it counts only while the record has it. No step
+ * changes two names atomically, so this works in a cluster too. Leads are written before the record that needs them and removed
+ * after it, so a crash between two steps leaves at most a lead that no reader believes.
+ */
+export class Records<T extends StoredRecord> {
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
+  readonly #publish: (change: StoreChange) => Promise<void>;
+  readonly #writes: DurableWrites;
+  readonly #kind: RecordKind<T>;
+  readonly values: Values;
+
+  constructor({ redis, circuit, publish, writes }: RecordsOptions, kind: RecordKind<T>) {
+    redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 2 });
+    redis.defineCommand('tollgateRank', { lua: RANK_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
+    this.#redis = redis as RedisClient & Scripted;
+    this.values = new Values(redis);
+    this.#circuit = circuit;
+    this.#publish = publish;
+    this.#writes = writes;
+    this.#kind = kind;
+  }
+
+  async get(id: string, { evenDeleted } = { evenDeleted: false }): Promise<T | null> {
+    const record = this.read(await this.#text(id));
+    return record?.deletedAtMs === undefined || evenDeleted ? record : null;
+  }
+
+  /**
+   * The records after the one with the id `cursor`, in the order of a list.
+   * @param index the name of the list; left out: all records of the kind
+   * @param isIn leaves out records that a list still has after they have left it
+   */
+  async list(
+    { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
+    index = this.#kind.index,
+    isIn: (record: T) => boolean = () => true,
+  ): Promise<{ readonly records: readonly T[]; readonly cursor: string | null }> {
+    const records: T[] = [];
+    let from = cursor === null ? 0 : await this.#rankAfter(cursor, index);
+    for (;;) {
+      // One id more than the limit shows whether there is another page.
+      const ids = await this.#in(index, () => this.#redis.zrange(index, from, `${from + limit}`));
+      const texts = await Promise.all(ids.map((id) => this.#text(id)));
+      for (const record of texts.map((text) => this.#readable(text))) {
+        // A deletion that did not finish has left its record in the list.
+        if (record === null || record.deletedAtMs !== undefined || !isIn(record)) continue;
+        if (records.length === limit) return { records, cursor: records.at(-1)!.id };
+        records.push(record);
+      }
+      if (ids.length <= limit) return { records, cursor: null };
+      // Records before this position may have been deleted meanwhile, so the index is looked up again.
+      from = await this.#rankAfter(ids.at(-1)!, index);
+    }
+  }
+
+  /** Looks at the next `most` records of a list, and parses those whose text passes `mayMatch`. */
+  async scan(
+    most: number,
+    cursor: string | null,
+    mayMatch: (record: string) => boolean,
+    index = this.#kind.index,
+  ): Promise<{
+    readonly found: readonly { readonly record: T; readonly place: number }[];
+    readonly searched: number;
+    readonly cursor: string | null;
+  }> {
+    const from = cursor === null ? 0 : await this.#rankAfter(cursor, index);
+    // One id more shows whether there is another part.
+    const ids = await this.#in(index, () => this.#redis.zrange(index, from, `${from + most}`));
+    const part = ids.slice(0, most);
+    const texts = await this.#texts(part);
+    const found = texts.flatMap((text, i) => {
+      const record = typeof text === 'string' && mayMatch(text) ? this.#readable(text) : null;
+      return record === null || record.deletedAtMs !== undefined ? [] : [{ record, place: i + 1 }];
+    });
+    return { found, searched: part.length, cursor: ids.length > most ? part.at(-1)! : null };
+  }
+
+  /** Stores a new record and notifies every gateway. @throws Failure `refused` */
+  async create(record: T): Promise<Durability> {
+    await this.store(record);
+    // The notification may fail: gateways ask about what they do not know again within a second anyway.
+    await this.#announce(record.id).catch(() => {});
+    return this.settleNew(record);
+  }
+
+  /** @throws Failure `refused` if another record has its id or a lead of it */
+  async store(record: T): Promise<void> {
+    if ((await this.get(record.id, { evenDeleted: true })) !== null) throw this.#taken('id');
+    try {
+      await this.#leadAndSet(record);
+    } catch (error) {
+      // Two concurrent creations of one id, as with one Idempotency-Key, have different digests. The leads of the loser
+      // are removed, or they would stay for ever. After a call without an answer the record may exist, so they stay.
+      if (error instanceof Failure && error.code === 'refused') await this.#removeLeads(record).catch(() => {});
+      throw error;
+    }
+  }
+
+  settleNew(record: T): Promise<Durability> {
+    return this.#settle(null, record, '');
+  }
+
+  /** Replaces the record first: from then on it is deleted, even if its removal from the list fails. */
+  async delete(
+    id: string,
+    bury: (record: T) => T,
+  ): Promise<{ readonly before: T; readonly durability: Durability } | null> {
+    const changed = await this.change(id, bury);
+    if (changed === null) return null;
+    const { index } = this.#kind;
+    await this.#in(index, () => this.#redis.zrem(index, id));
+    return { before: changed.before, durability: await changed.settle() };
+  }
+
+  /**
+   * Replaces a record and notifies every gateway.
+   * @param change returns null to change nothing
+   * @returns null if there is no such record or nothing was changed
+   */
+  async change(id: string, change: (record: T) => T | null): Promise<ChangedRecord<T> | null> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const text = await this.#text(id);
+      const before = this.read(text);
+      if (before === null || typeof text !== 'string') return null;
+      const next = change(before);
+      if (next === null) return null;
+      const name = randomUUID();
+      if (!(await this.#replace(text, before, next, name))) continue;
+      // Published even if nothing changed: a caller that repeats a change after a failed notification repeats that too.
+      await this.#announce(id);
+      return { before, next, settle: () => this.#settle(before, next, text, name) };
+    }
+    const what = `${this.#kind.noun} ${id}`;
+    throw new Failure('store_unavailable', `${what} is being changed by others all the time. Try again.`);
+  }
+
+  /** @throws Failure `store_corrupt` for a foreign value: this record fails, and the others are not affected */
+  read(text: Value): T | null {
+    return text === null ? null : this.#kind.read(text === FOREIGN ? '' : text);
+  }
+
+  /** For lists, which leave out ids without a record (the creation has not finished) or with a damaged one. */
+  #readable(text: Value): T | null {
+    try {
+      return this.read(text);
+    } catch {
+      return null;
+    }
+  }
+
+  #settle(before: T | null, after: T, textBefore: string, change: string = randomUUID()): Promise<Durability> {
+    const announce = () => this.#announce(after.id);
+    const textAfter = before === after ? textBefore : JSON.stringify(after);
+    const texts = { before: textBefore, after: textAfter };
+    return this.#writes.settle(new RecordWrite({ kind: this.#kind, before, after, texts, change, announce }));
+  }
+
+  #announce(id: string): Promise<void> {
+    return this.#publish({ kind: this.#kind.change, keyId: id });
+  }
+
+  async #leadAndSet(record: T): Promise<void> {
+    const { nameOf, leadsTo, index } = this.#kind;
+    const text = JSON.stringify(record);
+    for (const lead of leadsTo(record)) await this.#insistOnLead(lead, record);
+    await this.#in(index, () => this.#redis.zadd(index, record.createdAtMs, record.id));
+    const name = nameOf(record.id);
+    const stored = await this.#in(name, () => this.#redis.set(name, text, 'NX'));
+    if (stored === null) throw this.#taken('id');
+  }
+
+  /** Removes the leads of a refused creation, except those that the record with its id needs. */
+  async #removeLeads(refused: T): Promise<void> {
+    const { leadsTo } = this.#kind;
+    const stored = await this.get(refused.id, { evenDeleted: true });
+    const needed = stored === null ? [] : leadsTo(stored);
+    for (const lead of leadsOnlyIn(leadsTo(refused), needed)) await this.#dropLead(lead, refused);
+  }
+
+  /** @returns false if another writer has changed the record meanwhile */
+  async #replace(text: string, record: T, next: T, change: string): Promise<boolean> {
+    const after = JSON.stringify(next);
+    if (after === text) return true;
+    const { nameOf, leadsTo } = this.#kind;
+    const [leads, nextLeads] = [leadsTo(record), leadsTo(next)];
+    const added = leadsOnlyIn(nextLeads, leads);
+    for (const lead of added) await this.#insistOnLead(lead, record);
+    const name = nameOf(record.id);
+    const changes = keyspace.changesTo(record.id);
+    const replace = () => this.#redis.tollgateReplace(name, changes, text, after, change);
+    if ((await this.#in(name, replace)) === 0) return false;
+    // Written again: a concurrent change that removed the same lead may have removed it after this one had written it.
+    for (const lead of added) await this.#lead(lead, record);
+    for (const lead of leadsOnlyIn(leads, nextLeads)) await this.#dropLead(lead, record);
+    return true;
+  }
+
+  async #insistOnLead(lead: Lead, record: T): Promise<void> {
+    if (!(await this.#lead(lead, record))) throw this.#taken('secret');
+  }
+
+  /** @returns false if the pointer belongs to another record */
+  async #lead({ kind, name }: Lead, { id, createdAtMs }: T): Promise<boolean> {
+    if (kind === 'list') {
+      await this.#in(name, () => this.#redis.zadd(name, createdAtMs, id));
+      return true;
+    }
+    return this.#in(name, async () => {
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        if ((await this.#redis.set(name, id, 'NX')) !== null) return true;
+        const owner = await this.values.get(name);
+        // Null: another writer removed it between the two commands.
+        if (owner !== null) return owner === id;
+      }
+      throw new Failure(
+        'store_unavailable',
+        'This secret is being added and removed by others all the time. Try again.',
+      );
+    });
+  }
+
+  async #dropLead(lead: Lead, { id }: T): Promise<void> {
+    const { kind, name } = lead;
+    await this.#in<number>(name, () =>
+      kind === 'list' ? this.#redis.zrem(name, id) : this.#redis.tollgateDrop(name, id),
+    );
+    const record = await this.get(id, { evenDeleted: true });
+    // Another writer has added the lead again, and may have relied on the one that was just removed.
+    if (record !== null && this.#kind.leadsTo(record).some((one) => one.name === name)) await this.#lead(lead, record);
+  }
+
+  async #rankAfter(cursor: string, index: string): Promise<number> {
+    const rank = await this.#in(index, () => this.#redis.zrank(index, cursor));
+    if (rank !== null) return rank + 1;
+    const record = await this.get(cursor, { evenDeleted: true });
+    if (record === null) throw new Failure('refused', 'Unknown cursor.');
+    return this.#in(index, () => this.#redis.tollgateRank(index, record.createdAtMs, cursor));
+  }
+
+  #text(id: string): Promise<Value> {
+    const name = this.#kind.nameOf(id);
+    return this.#in(name, () => this.values.get(name));
+  }
+
+  /** The texts of many records. A value of another type is null as well. */
+  async #texts(ids: readonly string[]): Promise<readonly Value[]> {
+    const redis = this.#redis;
+    if (redis instanceof ClusterClient) return Promise.all(ids.map((id) => this.#text(id)));
+    const groups: string[][] = [];
+    for (let i = 0; i < ids.length; i += MAX_RECORDS_AT_ONCE) {
+      groups.push(ids.slice(i, i + MAX_RECORDS_AT_ONCE).map(this.#kind.nameOf));
+    }
+    const texts = await this.#circuit.run(() => Promise.all(groups.map((names) => redis.mget(names))));
+    return texts.flat();
+  }
+
+  #in<R>(name: string, call: () => Promise<R>): Promise<R> {
+    return this.#circuit.run(call, name);
+  }
+
+  #taken(what: 'id' | 'secret'): Failure {
+    return new Failure('refused', `There is already a ${this.#kind.noun.toLowerCase()} with this ${what}.`);
+  }
+}

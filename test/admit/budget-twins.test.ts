@@ -1,0 +1,124 @@
+import fc from 'fast-check';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { toppedUp } from '../../src/admit/account-changes.ts';
+import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
+import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { type SharedStep, sharedHistories } from '../support/histories.ts';
+import { testRedis } from '../support/redis.ts';
+import { ROOM } from '../support/room.ts';
+import { setClock, T0, twinLedger } from './twin-ledger.ts';
+
+let redis: Redis;
+
+beforeAll(async () => {
+  redis = new Redis((await testRedis()).url);
+});
+
+afterAll(() => redis.disconnect());
+
+/** How long a request counts as in flight after its process has reported it (windows.lua). */
+const TICKET_MS = 10_000;
+
+test(
+  'decide and decide.lua agree on histories with up to eight budgets in two scopes, and on requests in flight',
+  async () => {
+    const ledgers = [twinLedger(redis), twinLedger(redis)];
+    let run = 0;
+    await fc.assert(
+      fc.asyncProperty(sharedHistories, async (steps) => {
+        const history = new SharedHistory(redis, ledgers, run++);
+        for (const [i, step] of steps.entries()) await history.expectSame(step, i);
+        for (const account of history.accounts.keys()) {
+          if ((await redis.exists(keyspace.account(account))) === 0) continue;
+          expect(await redis.pttl(keyspace.account(account))).toBeGreaterThan(0);
+        }
+      }),
+      { seed: 20261124, numRuns: 400 },
+    );
+  },
+  120_000 * ROOM,
+);
+
+/** What one process has reported to have in flight in an account. */
+interface Reported {
+  readonly count: number;
+  readonly untilMs: number;
+}
+
+/** One customer with two consumers, in Redis and beside it. */
+class SharedHistory {
+  readonly accounts = new Map<string, AccountState>();
+  readonly #reported = new Map<string, Reported>();
+  readonly #redis: Redis;
+  readonly #ledgers: readonly RedisLedger[];
+  readonly #run: number;
+  #nowMs = T0;
+
+  constructor(redis: Redis, ledgers: readonly RedisLedger[], run: number) {
+    this.#redis = redis;
+    this.#ledgers = ledgers;
+    this.#run = run;
+  }
+
+  /** Does a step in both, and keeps the accounts as the embedded store does. */
+  async expectSame(step: SharedStep, i: number): Promise<void> {
+    const { afterMs, plan, consumer, process, cost, n, held, topUp } = step;
+    this.#nowMs += afterMs;
+    await setClock(this.#redis, this.#nowMs);
+    const isOfCustomer = plan.further?.[0]?.scope === 'customer';
+    const consumerId = accountIdOf(`key_${this.#run}_${consumer}`, isOfCustomer ? `cus_${this.#run}` : null);
+    const ids = accountIdsOf(consumerId, plan);
+    const ledger = this.#ledgers[process]!;
+    if (topUp !== undefined) await this.#topUp(ledger, plan, ids, topUp, String(i));
+    const before = this.#joined(ids, plan);
+    const own = ids.map((_, at) => held[at] ?? 0);
+    const inFlight = ids.map((id, at) => own[at]! + this.#othersIn(id, 1 - process));
+    const expected = decide(before, plan, this.#nowMs, cost, n, inFlight);
+    const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n, ...heldOf(plan, own) }]);
+    expect(told).toEqual(expected);
+    if (n === 0) return;
+    const { further = [], ...state } = stateAfter(before, expected, plan);
+    for (const [at, id] of ids.entries()) {
+      // Redis keeps top-ups that have ended, and never reads them.
+      const topUps = this.accounts.get(id)?.topUps;
+      this.accounts.set(id, { ...(at === 0 ? state : further[at - 1]!), ...(topUps === undefined ? {} : { topUps }) });
+      if (typeof expected.inFlight?.[at] !== 'number') continue;
+      const untilMs = this.#nowMs + TICKET_MS;
+      this.#reported.set(`${process} ${id}`, { count: own[at]! + expected.admitted, untilMs });
+      // The clock may be set back: what has ended stays so.
+      const other = this.#reported.get(`${1 - process} ${id}`) ?? { count: 0, untilMs: 0 };
+      const kept = { count: this.#othersIn(id, 1 - process), untilMs: Math.min(other.untilMs, untilMs) };
+      this.#reported.set(`${1 - process} ${id}`, kept);
+    }
+  }
+
+  #joined(ids: readonly string[], plan: Allowance): AccountState {
+    const [own = UNSEEN, ...further] = ids.map((id) => this.accounts.get(id) ?? UNSEEN);
+    return plan.further === undefined ? own : { ...own, further };
+  }
+
+  #othersIn(id: string, other: number): number {
+    const { count, untilMs } = this.#reported.get(`${other} ${id}`) ?? { count: 0, untilMs: 0 };
+    return untilMs > this.#nowMs ? count : 0;
+  }
+
+  async #topUp(ledger: RedisLedger, plan: Allowance, ids: readonly string[], amount: number, id: string) {
+    for (const [at, { limits }] of [plan, ...(plan.further ?? [])].entries()) {
+      const account = ids[at]!;
+      const of = limits[0];
+      if (of === undefined) continue;
+      const { topUp, state } = toppedUp(this.accounts.get(account) ?? UNSEEN, of, amount, this.#nowMs);
+      this.accounts.set(account, state);
+      expect(await ledger.topUp(account, of, amount, id)).toMatchObject({ kind: 'made', value: topUp });
+    }
+  }
+}
+
+function heldOf({ inFlight, further = [] }: Allowance, held: readonly number[]): { readonly held?: readonly number[] } {
+  const isBounded = inFlight !== undefined || further.some((budget) => budget.inFlight !== undefined);
+  return isBounded ? { held } : {};
+}

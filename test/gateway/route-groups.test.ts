@@ -1,0 +1,83 @@
+import { beforeAll, expect, test } from 'vitest';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+const PLANS = `
+plans:
+  pro:
+    limits: { minute: 5, day: 100 }
+    groups:
+      search: { routes: [/v1/search/**, POST /v1/orders], limits: { minute: 2 } }
+  apart:
+    limits: { minute: 2 }
+    groups:
+      search: { routes: [/v1/search/**], limits: { minute: 4 }, instead: true }
+  watched:
+    limits: { minute: 5 }
+    enforce: false
+    groups:
+      search: { routes: [/v1/search/**], limits: { minute: 1 } }
+bans: off
+`;
+
+let gateway: TestGateway;
+
+beforeAll(async () => {
+  const upstream = await startUpstream((_request, response) => response.end('{}'));
+  const routes = `\n  - { path: '/v1/**', methods: [GET, POST], upstream: store }`;
+  gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
+});
+
+test('requests of a group are bounded by its limits as well, and header fields have each budget by name', async () => {
+  const { key } = await gateway.createKey('pro');
+  const plain = await gateway.get('/v1/pets', key);
+  expect(plain.headers.get('ratelimit-policy')).toBe('"minute";q=5;w=60, "day";q=100;w=86400');
+  const first = await gateway.get('/v1/search/cats', key);
+  expect(first.headers.get('ratelimit-policy')).toBe(
+    '"minute";q=5;w=60, "day";q=100;w=86400, "search-minute";q=2;w=60',
+  );
+  expect(first.headers.get('ratelimit')).toMatch(/^"minute";r=3;t=\d+, "day";r=98;t=\d+, "search-minute";r=1;t=60$/);
+  expect(first.headers.get('x-ratelimit-limit')).toBe('2');
+  expect(first.headers.get('x-ratelimit-remaining')).toBe('1');
+  expect((await gateway.get('/v1/orders', key, { method: 'POST' })).status).toBe(200);
+  const refused = await gateway.get('/v1/search/dogs', key);
+  expect(refused.status).toBe(429);
+  expect(await refused.json()).toMatchObject({
+    code: 'rate_limit_exceeded',
+    message: expect.stringContaining('The quota of plan pro, 2 per minute for search, is used up.'),
+    details: { window: 'minute', name: 'search-minute', scope: 'key', limit: 2 },
+  });
+  // The refusal has spent nothing: two more of the five are left.
+  expect((await gateway.get('/v1/orders', key)).status).toBe(200);
+  expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+  expect((await gateway.get('/v1/pets', key)).status).toBe(429);
+  const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: { windows: object } };
+  expect(usage.windows).toMatchObject({ minute: { used: 5 }, 'search-minute': { limit: 2, used: 2, remaining: 0 } });
+});
+
+test('with `instead`, requests of a group are counted by its limits alone', async () => {
+  const { key } = await gateway.createKey('apart');
+  for (let i = 0; i < 4; i++) expect((await gateway.get('/v1/search/x', key)).status).toBe(200);
+  const refused = await gateway.get('/v1/search/x', key);
+  expect(refused.status).toBe(429);
+  expect(refused.headers.get('ratelimit-policy')).toBe('"search-minute";q=4;w=60');
+  expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining')).toBe('1');
+});
+
+test('another spelling of the path does not leave the group (reliability 280)', async () => {
+  const { key } = await gateway.createKey('pro');
+  expect((await gateway.get('/v1/%73earch/cats', key)).status).toBe(200);
+  expect((await gateway.get('/v1/search;v=1/cats', key)).status).toBe(200);
+  expect((await gateway.get('/v1/searc%68/cats', key)).status).toBe(429);
+});
+
+test('groups of a plan that is not enforced are counted and refuse nothing', async () => {
+  const { key } = await gateway.createKey('watched');
+  for (let i = 0; i < 3; i++) {
+    const answer = await gateway.get('/v1/search/x', key);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('ratelimit-policy')).toMatch(/^"minute";q=\d+;w=60$/);
+  }
+  const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: { windows: object } };
+  expect(usage.shadow.windows).toMatchObject({ minute: { used: 1 }, 'search-minute': { used: 1 } });
+});

@@ -1,0 +1,16 @@
+import { randomBytes } from 'node:crypto';
+import { newCustomerId, type StoredCustomer } from '../../src/identify/customer-store.ts';
+
+/** A customer as a store has it. */
+export function someCustomer(differently: Partial<StoredCustomer> = {}): StoredCustomer {
+  return {
+    id: newCustomerId(randomBytes),
+    plan: 'pro',
+    limits: {},
+    name: null,
+    owner: null,
+    createdAtMs: 1_700_000_000_000,
+    expiresAtMs: null,
+    ...differently,
+  };
+}

@@ -1,0 +1,52 @@
+import { describe, expect, test } from 'vitest';
+import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
+
+const groupsOf = (...groups: readonly (readonly string[])[]) =>
+  new PathGroups(groups.map((routes) => routes.map(groupRouteOf)));
+
+test.each([
+  ['/v1/search/**', '/v1/search/a/b', true],
+  ['/v1/search/**', '/v1/search/', true],
+  ['/v1/search/**', '/v1/search', false],
+  ['/v1/search', '/v1/search', true],
+  ['/v1/search', '/v1/searches', false],
+  ['/v1/{kind}/find', '/v1/pets/find', true],
+  ['/v1/{kind}/find', '/v1/pets/cats/find', false],
+  ['/v1/{kind}/find', '/v1//find', false],
+  ['/v1/a.b', '/v1/axb', false],
+  ['/**', '/', true],
+  ['/v1/search', '/V1/search', false],
+])('the pattern %s matches %s: %s', (pattern, path, matches) => {
+  expect(groupsOf([pattern]).matching(path, 'GET')).toBe(matches ? 1 : 0);
+});
+
+test('a request belongs to every group that matches it', () => {
+  const groups = groupsOf(['/v1/search/**'], ['/v2/**'], ['/v1/**', '/v3']);
+  expect(groups.matching('/v1/search/x', 'GET')).toBe(0b101);
+  expect(groups.matching('/v2/x', 'GET')).toBe(0b010);
+  expect(groups.matching('/v4', 'GET')).toBe(0);
+});
+
+test('methods in front bound an entry, and GET brings HEAD', () => {
+  const groups = groupsOf(['POST,GET /v1/orders']);
+  expect(['GET', 'HEAD', 'POST'].map((method) => groups.matching('/v1/orders', method))).toEqual([1, 1, 1]);
+  expect(groups.matching('/v1/orders', 'PUT')).toBe(0);
+});
+
+describe('another spelling of a path cannot leave a group (reliability 280)', () => {
+  const groups = groupsOf(['/v1/search/**'], ['/v1/a%62c'], ['/v1/plain']);
+  test.each([
+    ['/v1/%73earch/x', 1],
+    ['/v1/sear%63h/%2e', 1],
+    ['/v1/search;a=1/x', 1],
+    ['/v1;b/search/x', 1],
+    ['/v1/search%3Ba/x', 0],
+    ['/v1/abc', 2],
+    ['/v1/%61bc', 2],
+    ['/v1/a%62c', 2],
+    ['/v1/plain;jsessionid=1', 4],
+    ['/v1/%70lain', 4],
+  ])('%s', (path, found) => {
+    expect(groups.matching(path, 'GET')).toBe(found);
+  });
+});
