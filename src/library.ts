@@ -24,6 +24,7 @@ export type {
   Policy,
   PolicyAllowance,
   PolicyCaller,
+  PolicyCustomer,
   PolicyRefusal,
   PolicyRequest,
   PolicyResult,

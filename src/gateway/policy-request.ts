@@ -1,7 +1,7 @@
 import type { ClientAddress } from '../http1/client.ts';
 import { fieldsWithoutSecrets } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
-import type { PolicyCaller, PolicyRequest } from '../policies/policy.ts';
+import type { PolicyCaller, PolicyCustomer, PolicyRequest } from '../policies/policy.ts';
 import { matchedBy } from '../routing/pattern.ts';
 import type { Match } from '../routing/router.ts';
 import { claimsSentIn } from './caller.ts';
@@ -33,6 +33,10 @@ export function policyRequestOf(
   });
 }
 
+function shown({ id, name, owner }: PolicyCustomer): PolicyCustomer {
+  return Object.freeze({ id, name, owner });
+}
+
 export function policyCallerOf(deps: GatewayDeps, head: Head, caller: Caller): PolicyCaller {
   const { consumer, allowance, tokenExpiresAtMs } = caller;
   return Object.freeze({
@@ -40,6 +44,7 @@ export function policyCallerOf(deps: GatewayDeps, head: Head, caller: Caller): P
     name: consumer?.name ?? null,
     owner: consumer?.owner ?? null,
     plan: allowance.plan,
+    customer: consumer === null || consumer.customer === null ? null : shown(consumer.customer),
     claims: tokenExpiresAtMs === null ? null : claimsSentIn(deps, head),
   });
 }

@@ -49,10 +49,19 @@ export interface PolicyCaller {
   readonly name: string | null;
   /** The owner of the key; null if it has none. */
   readonly owner: string | null;
-  /** The name of the plan; `public` on a route with `auth: none`. */
+  /** The name of the plan; that of the customer, if the caller has one; `public` on a route with `auth: none`. */
   readonly plan: string;
+  /** Whose caller it is; null for one of its own. */
+  readonly customer: PolicyCustomer | null;
   /** The verified claims of the JSON Web Token that the caller sent; null if it sent none. */
   readonly claims: Readonly<Record<string, unknown>> | null;
+}
+
+/** The customer of a caller. */
+export interface PolicyCustomer {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
 }
 
 /** What a policy answers: a refusal, or what is particular about the request that it allows. `undefined` and `{}` allow it. */

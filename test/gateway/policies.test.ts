@@ -114,7 +114,7 @@ describe('a policy sees', () => {
         clientAddress: '127.0.0.1',
         route: { path: '/seen/{tenant}/files/**', names: { tenant: 'acme' }, rest: 'a b/c' },
       },
-      caller: { id, name: 'Zoë', owner: 'acme', plan: 'endless', claims: null },
+      caller: { id, name: 'Zoë', owner: 'acme', plan: 'endless', customer: null, claims: null },
       prototype: null,
     });
     const seen = upstream.requests.at(-1)!.values('x-seen')[0]!;
@@ -137,7 +137,14 @@ describe('a policy sees', () => {
 
   test('no caller on a route without keys', async () => {
     expect((await gateway.get('/public')).status).toBe(200);
-    expect(seenBy().caller).toEqual({ id: null, name: null, owner: null, plan: 'public', claims: null });
+    expect(seenBy().caller).toEqual({
+      id: null,
+      name: null,
+      owner: null,
+      plan: 'public',
+      customer: null,
+      claims: null,
+    });
   });
 });
 
