@@ -9,7 +9,8 @@ const REALM = 'tollgate';
 
 /** An error response of the gateway. */
 export interface ErrorResponse {
-  readonly code: ErrorCode;
+  /** One of the catalogue, or one that a policy has chosen. */
+  readonly code: string;
   readonly status: number;
   /** Fields that belong to this error alone, name and value in turn. */
   readonly fields: readonly string[];
@@ -170,6 +171,12 @@ export function refusal(verdict: Refused | Banned | Crowded): ErrorResponse {
 /** 429 for a consumer that uses its whole share of the upstream. The request is not counted. */
 export function tooManyInFlight(): ErrorResponse {
   return errorResponse('too_many_in_flight', ERRORS.too_many_in_flight.sentence, { fields: ['Retry-After', '1'] });
+}
+
+/** The refusal that a policy has chosen (`policies` of a route). A 401 has the challenge that RFC 9110 section 15.5.2 asks for. */
+export function policyRefusal(status: number, code: string, message: string): ErrorResponse {
+  const fields = status === 401 ? ['WWW-Authenticate', `Bearer realm="${REALM}"`] : [];
+  return { code, status, fields, body: JSON.stringify({ code, message, status }), closes: false };
 }
 
 /** 410 during a brownout of a deprecated route. Times in Unix milliseconds. */

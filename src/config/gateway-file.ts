@@ -274,6 +274,8 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   if (addresses !== null && !(one.addresses ?? ['all']).every((from) => addresses.includes(from))) {
     rules.push('from other addresses');
   }
+  const lacking = other.policies?.find((name) => one.policies?.includes(name) !== true);
+  if (lacking !== undefined) rules.push(`without the policy ${lacking}`);
   if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
   const [sunsetMs, otherSunsetMs] = [one, other].map(
     ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,

@@ -687,6 +687,8 @@ const retries = z
     onStatus: on.filter((failure) => failure !== 'connection'),
   }));
 
+const POLICIES_RULE = 'must be a list of at least one file, such as [./policies/tenant.ts]';
+
 /** One entry of `routes` in gateway.yaml. What it shares with other routes and its upstream is joined in `routesOf`. */
 export const routeEntry = z.strictObject({
   path: values
@@ -777,6 +779,17 @@ export const routeEntry = z.strictObject({
   ).describe(
     "The client addresses and networks from which the route may be called, with or without a key; all others get 403 `address_not_allowed`, which is not counted and costs one failed authentication of the address. The client's address is the one that the log shows: behind `trustedProxies`, the one that they name. A list says nothing of the other IP version: IPv6 clients need networks of their own.",
   ),
+  policies: z
+    .array(values.fileAsWritten(), POLICIES_RULE)
+    .min(1, POLICIES_RULE)
+    .refine((names) => names.length <= 10, 'must not have more than 10 policies')
+    .refine((names) => new Set(names).size === names.length, 'must not name a policy twice')
+    .meta({ maxItems: 10, uniqueItems: true })
+    .optional()
+    .transform((names) => names ?? null)
+    .describe(
+      'Modules in TypeScript or JavaScript (`.ts`, `.mts`, `.js`, `.mjs`), each with a function that decides about the requests of this route in code: whether they are allowed, their cost, and fields for the service. They run in this order once the caller is known and before the request is counted, with 50 ms each. Relative paths are resolved against the folder of this file. A policy is loaded again when it or a file that it imports changes. It runs with the rights of the gateway.',
+    ),
   deprecated: orNull(deprecated).describe(
     'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',
   ),

@@ -298,6 +298,16 @@ export const ERRORS = {
     explanation: 'Something in the gateway broke.',
     advice: 'Look for this request id in the log of the gateway, and report the line.',
   },
+  policy_failed: {
+    status: 500,
+    closes: false,
+    sentence: 'The gateway could not decide whether this request is allowed. Send the request id to its operator.',
+    when: 'The route has `policies`, and one of them threw an exception, took longer than 50 ms, or returned something other than a result of a policy. The log names the policy and the reason.',
+    remedy: 'Report the request id to the operator, who finds the cause in the log.',
+    counted: 'no',
+    explanation: 'A policy of this route failed, so the request was neither counted nor forwarded.',
+    advice: 'Correct the policy: the log of the gateway has its name and its exception.',
+  },
   not_implemented: {
     status: 501,
     closes: false,

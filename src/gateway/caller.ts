@@ -4,6 +4,7 @@ import type { Allowance } from '../admit/plan.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import { authorizationOf, type Credentials, isJwtForm, readAuthorization } from '../identify/bearer.ts';
+import { claimsOf } from '../identify/claims.ts';
 import { networkOf } from '../identify/failed-attempts.ts';
 import { type Consumer, fingerprintOf, type Identity } from '../identify/identify.ts';
 import type { JwtIdentity, JwtRefusal, JwtVerifier } from '../identify/jwt.ts';
@@ -126,8 +127,7 @@ export function callerOf(
   const elsewhere = match === null ? null : routeFromElsewhere(deps, match.route, origin);
   if (elsewhere !== null) return elsewhere;
   const perAddress = match?.route.perAddress ?? null;
-  const { credentials, sha, isJwt } =
-    deps.keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(deps.keySources, head);
+  const { credentials, sha, isJwt } = authorizationIn(deps, head);
   if (perAddress !== null && credentials.kind !== 'ambiguous') {
     const network = networkOf(origin.address);
     const id = `${perAddress.id}:${network}`;
@@ -141,6 +141,17 @@ export function callerOf(
   return identity instanceof Promise
     ? identity.then((found) => fromIdentity(deps, found))
     : fromIdentity(deps, identity);
+}
+
+function authorizationIn({ keySources }: Pick<GatewayDeps, 'keySources'>, head: Head): Authorization {
+  return keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(keySources, head);
+}
+
+/** The claims of the token of a request whose caller was identified by it, so that they are verified. Deep frozen. */
+export function claimsSentIn(deps: Pick<GatewayDeps, 'keySources'>, head: Head): Readonly<Record<string, unknown>> {
+  const { credentials } = authorizationIn(deps, head);
+  if (credentials.kind !== 'token') throw new Error('claims of a request without a token');
+  return claimsOf(credentials.token);
 }
 
 function withoutToken({ kind }: Exclude<Credentials, { kind: 'token' }>): Identified {

@@ -14,7 +14,8 @@ import type { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
-import type { Router } from '../routing/router.ts';
+import type { PolicyChain } from '../policies/chain.ts';
+import type { Route, Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { Allowances } from './allowances.ts';
 import type { BodyChecks } from './body-checks.ts';
@@ -38,6 +39,8 @@ export interface GatewayDeps {
   /** The memory for bodies that are held while they are checked. */
   readonly heldBodies: HeldBodies;
   readonly bodyChecks: BodyChecks;
+  /** The policies of each route that has some (`policies`). */
+  readonly policies: ReadonlyMap<Route, PolicyChain>;
   readonly identifier: Identifier;
   /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
   readonly keySources: KeySources | null;

@@ -22,6 +22,8 @@ import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
+import type { Ruling } from '../policies/chain.ts';
+import type { Allowed } from '../policies/result.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
 import type { Checked } from './body-checks.ts';
@@ -30,6 +32,7 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
+import { policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
@@ -56,7 +59,7 @@ export interface RunningRequests {
 }
 
 /**
- * The flow of one request: route, identify, reserve, admit, annotate, forward or answer, close
+ * The flow of one request: route, identify, ask policies, reserve, admit, annotate, forward or answer, close
  * (docs/internals/way-of-a-request.md). The methods follow in this order. A step that asks a store may have to wait, so
  * the flow has three parts: `run`, `#onIdentified` and `#onAdmitted`. A step that refuses the request ends it. Every
  * request ends in `#finish`, exactly once.
@@ -85,6 +88,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #time: ConsumerTime | null = null;
   /** Milliseconds of work that is not charged yet. */
   #unchargedMs = 0;
+  /** What the policies of the route allow; null without policies. */
+  #allowed: Allowed | null = null;
   /** The upstream of the route; null until room is reserved there. */
   #upstream: Upstream | null = null;
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
@@ -131,7 +136,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.worked(this.#record.startedAtMs, this.#deps.monotonicMs());
   }
 
-  /** The second part, once the caller is known: reserves room and admits the request. */
+  /** The second part, once the caller is known: asks the policies of the route, reserves room and admits the request. */
   #onIdentified(identified: Identified): void {
     if (identified.kind !== 'caller') {
       this.#refuseUnidentified(identified);
@@ -157,7 +162,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     } else if (caller.isSuspended) this.#refuseSuspended();
     else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
     else if (asksForUsage(this.#match)) this.#askUsage(this.#head!, caller);
-    else if (this.#reserve(caller)) this.#admit(caller);
+    else if (this.#match === null || this.#match.route.policies === null) this.#reserveAndAdmit(caller);
+    else this.#askPolicies(this.#head!, this.#match, caller);
   }
 
   /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
@@ -241,7 +247,49 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#finish(200, null, null);
   }
 
+  // Policies, on a route that has some
+
+  #askPolicies(head: Head, match: Match, caller: Caller): void {
+    const request = policyRequestOf(this.#deps, head, match, this.#record, this.#origin);
+    const ruling = this.#deps.policies.get(match.route)!.run(request, policyCallerOf(this.#deps, head, caller));
+    if (ruling instanceof Promise) void ruling.then((later) => this.#onLaterRuling(later));
+    else this.#onRuling(ruling);
+  }
+
+  #onLaterRuling(ruling: Ruling): void {
+    const fromMs = this.#deps.monotonicMs();
+    try {
+      if (this.clientStillWaiting(0)) this.#onRuling(ruling);
+    } catch (error) {
+      this.onDefect(error);
+    }
+    this.worked(fromMs, this.#deps.monotonicMs());
+  }
+
+  /** A request that a policy refuses is not counted, and neither is one whose policy failed. */
+  #onRuling(ruling: Ruling): void {
+    if (ruling.kind === 'allowed') {
+      this.#allowed = ruling;
+      this.#reserveAndAdmit(this.#caller!);
+      return;
+    }
+    this.#record.policy = ruling.policy;
+    // The store is not asked, as with other refusals from memory, and the log summarises many of them.
+    this.#record.source = 'memory';
+    if (ruling.kind === 'refused') {
+      const error = errors.policyRefusal(ruling.status, ruling.code, ruling.message);
+      this.#refuseAs({ judgement: 'denied', error, limitFields: null });
+    } else {
+      const error = errors.plainError('policy_failed');
+      this.#refuseAs({ judgement: 'undecided', error, limitFields: null, cause: ruling.reason });
+    }
+  }
+
   // Reserve
+
+  #reserveAndAdmit(caller: Caller): void {
+    if (this.#reserve(caller)) this.#admit(caller);
+  }
 
   /**
    * Reserves room at the upstream before the request is counted. Reserves nothing without a route, for a route
@@ -272,7 +320,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { id } = caller;
     const { path, method } = this.#head!;
     const allowance = allowances.ofRequest(caller.allowance, path, method);
-    const cost = this.#match?.route.cost ?? 1;
+    const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
       return;
@@ -402,6 +450,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       verdict,
       flow: this,
       checkedBody,
+      fieldsOfPolicies: this.#allowed?.headers ?? null,
     };
     this.#forwarding =
       this.#upgradeClient === null

@@ -85,8 +85,21 @@ export function withRules(fields: readonly string[], rules: FieldRules, variable
   return kept;
 }
 
+/**
+ * The fields of a request with others in place of those of the same names, which are compared as above. Their values are taken
+ * as they are, without variables.
+ * @param fields names and values alternating
+ */
+export function withFields(fields: readonly string[], others: Readonly<Record<string, string>>): string[] {
+  const drops = Object.keys(others).map((name) => comparable(name, 'request'));
+  return [...withoutDropped(fields, { drops, direction: 'request' }), ...Object.entries(others).flat()];
+}
+
 /** The fields without those that the rules drop, for an interim response, which gets no others. */
-export function withoutDropped(fields: readonly string[], { drops, direction }: FieldRules): string[] {
+export function withoutDropped(
+  fields: readonly string[],
+  { drops, direction }: Pick<FieldRules, 'drops' | 'direction'>,
+): string[] {
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     if (!drops.includes(comparable(fields[i]!, direction))) kept.push(fields[i]!, fields[i + 1]!);
@@ -132,6 +145,12 @@ function isOfMeta(variable: Variable): variable is `${typeof META}${string}` {
   return variable.startsWith(META);
 }
 
+/** The same for a text without variables, such as that of a policy. */
+export function faultOfText(text: string): string | null {
+  if (VALUE.test(text) && text.length <= 4096) return null;
+  return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
+}
+
 const VARIABLE = new RegExp(`\\{([a-z]+(?:\\.[a-z]+)*|consumer\\.meta\\.${META_NAME})\\}`, 'g');
 /** The same, and what is meant as the name of a pair of metadata and can be none. */
 const MEANT = /\{([a-z]+(?:\.[a-z]+)*|consumer\.meta\.[^{}]*)\}/g;
@@ -143,9 +162,8 @@ const VALUE = /^[!-~](?:[\t -~]*[!-~])?$/;
  * the fault does not quote the value, which may be a credential.
  */
 export function faultOfFieldValue(text: string): string | null {
-  if (!VALUE.test(text) || text.length > 4096) {
-    return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
-  }
+  const fault = faultOfText(text);
+  if (fault !== null) return fault;
   const unknown = [...text.matchAll(MEANT)].find(([, name]) => !isVariable(name!));
   const known = [...VARIABLES, `${META}NAME`].map((name) => `{${name}}`).join(', ');
   return unknown === undefined ? null : `has ${unknown[0]}, which the gateway does not know; it knows ${known}`;

@@ -34,9 +34,11 @@ import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
+import type { PolicyReports } from '../telemetry/policy-reports.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
+import type { LoadedPolicies } from './loaded-policies.ts';
 
 // What the requests of a gateway depend on: services that live through every reload, and what is built again from the
 // settings and plans.
@@ -147,6 +149,9 @@ export interface GatewaySurroundings extends Pick<GatewayDeps, 'traceOf' | 'drai
   /** Null without an admin token. */
   readonly recent: RecentRequests | null;
   readonly validators: Validators;
+  /** Those of the settings; load them first. */
+  readonly policies: LoadedPolicies;
+  readonly policyReports: PolicyReports;
 }
 
 /** Builds the dependencies of requests under these settings and plans. @param router of the routes of the settings */
@@ -154,7 +159,7 @@ export function gatewayDepsOf(
   { settings, plans }: Pick<Configuration, 'settings' | 'plans'>,
   services: Services,
   router: Router,
-  { log, metrics, recent, validators, ...surroundings }: GatewaySurroundings,
+  { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
   const { deprecatedCalls, secretUses: _, refusals, customers: __, ...deciding } = services;
   const deprecated = Map.groupBy(
@@ -167,6 +172,7 @@ export function gatewayDepsOf(
     validators: validators.of(settings),
     heldBodies: validators.heldBodies,
     bodyChecks: validators.bodyChecks,
+    policies: policies.chainsOf(settings, policyReports, CLOCKS.monotonicMs),
     ...deciding,
     ...surroundings,
     allowances: new Allowances(plans, settings.usageHistory),

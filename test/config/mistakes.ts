@@ -240,6 +240,16 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'plan-without-limits': { kind: 'plans', schema: 'refuses', faults: ['1:16: plans.free.limits'] },
   'plans-empty': { kind: 'plans', schema: 'refuses', faults: ['1:8: plans'] },
   'plans-missing': { kind: 'plans', schema: 'refuses', faults: ['1:1: plans'] },
+  policies: {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:60: routes[0].policies',
+      '4:60: routes[1].policies',
+      '5:60: routes[2].policies',
+      '6:61: routes[3].policies[0]',
+    ],
+  },
   'port-as-text': { kind: 'gateway', schema: 'refuses', faults: ['1:17: listen.port'] },
   'port-too-high': { kind: 'gateway', schema: 'refuses', faults: ['1:17: listen.port'] },
   'proxies-no-network': {

@@ -76,6 +76,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         retries: null,
         maxBodyBytes: null,
         description: null,
+        policies: null,
         compression: null,
         reply: null,
         scopes: null,

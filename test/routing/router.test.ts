@@ -31,6 +31,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     retries: null,
     maxBodyBytes: null,
     description: null,
+    policies: null,
     compression: null,
     reply: null,
     scopes: null,

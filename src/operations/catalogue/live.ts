@@ -139,7 +139,7 @@ export const listNear = defineOperation({
 });
 
 const VERDICTS = [
-  ...['admitted', 'refused', 'banned', 'shed', 'forbidden', 'unauthenticated', 'preflight'],
+  ...['admitted', 'refused', 'banned', 'shed', 'forbidden', 'denied', 'unauthenticated', 'preflight'],
   ...['usage', 'malformed', 'undecided'],
 ];
 const verdictRule = `must be one of ${VERDICTS.join(', ')}`;
@@ -165,6 +165,10 @@ const refusal = z
     status: z.int(),
     code: z.string(),
     judgement: verdict,
+    policy: z
+      .string()
+      .nullable()
+      .describe('The policy that refused it or failed, by its name in gateway.yaml; null if none did.'),
     cost: count,
     window: limitName.nullable(),
     limits: z

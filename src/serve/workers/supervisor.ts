@@ -14,6 +14,7 @@ import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts'
 import type { GatewayOptions, RunningGateway } from '../gateway-process.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from '../live-parts.ts';
 import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
+import { LoadedPolicies } from '../loaded-policies.ts';
 import { Dispatcher } from './dispatcher.ts';
 import {
   countsOf,
@@ -44,6 +45,9 @@ export async function supervise(
   { hasSignInLinks = false, terminal = null }: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
 ): Promise<RunningGateway> {
   const { settings } = configuration;
+  // Each worker loads them too. A fault is found here, once and before there are workers.
+  const policies = new LoadedPolicies();
+  await policies.load(settings);
   const lines = terminal === null ? new JoinedLines(process.stdout.fd) : new LinesToTerminal(terminal);
   const log = logTo(lines, configuration);
   const access = await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }).catch(async (error) => {
@@ -67,7 +71,10 @@ export async function supervise(
   const running: Supervised = { settings, live, pool, dispatcher, metrics, log, access, draining: { hasBegun: true } };
   const adminApi = adminApiOf(running, env);
   const keys = async () => (await adminApi.stores()).keys;
-  const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
+  const leaves = [
+    forwardSignals(pool),
+    followSilently(live, { log, env, keys, load: ({ settings: next }) => policies.load(next) }),
+  ];
   const close = async () => {
     for (const leave of leaves) await leave();
     access.close();
@@ -259,10 +266,10 @@ function forwardSignals(pool: WorkerPool): () => void {
  */
 function followSilently(
   live: LiveSettings,
-  { log, env, keys }: Pick<LiveSettingsOptions, 'log' | 'env' | 'keys'>,
+  { log, env, keys, load }: Required<Pick<LiveSettingsOptions, 'log' | 'env' | 'keys' | 'load'>>,
 ): () => Promise<void> {
   const silentLog = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: silentLog, keys });
+  return live.follow({ env, log: silentLog, keys, load });
 }
 
 async function readinessOf(pool: WorkerPool, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {

@@ -20,6 +20,7 @@ const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 
   unauthenticated: ['Unknown caller', 'warn'],
   shed: ['Shed', 'warn'],
   forbidden: ['Suspended', 'warn'],
+  denied: ['Refused by a policy', 'warn'],
   undecided: ['Undecided', 'bad'],
   malformed: ['Malformed', 'warn'],
   preflight: ['Preflight', 'plain'],
