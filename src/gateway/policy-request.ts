@@ -2,6 +2,7 @@ import type { ClientAddress } from '../http1/client.ts';
 import { fieldsWithoutSecrets } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { PolicyCaller, PolicyCustomer, PolicyRequest } from '../policies/policy.ts';
+import type { Allowed } from '../policies/result.ts';
 import { matchedBy } from '../routing/pattern.ts';
 import type { Match } from '../routing/router.ts';
 import { claimsSentIn } from './caller.ts';
@@ -12,6 +13,9 @@ import { queryToPass } from './received-request.ts';
 /*
  * What the policies of a route see of a request (`policies` in gateway.yaml): nothing by which another could call in its place.
  */
+
+const NO_SCOPES: readonly string[] = Object.freeze([]);
+const NO_META: Readonly<Record<string, string>> = Object.freeze({});
 
 export function policyRequestOf(
   deps: GatewayDeps,
@@ -45,6 +49,16 @@ export function policyCallerOf(deps: GatewayDeps, head: Head, caller: Caller): P
     owner: consumer?.owner ?? null,
     plan: allowance.plan,
     customer: consumer === null || consumer.customer === null ? null : shown(consumer.customer),
+    scopes: consumer?.scopes ?? NO_SCOPES,
+    metadata: consumer?.meta ?? NO_META,
     claims: tokenExpiresAtMs === null ? null : claimsSentIn(deps, head),
   });
+}
+
+/** The caller with the scopes and the metadata that policies have chosen for its request. */
+export function callerAllowed(caller: Caller, { scopes, metadata }: Allowed): Caller {
+  const { consumer } = caller;
+  if (consumer === null || (scopes === null && metadata === null)) return caller;
+  const meta = metadata === null ? consumer.meta : { ...consumer.meta, ...metadata };
+  return { ...caller, consumer: { ...consumer, scopes: scopes ?? consumer.scopes, meta } };
 }

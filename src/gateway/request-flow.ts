@@ -32,7 +32,7 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
-import { policyCallerOf, policyRequestOf } from './policy-request.ts';
+import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
@@ -270,7 +270,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onRuling(ruling: Ruling): void {
     if (ruling.kind === 'allowed') {
       this.#allowed = ruling;
-      this.#reserveAndAdmit(this.#caller!);
+      this.#caller = callerAllowed(this.#caller!, ruling);
+      this.#reserveAndAdmit(this.#caller);
       return;
     }
     this.#record.policy = ruling.policy;
@@ -319,7 +320,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { admitter, allowances, wallMs } = this.#deps;
     const { id } = caller;
     const { path, method } = this.#head!;
-    const allowance = allowances.ofRequest(caller.allowance, path, method);
+    const allowance = allowances.ofRequest(caller.allowance, path, method, this.#allowed?.groups ?? null);
     const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });

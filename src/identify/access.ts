@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { META_NAME } from '../http1/field-rules.ts';
+import { SCOPE_TOKEN } from '../http1/fields.ts';
 import { faultOfNetwork, oneFormOfNetwork } from '../io/networks.ts';
 import { faultOfOrigin } from './origins.ts';
 
@@ -37,7 +38,7 @@ const scopeRule = 'must be 1 to 128 visible characters without blanks, " and \\,
 const scopesRule = `must be a list of at most ${MAX_SCOPES} scopes`;
 /** Scopes (RFC 6749 section 3.3), for a caller or a route. */
 export const scopes = z
-  .array(z.string(scopeRule).regex(/^[!#-[\]-~]{1,128}$/, scopeRule), scopesRule)
+  .array(z.string(scopeRule).regex(SCOPE_TOKEN, scopeRule), scopesRule)
   .max(MAX_SCOPES, scopesRule);
 
 const MAX_ADDRESSES = 64;

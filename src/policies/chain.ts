@@ -37,7 +37,7 @@ type End = { readonly value: unknown } | { readonly error: unknown } | 'late';
 
 /**
  * The policies of one route, which run one after the other in the order of gateway.yaml. The first that refuses, or fails, ends
- * the run. Of several costs the last one counts, and of several fields of one name.
+ * the run. Of several costs the last one counts, and of several scopes, and of several fields or metadata of one name.
  *
  * Attack: a policy that never answers would keep its requests, and their connections, for ever. So each has 50 ms, by the
  * clock. A policy that keeps the thread is not interrupted, because nothing in this thread could do so; its result
@@ -138,7 +138,10 @@ function joined(one: Allowed, other: Allowed): Allowed {
     one.headers === null || other.headers === null
       ? (other.headers ?? one.headers)
       : joinedFields(one.headers, other.headers);
-  return { kind: 'allowed', cost, headers };
+  const scopes = other.scopes ?? one.scopes;
+  const metadata = one.metadata === null ? other.metadata : { ...one.metadata, ...other.metadata };
+  const groups = one.groups === null ? other.groups : [...one.groups, ...(other.groups ?? [])];
+  return { kind: 'allowed', cost, headers, scopes, metadata, groups };
 }
 
 function joinedFields(one: Readonly<Record<string, string>>, other: Readonly<Record<string, string>>) {

@@ -53,6 +53,10 @@ export interface PolicyCaller {
   readonly plan: string;
   /** Whose caller it is; null for one of its own. */
   readonly customer: PolicyCustomer | null;
+  /** What the caller may do: the scopes of its key, or of its token. */
+  readonly scopes: readonly string[];
+  /** The metadata of its key. */
+  readonly metadata: Readonly<Record<string, string>>;
   /** The verified claims of the JSON Web Token that the caller sent; null if it sent none. */
   readonly claims: Readonly<Record<string, unknown>> | null;
 }
@@ -78,6 +82,9 @@ export interface PolicyRefusal {
     readonly message: string;
   };
   readonly cost?: undefined;
+  readonly scopes?: undefined;
+  readonly metadata?: undefined;
+  readonly budgets?: undefined;
   readonly headers?: undefined;
 }
 
@@ -85,6 +92,15 @@ export interface PolicyAllowance {
   readonly refuse?: undefined;
   /** For how many requests this one counts, from 1 to 1000000000, in place of the `cost` of the route. */
   readonly cost?: number | undefined;
+  /** What the caller may do with this request, in place of its own scopes (`scopes` of a route). At most 32. */
+  readonly scopes?: readonly string[] | undefined;
+  /** For `{consumer.meta.NAME}` in rules of header fields, beside the metadata of the key or in place of it. At most 16 pairs. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+  /**
+   * The groups of routes of the caller's plan by whose limits this request is counted as well, by name, beside those that its
+   * path belongs to. A name that the plan lacks has no effect, so one policy can serve several plans. At most 16.
+   */
+  readonly budgets?: { readonly groups: readonly string[] } | undefined;
   /**
    * Header fields that the service gets, in place of those of the same name that the client or `headers` of the route set.
    * Values are visible ASCII with blanks inside; `encodeURIComponent` makes other texts fit. The same names as in `headers`

@@ -1,6 +1,6 @@
 import { isErrorCode } from '../errors/catalogue.ts';
-import { faultOfRequestField, faultOfText } from '../http1/field-rules.ts';
-import { TOKEN } from '../http1/fields.ts';
+import { faultOfRequestField, faultOfText, META_NAME } from '../http1/field-rules.ts';
+import { SCOPE_TOKEN, TOKEN } from '../http1/fields.ts';
 import type { PolicyRefusal } from './policy.ts';
 
 /** What policies allow a request to be. */
@@ -10,14 +10,31 @@ export interface Allowed {
   readonly cost: number | null;
   /** Fields for the service, by name; null for none. */
   readonly headers: Readonly<Record<string, string>> | null;
+  /** In place of those of the caller; null for those. */
+  readonly scopes: readonly string[] | null;
+  /** Beside that of the caller; null for none. */
+  readonly metadata: Readonly<Record<string, string>> | null;
+  /** Groups of routes to which the request belongs besides; null for none. */
+  readonly groups: readonly string[] | null;
 }
 
 type Read = Allowed | ({ readonly kind: 'refused' } & PolicyRefusal['refuse']) | { readonly fault: string };
 
 /** Allows the request as its route does. */
-export const ALLOWED: Allowed = Object.freeze({ kind: 'allowed', cost: null, headers: null });
+export const ALLOWED: Allowed = Object.freeze({
+  kind: 'allowed',
+  cost: null,
+  headers: null,
+  scopes: null,
+  metadata: null,
+  groups: null,
+});
 
-const MEMBERS = ['refuse', 'cost', 'headers'];
+const MEMBERS = ['refuse', 'cost', 'scopes', 'metadata', 'budgets', 'headers'];
+const MAX_SCOPES = 32;
+const MAX_PAIRS = 16;
+const MAX_GROUPS = 16;
+const PAIR_NAME = new RegExp(`^${META_NAME}$`);
 const MAX_COST = 1_000_000_000;
 const MAX_FIELDS = 100;
 const MAX_NAME = 64;
@@ -43,16 +60,55 @@ export function readResult(value: unknown): Read {
   if (unknown !== undefined) {
     return { fault: `the result has ${JSON.stringify(String(unknown))}; it may have ${MEMBERS.join(', ')}` };
   }
-  const { refuse, cost, headers } = value as Record<string, unknown>;
+  const { refuse, cost, ...rest } = value as Record<string, unknown>;
   if (refuse !== undefined) {
-    if (cost !== undefined || headers !== undefined) return { fault: '`refuse` must be the only member of its result' };
+    const others = [cost, ...Object.values(rest)];
+    if (others.some((other) => other !== undefined)) return { fault: '`refuse` must be the only member of its result' };
     return readRefusal(refuse);
   }
   if (cost !== undefined && !isWhole(cost, 1, MAX_COST)) {
     return { fault: `\`cost\` must be a whole number from 1 to ${MAX_COST}` };
   }
-  const fields = headers === undefined ? null : readHeaders(headers);
-  return typeof fields === 'string' ? { fault: fields } : { kind: 'allowed', cost: cost ?? null, headers: fields };
+  const { headers, scopes, metadata, budgets } = rest;
+  const read = {
+    headers: headers === undefined ? null : readHeaders(headers),
+    scopes: scopes === undefined ? null : readTexts('scopes', scopes, SCOPE_TOKEN, MAX_SCOPES),
+    metadata: metadata === undefined ? null : readMetadata(metadata),
+    groups: budgets === undefined ? null : readGroups(budgets),
+  };
+  const fault = Object.values(read).find((part) => typeof part === 'string');
+  if (fault !== undefined) return { fault: fault as string };
+  return { ...ALLOWED, cost: cost ?? null, ...(read as Pick<Allowed, keyof typeof read>) };
+}
+
+/** @returns what is wrong, as text */
+function readTexts(name: string, value: unknown, form: RegExp, most: number): readonly string[] | string {
+  if (!Array.isArray(value) || value.length > most) return `\`${name}\` must be a list of at most ${most} texts`;
+  const texts = [...value];
+  const wrong = texts.findIndex((text) => typeof text !== 'string' || !form.test(text));
+  return wrong < 0 ? texts : `\`${name}\` has an element at ${wrong} that is no valid name`;
+}
+
+function readMetadata(value: unknown): Readonly<Record<string, string>> | string {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return '`metadata` must be an object of texts';
+  const pairs = Object.entries(value);
+  if (pairs.length > MAX_PAIRS) return `\`metadata\` must not have more than ${MAX_PAIRS} pairs`;
+  for (const [name, text] of pairs) {
+    const shown = JSON.stringify(name.slice(0, MAX_NAME));
+    if (!PAIR_NAME.test(name)) return `\`metadata\` has ${shown}, which is no name of a pair`;
+    const wrong = typeof text === 'string' ? faultOfText(text) : 'is no text';
+    if (wrong !== null) return `the value of ${shown} in \`metadata\` ${wrong}`;
+  }
+  return Object.fromEntries(pairs);
+}
+
+function readGroups(value: unknown): readonly string[] | string {
+  if (typeof value !== 'object' || value === null) return '`budgets` must be an object with `groups`';
+  const { groups, ...others } = value as Record<string, unknown>;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) return `\`budgets\` has ${JSON.stringify(unknown)}; it may have groups`;
+  return readTexts('budgets.groups', groups, /^[a-z][a-z0-9-]{0,31}$/, MAX_GROUPS);
 }
 
 function readRefusal(value: unknown): Read {

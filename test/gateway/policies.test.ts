@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AUDIENCE, ISSUER, jwksOf, type SigningKey, signingKey } from '../identify/jwt-issuer.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { PLANS, startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -42,6 +42,7 @@ const ROUTES = (folder: string) => `
   - { path: /async, methods: [GET, POST], upstream: store, websocket: true, policies: ['${folder}/obey.mjs'] }
   - { path: /sync, methods: [GET, POST], upstream: store, policies: ['${folder}/sync.js'] }
   - { path: /both, methods: [GET], upstream: store, cost: 7, headers: { request: { set: { X-One: route } } }, policies: ['${folder}/first.js', '${folder}/second.js'] }
+  - { path: /scoped, methods: [GET], upstream: store, scopes: [orders:write], headers: { request: { set: { X-Team: '{consumer.meta.team}' } } }, policies: ['${folder}/sync.js'] }
   - { path: /without, methods: [GET], upstream: store }
 `;
 
@@ -59,6 +60,10 @@ beforeAll(async () => {
   gateway = await startGateway({
     upstream: upstream.origin,
     routes: ROUTES(folder),
+    plans: PLANS.replace(
+      '\nbans:',
+      '\n  grouped: { limits: { minute: 60 }, groups: { search: { routes: [/none], limits: { minute: 1 } } } }\nbans:',
+    ),
     more: `keys: { from: [authorization, { header: X-Api-Key }, { query: api_key }] }
 headers: { allow: [X_Cookie, X_Tenant] }
 jwt: { issuer: '${ISSUER}', audience: '${AUDIENCE}', jwks: '${folder}/jwks.json', algorithms: [ES256] }`,
@@ -80,6 +85,8 @@ const seenBy = (last = upstream.requests.at(-1)!): Seen =>
 const wish = (what: object | string) =>
   `?do=${encodeURIComponent(typeof what === 'string' ? what : JSON.stringify(what))}`;
 const REFUSAL = { refuse: { status: 403, code: 'wrong_tenant', message: 'This key is of "another" tenant.' } };
+
+const NO_ACCESS = { scopes: [], metadata: {} };
 
 describe('a policy sees', () => {
   test('the head, the caller and the route, and never a secret or a copy of a field of the gateway (reliability 276)', async () => {
@@ -114,7 +121,7 @@ describe('a policy sees', () => {
         clientAddress: '127.0.0.1',
         route: { path: '/seen/{tenant}/files/**', names: { tenant: 'acme' }, rest: 'a b/c' },
       },
-      caller: { id, name: 'Zoë', owner: 'acme', plan: 'endless', customer: null, claims: null },
+      caller: { id, name: 'Zoë', owner: 'acme', plan: 'endless', customer: null, ...NO_ACCESS, claims: null },
       prototype: null,
     });
     const seen = upstream.requests.at(-1)!.values('x-seen')[0]!;
@@ -143,6 +150,7 @@ describe('a policy sees', () => {
       owner: null,
       plan: 'public',
       customer: null,
+      ...NO_ACCESS,
       claims: null,
     });
   });
@@ -247,6 +255,27 @@ test.each([
   await expectFailure(await gateway.get(`${path}${wish(what)}`, key));
   expect((await gateway.get(path, key)).status).toBe(200);
   expect((await usageOf(key)).windows.minute.used).toBe(1);
+});
+
+test('a policy chooses the scopes and the metadata of a request, beside those of the key', async () => {
+  const { key } = await gateway.createKey('free', '--meta', 'team=red');
+  expect((await gateway.get('/scoped', key)).status).toBe(403);
+  const allowed = await gateway.get(`/scoped${wish({ scopes: ['orders:write'] })}`, key);
+  expect([allowed.status, upstream.requests.at(-1)!.values('x-team')]).toEqual([200, ['red']]);
+  await gateway.get(`/scoped${wish({ scopes: ['orders:write'], metadata: { team: 'blue' } })}`, key);
+  expect(upstream.requests.at(-1)!.values('x-team')).toEqual(['blue']);
+  const scoped = await gateway.createKey('free', '--scope', 'orders:write');
+  expect((await gateway.get(`/scoped${wish({ scopes: [] })}`, scoped.key)).status).toBe(403);
+});
+
+test('a policy counts a request by groups of the plan, and groups that the plan lacks have no effect', async () => {
+  const { key } = await gateway.createKey('grouped');
+  const search = `/sync${wish({ budgets: { groups: ['search', 'other'] } })}`;
+  expect((await gateway.get(search, key)).headers.get('ratelimit-policy')).toContain('"search-minute";q=1;w=60');
+  expect((await gateway.get(search, key)).status).toBe(429);
+  expect((await gateway.get('/sync', key)).status).toBe(200);
+  const { key: other } = await gateway.createKey('free');
+  expect((await gateway.get(search, other)).status).toBe(200);
 });
 
 test('a body that comes with a refused request is not read as another request', async () => {

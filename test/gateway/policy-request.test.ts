@@ -11,11 +11,18 @@ test('a policy sees id, name and owner of the customer of a caller, and nothing 
   const customer = { id: 'cus_1', name: 'Acme', owner: 'ann', plan: 'pro', limits: { minute: 9 } };
   const consumer = { id: 'key_1', name: 'web', owner: null, plan: 'pro', limits: {}, customer, ...NOTHING_MORE };
   const allowance = { plan: 'pro', limits: [], unlimited: [], bans: null };
-  const caller: Caller = { id: 'cus_1/key_1', shareId: 'cus_1', allowance, consumer, tokenExpiresAtMs: null, isSuspended: false };
+  const caller: Caller = {
+    id: 'cus_1/key_1',
+    shareId: 'cus_1',
+    allowance,
+    consumer,
+    tokenExpiresAtMs: null,
+    isSuspended: false,
+  };
   const head = { fields: new FieldBlock([]) } as Pick<Head, 'fields'> as Head;
   const seen = policyCallerOf({ keySources: null } as GatewayDeps, head, caller);
   expect(seen).toEqual({
-    ...{ id: 'key_1', name: 'web', owner: null, plan: 'pro', claims: null },
+    ...{ id: 'key_1', name: 'web', owner: null, plan: 'pro', claims: null, scopes: [], metadata: {} },
     customer: { id: 'cus_1', name: 'Acme', owner: 'ann' },
   });
   expect([seen, seen.customer].every(Object.isFrozen)).toBe(true);

@@ -33,7 +33,7 @@ test('a suspension ends at its end by the clock of the gateway, without a look-u
   await store.create(key);
   expect(await identifier.identify(secret)).toEqual({
     kind: 'suspended',
-    key: { id: key.id, plan: 'pro', limits: {}, name: null, owner: null },
+    key: expect.objectContaining({ id: key.id, plan: 'pro', limits: {} }),
   });
   pass(4_999);
   expect(told(await identifier.identify(secret))).toBe('suspended');

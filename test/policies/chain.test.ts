@@ -25,7 +25,7 @@ test('policies that return no promise are asked at once, without one', () => {
     () => ({}),
     () => ({ cost: 2 }),
   );
-  expect(run()).toEqual({ kind: 'allowed', cost: 2, headers: null });
+  expect(run()).toMatchObject({ kind: 'allowed', cost: 2, headers: null });
   expect(told).toEqual(['p0 allowed', 'p1 allowed', 'p2 allowed']);
 });
 
@@ -46,7 +46,7 @@ test('fields of a later policy replace those of an earlier one in any letters', 
     async () => ({ headers: { 'x-a': '2' } }),
     () => ({ headers: { 'X-C': '3' } }),
   );
-  expect(await run()).toEqual({ kind: 'allowed', cost: 4, headers: { 'X-B': '1', 'x-a': '2', 'X-C': '3' } });
+  expect(await run()).toMatchObject({ kind: 'allowed', cost: 4, headers: { 'X-B': '1', 'x-a': '2', 'X-C': '3' } });
 });
 
 const throwing = (message: string) => () => {
@@ -89,7 +89,21 @@ test.each<[string, unknown, string]>([
       ),
     'its result threw Error: p',
   ],
-  ['a symbol', () => ({ [Symbol('s')]: 1 }), 'the result has "Symbol(s)"; it may have refuse, cost, headers'],
+  [
+    'a symbol',
+    () => ({ [Symbol('s')]: 1 }),
+    'the result has "Symbol(s)"; it may have refuse, cost, scopes, metadata, budgets, headers',
+  ],
+  ['a scope with a blank', () => ({ scopes: ['a b'] }), '`scopes` has an element at 0 that is no valid name'],
+  ['metadata that is no text', () => ({ metadata: { team: 1 } }), 'the value of "team" in `metadata` is no text'],
+  ['a name of metadata with a dot', () => ({ metadata: { 'a.b': 'c' } }), '`metadata` has "a.b"'],
+  ['budgets without a list', () => ({ budgets: { groups: 'search' } }), '`budgets.groups` must be a list'],
+  ['budgets of another kind', () => ({ budgets: { windows: [] } }), '`budgets` has "windows"; it may have groups'],
+  [
+    'a refusal beside scopes',
+    () => ({ refuse: { status: 403, code: 'no', message: 'No.' }, scopes: [] }),
+    '`refuse` must be the only member of its result',
+  ],
   [
     'a prototype as a field',
     () => JSON.parse('{"headers":{"__proto__":"a\\nb"}}'),
