@@ -63,6 +63,7 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
   no_expiry: 'This token has no expiry (`exp`).',
   not_yet: 'This token is not valid yet (`nbf`, `iat`). Check the clock of its issuer.',
   subject: 'This token has no subject (`sub`).',
+  certificate: 'This token is bound to another client certificate (`cnf`) than that of the connection.',
   plan: 'This token names no plan, or one that does not exist here. Ask its issuer.',
   customer: 'This token names a customer that does not exist here. Ask its issuer.',
   customer_expired: 'The access of the customer that this token names has ended.',

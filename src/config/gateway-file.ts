@@ -45,6 +45,12 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
     checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), noteAt(fault, 'headers', 'allow'));
     checkCors(field(raw, 'cors'), noteAt(fault, 'cors'));
+    if (field(keys, 'certificates') === true && field(field(listen, 'tls'), 'clientCa') === undefined) {
+      fault(
+        ['keys', 'certificates'],
+        'needs `clientCa` in `listen.tls`, or no certificate of a client can be checked.',
+      );
+    }
     checkKeyFormats(keys, noteAt(fault, 'keys'), noteAt(warn, 'keys'));
     checkKeySources(keys, field(raw, 'jwt'), noteAt(fault, 'keys'));
   },

@@ -239,6 +239,7 @@ function settingsOf(
     cors: file.cors && corsOf(file.cors, keys.from ?? []),
     keyFormats: keys.formats,
     keysFrom: keys.from,
+    readsCertificates: keys.certificates,
     usageHistory: usage.history,
     upstreams,
     /** In the order of the file; every `upstream` is a key of `upstreams`. */

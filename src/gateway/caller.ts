@@ -12,7 +12,7 @@ import { type KeySources, oneOf } from '../identify/key-sources.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
-import { type NotFromHere, routeFromElsewhere } from './who-may-call.ts';
+import { certificateOf, type NotFromHere, routeFromElsewhere } from './who-may-call.ts';
 
 export type Identified =
   | { readonly kind: 'caller'; readonly caller: Caller }
@@ -116,7 +116,7 @@ function newKeyInFields(rawHeaders: readonly string[]): KeyInFields {
 /**
  * Identifies the caller. On a route with `auth: none` the caller is the client's address, an IPv6 client by its /64,
  * and a key in the request is ignored. On every other route the caller is the owner of the API key or, if the settings
- * name an issuer, the subject of the JSON Web Token.
+ * name an issuer, the subject of the JSON Web Token. A request without either may have a client certificate that stands for a key.
  */
 export function callerOf(
   deps: GatewayDeps,
@@ -135,6 +135,7 @@ export function callerOf(
     const caller = { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null, isSuspended: false };
     return { kind: 'caller', caller };
   }
+  if (credentials.kind === 'missing' && deps.readsCertificates) return ofCertificate(deps, origin);
   if (credentials.kind !== 'token') return withoutToken(credentials);
   if (isJwt && deps.jwt !== null) return ofToken(deps, deps.jwt, credentials.token, sha!, origin.address);
   const identity = deps.identifier.identify(credentials.token, isJwt ? null : sha);
@@ -158,6 +159,20 @@ function withoutToken({ kind }: Exclude<Credentials, { kind: 'token' }>): Identi
   if (kind === 'ambiguous') return { kind: 'ambiguous' };
   return { kind: 'unknown', code: kind === 'missing' ? 'missing_api_key' : 'invalid_api_key', token: null };
 }
+
+/** The owner of the key that the client's certificate stands for. A certificate of no key is no credential. */
+function ofCertificate(deps: GatewayDeps, origin: ClientAddress): Identified | Promise<Identified> {
+  const certificate = certificateOf(origin, deps.wallMs());
+  if (certificate === null) return withoutToken({ kind: 'missing' });
+  const from = (identity: Identity): Identified =>
+    identity.kind === 'refused' && identity.code === 'invalid_api_key'
+      ? { ...NO_CREDENTIALS, cause: `no key has the certificate ${certificate.names[0]}, or several have its names` }
+      : fromIdentity(deps, identity);
+  const identity = deps.identifier.identifyCertificate(certificate.names);
+  return identity instanceof Promise ? identity.then(from) : from(identity);
+}
+
+const NO_CREDENTIALS = { kind: 'unknown', code: 'missing_api_key', token: null } as const;
 
 function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
   if (identity.kind === 'refused') {

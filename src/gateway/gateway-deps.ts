@@ -44,6 +44,8 @@ export interface GatewayDeps {
   readonly identifier: Identifier;
   /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
   readonly keySources: KeySources | null;
+  /** Whether client certificates stand for keys (`keys.certificates`). */
+  readonly readsCertificates: boolean;
   /** Null if no JSON Web Token is accepted. */
   readonly jwt: JwtVerifier | null;
   readonly failedAttempts: FailedAttempts;

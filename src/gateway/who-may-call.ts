@@ -1,5 +1,5 @@
 import { type ErrorResponse, insufficientScope } from '../annotate/errors.ts';
-import type { ClientAddress } from '../http1/client.ts';
+import type { ClientAddress, ClientCertificate } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import { comesFromOrigin } from '../identify/origins.ts';
 import { Networks } from '../io/networks.ts';
@@ -14,6 +14,19 @@ export interface NotFromHere {
   readonly code: 'address_not_allowed' | 'origin_not_allowed';
   /** For operators only. */
   readonly cause: string;
+}
+
+/** A key or a token that is bound to another client certificate than that of the connection. It is refused as a wrong one is. */
+interface WrongCertificate {
+  readonly kind: 'unknown';
+  readonly code: 'invalid_api_key';
+  readonly token: 'certificate' | null;
+  readonly cause: string;
+}
+
+/** The client's certificate; null without one, or if it has expired since the connection was opened. @param nowMs Unix milliseconds */
+export function certificateOf({ certificate }: ClientAddress, nowMs: number): ClientCertificate | null {
+  return certificate !== null && nowMs < certificate.endsAtMs ? certificate : null;
 }
 
 /** The lists of addresses of routes and callers, each compiled once. */
@@ -49,14 +62,24 @@ export function routeFromElsewhere({ addressLists }: Lists, route: Route, origin
  * first from the right of X-Forwarded-For that no trusted proxy has.
  */
 export function callerFromElsewhere(
-  { addressLists }: Lists,
+  { addressLists, wallMs }: Lists & { readonly wallMs: () => number },
   caller: Caller,
   origin: ClientAddress,
   head: Head,
-): NotFromHere | null {
+): NotFromHere | WrongCertificate | null {
   const onlyFrom = caller.consumer === null ? null : caller.consumer.onlyFrom;
   if (onlyFrom === null) return null;
-  const { addresses, origins } = onlyFrom;
+  const { addresses, origins, boundTo } = onlyFrom;
+  // Like a wrong secret: someone without the certificate does not learn that the key exists (RFC 8705 section 3).
+  if (boundTo !== undefined && certificateOf(origin, wallMs())?.thumbprint !== boundTo) {
+    const token = caller.tokenExpiresAtMs === null ? null : 'certificate';
+    return {
+      kind: 'unknown',
+      code: 'invalid_api_key',
+      token,
+      cause: `${caller.id} is bound to another client certificate`,
+    };
+  }
   if (addresses !== undefined && !addressLists.has(addresses, origin.address)) {
     const cause = `${caller.id} may not be used from ${origin.address}`;
     return { kind: 'not_from_here', code: 'address_not_allowed', cause };

@@ -3,6 +3,7 @@ import { Failure } from '../failure.ts';
 import { META_NAME } from '../http1/field-rules.ts';
 import { SCOPE_TOKEN } from '../http1/fields.ts';
 import { faultOfNetwork, oneFormOfNetwork } from '../io/networks.ts';
+import { faultOfCertificateName, oneFormOfCertificateName, thumbprintFrom } from './certificates.ts';
 import { faultOfOrigin } from './origins.ts';
 
 /*
@@ -18,6 +19,10 @@ export interface StoredAccess {
   readonly addresses?: readonly string[];
   /** The origins of web pages that its requests must come from: `https://app.example.com`. */
   readonly origins?: readonly string[];
+  /** Names of client certificates that stand for it (certificates.ts): `uri:spiffe://example.com/shop`. No two keys have one of them. */
+  readonly certificates?: readonly string[];
+  /** The thumbprint (`x5t#S256`, RFC 8705) of the client certificate without which it cannot be used. */
+  readonly boundTo?: string;
   /** Pairs that operators keep with it, for rules of header fields and for their own use. */
   readonly meta?: Meta;
 }
@@ -75,6 +80,31 @@ const origins = z
   )
   .max(MAX_ORIGINS, originsRule);
 
+const MAX_CERTIFICATES = 16;
+const certificateRule =
+  'must be a name of client certificates, such as sha256:…, uri:spiffe://example.com/shop or dns:shop.internal';
+const certificatesRule = `must be a list of at most ${MAX_CERTIFICATES} names of client certificates`;
+const certificates = z
+  .array(
+    z
+      .string(certificateRule)
+      .superRefine((text, context) => {
+        const message = faultOfCertificateName(text);
+        if (message !== null) context.addIssue({ code: 'custom', message });
+      })
+      .overwrite(oneFormOfCertificateName)
+      .meta({ title: 'name of client certificates' }),
+    certificatesRule,
+  )
+  .max(MAX_CERTIFICATES, certificatesRule);
+
+const boundToRule =
+  'must be the SHA-256 of a client certificate: 43 characters of base64url (x5t#S256), or 64 hexadecimal digits';
+const boundTo = z
+  .string(boundToRule)
+  .refine((text) => thumbprintFrom(text) !== null, boundToRule)
+  .overwrite((text) => thumbprintFrom(text) ?? text);
+
 const MAX_META = 16;
 const metaNameRule = 'must be 1 to 32 lower-case letters, digits, _ and -, and begin with a letter';
 const metaValueRule = 'must be a text of 1 to 256 characters in one line, without control characters';
@@ -102,6 +132,12 @@ export const ACCESS = {
   origins: origins.describe(
     'For a key in a web page: the origins of the pages that may use it, such as https://app.example.com, or https://*.example.com for all subdomains, at most 32. Without any, every page and program may.',
   ),
+  certificates: certificates.describe(
+    'Names of client certificates that stand for the key, with `keys.certificates` in gateway.yaml: `sha256:` and the fingerprint of one certificate, or `uri:` or `dns:` and a name of its subjectAltName; at most 16. No two keys have the same name.',
+  ),
+  boundTo: boundTo.describe(
+    'The SHA-256 of the client certificate without which the key cannot be used (`x5t#S256`, RFC 8705), in base64url or in hexadecimal.',
+  ),
   meta: meta.describe(
     'Metadata: up to 16 pairs of a name (`[a-z][a-z0-9_-]{0,31}`) and a text of up to 256 characters. Rules of header fields can have them, as `{consumer.meta.NAME}`.',
   ),
@@ -118,6 +154,8 @@ export const STORED_ACCESS = {
   scopes: z.array(z.string()).optional(),
   addresses: z.array(z.string()).optional(),
   origins: z.array(z.string()).optional(),
+  certificates: z.array(z.string()).optional(),
+  boundTo: z.string().optional(),
   meta: z.record(z.string(), z.string()).optional(),
 };
 

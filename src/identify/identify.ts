@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import type { Meta, StoredAccess } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
+import { certificateDigest } from './certificates.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
 import { isSuspended, type Suspension } from './suspension.ts';
@@ -47,7 +48,7 @@ export interface Consumer {
 }
 
 /** Where the requests of a caller must come from. Each member is absent where any place will do. */
-type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins'>;
+type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins' | 'boundTo'>;
 
 type Known = Extract<Identity, { kind: 'consumer' }>;
 
@@ -61,20 +62,21 @@ export const NO_META: Meta = Object.freeze({});
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins, meta = NO_META }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins, boundTo, meta = NO_META }: StoredKey,
   customer: Customer | null,
   before: Consumer | null,
 ): Known {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const onlyFrom = addresses === undefined && origins === undefined ? null : onlyFromOf(addresses, origins);
+  const isFree = addresses === undefined && origins === undefined && boundTo === undefined;
+  const onlyFrom = isFree ? null : onlyFromOf({ addresses, origins, boundTo });
   const of = { id, plan: customer?.plan ?? plan, limits: own, name, owner };
   const current: Consumer = { ...of, scopes, onlyFrom, meta, customer };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
 }
 
-function onlyFromOf(addresses: StoredAccess['addresses'], origins: StoredAccess['origins']): OnlyFrom {
-  return { ...(addresses === undefined ? {} : { addresses }), ...(origins === undefined ? {} : { origins }) };
+function onlyFromOf(members: { readonly [Member in keyof OnlyFrom]: OnlyFrom[Member] | undefined }): OnlyFrom {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
 }
 
 export { fingerprintOf };
@@ -126,6 +128,8 @@ const NO_CUSTOMER: Identity = Object.freeze({
   cause: 'the customer of the key is deleted',
 });
 
+/** What the names of a certificate stand behind where secrets have their SHA-256. No SHA-256 has a blank. */
+const CERTIFICATE = 'certificate ';
 /** A known secret is looked up again in the background after this long, in case a notification of a change was lost. */
 const CONFIRM_AFTER_MS = 10_000;
 /** Pause before a secret is re-hashed again that another gateway has put back under an older pepper. */
@@ -174,7 +178,11 @@ export class Identifier {
    */
   identify(token: string, own = fingerprintOf(token)): Identity | Promise<Identity> {
     const sha = own ?? foreignFingerprintOf(token, this.#options.formats?.() ?? []);
-    if (sha === null) return INVALID;
+    return sha === null ? INVALID : this.#identifyHash(sha);
+  }
+
+  /** @param sha of a secret, or the names of a certificate after `CERTIFICATE` */
+  #identifyHash(sha: string): Identity | Promise<Identity> {
     const entry = this.#known.get(sha);
     if (entry === undefined) return this.#identifyUnknown(sha);
     const nowMs = this.#options.monotonicMs();
@@ -187,6 +195,15 @@ export class Identifier {
       this.#confirm(sha);
     }
     return this.#answer(entry);
+  }
+
+  /**
+   * The identity of the key that has one of the names of a verified certificate; refused if no key has one. Like `identify`, it is
+   * remembered, so only the first request of a certificate waits for the store.
+   * @param names the fingerprint first
+   */
+  identifyCertificate(names: readonly string[]): Identity | Promise<Identity> {
+    return this.#identifyHash(CERTIFICATE + names.join(' '));
   }
 
   /**
@@ -283,9 +300,11 @@ export class Identifier {
     }
   }
 
-  /** The key of a secret, with its customer. */
+  /** The key of a secret or a certificate, with its customer. */
   async #find(sha: string): Promise<FoundWithCustomer | null> {
-    const found = await this.#search.find(sha);
+    const found = await (sha.startsWith(CERTIFICATE)
+      ? this.#search.findByCertificate(sha.slice(CERTIFICATE.length).split(' '))
+      : this.#search.find(sha));
     if (found === null) return null;
     const id = found.key.customer;
     if (id === undefined) return { ...found, customer: null, hasNoCustomer: false };
@@ -303,7 +322,7 @@ export class Identifier {
       suspension: key.suspended,
       expiresAtMs: Math.min(
         key.expiresAtMs ?? Number.POSITIVE_INFINITY,
-        secret.expiresAtMs ?? Number.POSITIVE_INFINITY,
+        secret?.expiresAtMs ?? Number.POSITIVE_INFINITY,
         customer?.expiresAtMs ?? Number.POSITIVE_INFINITY,
       ),
       confirmedAtMs: askedAtMs,
@@ -318,11 +337,12 @@ export class Identifier {
   }
 
   /** @param usedOn the day that was noted before @returns the day that is noted now */
-  #noteUse(key: StoredKey, secret: StoredSecret, usedOn: number): number {
+  #noteUse(key: StoredKey, secret: StoredSecret | null, usedOn: number): number {
     const { onUse, wallMs } = this.#options;
     const nowMs = wallMs();
     const today = Math.floor(nowMs / DAY_MS);
-    return onUse === undefined || usedOn === today || !onUse(key, secret, nowMs) ? usedOn : today;
+    if (onUse === undefined || secret === null || usedOn === today) return usedOn;
+    return onUse(key, secret, nowMs) ? today : usedOn;
   }
 
   /** While the store is away, known secrets keep working for `staleKeysMs` (contract section 6). */
@@ -451,7 +471,8 @@ class KnownSecrets {
 /** A key and its secret, as the store has them. */
 interface Found {
   readonly key: StoredKey;
-  readonly secret: StoredSecret;
+  /** Null: the key was found by a certificate. */
+  readonly secret: StoredSecret | null;
   /** The digest under an older pepper; null if the secret was found under the newest. */
   readonly oldDigest: string | null;
 }
@@ -483,6 +504,22 @@ class SecretSearch {
       // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
     }
     return foundIn(await this.#keyStore.findByDigest(newest), newest, null);
+  }
+
+  /**
+   * The key of a certificate: that of its fingerprint, else the one key of its other names. Several keys with one name each are
+   * none: which of them is meant cannot be known.
+   * @param names the fingerprint first
+   */
+  async findByCertificate(names: readonly string[]): Promise<Found | null> {
+    const owners = await Promise.all(names.map((name) => this.#keyStore.ownerOf(certificateDigest(name))));
+    // What a store finds is compared, as the digest of a secret is.
+    const keys = owners.map((key, i) => (key?.certificates?.includes(names[i]!) === true ? key : null));
+    const found = keys[0] ?? keys.find((key) => key !== null) ?? null;
+    const isOne = keys[0] != null || keys.every((key) => key === null || key.id === found?.id);
+    return found === null || !isOne || found.deletedAtMs !== undefined
+      ? null
+      : { key: found, secret: null, oldDigest: null };
   }
 
   newestDigestOf(sha: string): string {

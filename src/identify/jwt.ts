@@ -328,7 +328,9 @@ function consumerOfClaims(
   if (typeof plan !== 'string') return 'plan';
   const id = jwtConsumerId(issuer, sub);
   const scopes = scopesOfClaims(claims);
-  const unknown = { name: null, owner: null, onlyFrom: null, meta: NO_META, customer: null };
+  const boundTo = certificateOfClaims(claims);
+  const onlyFrom = boundTo === null ? null : { boundTo };
+  const unknown = { name: null, owner: null, onlyFrom, meta: NO_META, customer: null };
   const consumer: Consumer = { id, plan, limits: Object.freeze({}), scopes, ...unknown };
   return { consumer: Object.freeze(consumer), customerId: customerId ?? null, expiresAtMs };
 }
@@ -342,6 +344,16 @@ function scopesOfClaims({ scope, scp }: JWTPayload): readonly string[] {
   const texts = Array.isArray(claim) ? claim.filter((one) => typeof one === 'string') : [claim];
   const found = texts.flatMap((text) => (typeof text === 'string' ? text.split(' ').filter((one) => one !== '') : []));
   return Object.freeze([...new Set(found)]);
+}
+
+/**
+ * The thumbprint of the client certificate that a token is bound to (RFC 8705 section 3.1); null if it is bound to none. One that is no
+ * text is that of no certificate.
+ */
+function certificateOfClaims({ cnf }: JWTPayload): string | null {
+  if (typeof cnf !== 'object' || cnf === null || !Object.hasOwn(cnf, 'x5t#S256')) return null;
+  const thumbprint = (cnf as Record<string, unknown>)['x5t#S256'];
+  return typeof thumbprint === 'string' ? thumbprint : '';
 }
 
 /**
@@ -376,7 +388,9 @@ export type JwtRefusal =
   | 'plan'
   /** The claim that names the customer is not the id of one. */
   | 'customer'
-  | 'customer_expired';
+  | 'customer_expired'
+  /** The token is bound to a client certificate (`cnf`), and the connection has another one or none. */
+  | 'certificate';
 
 const REFUSAL_OF_CLAIM: Readonly<Record<string, JwtRefusal>> = {
   iss: 'issuer',

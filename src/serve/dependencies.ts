@@ -179,6 +179,7 @@ export function gatewayDepsOf(
     rateLimitFields,
     refusalLines: new RefusalLines(rateLimitFields),
     errorDocs: settings.errorDocs === null ? null : new ErrorDocs(settings.errorDocs),
+    readsCertificates: settings.readsCertificates,
     keySources: settings.keysFrom === null ? null : new KeySources(settings.keysFrom),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,

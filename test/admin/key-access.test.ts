@@ -42,6 +42,22 @@ const MEMBERS: readonly Member[] = [
     ],
   },
   {
+    name: 'certificates',
+    given: ['uri:spiffe://example.com/admin', 'dns:admin.internal'],
+    faults: [
+      [['admin.internal'], /^certificates\.0 must be sha256: and a fingerprint/],
+      ['dns:a', /^certificates must be a list of at most 16/],
+    ],
+  },
+  {
+    name: 'boundTo',
+    given: 'q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s',
+    faults: [
+      ['abc', /^boundTo must be the SHA-256 of a client certificate/],
+      [[], /^boundTo must be/],
+    ],
+  },
+  {
     name: 'meta',
     given: { team: 'blue', tier: 'Gold' },
     faults: [

@@ -99,6 +99,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     schema: 'accepts',
     faults: ['1:50: keys.formats[0].length'],
   },
+  'keys-certificates-without-ca': { kind: 'gateway', schema: 'accepts', faults: ['1:23: keys.certificates'] },
   'keys-from': {
     kind: 'gateway',
     schema: 'accepts',

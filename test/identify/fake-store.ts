@@ -2,7 +2,7 @@ import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import { digestsOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import { indexedOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { KnownCustomers } from '../../src/identify/known-customers.ts';
 import { PEPPER } from './some-key.ts';
 
@@ -24,7 +24,7 @@ export class FakeStore implements KeyStore {
   }
 
   async ownerOf(digest: string): Promise<StoredKey | null> {
-    return [...this.keys.values()].find((key) => digestsOf(key).includes(digest)) ?? null;
+    return [...this.keys.values()].find((key) => indexedOf(key).includes(digest)) ?? null;
   }
 
   async get(id: string) {

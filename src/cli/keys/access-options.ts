@@ -44,6 +44,21 @@ const OPTIONS: Readonly<Record<keyof typeof ACCESS, AccessOption>> = {
     aboutChange:
       'The origin of web pages that may use it, such as https://app.example.com. Give all origins of the key; one empty origin removes them.',
   },
+  certificates: {
+    option: 'certificate',
+    value: 'NAME',
+    about:
+      'A name of client certificates that stand for it: sha256: and a fingerprint, uri: and a URI, or dns: and a DNS name. May be given up to 16 times.',
+    aboutChange:
+      'A name of client certificates that stand for it, such as uri:spiffe://example.com/shop. Give all of them; one empty name removes them.',
+  },
+  boundTo: {
+    option: 'bound-to',
+    value: 'SHA256',
+    about: 'The SHA-256 of the client certificate without which it cannot be used, in base64url or hexadecimal.',
+    aboutChange:
+      'The SHA-256 of the client certificate without which it cannot be used, in base64url or hexadecimal; an empty text removes it.',
+  },
   meta: {
     option: 'meta',
     value: 'NAME=VALUE',
@@ -55,14 +70,23 @@ const OPTIONS: Readonly<Record<keyof typeof ACCESS, AccessOption>> = {
 
 /** The options of `keys create`. */
 export const ACCESS_OPTIONS: Command['options'] = Object.fromEntries(
-  Object.values(OPTIONS).map(({ option, value, about }) => [option, { type: 'string', multiple: true, value, about }]),
+  Object.entries(OPTIONS).map(([member, { option, value, about }]) => {
+    const multiple = member === 'boundTo' ? {} : { multiple: true };
+    return [option, { type: 'string', ...multiple, value, about }];
+  }),
 );
+
+/** How the members that are no lists are read. */
+const READ: Readonly<Partial<Record<keyof typeof ACCESS, (given: never) => unknown>>> = {
+  meta: (texts: readonly string[]) => metaFrom(texts),
+  boundTo: (text: string) => (text === '' ? null : text),
+};
 
 /** The members as `operationCommand` spells them. */
 export const ACCESS_SPELLED = Object.fromEntries(
   ACCESS_MEMBERS.map((member) => {
     const { option, value, aboutChange } = OPTIONS[member];
-    return [member, { option, value, about: aboutChange, read: member === 'meta' ? metaFrom : withoutEmpty }];
+    return [member, { option, value, about: aboutChange, read: READ[member] ?? withoutEmpty }];
   }),
 );
 
@@ -106,6 +130,7 @@ function metaFrom(texts: readonly string[]): Readonly<Record<string, string | nu
 
 /** A value in one line. */
 export function accessText(value: AccessValue): string {
+  if (typeof value === 'string') return value;
   if (isList(value)) return value.join(' ');
   return Object.entries(value)
     .map(([name, text]) => `${name}=${text}`)
@@ -114,7 +139,7 @@ export function accessText(value: AccessValue): string {
 
 /** A value as a cell of CSV, which an import reads. */
 export function accessCell(value: AccessValue): string {
-  return isList(value) ? value.join(' ') : JSON.stringify(value);
+  return typeof value === 'string' || isList(value) ? accessText(value) : JSON.stringify(value);
 }
 
 type AccessValue = NonNullable<StoredAccess[keyof StoredAccess]>;

@@ -81,6 +81,8 @@ function membersOf(key: StoredKey) {
     scopes: key.scopes ?? null,
     addresses: key.addresses ?? null,
     origins: key.origins ?? null,
+    certificates: key.certificates ?? null,
+    boundTo: key.boundTo ?? null,
     meta: key.meta ?? null,
   };
 }

@@ -147,7 +147,7 @@ function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, { plans, n
     owner: entry.owner ?? null,
     notes: entry.notes ?? null,
     expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires),
-    access: accessOf(entry as StoredAccess),
+    access: accessOfEntry(entry),
   };
   validateAttributes(attributes, { plans, nowMs });
   const secret = { digest: '', last4: '', createdAtMs: nowMs, expiresAtMs: null };
@@ -181,7 +181,7 @@ export function appliedTo(
   };
   const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
   const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
-  const given = accessOf(entry as StoredAccess);
+  const given = accessOfEntry(entry);
   const access = given.meta === undefined ? given : { ...given, meta: metaEdits(present.meta, given.meta) };
   const edits: KeyEdits = {
     ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
@@ -194,6 +194,12 @@ export function appliedTo(
     ...(isAlready ? {} : { applied: as }),
   };
   return Object.keys(edits).length === 0 ? present : edited(present, edits, { plans, nowMs });
+}
+
+/** What an entry says of who may call what. An empty `boundTo` removes it. */
+function accessOfEntry(entry: KeyEntry): Omit<StoredAccess, 'boundTo'> & { readonly boundTo?: string | null } {
+  const { boundTo, ...given } = accessOf(entry as StoredAccess);
+  return boundTo === undefined ? given : { ...given, boundTo: boundTo === '' ? null : boundTo };
 }
 
 function limitEdits(present: Limits, wanted: Limits): NonNullable<KeyEdits['limits']> {

@@ -50,6 +50,8 @@ const editedAccess = {
   scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
   addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
   origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
+  certificates: ACCESS.certificates.nullable().optional().describe(ACCESS.certificates.description!),
+  boundTo: ACCESS.boundTo.nullable().optional().describe(ACCESS.boundTo.description!),
   meta: z
     .record(metaName, metaValue.nullable())
     .nullable()

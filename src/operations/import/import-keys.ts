@@ -274,6 +274,7 @@ function accessFromRow(row: Row): AccessEdits {
 }
 
 function valueOfCell(member: keyof AccessEdits, cell: string): unknown {
+  if (member === 'boundTo') return cell;
   if (member !== 'meta') return cell.split(/ +/);
   try {
     return JSON.parse(cell);

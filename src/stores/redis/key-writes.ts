@@ -1,23 +1,31 @@
 import { isDeepStrictEqual } from 'node:util';
-import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import { certificateDigestsOf, digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import { keyspace } from './keyspace.ts';
 import { type Lead, merged, type RecordKind } from './record-writes.ts';
 
-/** API keys as records: the digests of their secrets lead to them, and the list of the keys of their customer. */
+/** API keys as records: the digests of their secrets and of the names of their certificates lead to them, and the list of the keys of their customer. */
 export const API_KEYS: RecordKind<StoredKey> = {
   noun: 'Key',
   change: 'key',
   nameOf: keyspace.apiKey,
   index: keyspace.apiKeys,
   read: readStoredKey,
-  leadsTo: (key) => [...digestsOf(key).map(pointer), ...ofCustomer(key)],
-  leadsOfUse: (key) => [...key.secrets.map(({ digest }) => pointer(digest)), ...ofCustomer(key)],
+  leadsTo: (key) => [...digestsOf(key).map(pointer), ...ofCertificates(key), ...ofCustomer(key)],
+  leadsOfUse: (key) => [
+    ...key.secrets.map(({ digest }) => pointer(digest)),
+    ...ofCertificates(key),
+    ...ofCustomer(key),
+  ],
   endsAccess,
   madeAgain,
 };
 
 function pointer(digest: string): Lead {
   return { kind: 'pointer', name: keyspace.digest(digest) };
+}
+
+function ofCertificates(key: StoredKey): readonly Lead[] {
+  return certificateDigestsOf(key).map((digest) => ({ ...pointer(digest), of: 'certificate' }));
 }
 
 function ofCustomer({ customer }: StoredKey): readonly Lead[] {

@@ -55,6 +55,26 @@ const MEMBERS: readonly Member[] = [
     ],
   },
   {
+    name: 'certificates',
+    option: '--certificate',
+    given: ['uri:spiffe://example.com/shop', 'dns:Shop.internal', `sha256:${'AB:'.repeat(31)}CD`],
+    stored: ['uri:spiffe://example.com/shop', 'dns:shop.internal', `sha256:${'ab'.repeat(31)}cd`],
+    line: `certificates  uri:spiffe://example.com/shop dns:shop.internal sha256:${'ab'.repeat(31)}cd`,
+    faults: [
+      ['shop.internal', /^--certificate is 'shop\.internal'; it must be sha256: and a fingerprint/],
+      ['dns:*.internal', /--certificate/],
+      ['sha256:abcd', /--certificate/],
+    ],
+  },
+  {
+    name: 'boundTo',
+    option: '--bound-to',
+    given: ['ab'.repeat(32)],
+    stored: Buffer.from('ab'.repeat(32), 'hex').toString('base64url'),
+    line: `boundTo   ${Buffer.from('ab'.repeat(32), 'hex').toString('base64url')}`,
+    faults: [['abc', /^--bound-to is 'abc'; it must be the SHA-256 of a client certificate/]],
+  },
+  {
     name: 'meta',
     option: '--meta',
     given: ['team=blue', 'tier=Gold "plus", über=1', 'cost-centre_2==7'],
@@ -184,7 +204,7 @@ test('keys.yaml gives every member, leaves what it does not name, and applied ag
   expect(await apply(all)).toMatch(/^Nothing to do/);
   expect(await apply({})).toMatch(/^Nothing to do/);
   for (const { name, stored } of MEMBERS) {
-    const empty = Array.isArray(stored) ? [] : {};
+    const empty = Array.isArray(stored) ? [] : typeof stored === 'string' ? '' : {};
     expect(await apply({ [name]: empty }, '--dry-run')).toMatch(new RegExp(`^~ shop ${id}: ${name}: .+ → -\n`));
     await apply({ [name]: empty });
     expect(await show(id)).not.toHaveProperty(name);

@@ -4,7 +4,7 @@ import type { Key, KeyEdits } from '../types.ts';
 
 // Who may call what with a key: the fields of its form, and what its screen shows.
 
-type Access = Pick<Key, 'scopes' | 'addresses' | 'origins' | 'meta'>;
+type Access = Pick<Key, 'scopes' | 'addresses' | 'origins' | 'certificates' | 'boundTo' | 'meta'>;
 type Member = keyof Access;
 
 interface AccessField {
@@ -21,6 +21,14 @@ const FIELDS: Readonly<Record<Member, AccessField>> = {
   origins: {
     label: 'Origins',
     hint: 'For a key in a web page: the pages that may use it, such as https://app.example.com: one a line.',
+  },
+  certificates: {
+    label: 'Client certificates',
+    hint: 'Certificates that stand for the key, such as uri:spiffe://example.com/shop, dns:shop.internal or sha256:…: one a line.',
+  },
+  boundTo: {
+    label: 'Bound to',
+    hint: 'The SHA-256 of the client certificate without which the key cannot be used. Empty: none.',
   },
   meta: {
     label: 'Metadata',
@@ -40,6 +48,7 @@ export function accessValuesOf(key: Access): Readonly<Record<Member, string>> {
 
 function linesOf(value: Access[Member]): readonly string[] {
   if (value == null || Array.isArray(value)) return value ?? [];
+  if (typeof value === 'string') return [value];
   return Object.entries(value).map(([name, text]) => `${name}=${text}`);
 }
 
@@ -54,6 +63,7 @@ export function accessChangesOf(
   const given = MEMBERS.flatMap((member): (readonly [Member, unknown])[] => {
     const text = changed(member);
     if (text === undefined) return [];
+    if (member === 'boundTo') return [[member, text.trim() === '' ? null : text.trim()] as const];
     if (member === 'meta') return [[member, metaEdits(before.meta ?? '', text)] as const];
     return [[member, text.split(/\s+/).filter((line) => line !== '')] as const];
   });
