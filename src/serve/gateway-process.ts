@@ -16,7 +16,7 @@ import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
-import { warnOfLostPlans } from '../operations/plans-in-use.ts';
+import { onTheirPlans, warnOfLostPlans } from '../operations/plans-in-use.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
@@ -333,7 +333,7 @@ async function serve(run: Run, opened: Opened, wired: Wired) {
     const routes = () => live.settings.routes;
     closers.push(
       warnOfSunsets(routes, log, CLOCKS.wallMs),
-      warnOfLostPlans(() => live.plans, stores.keys, log.logger),
+      warnOfLostPlans(() => live.plans, onTheirPlans(stores), log.logger),
     );
   }
   if (run.followsFiles) follow(run, opened, wired);
@@ -465,7 +465,7 @@ function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wir
     log,
     load: (next) => loadBoth(tokens.load(next.settings.jwt), validators.load(next.settings)),
     build,
-    keys: async () => stores.keys,
+    keys: async () => onTheirPlans(stores),
     events: {
       onTaken: (taken, versions) => {
         metrics.settingsRead('loaded');

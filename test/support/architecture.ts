@@ -57,6 +57,7 @@ const FOR_STORES = [
   'src/identify/pepper-record.ts',
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
+  'src/admit/account-id.ts',
   'src/admit/decide.ts',
   'src/admit/plan.ts',
   'src/admit/windows.ts',

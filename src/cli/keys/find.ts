@@ -38,10 +38,10 @@ export const keysFind: Command = {
     }
     return withStore<ExitCode>(terminal.env, async (store) => {
       const { key, isCurrent } = await operationsOn(store).find(secret);
-      const nowMs = Date.now();
-      if (options.json === true) terminal.out(json({ key: shownKey(key, store.plans, nowMs), isCurrent }));
+      const shown = await shownKey(key, store);
+      if (options.json === true) terminal.out(json({ key: shown, isCurrent }));
       else {
-        terminal.out(keyText(key, store.plans, nowMs, terminal));
+        terminal.out(keyText(key, shown, store.plans, terminal));
         if (!isCurrent) terminal.out('This secret was rotated away or has expired: the key has another one.\n');
       }
       return 0;

@@ -5,9 +5,16 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
+import {
+  type CustomersOfKeys,
+  type KeyReport,
+  keyReport,
+  timeOf,
+  type WholeKeyReport,
+  wholeKeyReport,
+} from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
-import { withStore } from '../../serve/open-store.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { operationsOn, withMeantKeys } from '../operations.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -38,6 +45,7 @@ export const keysList: Command = {
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
     owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
+    customer: { type: 'string', value: 'CUSTOMER_ID', about: 'Keys of this customer.' },
     expiring: { type: 'string', value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: {
       type: 'string',
@@ -69,9 +77,10 @@ export const keysList: Command = {
       const progress = new Progress(terminal, () => performance.now());
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
       const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
+      const customers = await operationsOn(store).customers.of(found.map(({ key }) => key));
       if (options.json === true) {
         const reports = found.map(({ key, ...lastUse }) => ({
-          ...keyReport(key, plans),
+          ...keyReport(key, plans, customers),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
           ...lastUse,
         }));
@@ -82,8 +91,12 @@ export const keysList: Command = {
           ? 'No key matches.'
           : 'There are no keys. `tollgate keys create --plan PLAN` makes one.';
         const withLastUse = filter.unusedDays !== null;
-        const rows = rowsOf(found, withLastUse, plans, terminal);
-        printTable(terminal, withLastUse ? [...COLUMNS, LAST_USED] : COLUMNS, rows, `${none}\n`);
+        const parts = { plans, customers, terminal };
+        // Without a customer among the keys the table is that of earlier versions.
+        const hasCustomers = found.some(({ key }) => key.customer !== undefined);
+        const rows = rowsOf(found, { withLastUse, hasCustomers }, parts);
+        const columns = [...COLUMNS, ...(hasCustomers ? [CUSTOMER] : []), ...(withLastUse ? [LAST_USED] : [])];
+        printTable(terminal, columns, rows, `${none}\n`);
       }
       return 0;
     });
@@ -101,6 +114,7 @@ function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
     text: word ?? search,
     plan: of('plan'),
     owner: of('owner'),
+    customer: of('customer'),
     expiring: of('expiring'),
     unused: of('unused'),
   };
@@ -117,18 +131,23 @@ const COLUMNS: readonly Column[] = [
   { head: 'expires', rank: 4 },
   { head: 'state', rank: 1, isStatus: true },
 ];
+const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 const LAST_USED: Column = { head: 'last used', rank: 1.5 };
 
-function rowsOf(found: readonly FoundKey[], withLastUse: boolean, plans: Plans, terminal: Terminal): string[][] {
+function rowsOf(
+  found: readonly FoundKey[],
+  { withLastUse, hasCustomers }: { readonly withLastUse: boolean; readonly hasCustomers: boolean },
+  { plans, customers, terminal }: { plans: Plans; customers: CustomersOfKeys; terminal: Terminal },
+): string[][] {
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
   return found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, limits } = keyReport(key, plans);
+    const { id, plan, name, owner, limits, customer } = keyReport(key, plans, customers);
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, nowMs);
     const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
-    const row = [id, ends, plan, ...kept];
+    const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customer?.name ?? customer?.id ?? '-'] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
 }
@@ -147,27 +166,31 @@ export const keysShow: Command = {
     const [id] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
       const key = await withMeantKeys(store, id, (operations) => operations.show(id));
-      const nowMs = Date.now();
-      if (options.json === true) terminal.out(json(shownKey(key, store.plans, nowMs)));
-      else terminal.out(keyText(key, store.plans, nowMs, terminal));
+      const shown = await shownKey(key, store);
+      if (options.json === true) terminal.out(json(shown));
+      else terminal.out(keyText(key, shown, store.plans, terminal));
       return 0;
     });
   },
 };
 
+type ShownKey = Omit<WholeKeyReport, 'ownLimits'>;
+
 /** What the JSON of `keys show` and `keys find` says of a key. */
-export function shownKey(key: StoredKey, plans: Plans, nowMs: number): Omit<WholeKeyReport, 'ownLimits'> {
-  const { ownLimits: _, ...report } = wholeKeyReport(key, plans, nowMs);
+export async function shownKey(key: StoredKey, store: OpenStore): Promise<ShownKey> {
+  const customers = await operationsOn(store).customers.of([key]);
+  const { ownLimits: _, ...report } = wholeKeyReport(key, store.plans, Date.now(), customers);
   return report;
 }
 
 /** A key in lines, one for each thing that is known of it. */
-export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: Terminal): string {
+export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal: Terminal): string {
+  const nowMs = Date.now();
   const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
-  const report = shownKey(key, plans, nowMs);
   const rows: [string, string][] = [
     ['id', key.id],
     ['state', tonedStatus(stateOf(key, nowMs), terminal.style)],
+    ...customerRow(report.customer),
     ['plan', report.plan],
     ['limits', limitsText(report.limits)],
     ...kindsOf(report.limits, plans.plans.get(report.plan)),
@@ -186,6 +209,13 @@ export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: T
     ]),
   ];
   return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+}
+
+/** Empty for a key without one. */
+function customerRow(customer: ShownKey['customer']): [string, string][] {
+  if (customer === undefined) return [];
+  const { id, name } = customer;
+  return [['customer', name === null ? id : `${escapedText(name)} (${id})`]];
 }
 
 /** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */

@@ -19,8 +19,11 @@ function pointer(digest: string): Lead {
   return { kind: 'pointer', name: keyspace.digest(digest) };
 }
 
-function ofCustomer({ customer }: StoredKey): readonly Lead[] {
-  return customer === undefined ? [] : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
+/** A tombstone is in no list. */
+function ofCustomer({ customer, deletedAtMs }: StoredKey): readonly Lead[] {
+  return customer === undefined || deletedAtMs !== undefined
+    ? []
+    : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
 }
 
 /** Whether a secret that worked, or the whole key, ends with this change. */
