@@ -12,7 +12,7 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const env = { ...(await emptyStore()), TOLLGATE_PLANS: plans };
     const run = (...words: string[]) => runTollgate(words, { env });
     const json = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout);
-    return { run, json };
+    return { run, json, env };
   };
 
   test('make one, show it with its keys, change it, and delete it with them', async () => {
@@ -65,5 +65,44 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     }
     expect((await run('keys', 'create', '--customer', id, '--plan', 'free')).code).toBe(2);
     expect((await run('keys', 'create', '--customer', 'cus_none')).stderr).toContain('There is no customer');
+  });
+
+  test('are in a backup with their keys, and come back before them; a deleted one does not', async () => {
+    const { run, json, env } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free', '--name', 'Acme', '--notes', 'n');
+    const { id: gone } = await json('customers', 'create', '--plan', 'free');
+    const key = await json('keys', 'create', '--customer', id, '--name', 'web');
+    const file = join(await temporaryFolder(), 'keys.backup');
+    const passphrase = { BACKUP_PASSPHRASE: 'a passphrase of the tests' };
+    expect((await runTollgate(['keys', 'backup', file], { env: { ...env, ...passphrase } })).code).toBe(0);
+    const restore = (...words: string[]) =>
+      runTollgate(['keys', 'restore', file, ...words], { env: { ...env, ...passphrase } });
+    expect((await restore()).stderr).toBe('');
+    await run('customers', 'edit', id, '--plan', 'small', '--name', 'Other');
+    await run('customers', 'delete', gone, '--yes');
+    const differs = await restore('--dry-run', '--force');
+    expect(differs.stderr).toContain(`${id} would get the backup's plan, name.`);
+    expect(differs.stderr).toContain(`${gone} was deleted here for good`);
+    await restore('--force');
+    expect(await json('customers', 'show', id)).toMatchObject({ plan: 'free', name: 'Acme', keys: [{ id: key.id }] });
+  });
+
+  test('are named by an export of keys and by an import', async () => {
+    const { run, json } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free');
+    await run('keys', 'create', '--customer', id);
+    await run('customers', 'edit', id, '--plan', 'small');
+    expect((await run('keys', 'export')).stdout).toMatch(new RegExp(`^key_\\w+,small,.*,${id}$`, 'm'));
+    const file = join(await temporaryFolder(), 'keys.csv');
+    const rows = [`,${id}`, `small,${id}`, `free,${id}`, ',cus_none', ','].map(
+      (end, i) => `${String(i).repeat(64)},${end}`,
+    );
+    await writeFile(file, `sha256,plan,customer\n${rows.join('\n')}\n`);
+    const { code, stderr } = await run('keys', 'import', file);
+    expect(code).toBe(1);
+    for (const why of [/plan must be left out, or be small/, /customer is the id of no customer/, /plan is missing/]) {
+      expect(stderr).toMatch(why);
+    }
+    expect(await json('keys', 'list', '--customer', id)).toHaveLength(3);
   });
 });

@@ -19,6 +19,7 @@ export const COLUMNS = [
   'limits',
   'expires',
   'created',
+  'customer',
 ] as const;
 export type Column = (typeof COLUMNS)[number];
 

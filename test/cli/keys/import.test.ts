@@ -417,10 +417,10 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     );
     const two = await create('--plan', 'free');
     await run(env, 'keys', 'revoke', two.id);
-    const header = 'id,plan,name,owner,notes,limits,expires,created,revoked,last4\n';
+    const header = 'id,plan,name,owner,notes,limits,expires,created,revoked,last4,customer\n';
     const csv = await run(env, 'keys', 'export');
     expect(csv.stdout).toBe(
-      `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)}\n`,
+      `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},\n`,
     );
     expect((await run(env, 'keys', 'export', '--csv')).stdout).toBe(csv.stdout);
     const lines = (await run(env, 'keys', 'export', '--json', '--all')).stdout.trimEnd().split('\n');
@@ -436,6 +436,7 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
         created: one.createdAt,
         revoked: null,
         last4: one.key.slice(-4),
+        customer: null,
       },
       expect.objectContaining({ id: two.id, revoked: expect.any(String) }),
     ]);
