@@ -55,6 +55,8 @@ export interface StoredKey extends StoredAccess {
    * earlier versions, which know no customers, use it.
    */
   readonly customer?: string;
+  /** Accounts under which the key was counted before it was moved, newest first; absent if it was never moved. */
+  readonly formerAccounts?: readonly string[];
   /** The entry of keys.yaml that `tollgate keys apply` has made or adopted the key for; absent for other keys. */
   readonly applied?: AppliedEntry;
   /** Recognises a repeated request for the same creation (operations/create-once.ts); absent if that is not possible. */
@@ -202,6 +204,7 @@ const STORED_KEY = z.looseObject({
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),
   customer: z.string().optional(),
+  formerAccounts: z.array(z.string()).optional(),
   applied: z.looseObject({ set: z.string(), name: z.string() }).optional(),
   creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });

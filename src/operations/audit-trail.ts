@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import { accessOf, type StoredAccess } from '../identify/access.ts';
 import { isKeyId } from '../identify/api-key.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
+import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
@@ -29,7 +29,8 @@ export interface ChangeOrigin {
 /** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
 const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
-  ...(['key.suspend', 'key.resume', 'secret.end'] as const),
+  ...(['key.suspend', 'key.resume', 'secret.end', 'key.move'] as const),
+  ...(['customer.create', 'customer.update', 'customer.delete'] as const),
   ...(['key.topup', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];
@@ -62,7 +63,7 @@ export interface ChangeResult {
   readonly outcome: 'done' | 'unchanged' | 'repeated' | 'refused' | 'unknown' | 'lost';
   /** The code of the error; null if there was none. */
   readonly code: string | null;
-  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  /** The id of the key, the customer, or the consumer that was banned; null if the change named and made none. */
   readonly target: string | null;
   /** The state before the change, without secrets and digests; null if there was none or it is unknown. */
   readonly before: object | null;
@@ -212,7 +213,7 @@ export interface AuditLine {
   readonly actor: string | null;
   readonly clientAddress: string | null;
   readonly requestId: string | null;
-  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  /** The id of the key, the customer, or the consumer that was banned; null if the change named and made none. */
   readonly id: string | null;
   /** A `KeyState`; of a top-up the limit of the window; of a reset what was used, and the strikes; of plans.yaml its version. */
   readonly before: object | null;
@@ -230,12 +231,23 @@ export interface KeyState extends StoredAccess {
   /** As it stands in the record, also if its end has passed; absent without one. */
   readonly suspended?: ReturnType<typeof suspensionReport>;
   readonly secrets: readonly string[];
+  /** The id of the customer; absent for a key without one. */
+  readonly customer?: string;
   /** The set and the entry of keys.yaml that manage the key, as `SET/ENTRY`; absent if none does. */
   readonly entry?: string;
 }
 
+/** The state of a customer for the record. */
+export type CustomerState = Pick<KeyState, 'plan' | 'limits' | 'name' | 'owner' | 'expiresAt' | 'entry'>;
+
+export function customerStateOf(customer: StoredCustomer): CustomerState {
+  const { plan, limits, name, owner, expiresAtMs, applied } = customer;
+  const entry = applied === undefined ? {} : { entry: entryText(applied) };
+  return { plan, limits, name, owner, expiresAt: timeOf(expiresAtMs), ...entry };
+}
+
 export function keyStateOf(key: StoredKey): KeyState {
-  const { plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets, applied } = key;
+  const { plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets, customer, applied } = key;
   return {
     plan,
     limits,
@@ -246,6 +258,7 @@ export function keyStateOf(key: StoredKey): KeyState {
     revokedAt: timeOf(revokedAtMs),
     ...suspendedMember(key.suspended),
     secrets: secrets.map(({ last4 }) => last4),
+    ...(customer === undefined ? {} : { customer }),
     ...(applied === undefined ? {} : { entry: entryText(applied) }),
   };
 }

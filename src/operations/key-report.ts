@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { accessOf, givenAccess } from '../identify/access.ts';
+import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
@@ -36,6 +37,11 @@ export const usedSecrets = z
   .describe('The secrets that have not ended, newest first.');
 /** Who may call what, as reports have it. Each member is absent where the record says nothing. */
 export const shownAccess = givenAccess.shape;
+/** Whose key it is. */
+export const customerOfKey = z
+  .strictObject({ id: z.string(), name: z.string().nullable() })
+  .describe('The customer that the key belongs to; absent without one. Its `plan` is then the plan of the customer.')
+  .meta({ id: 'CustomerOfKey' });
 
 /** A key as operators see it, without any secret. */
 export const key = z
@@ -47,7 +53,8 @@ export const key = z
     limits: z
       .record(z.string(), limitOrCustom)
       .describe(
-        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none.",
+        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none. For a key of a " +
+          "customer its own alone: what it may take of the customer's.",
       ),
     createdAt: time,
     expiresAt: time.nullable(),
@@ -60,37 +67,59 @@ export const key = z
       .string()
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
+    customer: customerOfKey.optional(),
     secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
   .meta({ id: 'Key' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
-type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
 
 export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
   readonly secrets: DeepReadonly<z.output<typeof usedSecrets>>;
 };
 
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
-export type KeyReport = Pick<WholeKeyReport, 'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt'>;
+export type KeyReport = Pick<
+  WholeKeyReport,
+  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt' | 'customer'
+>;
 
-/** The report of a key without its secret. */
-export function keyReport(key: StoredKey, { plans }: Plans): KeyReport {
-  const { id, plan, name, owner, createdAtMs, expiresAtMs } = key;
+/** The customers of some keys, by id. One that is missing is deleted. */
+export type CustomersOfKeys = ReadonlyMap<string, Pick<StoredCustomer, 'id' | 'name' | 'plan'>>;
+
+/** The report of a key without its secret. @param customers those of the key */
+export function keyReport(key: StoredKey, { plans }: Plans, customers: CustomersOfKeys): KeyReport {
+  const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
+  const customer = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
+  const plan = customer?.plan ?? key.plan;
   return {
     id,
     plan,
     name,
     owner,
-    limits: inOrder({ ...plans.get(plan)?.limits, ...key.limits }),
+    limits: inOrder(customerId === undefined ? { ...plans.get(plan)?.limits, ...key.limits } : key.limits),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
+    ...(customerId === undefined ? {} : { customer: { id: customerId, name: customer?.name ?? null } }),
   };
 }
 
-export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): WholeKeyReport {
+/** What commands print of a whole report. */
+export function shortReport(report: WholeKeyReport): KeyReport {
+  const { id, plan, name, owner, limits, createdAt, expiresAt, customer } = report;
+  const ofCustomer = customer === undefined ? {} : { customer };
+  return { id, plan, name, owner, limits, createdAt, expiresAt, ...ofCustomer };
+}
+
+export function wholeKeyReport(
+  key: StoredKey,
+  plans: Plans,
+  nowMs: number,
+  customers: CustomersOfKeys,
+): WholeKeyReport {
   return {
-    ...keyReport(key, plans),
+    ...keyReport(key, plans, customers),
     notes: key.notes ?? null,
     ...accessOf(key),
     ownLimits: inOrder(key.limits),
@@ -116,8 +145,7 @@ export function suspendedNow({ suspended }: StoredKey, nowMs: number) {
 }
 
 /** The report of a new secret, the only one that shows it. */
-export function keyReportWithSecret(key: StoredKey, secret: string, plans: Plans) {
-  const { id, ...rest } = keyReport(key, plans);
+export function withSecret({ id, ...rest }: KeyReport, secret: string) {
   return { id, key: secret, ...rest };
 }
 
@@ -133,7 +161,7 @@ export function timeOf(atMs: number | null): string | null {
   return atMs === null ? null : new Date(atMs).toISOString();
 }
 
-function inOrder<T>(limits: Readonly<Partial<Record<WindowName, T>>>): Readonly<Partial<Record<WindowName, T>>> {
+export function inOrder<T>(limits: Readonly<Partial<Record<WindowName, T>>>): Readonly<Partial<Record<WindowName, T>>> {
   const there = WINDOWS.flatMap((window) => (limits[window] === undefined ? [] : [[window, limits[window]] as const]));
   return Object.fromEntries(there) as Readonly<Partial<Record<WindowName, T>>>;
 }

@@ -2,6 +2,7 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import type { Logger } from 'pino';
 import type { Plans } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
+import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 
 /** How many keys of one plan are live: neither revoked nor expired. */
@@ -49,6 +50,25 @@ export async function countLiveKeys(
     for (const window of WINDOWS) if (limits[window] !== undefined) ofPlan.own[window]++;
     found.set(plan, ofPlan);
   }
+}
+
+/** The keys of a store, each with the plan that it has: that of a key of a customer is the customer's. */
+export function onTheirPlans({
+  keys,
+  customers,
+}: {
+  readonly keys: Pick<KeyStore, 'list'>;
+  readonly customers: Pick<CustomerStore, 'get'>;
+}): Pick<KeyStore, 'list'> {
+  return {
+    async list(asked) {
+      const page = await keys.list(asked);
+      const ids = [...new Set(page.keys.flatMap(({ customer }) => customer ?? []))];
+      const plans = new Map(await Promise.all(ids.map(async (id) => [id, (await customers.get(id))?.plan] as const)));
+      const planOf = ({ customer, plan }: StoredKey) => (customer === undefined ? plan : (plans.get(customer) ?? plan));
+      return { ...page, keys: page.keys.map((key) => ({ ...key, plan: planOf(key) })) };
+    },
+  };
 }
 
 function isLive({ revokedAtMs, expiresAtMs }: StoredKey, nowMs: number): boolean {

@@ -1,4 +1,4 @@
-import { withoutShadow } from '../admit/account-id.ts';
+import { accountsOf, CUSTOMER, partsOfAccount, withoutShadow } from '../admit/account-id.ts';
 import type { Step } from '../admit/history.ts';
 import {
   type HistoryReport,
@@ -83,7 +83,7 @@ export async function* usageRecords(
   for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span);
 }
 
-type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & { readonly id: string };
+type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & Parameters<typeof accountsOf>[0];
 
 /** A token caller, of whom the store has the id alone. */
 export function withoutKey(id: string): Consumer {
@@ -96,7 +96,7 @@ export async function recordsOf(
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
 ): Promise<readonly UsageRecord[]> {
-  const reports = await Promise.all(consumers.map(({ id }) => reportOf(id, store, span)));
+  const reports = await Promise.all(consumers.map((consumer) => reportOf(accountsOf(consumer), store, span)));
   return consumers.flatMap(({ id: consumer, name, owner, plan }, i) =>
     reports[i]!.buckets.map((bucket) => {
       const id = `${consumer}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
@@ -105,23 +105,28 @@ export async function recordsOf(
   );
 }
 
-/** @throws Failure `store_unavailable` */
+/** What was counted under some accounts, together. @throws Failure `store_unavailable` */
 export async function reportOf(
-  consumerId: string,
+  accountIds: readonly string[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
 ): Promise<HistoryReport> {
-  return historyReport(await readHistories(store, consumerId), span.step, span);
+  const histories = await Promise.all(accountIds.map((id) => readHistories(store, id)));
+  return historyReport(histories.flat(), span.step, span);
 }
 
 async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGenerator<Consumer> {
   const seen = new Set<string>();
-  for await (const id of store.consumerIds(TOKEN_HOLDER)) {
-    // While a plan is not enforced, the history is that of the shadow.
-    const consumerId = withoutShadow(id);
-    if (!isTokenHolder(consumerId) || seen.has(consumerId)) continue;
-    seen.add(consumerId);
-    yield withoutKey(consumerId);
+  // The account of a token caller with a customer begins with the id of the customer.
+  for (const prefix of [TOKEN_HOLDER, CUSTOMER]) {
+    for await (const id of store.consumerIds(prefix)) {
+      // While a plan is not enforced, the history is that of the shadow.
+      const accountId = withoutShadow(id);
+      const { consumerId } = partsOfAccount(accountId);
+      if (consumerId === null || !isTokenHolder(consumerId) || seen.has(accountId)) continue;
+      seen.add(accountId);
+      yield withoutKey(accountId);
+    }
   }
 }
 

@@ -20,6 +20,7 @@ import { recentRecordOf } from '../operations/fleet/recent-record.ts';
 import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
+import { onTheirPlans } from '../operations/plans-in-use.ts';
 import { takeSignIn } from '../operations/sign-in-links.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
@@ -37,7 +38,8 @@ interface SettingsInForce {
 
 type Stores = Pick<
   GatewayStores,
-  'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses' | 'history' | 'audit'
+  | ('keys' | 'customers' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses')
+  | ('history' | 'audit')
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
 export interface AdminApiTelemetry {
@@ -94,7 +96,7 @@ export function adminApiOn(
           ...plansAdmin,
           operations: store.operations,
           versions: () => inForce.versions,
-          keys: opened.keys,
+          keys: onTheirPlans(opened),
           auditStore: opened.audit,
         },
         trail: trailOn(opened.audit, inForce, telemetry),

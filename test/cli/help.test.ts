@@ -87,6 +87,7 @@ test('a command that prints a table takes --no-header, and its help lists it and
     'plans diff',
     'plans simulate',
     'bans list',
+    'customers list',
     'audit',
     'usage',
     'now',

@@ -4,13 +4,14 @@ import { escapedText } from '../../io/terminal-text.ts';
 import {
   deleteKey,
   endSecret,
+  moveKey,
   resumeKey,
   revokeKey,
   rotateKey,
   suspendKey,
   updateKey,
 } from '../../operations/catalogue/keys.ts';
-import { keyReport, keyReportWithSecret, suspendedNow, timeOf } from '../../operations/key-report.ts';
+import { shortReport, suspendedNow, withSecret } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { ACCESS_SPELLED } from './access-options.ts';
@@ -51,9 +52,42 @@ export const keysUpdate: Command = operationCommand({
     },
   },
   json: 'Prints the key as `keys list` does.',
-  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  asJson: ({ output }) => shortReport(output),
   text: ({ output: { id, plan, limits, expiresAt } }, { moment }) =>
     `${id} is on plan ${plan} (${limitsText(limits)}) and ${expiresAt === null ? 'never expires' : `expires ${moment(expiresAt)}`}.\n`,
+});
+
+/** `tollgate keys move`: moves a key to a customer, or away from its own. */
+export const keysMove: Command = operationCommand({
+  name: 'keys move',
+  operation: moveKey,
+  examples: ['tollgate keys move KEY_ID --customer CUSTOMER_ID', 'tollgate keys move KEY_ID --no-customer --plan free'],
+  spelled: {
+    customer: {
+      value: 'CUSTOMER_ID',
+      about: 'The customer that it belongs to from now on, with the plan and the limits of it.',
+    },
+    plan: { about: 'The plan of a key that leaves its customer; that of the customer unless given.' },
+  },
+  options: {
+    'no-customer': { type: 'boolean', about: 'Takes the key away from its customer.' },
+  },
+  given: ({ options }) => {
+    const leaves = options['no-customer'] === true;
+    if (leaves === (options.customer !== undefined)) {
+      throw new Failure('bad_usage', 'Give either --customer CUSTOMER_ID or --no-customer.');
+    }
+    return leaves ? { customer: null } : {};
+  },
+  json: 'Prints the key as `keys list` does, with the ban that has moved along.',
+  asJson: ({ output }) => ({ ...shortReport(output), ban: output.ban }),
+  text: ({ output: { plan, customer, ban }, change }, { id, seconds }) => {
+    const where =
+      customer === undefined ? `belongs to no customer and is on plan ${plan}` : `belongs to ${customer.id}`;
+    if (change?.outcome === 'unchanged') return `${id} already ${where}; nothing was changed.\n`;
+    const banned = ban === null ? '' : ` Its ban moved along and ends ${seconds(ban.until)}.`;
+    return `${id} ${where}. Its counts start anew.${banned}\n`;
+  },
 });
 
 /** `tollgate keys rotate` (contract section 5). */
@@ -90,7 +124,7 @@ export const keysRotate: Command = operationCommand({
     if (answer === null) throw new Failure('refused', 'Nothing was rotated.');
     return isYes(answer) ? { leaked: true } : {};
   },
-  asJson: ({ key, output }, { plans }) => keyReportWithSecret(key!, output.key, plans),
+  asJson: ({ output }) => withSecret(shortReport(output), output.key),
   text: ({ key, output }, { id, moment }) =>
     `${id} has a new secret; the old one ${oldSecretText(key!, moment)}.\n\n  ${output.key}\n\n` +
     'This is the only time that it is shown. Keep it where you keep secrets.\n',
@@ -121,7 +155,7 @@ export const keysEndSecret: Command = operationCommand({
   },
   json: 'Prints the key as `keys list` does.',
   open: { needsPlans: false },
-  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  asJson: ({ output }) => shortReport(output),
   text: ({ output: { secrets } }, { id }) =>
     `The secret has ended. ${id} still has ${secrets.map(secretLabelOf).join(', ')}.\n`,
 });
@@ -148,7 +182,7 @@ export const keysSuspend: Command = operationCommand({
   },
   json: 'Prints the key as `keys list` does, with suspended.',
   open: { needsPlans: false },
-  asJson: ({ key }, { plans }) => ({ ...keyReport(key!, plans), ...suspendedNow(key!, Date.now()) }),
+  asJson: ({ key, output }) => ({ ...shortReport(output), ...suspendedNow(key!, Date.now()) }),
   text: ({ output: { suspended }, change }, { id, moment }) => {
     const end = suspended?.until == null ? 'until it is resumed' : `and works again ${moment(suspended.until)}`;
     return `${id} ${change?.outcome === 'unchanged' ? 'was already' : 'is'} suspended ${end}.\n`;
@@ -162,7 +196,7 @@ export const keysResume: Command = operationCommand({
   examples: ['tollgate keys resume KEY_ID'],
   json: 'Prints the key as `keys list` does.',
   open: { needsPlans: false },
-  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  asJson: ({ output }) => shortReport(output),
   text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.\n`,
 });
 
@@ -182,11 +216,11 @@ export const keysRevoke: Command = operationCommand({
     const key = await keys.get(positionals[0]!);
     // Nothing is asked about a key that does not exist or was revoked before.
     if (key === null || key.revokedAtMs !== null) return null;
-    const usedOn = await operations.lastUsedOn(key.id);
+    const usedOn = await operations.lastUsedOn(key);
     const lastUse = usedOn === null ? 'no use on record' : `last used ${usedOn}`;
     return (await isConfirmed('Revoke', key, lastUse, question)) ? null : 'Nothing was revoked.';
   },
-  asJson: ({ key }, { plans }) => ({ ...keyReport(key!, plans), revokedAt: timeOf(key!.revokedAtMs) }),
+  asJson: ({ output }) => ({ ...shortReport(output), revokedAt: output.revokedAt }),
   text: ({ output: { revokedAt }, change }, { id, moment }) =>
     change?.outcome === 'unchanged' ? `${id} was already revoked ${moment(revokedAt!)}.\n` : `${id} is revoked.\n`,
 });

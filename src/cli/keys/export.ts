@@ -4,6 +4,7 @@ import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { timeOf } from '../../operations/key-report.ts';
+import type { Operations } from '../../operations/operations.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
@@ -12,19 +13,9 @@ import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
 const HEADER = [
-  ...([
-    'id',
-    'plan',
-    'name',
-    'owner',
-    'notes',
-    'limits',
-    'expires',
-    'created',
-    'revoked',
-    'last4',
-    'suspended',
-  ] as const),
+  ...(['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const),
+  'suspended',
+  'customer',
   ...ACCESS_MEMBERS,
 ] as const;
 
@@ -56,7 +47,10 @@ export const keysExport: Command = {
     const isJson = options.json === true;
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (!isJson) terminal.out(csvLine(HEADER));
-      for await (const key of operationsOn(store).everyKey({ all: options.all === true })) {
+      const operations = operationsOn(store);
+      const plans = new Map<string, string>();
+      for await (const stored of operations.everyKey({ all: options.all === true })) {
+        const key = { ...stored, plan: await planOf(stored, operations, plans) };
         terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key)));
       }
       return 0;
@@ -64,8 +58,18 @@ export const keysExport: Command = {
   },
 };
 
+/** The plan of a key: that of its customer, if it has one. @param known plans of customers that were read before */
+async function planOf(key: StoredKey, operations: Operations, known: Map<string, string>): Promise<string> {
+  if (key.customer === undefined) return key.plan;
+  const before = known.get(key.customer);
+  if (before !== undefined) return before;
+  const plan = (await operations.customers.of([key])).get(key.customer)?.plan ?? key.plan;
+  known.set(key.customer, plan);
+  return plan;
+}
+
 function membersOf(key: StoredKey) {
-  const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs } = key;
+  const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs, customer } = key;
   return {
     id,
     plan,
@@ -84,6 +88,7 @@ function membersOf(key: StoredKey) {
     certificates: key.certificates ?? null,
     boundTo: key.boundTo ?? null,
     meta: key.meta ?? null,
+    customer: customer ?? null,
   };
 }
 

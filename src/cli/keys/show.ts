@@ -7,6 +7,7 @@ import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import {
+  type CustomersOfKeys,
   type KeyReport,
   type KeyReportWithUses,
   keyReport,
@@ -47,6 +48,7 @@ export const keysList: Command = {
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
     owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
+    customer: { type: 'string', value: 'CUSTOMER_ID', about: 'Keys of this customer.' },
     expiring: { type: 'string', value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: {
       type: 'string',
@@ -78,10 +80,11 @@ export const keysList: Command = {
       const progress = new Progress(terminal, () => performance.now());
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
       const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
+      const customers = await operationsOn(store).customers.of(found.map(({ key }) => key));
       if (options.json === true) {
         const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
-          ...keyReport(key, plans),
+          ...keyReport(key, plans, customers),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
           ...suspendedNow(key, nowMs),
           ...lastUse,
@@ -93,8 +96,12 @@ export const keysList: Command = {
           ? 'No key matches.'
           : 'There are no keys. `tollgate keys create --plan PLAN` makes one.';
         const withLastUse = filter.unusedDays !== null;
-        const rows = rowsOf(found, withLastUse, plans, terminal);
-        printTable(terminal, withLastUse ? [...COLUMNS, LAST_USED] : COLUMNS, rows, `${none}\n`);
+        const parts = { plans, customers, terminal };
+        // Without a customer among the keys the table is that of earlier versions.
+        const hasCustomers = found.some(({ key }) => key.customer !== undefined);
+        const rows = rowsOf(found, { withLastUse, hasCustomers }, parts);
+        const columns = [...COLUMNS, ...(hasCustomers ? [CUSTOMER] : []), ...(withLastUse ? [LAST_USED] : [])];
+        printTable(terminal, columns, rows, `${none}\n`);
       }
       return 0;
     });
@@ -112,6 +119,7 @@ function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
     text: word ?? search,
     plan: of('plan'),
     owner: of('owner'),
+    customer: of('customer'),
     expiring: of('expiring'),
     unused: of('unused'),
   };
@@ -128,18 +136,23 @@ const COLUMNS: readonly Column[] = [
   { head: 'expires', rank: 4 },
   { head: 'state', rank: 1, isStatus: true },
 ];
+const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 const LAST_USED: Column = { head: 'last used', rank: 1.5 };
 
-function rowsOf(found: readonly FoundKey[], withLastUse: boolean, plans: Plans, terminal: Terminal): string[][] {
+function rowsOf(
+  found: readonly FoundKey[],
+  { withLastUse, hasCustomers }: { readonly withLastUse: boolean; readonly hasCustomers: boolean },
+  { plans, customers, terminal }: { plans: Plans; customers: CustomersOfKeys; terminal: Terminal },
+): string[][] {
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
   return found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, limits } = keyReport(key, plans);
+    const { id, plan, name, owner, limits, customer } = keyReport(key, plans, customers);
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, nowMs);
     const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
-    const row = [id, ends, plan, ...kept];
+    const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customer?.name ?? customer?.id ?? '-'] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
 }
@@ -169,18 +182,21 @@ export const keysShow: Command = {
   },
 };
 
+type ShownKey = Omit<KeyReportWithUses, 'ownLimits'>;
+
 /** What the JSON of `keys show` and `keys find` says of a key. */
-export function shownKey({ ownLimits: _, ...report }: KeyReportWithUses): Omit<KeyReportWithUses, 'ownLimits'> {
+export function shownKey({ ownLimits: _, ...report }: KeyReportWithUses): ShownKey {
   return report;
 }
 
 /** A key in lines, one for each thing that is known of it. */
-export function keyText(key: StoredKey, report: KeyReportWithUses, plans: Plans, terminal: Terminal): string {
+export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal: Terminal): string {
   const nowMs = Date.now();
   const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
   const rows: [string, string][] = [
     ['id', key.id],
     ['state', tonedStatus(stateOf(key, nowMs), terminal.style)],
+    ...customerRow(report.customer),
     ['plan', report.plan],
     ['limits', limitsText(report.limits)],
     ...kindsOf(report.limits, plans.plans.get(report.plan)),
@@ -220,6 +236,13 @@ function suspendedRows(
   const { since, until, reason } = suspended;
   const end = until === null ? 'until it is resumed' : `ends ${moment(until)}`;
   return [['suspended', `${moment(since)}, ${end}${reason === null ? '' : `: ${escapedText(reason)}`}`]];
+}
+
+/** Empty for a key without one. */
+function customerRow(customer: ShownKey['customer']): [string, string][] {
+  if (customer === undefined) return [];
+  const { id, name } = customer;
+  return [['customer', name === null ? id : `${escapedText(name)} (${id})`]];
 }
 
 /** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */

@@ -1,6 +1,6 @@
 import { Failure } from '../../failure.ts';
 import { changesBetween, isRefused, type PlansChange } from '../../operations/plans/changes.ts';
-import { countLiveKeys } from '../../operations/plans-in-use.ts';
+import { countLiveKeys, onTheirPlans } from '../../operations/plans-in-use.ts';
 import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -49,8 +49,8 @@ function liveKeys(plans: string, terminal: Terminal) {
   const env = { ...terminal.env, TOLLGATE_PLANS: plans };
   return withKeys(
     env,
-    async ({ keys }) => {
-      const live = await countLiveKeys(keys, Date.now(), {
+    async (store) => {
+      const live = await countLiveKeys(onTheirPlans(store), Date.now(), {
         onPage: (keysRead) => {
           progress.show('keys', keysRead, null, String);
           return true;

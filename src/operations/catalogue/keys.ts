@@ -5,9 +5,11 @@ import { ACCESS, givenAccess, metaName, metaValue } from '../../identify/access.
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
+import { PLAN_OF_CUSTOMER } from '../customers.ts';
 import type { KeyEdits } from '../key-changes.ts';
-import { key, label, notes, usedSecrets, wholeKeyReport } from '../key-report.ts';
+import { key, label, notes, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
+import type { Operations } from '../operations.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
 import {
@@ -22,24 +24,27 @@ import {
   MOMENT_RULE,
   momentFrom,
   PAGE,
+  standingBan,
   textRule,
 } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Done, defineOperation } from './operation.ts';
 
-const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
+export const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
 const planRule = 'must be the name of a plan';
 const momentRule = `${MOMENT_RULE}, or null for never`;
-const moment = z
+export const moment = z
   .string(momentRule)
   .refine((text) => momentFrom(text, 0) !== null, momentRule)
   .nullable()
   .describe('An RFC 3339 time, a date (midnight UTC), or a duration from now such as 90d; null means never.')
   .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
-const plan = z.string(planRule).describe('One of the plans in force.');
-const attributes = {
+export const plan = z.string(planRule).describe('One of the plans in force.');
+const customerRule = 'must be the id of a customer';
+/** What keys and customers have in common. */
+export const attributes = {
   name: label.optional(),
   owner: label.optional(),
   notes: notes.optional(),
@@ -96,12 +101,17 @@ export const listKeys = defineOperation({
       .string(textRule)
       .optional()
       .describe(
-        'A part of the id, the name or the owner, in upper or lower case, or the last four characters of a secret that works, in their ' +
+        "A part of the id, the name, the owner or the customer's id, in upper or lower case, or the last four characters of a secret that works, in their " +
           'case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
     owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    customer: z
+      .string(textRule)
+      .optional()
+      .describe('The id of the customer that the keys belong to.')
+      .meta({ minLength: 1 }),
     expiring: z
       .string(textRule)
       .optional()
@@ -125,8 +135,8 @@ export const listKeys = defineOperation({
   result: 'A page of keys.',
   async run(context, { q, all, limit, cursor, ...given }) {
     const { operations, nowMs } = context;
-    const { plan = null, owner = null, expiring = null, unused = null } = given;
-    const filter = keyFilterFrom({ text: q ?? null, plan, owner, expiring, unused }, all, {
+    const { plan = null, owner = null, customer = null, expiring = null, unused = null } = given;
+    const filter = keyFilterFrom({ text: q ?? null, plan, owner, customer, expiring, unused }, all, {
       nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
       secretAdvice: context.secretAdvice,
       formats: context.keyFormats(),
@@ -134,8 +144,9 @@ export const listKeys = defineOperation({
     });
     if ('fault' in filter) throw new Failure('refused', filter.fault);
     const found = await operations.search(filter, { limit, cursor: cursor ?? null });
+    const customers = await operations.customers.of(found.keys.map(({ key }) => key));
     const keys = found.keys.map(({ key, ...lastUse }) => ({
-      ...wholeKeyReport(key, operations.plans, nowMs()),
+      ...wholeKeyReport(key, operations.plans, nowMs(), customers),
       ...lastUse,
     }));
     return { output: { keys, cursor: found.cursor, searched: found.searched } };
@@ -161,19 +172,33 @@ export const createKey = defineOperation({
   input: z
     .strictObject(
       {
-        plan,
+        plan: plan.optional().describe('One of the plans in force. Required without `customer`, which has the plan.'),
+        customer: z
+          .string(customerRule)
+          .optional()
+          .describe(
+            'The id of the customer that the key belongs to. The key shares its plan and limits with the other keys of the customer.',
+          ),
         ...attributes,
         ...givenAccess.shape,
         limits: limits
           .optional()
           .describe(
-            "Limits of its own that replace its plan's, one window at a time. A window that is `custom` in the plan needs one.",
+            "Limits of its own that replace its plan's, one window at a time. A window that is `custom` in the plan needs one. Of a key of " +
+              "a customer, what it may take of the customer's.",
           ),
       },
       'must be an object',
     )
+    .refine(({ plan, customer }) => (plan === undefined) !== (customer === undefined), {
+      error: ({ input }) =>
+        (input as { readonly plan?: unknown }).plan === undefined
+          ? `plan is missing: it ${planRule}.`
+          : PLAN_OF_CUSTOMER,
+    })
     .meta({
       id: 'NewKey',
+      oneOf: [{ required: ['plan'] }, { required: ['customer'] }],
       examples: [{ plan: 'pro', name: "Jo's shop", limits: { minute: 500 }, expiresAt: '90d' }],
     }),
   output: keyWithSecret,
@@ -181,9 +206,11 @@ export const createKey = defineOperation({
   fails: {
     conflict: 'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away.',
   },
-  async run({ operations }, { plan, name, owner, notes, limits, expiresAt, ...access }, { once, body }) {
+  async run({ operations }, input, { once, body }) {
+    const of = await ownerOf(operations, input);
+    const { plan: _, customer: __, name, owner, notes, limits, expiresAt, ...access } = input;
     const attributesAt = (nowMs: number) => ({
-      plan,
+      ...of,
       name: name ?? null,
       owner: owner ?? null,
       notes: notes ?? null,
@@ -205,7 +232,8 @@ export const createKey = defineOperation({
       throw new Refused('conflict', message, { keyId: made.id });
     }
     const { key, secret, kind, durability } = made;
-    const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);
+    const customers = await operations.customers.of([key]);
+    const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs, customers);
     const isRepeated = kind === 'repeated';
     return {
       output: { id, key: secret, ...rest },
@@ -215,6 +243,15 @@ export const createKey = defineOperation({
     };
   },
 });
+
+/** The plan of a new key, or that of its customer. One of them is given. @throws Failure `refused` */
+async function ownerOf(
+  { customers }: Operations,
+  { plan, customer }: { readonly plan?: string | undefined; readonly customer?: string | undefined },
+): Promise<{ readonly plan: string; readonly customer?: string }> {
+  if (customer === undefined) return { plan: plan! };
+  return { plan: (await customers.ofNewKey(customer)).plan, customer };
+}
 
 const ENDED: Readonly<Record<SecretEnd, string>> = {
   revoked: 'is revoked',
@@ -250,10 +287,10 @@ export const findKey = defineOperation({
   }),
   result: 'The key.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { secret }) {
+  async run(context, { secret }) {
     // Secrets have no spaces, but people copy some along.
-    const { key, isCurrent } = await operations.find(secret.trim());
-    return { output: { key: wholeKeyReport(key, operations.plans, nowMs()), isCurrent } };
+    const { key, isCurrent } = await context.operations.find(secret.trim());
+    return { output: { key: await reportOn(key, context), isCurrent } };
   },
 });
 
@@ -270,7 +307,7 @@ export const showKey = defineOperation({
   fails: { not_found: true },
   async run({ operations }, { id }) {
     const key = await operations.show(id);
-    const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key.id)]);
+    const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key)]);
     return { output: { ...report, lastUsedOn }, key };
   },
 });
@@ -309,7 +346,7 @@ export const updateKey = defineOperation({
     const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
     const edits = { plan, name, owner, notes, limits, ...expiry, access } as KeyEdits;
     const changed = await context.operations.update(id, edits, guard);
-    return { ...shown(changed.key, context), change: changeOfKey(changed) };
+    return { ...(await shown(changed.key, context)), change: changeOfKey(changed) };
   },
 });
 
@@ -330,7 +367,60 @@ export const revokeKey = defineOperation({
   fails: { not_found: true },
   async run(context, { id }, { guard }) {
     const changed = await context.operations.revoke(id, guard);
-    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.before.revokedAtMs !== null) };
+    return {
+      ...(await shown(changed.key, context)),
+      change: changeOfKey(changed, changed.before.revokedAtMs !== null),
+    };
+  },
+});
+
+const movedKey = key
+  .extend({
+    ban: standingBan.describe('The ban in force, which has moved with the key; null if it is not banned.'),
+  })
+  .meta({ id: 'MovedKey' });
+
+export const moveKey = defineOperation({
+  name: 'moveKey',
+  line: 'POST /keys/{id}/move',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Moves a key to a customer, or away from its own. A ban in force moves with it, and its counts start anew.',
+  description:
+    'Its secrets, its own limits and what operators see of its past use stay. A key that leaves its customer keeps the plan of the ' +
+    'customer unless `plan` names another one. To move a key to where it is changes nothing.',
+  on: 'store',
+  action: 'key.move',
+  isVersioned: true,
+  isGuarded: true,
+  input: z
+    .strictObject(
+      {
+        customer: z
+          .string(customerRule)
+          .nullable()
+          .describe('The id of the customer; null means that the key belongs to none.'),
+        plan: plan.optional().describe('The plan of a key that leaves its customer, one of the plans in force.'),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'KeyMove', examples: [{ customer: 'cus_nk0lz6lSUZC1ryYk' }, { customer: null, plan: 'free' }] }),
+  output: movedKey,
+  result: 'The key, without any secret, and its ban.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id, customer, plan }, { guard }) {
+    const { before, key, durability, ban } = await context.operations.move(
+      id,
+      { customerId: customer, plan: plan ?? null },
+      guard,
+    );
+    const report = await reportOn(key, context);
+    const standing = ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) };
+    return {
+      output: { ...report, ban: standing },
+      change: changeOfKey({ before, key, durability }, before.customer === key.customer),
+      key,
+    };
   },
 });
 
@@ -423,11 +513,11 @@ export const rotateKey = defineOperation({
   output: keyWithSecret,
   result: 'The key, with its new secret.',
   fails: { not_found: true, conflict: true },
-  async run({ operations, nowMs }, { id, overlap, leaked }, { guard }) {
+  async run(context, { id, overlap, leaked }, { guard }) {
     const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
     const overlapMs = leaked ? 0 : keptMs;
-    const { secret, ...changed } = await operations.rotate(id, overlapMs, guard);
-    const { id: keyId, ...rest } = wholeKeyReport(changed.key, operations.plans, nowMs());
+    const { secret, ...changed } = await context.operations.rotate(id, overlapMs, guard);
+    const { id: keyId, ...rest } = await reportOn(changed.key, context);
     return { output: { id: keyId, key: secret, ...rest }, change: changeOfKey(changed), key: changed.key };
   },
 });
@@ -495,10 +585,14 @@ export const deleteKey = defineOperation({
   },
 });
 
-function shown(stored: StoredKey, { operations, nowMs }: StoreContext): Done<z.output<typeof key>> {
-  return { output: wholeKeyReport(stored, operations.plans, nowMs()), key: stored };
+async function shown(stored: StoredKey, context: StoreContext): Promise<Done<z.output<typeof key>>> {
+  return { output: await reportOn(stored, context), key: stored };
 }
 
-function msOf(text: string | null, nowMs: number): number | null {
+async function reportOn(stored: StoredKey, { operations, nowMs }: StoreContext): Promise<WholeKeyReport> {
+  return wholeKeyReport(stored, operations.plans, nowMs(), await operations.customers.of([stored]));
+}
+
+export function msOf(text: string | null, nowMs: number): number | null {
   return text === null ? null : momentFrom(text, nowMs);
 }

@@ -77,6 +77,7 @@ const keyState = z
     revokedAt: time.nullable(),
     suspended: suspension.optional().describe('Absent without one. Its end may have passed.'),
     secrets: z.array(z.string()),
+    customer: z.string().optional().describe('The id of the customer; absent without one.'),
     entry: z
       .string(textRule)
       .optional()
@@ -88,8 +89,21 @@ const keyState = z
   )
   .meta({ id: 'KeyState' });
 
+const customerState = z
+  .strictObject({
+    plan: z.string(),
+    limits,
+    name: z.string().nullable(),
+    owner: z.string().nullable(),
+    expiresAt: time.nullable(),
+    entry: z.string().optional().describe('As that of a key.'),
+  })
+  .describe('What decides what the keys of a customer may do together. Notes are left out.')
+  .meta({ id: 'CustomerState' });
+
 const states = [
   keyState,
+  customerState,
   z.strictObject({ window: windowName, limit: count, until: time.optional() }).meta({ id: 'WindowState' }),
   z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
   z

@@ -20,6 +20,7 @@ export const COLUMNS = [
   'limits',
   'expires',
   'created',
+  'customer',
   ...ACCESS_MEMBERS,
 ] as const;
 export type Column = (typeof COLUMNS)[number];

@@ -28,8 +28,11 @@ function ofCertificates(key: StoredKey): readonly Lead[] {
   return certificateDigestsOf(key).map((digest) => ({ ...pointer(digest), of: 'certificate' }));
 }
 
-function ofCustomer({ customer }: StoredKey): readonly Lead[] {
-  return customer === undefined ? [] : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
+/** A tombstone is in no list. */
+function ofCustomer({ customer, deletedAtMs }: StoredKey): readonly Lead[] {
+  return customer === undefined || deletedAtMs !== undefined
+    ? []
+    : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
 }
 
 /** Whether a secret that worked, or the whole key, ends with this change, or is suspended by it. */

@@ -420,13 +420,13 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     await run(env, 'keys', 'revoke', two.id);
     const held = await create('--plan', 'free');
     await run(env, 'keys', 'suspend', held.id);
-    const header = `id,plan,name,owner,notes,limits,expires,created,revoked,last4,suspended,${ACCESS_MEMBERS.join(',')}\n`;
+    const header = `id,plan,name,owner,notes,limits,expires,created,revoked,last4,suspended,customer,${ACCESS_MEMBERS.join(',')}\n`;
     const noAccess = ACCESS_MEMBERS.map(() => ',').join('');
     const csv = await run(env, 'keys', 'export');
-    const first = `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},${noAccess}\n`;
+    const first = `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},,${noAccess}\n`;
     expect(csv.stdout.startsWith(first)).toBe(true);
     expect(csv.stdout.slice(first.length)).toMatch(
-      new RegExp(`^${held.id},free,,,,,,[^,]+,,....,\\d{4}-[-0-9T:.]+Z${noAccess}\n$`),
+      new RegExp(`^${held.id},free,,,,,,[^,]+,,....,\\d{4}-[-0-9T:.]+Z,${noAccess}\n$`),
     );
     expect((await run(env, 'keys', 'export', '--csv')).stdout).toBe(csv.stdout);
     const lines = (await run(env, 'keys', 'export', '--json', '--all')).stdout.trimEnd().split('\n');
@@ -444,6 +444,7 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
         last4: one.key.slice(-4),
         suspended: null,
         ...Object.fromEntries(ACCESS_MEMBERS.map((member) => [member, null])),
+        customer: null,
       },
       expect.objectContaining({ id: two.id, revoked: expect.any(String) }),
       expect.objectContaining({ id: held.id, revoked: null, suspended: expect.any(String) }),

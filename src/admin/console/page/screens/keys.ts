@@ -106,7 +106,7 @@ function pathWith(given: readonly (readonly [Filter, string])[], name: Filter, v
 function isSecretLike(text: string): boolean {
   const bare = text.trim();
   if (bare.includes('tg_live_')) return true;
-  if (/^(key_[0-9A-Za-z]{16}|jwt_[\w-]{32}|[^@\s]+@[^@\s]+\.[a-z]{2,})$/.test(bare)) return false;
+  if (/^((?:key|cus)_[0-9A-Za-z]{16}|jwt_[\w-]{32}|[^@\s]+@[^@\s]+\.[a-z]{2,})$/.test(bare)) return false;
   return bare.length >= 20 && !/\s/.test(bare);
 }
 
