@@ -1,6 +1,5 @@
-import { limitText } from '../admit/form-text.ts';
+import { eachKeyText, groupText, limitsText } from '../admit/form-text.ts';
 import type { Plan, Plans } from '../admit/plan.ts';
-import { WINDOWS } from '../admit/windows.ts';
 import type { Census } from './recording.ts';
 import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
 import type { Counts } from './tally.ts';
@@ -47,16 +46,21 @@ export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report
     lines: census,
     inForce: Object.fromEntries(inForce),
     totals,
-    byPlan: replay.plans.map((one) => ({ ...one, limits: limitsText(plans.plans.get(one.plan)) })),
+    byPlan: replay.plans.map((one) => ({ ...one, limits: planText(plans.plans.get(one.plan)) })),
     withoutStore: local,
   };
 }
 
-function limitsText(plan: Plan | undefined): string | null {
+/** The limits of a plan, those of its groups and of each key of a customer, in words. */
+function planText(plan: Plan | undefined): string | null {
   if (plan === undefined) return null;
-  return WINDOWS.filter((window) => plan.limits[window] !== undefined)
-    .map((window) => `${window} ${limitText(window, plan.limits[window], plan.forms?.[window])}`)
-    .join(', ');
+  const each = eachKeyText(plan);
+  const groups = (plan.groups ?? []).map((group) => `${group.name}: ${groupText(group)}`);
+  return [
+    limitsText(plan.limits, plan.forms),
+    ...(each === '' ? [] : [`each key of a customer: ${each}`]),
+    ...groups,
+  ].join('; ');
 }
 
 /** A key as `--json` prints it. */
