@@ -38,7 +38,7 @@ interface SettingsInForce {
 type Stores = Pick<
   GatewayStores,
   'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'history' | 'audit'
-> & { readonly clock: Pick<StoreClock, 'nowMs'> };
+> & { readonly clock: Pick<StoreClock, 'nowMs'>; readonly customers: Pick<GatewayStores['customers'], 'list'> };
 
 export interface AdminApiTelemetry {
   readonly logger: Logger;
@@ -94,7 +94,7 @@ export function adminApiOn(
           ...plansAdmin,
           operations: store.operations,
           versions: () => inForce.versions,
-          keys: opened.keys,
+          users: opened,
           auditStore: opened.audit,
         },
         trail: trailOn(opened.audit, inForce, telemetry),

@@ -333,7 +333,7 @@ async function serve(run: Run, opened: Opened, wired: Wired) {
     const routes = () => live.settings.routes;
     closers.push(
       warnOfSunsets(routes, log, CLOCKS.wallMs),
-      warnOfLostPlans(() => live.plans, stores.keys, log.logger),
+      warnOfLostPlans(() => live.plans, stores, log.logger),
     );
   }
   if (run.followsFiles) follow(run, opened, wired);
@@ -465,7 +465,7 @@ function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wir
     log,
     load: (next) => loadBoth(tokens.load(next.settings.jwt), validators.load(next.settings)),
     build,
-    keys: async () => stores.keys,
+    planUsers: async () => stores,
     events: {
       onTaken: (taken, versions) => {
         metrics.settingsRead('loaded');

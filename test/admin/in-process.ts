@@ -52,6 +52,7 @@ export async function adminApiWith(
   };
   const stores = {
     keys,
+    customers: { list: async () => ({ customers: [], cursor: null }) },
     ledger: nothing,
     peppers: ['a pepper for the tests'],
     pepperState: () => 'right' as const,

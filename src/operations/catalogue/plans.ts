@@ -232,11 +232,19 @@ export const diffPlans = defineOperation({
         .array(
           z.strictObject({
             plan: z.string().nullable().describe('Null for a setting outside the plans.'),
-            what: z.string().describe('The path below the plan, such as `limits.minute`; `plan` for the whole plan.'),
+            what: z
+              .string()
+              .describe(
+                'The path below the plan, such as `limits.minute` or `groups.search.limits.day`; `plan` for the whole plan, `groups.search` for a whole group.',
+              ),
             change: z.enum(['added', 'removed', 'raised', 'lowered', 'changed']),
             from: z.union([z.number(), z.string()]).nullable(),
             to: z.union([z.number(), z.string()]).nullable(),
             keys: z.int().nullable().describe('Live keys that the change affects; null if they could not be counted.'),
+            customers: z
+              .int()
+              .nullable()
+              .describe('Live customers that the change affects; null if they could not be counted.'),
             breaks: z.boolean().describe('The gateway could no longer serve these keys.'),
           }),
         )
@@ -255,7 +263,7 @@ export const diffPlans = defineOperation({
     })
     .meta({ id: 'PlansDiff' }),
   result: 'The differences.',
-  run: async ({ drafts, keys }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, keys)) }),
+  run: async ({ drafts, users }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, users)) }),
 });
 
 export const simulatePlans = defineOperation({
@@ -375,7 +383,7 @@ export const writePlansFile = defineOperation({
     invalid_plans: 'The text has faults. Nothing was written.',
     precondition_required: 'If-Match is missing.',
   },
-  async run({ drafts, file, inForce, keys, mayWrite, auditStore }, _, { body, versions: versionsAsked }) {
+  async run({ drafts, file, inForce, users, mayWrite, auditStore }, _, { body, versions: versionsAsked }) {
     if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
     const versions = versionsAsked();
     if (versions === undefined) {
@@ -388,7 +396,7 @@ export const writePlansFile = defineOperation({
     if (sound === null)
       throw new Refused('invalid_plans', 'The text has faults. Nothing was written.', { members: faults });
     const monotonicMs = () => performance.now();
-    const done = await writePlans(sound, isExpected, { file, inForce, keys, monotonicMs });
+    const done = await writePlans(sound, isExpected, { file, inForce, users, monotonicMs });
     if (done.kind === 'changed') {
       const message = 'plans.yaml has been changed since. Read it again and look at what has changed.';
       throw new Refused('precondition_failed', message, { version: done.version });

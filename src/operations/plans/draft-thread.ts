@@ -30,6 +30,7 @@ export type Task = { readonly body: Uint8Array; readonly file: string } & (
 
 interface Users {
   readonly routes: readonly PricedRoute[];
+  readonly patterns: readonly string[];
   readonly hasTokens: boolean;
 }
 

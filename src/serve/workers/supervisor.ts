@@ -66,8 +66,7 @@ export async function supervise(
   });
   const running: Supervised = { settings, live, pool, dispatcher, metrics, log, access, draining: { hasBegun: true } };
   const adminApi = adminApiOf(running, env);
-  const keys = async () => (await adminApi.stores()).keys;
-  const leaves = [forwardSignals(pool), followSilently(live, { log, env, keys })];
+  const leaves = [forwardSignals(pool), followSilently(live, { log, env, planUsers: adminApi.stores })];
   const close = async () => {
     for (const leave of leaves) await leave();
     access.close();
@@ -259,10 +258,10 @@ function forwardSignals(pool: WorkerPool): () => void {
  */
 function followSilently(
   live: LiveSettings,
-  { log, env, keys }: Pick<LiveSettingsOptions, 'log' | 'env' | 'keys'>,
+  { log, env, planUsers }: Pick<LiveSettingsOptions, 'log' | 'env' | 'planUsers'>,
 ): () => Promise<void> {
   const silentLog = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: silentLog, keys });
+  return live.follow({ env, log: silentLog, planUsers });
 }
 
 async function readinessOf(pool: WorkerPool, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {
