@@ -64,8 +64,15 @@ function planText(plan: Plan | undefined): string | null {
 }
 
 /** A key as `--json` prints it. */
-export function keyReport({ id, plan, counts, bannedAtMs, ownLimits }: KeyReplay) {
-  return { id, plan, ownLimits, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
+export function keyReport({ id, customerId, plan, counts, bannedAtMs, ownLimits }: KeyReplay) {
+  return {
+    id,
+    customerId,
+    plan,
+    ownLimits,
+    ...counts,
+    bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString(),
+  };
 }
 
 /** The keys with requests that were refused, would be refused, or could not be served. */
@@ -94,7 +101,7 @@ function weight({ counts }: KeyReplay): number {
   return newlyRefused + newlyAdmitted + unserved + (recorded.refused + simulated.refused) / 1e12;
 }
 
-function notesOn({ sampled, local, undecided, broken, summaries }: Census): string[] {
+function notesOn({ sampled, local, undecided, broken, summaries, pathless }: Census): string[] {
   const notes: string[] = [];
   if (sampled > 0) {
     notes.push(
@@ -116,17 +123,31 @@ function notesOn({ sampled, local, undecided, broken, summaries }: Census): stri
       `${some(summaries, 'line')} with summed up refusals: those of one key and second are replayed at one moment.`,
     );
   }
+  if (pathless > 0) {
+    notes.push(
+      `${some(pathless, 'request')} without a known path: replayed without the groups of routes of their plan. What gateways remember has the path only if the plan had groups, or the route has no names in its path; a log has every path.`,
+    );
+  }
   if (broken > 0) notes.push(`${some(broken, 'line')} left out, which could not be read.`);
   return notes;
 }
 
 function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, sources: Sources): string[] {
-  const notes = replayed
+  const bounding = replayed.filter(({ plan }) => {
+    const { inFlight, eachKey } = plans.get(plan) ?? {};
+    return (inFlight ?? eachKey?.inFlight) !== undefined;
+  });
+  const inFlight = bounding.map(
+    ({ plan }) =>
+      `The plan ${plan} bounds requests in flight, which are not replayed: these limits refuse nothing here.`,
+  );
+  const unserved = replayed
     .filter(({ counts }) => counts.unserved > 0)
     .map(({ plan, counts }) => {
       const why = plans.has(plan) ? 'wants limits of each key, and these have none' : `is not in ${sources.plans}`;
       return `${some(counts.unserved, 'request')} could not be served at all: the plan ${plan} ${why}.`;
     });
+  const notes = [...inFlight, ...unserved];
   for (const [plan, { isInferred, ownShare, limits }] of inForce) {
     if (isInferred && sources.fromPlans !== null) {
       notes.push(`The plan ${plan} is not in ${sources.fromPlans}; its limits were read off the log.`);
