@@ -9,7 +9,7 @@
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
---       accounts follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
+--       accounts before this call follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
@@ -358,7 +358,7 @@ local function replyOf(rule, admitted, bannedFrom, imposes, crowded)
   return textOf(reply)
 end
 
--- Decides about one consumer. Returns its part of the reply, or an error of the store.
+-- Decides about one consumer. Returns its part of the reply and how many it admitted, or an error of the store.
 -- `keys`: of its accounts; `histories`: its own and that of its customer, as far as they are kept; `held`: how many requests
 -- this process has in flight in each account.
 local function decide(rule, keys, histories, n, cost, held)
@@ -416,7 +416,7 @@ local function decide(rule, keys, histories, n, cost, held)
       if err then return err end
     end
   end
-  return replyOf(rule, admitted, bannedFrom, imposes, crowded)
+  return replyOf(rule, admitted, bannedFrom, imposes, crowded), admitted
 end
 
 local rules = {}
@@ -425,6 +425,8 @@ for i = 2, arguments do
   rules[i] = readRule(ARGV[i])
   if rules[i] == nil then return string.format('%d', now) end
 end
+-- How many requests this call has begun, by the name of the account, where those in flight are bounded.
+local begun = {}
 local replies = { string.format('%d', now) }
 local runs = numbersIn(ARGV[1])
 local at, i = 0, 1
@@ -446,8 +448,10 @@ while i <= #runs do
     at = at + rule.histories
     for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
     at = at + #rule.accounts - 1
-    local reply = decide(rule, keys, histories, n, cost, held)
+    for j, count in pairs(held or {}) do held[j] = count + (begun[keys[j]] or 0) end
+    local reply, admitted = decide(rule, keys, histories, n, cost, held)
     if type(reply) == 'table' and reply.err then return reply end
+    for j in pairs(held or {}) do begun[keys[j]] = (begun[keys[j]] or 0) + (admitted or 0) end
     replies[#replies + 1] = reply
   end
 end
