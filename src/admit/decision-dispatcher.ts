@@ -189,6 +189,7 @@ export class DecisionDispatcher {
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
   #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
+    const { accounts, backlog } = this.#options;
     const { consumerId, allowance } = batch;
     const ids = severalAccounts(consumerId, allowance);
     if (allowance.boundsInFlight) this.#settleInFlight(batch, ids ?? [consumerId], outcome);
@@ -196,8 +197,9 @@ export class DecisionDispatcher {
       this.#decideLocally(batch, outcome === undefined);
       return;
     }
-    this.#options.accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, ids);
-    this.#rememberBacklog(consumerId, ids, outcome);
+    // The store's state lacks the usage in the backlog. The account cache must have it for the next outage.
+    const whole = backlog?.withBacklog(consumerId, outcome.state, outcome.nowMs, ids) ?? null;
+    accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, allowance, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
     answer(batch, (index) => {
@@ -215,13 +217,6 @@ export class DecisionDispatcher {
   #reportLocal({ admitted, n }: Outcome): void {
     if (admitted > 0) this.#options.onLocalDecision?.('owed', admitted);
     if (admitted < n) this.#options.onLocalDecision?.('uncounted', n - admitted);
-  }
-
-  /** The store's state lacks the usage in the backlog. The account cache must have it for the next outage. */
-  #rememberBacklog(consumerId: string, ids: readonly string[] | null, { state, nowMs }: Outcome): void {
-    const { backlog, accounts } = this.#options;
-    const whole = backlog?.withBacklog(consumerId, state, nowMs, ids) ?? null;
-    if (whole !== null) accounts.rememberLocal(consumerId, whole, { nowMs, isOwnClock: false }, ids);
   }
 
   /** The outcomes of a call that failed: undefined if the store has counted nothing, null if it may have. */
