@@ -115,18 +115,20 @@ export class EmbeddedLedger implements Ledger {
     return requests.map((request) => this.#decide(request, nowMs, begun));
   }
 
-  /** @param begun how many requests this call has admitted to each account that bounds those in flight */
-  #decide(request: DecisionRequest, nowMs: number, begun: Map<string, number>): Outcome {
-    const { consumerId, allowance, cost, n } = request;
+  /** @param begun how many requests this call has admitted so far, by account, where those in flight are bounded */
+  #decide(
+    { consumerId, allowance, cost, n, held }: DecisionRequest,
+    nowMs: number,
+    begun: Map<string, number>,
+  ): Outcome {
     const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
     const before = this.#joined(consumerId, ids);
-    const held = request.held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
-    const outcome = decide(before, allowance, nowMs, cost, n, held);
+    const inFlight = held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
+    const outcome = decide(before, allowance, nowMs, cost, n, inFlight);
     if (n === 0) return outcome;
-    if (held !== undefined) {
-      const accounts = ids ?? [consumerId];
-      for (const id of accounts) begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
-      this.#noteInFlight(accounts, held, outcome.admitted);
+    if (inFlight !== undefined) {
+      this.#noteInFlight(ids ?? [consumerId], inFlight, outcome.admitted);
+      for (const id of ids ?? [consumerId]) begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
     }
     const { further = [], ...own } = stateAfter(before, outcome, allowance);
     this.#keepState(consumerId, own, allowance);

@@ -209,8 +209,8 @@ function numbersOf({ admitted, bannedFrom, imposesBan, state }: Outcome, { limit
   }
   const { strikes, ban } = state;
   if (strikes.count > 0 || ban !== null) {
-    numbers.push(bannedFrom, strikes.count, strikes.endsAtMs, ban?.number ?? 0, ban?.untilMs ?? 0);
-    numbers.push(ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1, imposesBan ? 1 : 0);
+    numbers.push(bannedFrom, imposesBan ? 1 : 0, 0, strikes.count, strikes.endsAtMs, ban?.number ?? 0);
+    numbers.push(ban?.untilMs ?? 0, ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1);
   }
   return numbers;
 }
