@@ -230,7 +230,7 @@ function embedded(
     revokeKey: async (id) => {
       await operations.revokeKey({ id });
     },
-    usage: async (id) => context().operations.usage(String(id)),
+    usage: async (id) => context().operations.counts.of(String(id)),
     resetUsage: async (id) => {
       await operations.resetUsage({ id });
     },

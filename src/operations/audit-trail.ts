@@ -30,7 +30,7 @@ export interface ChangeOrigin {
 const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
   ...(['key.suspend', 'key.resume', 'secret.end', 'key.move'] as const),
-  ...(['customer.create', 'customer.update', 'customer.delete'] as const),
+  ...(['customer.create', 'customer.update', 'customer.delete', 'customer.topup'] as const),
   ...(['key.topup', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];

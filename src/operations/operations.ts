@@ -1,18 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsOf, isShadowId, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
-import type { Ban } from '../admit/decide.ts';
-import type { HistoryReport } from '../admit/history-report.ts';
+import { type Ban, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
-import { type UsageReport, usageReport } from '../admit/usage-report.ts';
-import type { WindowName } from '../admit/windows.ts';
+import type { Allowance, Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
-import { isTokenHolder } from '../identify/token-holder.ts';
+import { AccountUsage, isTokenCaller } from './account-usage.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { CustomerOperations } from './customers.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
@@ -30,20 +27,11 @@ import {
 } from './key-changes.ts';
 import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
-import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { type NearReport, nearLimits } from './live/near-limits.ts';
 import type { NearCandidate } from './live/shapes.ts';
 import { refusedConsumers } from './refused-now.ts';
-import {
-  countedWindows,
-  type NewTopUp,
-  type ResetReport,
-  type SpentWindow,
-  spentWindows,
-  type TopUpReport,
-  type UsageChange,
-} from './usage-changes.ts';
-import { type AskedSpan, recordsOf, reportOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
+import { type SpentWindow, spentWindows } from './usage-changes.ts';
+import { type AskedSpan, recordsOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
 import { visible } from './values.ts';
 
 export interface OperationsOptions {
@@ -84,10 +72,15 @@ export class Operations {
   readonly #options: OperationsOptions;
   /** Those on customers, and the moves of keys between them. */
   readonly customers: CustomerOperations;
+  /** Those on what keys, token callers and customers have used. */
+  readonly counts: AccountUsage;
 
   constructor(options: OperationsOptions) {
     this.#options = options;
     this.customers = new CustomerOperations(options);
+    const { ledger, history, plans, random } = options;
+    const sources = { keyOf: (id: string) => this.show(id), customerOf: (id: string) => this.customers.show(id) };
+    this.counts = new AccountUsage({ ledger, history, plans, random, ...sources });
   }
 
   get plans(): Plans {
@@ -250,37 +243,6 @@ export class Operations {
   }
 
   /**
-   * The limits of a consumer and what it has used of them.
-   * @param plan the plan of a consumer with tokens, because only the tokens name it; null for a key, which has its own
-   */
-  async usage(id: string, plan: string | null = null): Promise<UsageReport> {
-    return (await this.#usageOf(id, plan)).report;
-  }
-
-  /** The same with what only operators see. */
-  async keyUsage(id: string, plan: string | null = null): Promise<KeyUsageReport> {
-    const { report, allowance, outcome } = await this.#usageOf(id, plan);
-    return keyUsageReport(report, this.plans.plans.get(allowance.plan), allowance, outcome);
-  }
-
-  async #usageOf(id: string, plan: string | null) {
-    const { accountId, allowance } = isTokenCaller(id)
-      ? { accountId: id, allowance: await this.#allowanceUnder(id, plan) }
-      : await this.#accountOfKey(await this.show(id), plan);
-    const outcome = await this.#options.ledger.present(accountId, allowance);
-    if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
-    const { shadow } = allowance;
-    const watched = shadow === undefined ? null : await this.#options.ledger.present(shadowIdOf(accountId), shadow);
-    return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
-  }
-
-  /** What a key, or a token caller, has used by hour or by day. A key may be revoked. */
-  async history(id: string, span: AskedSpan): Promise<HistoryReport> {
-    const accounts = isTokenCaller(id) ? [id] : accountsOf(await this.show(id));
-    return reportOf(accounts, this.#options.history, span);
-  }
-
-  /**
    * Yields what every consumer used by hour or by day, some consumers at a time.
    * @param id only this key, which may be revoked, or token caller; null for all
    * @throws Failure `not_found` at the first step, if there is no such key
@@ -348,7 +310,7 @@ export class Operations {
     const durability = await this.#options.ledger.lift(key === null ? id : accountsOf(key)[0]);
     if (durability !== null) {
       // The ban is lifted, also if plans.yaml lacks the key's plan or the store does not answer a second time.
-      const spent = await this.usage(id).then(spentWindows, () => null);
+      const spent = await this.counts.of(id).then(spentWindows, () => null);
       return { durability, spent };
     }
     // The consumer was not banned. A key that does not exist gets its own error; consumers with tokens have no record.
@@ -357,95 +319,6 @@ export class Operations {
     else if (!isTokenCaller(id) && !isKeyId(id)) unknownKey(id);
     const what = id.startsWith('key_') ? 'Key ' : isCustomerId(id) ? 'Customer ' : '';
     throw new Failure('not_found', `${what}${visible(id)} is not banned.`);
-  }
-
-  /**
-   * Adds to the limit of one window of a key until that window ends.
-   * @param once the id under which the change is made once; null for a new one
-   */
-  async topUp(id: string, topUp: NewTopUp, once: string | null): Promise<UsageChange<TopUpReport>> {
-    const { ledger } = this.#options;
-    const { accountId, allowance } = await this.#accountToChange(id);
-    const [of] = countedWindows(id, allowance, [topUp.window]);
-    const made = await ledger.topUp(accountId, of, topUp.amount, once ?? this.#newId());
-    if (made.kind === 'reused') return made;
-    const { window } = of;
-    if (made.kind === 'repeated') {
-      const added = (await ledger.present(accountId, allowance))?.state.topUps?.[window];
-      const report = { id, ...topUp, limit: of.limit + (added?.amount ?? 0), until: secondsOf(added?.untilMs) };
-      return { ...made, report, states: UNCHANGED };
-    }
-    const { amount, untilMs } = made.value;
-    const limit = of.limit + amount;
-    const states = {
-      before: { window, limit: limit - topUp.amount },
-      after: { window, limit, until: new Date(untilMs).toISOString() },
-    };
-    return { ...made, report: { id, ...topUp, limit, until: secondsOf(untilMs) }, states };
-  }
-
-  /**
-   * Sets what a key has used to nothing, and clears its strikes. A ban stays.
-   * @param named the windows; null for all that its plan counts
-   * @param once the id under which the change is made once; null for a new one
-   */
-  async resetUsage(
-    id: string,
-    named: readonly WindowName[] | null,
-    once: string | null,
-  ): Promise<UsageChange<ResetReport>> {
-    const { ledger } = this.#options;
-    const { accountId, allowance } = await this.#accountToChange(id);
-    const windows = countedWindows(id, allowance, named).map(({ window }) => window);
-    const made = await ledger.resetUsage(accountId, windows, once ?? this.#newId());
-    if (made.kind === 'reused') return made;
-    const { ban } = await this.usage(id);
-    const none = Object.fromEntries(windows.map((window) => [window, 0]));
-    const states = made.kind === 'made' ? { before: made.value, after: { used: none, strikes: 0 } } : UNCHANGED;
-    return { ...made, report: { id, windows, ban }, states };
-  }
-
-  async #accountToChange(id: string) {
-    const key = await this.show(id);
-    if (key.revokedAtMs !== null) {
-      throw new Failure('conflict', `Key ${id} is revoked; nothing of it is counted any more.`);
-    }
-    return this.#accountOfKey(key, null);
-  }
-
-  #newId(): string {
-    return Buffer.from(this.#options.random(16)).toString('hex');
-  }
-
-  /** The allowance of a token caller. The plan of one with a customer is that of the customer. */
-  async #allowanceUnder(id: string, given: string | null): Promise<Allowance> {
-    const { customerId } = partsOfAccount(id);
-    const name = customerId === null ? given : (await this.customers.show(customerId)).plan;
-    if (name === null) {
-      throw new Failure(
-        'refused',
-        `The plan of ${id} stands in its tokens and nowhere else. Say which it is: \`tollgate usage ${id} --plan PLAN\`, or GET /admin/keys/${id}/usage?plan=PLAN.`,
-      );
-    }
-    const { plans } = this.plans;
-    const plan = plans.get(name);
-    const allowance = plan === undefined ? null : allowanceOf(plan, {});
-    if (allowance !== null && !('missing' in allowance)) return allowance;
-    throw new Failure(
-      'refused',
-      `There is no plan '${visible(name)}' that a token can have. The plans are: ${[...plans.keys()].join(', ')}.`,
-    );
-  }
-
-  async #accountOfKey(key: StoredKey, name: string | null) {
-    const { id } = key;
-    const { plan: planName } = await this.#withPlan(key);
-    if (name !== null && name !== planName) throw new Failure('refused', `Key ${id} is on the plan ${planName}.`);
-    const plan = this.plans.plans.get(planName);
-    if (plan === undefined) throw new Failure('conflict', `The plan ${planName} of key ${id} is not in plans.yaml.`);
-    const allowance = allowanceOf(plan, key.limits);
-    if (!('missing' in allowance)) return { accountId: accountsOf(key)[0], allowance };
-    throw new Failure('conflict', `Key ${id} has no limit for ${allowance.missing.join(', ')}.`);
   }
 
   async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
@@ -472,14 +345,6 @@ export class Operations {
 /** An allowance that counts nothing: with it a ledger reports the ban alone. */
 const WITHOUT_LIMITS: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
 
-const UNCHANGED = { before: null, after: null };
-
-function secondsOf(ms: number): number;
-function secondsOf(ms: number | undefined): number | null;
-function secondsOf(ms: number | undefined): number | null {
-  return ms === undefined ? null : Math.ceil(ms / 1000);
-}
-
 /** Keys in one read. */
 const PAGE = 100;
 
@@ -499,17 +364,16 @@ function unknownKey(id: string): never {
 
 /** A ban in force as commands and the admin API show it: of a key under its own id. `until` is in Unix seconds. */
 export function banReport({ consumerId, ban }: BanInForce) {
-  return { id: callerIdOf(consumerId), number: ban.number, window: ban.window, until: Math.ceil(ban.untilMs / 1000) };
+  return {
+    id: callerIdOf(consumerId),
+    number: ban.number,
+    window: nameOfBan(ban),
+    until: Math.ceil(ban.untilMs / 1000),
+  };
 }
 
 /** How operators name the caller of an account: a key by its own id; a token caller of a customer, of which nothing else is kept, by both. */
 function callerIdOf(accountId: string): string {
   const { consumerId } = partsOfAccount(accountId);
   return consumerId !== null && isKeyId(consumerId) ? consumerId : accountId;
-}
-
-/** Whether an id is that of a caller with tokens, or of its account with a customer. */
-function isTokenCaller(id: string): boolean {
-  const { consumerId } = partsOfAccount(id);
-  return consumerId !== null && isTokenHolder(consumerId);
 }

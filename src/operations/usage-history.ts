@@ -54,7 +54,7 @@ export function spanFrom(
 export interface UsageRecord extends ReportedBucket {
   /**
    * The same each time that this hour or day of this consumer is exported: `key_1/2026-11-22T05:00:00Z` for an hour,
-   * `key_1/2026-11-22` for a day.
+   * `key_1/2026-11-22` for a day; with the customer in front while the key belongs to one.
    */
   readonly id: string;
   readonly consumer: string;
@@ -62,6 +62,8 @@ export interface UsageRecord extends ReportedBucket {
   readonly name: string | null;
   readonly owner: string | null;
   readonly plan: string | null;
+  /** The customer to whom the key belonged at the time; null without one. */
+  readonly customer: string | null;
   readonly step: Step;
 }
 
@@ -96,11 +98,13 @@ export async function recordsOf(
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
 ): Promise<readonly UsageRecord[]> {
-  const reports = await Promise.all(consumers.map((consumer) => reportOf(accountsOf(consumer), store, span)));
-  return consumers.flatMap(({ id: consumer, name, owner, plan }, i) =>
+  const accounts = consumers.flatMap((of) => accountsOf(of).map((accountId) => ({ accountId, of })));
+  const reports = await Promise.all(accounts.map(({ accountId }) => reportOf([accountId], store, span)));
+  return accounts.flatMap(({ accountId, of: { id: consumer, name, owner, plan } }, i) =>
     reports[i]!.buckets.map((bucket) => {
-      const id = `${consumer}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
-      return { id, consumer, name, owner, plan, step: span.step, ...bucket };
+      const id = `${accountId}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
+      const { customerId: customer } = partsOfAccount(accountId);
+      return { id, consumer, name, owner, plan, step: span.step, ...bucket, customer };
     }),
   );
 }

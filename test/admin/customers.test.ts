@@ -148,7 +148,8 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect(ban).toMatchObject({ number: 1 });
     expect((await admin('POST', `/keys/${key.id}/move`, { customer: id })).body.ban).toEqual(ban);
     const usage = (await admin('GET', `/keys/${key.id}/usage`)).body;
-    expect(usage).toMatchObject({ ban, rung: 1, windows: { minute: { used: 0 }, day: { used: 0 } } });
+    const windows = { 'customer-minute': { used: 0 }, 'customer-day': { used: 0 } };
+    expect(usage).toMatchObject({ ban, rung: 1, windows });
     // One ban under the id of the key, although the former account has it too; and so it is lifted.
     const bansOfKey = async () =>
       (await admin('GET', '/bans')).body.bans.filter((one: { id: string }) => one.id === key.id);
@@ -162,8 +163,36 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     const { buckets } = (await admin('GET', `/keys/${key.id}/history`)).body;
     expect(buckets.reduce((sum: number, one: { admitted: number }) => sum + one.admitted, 0)).toBe(3);
     const topUp = { window: 'minute', amount: 5 };
-    expect((await admin('POST', `/keys/${key.id}/topups`, topUp)).body).toMatchObject({ limit: 8 });
-    expect((await admin('POST', `/keys/${key.id}/usage/reset`, {})).status).toBe(200);
+    const refused = await admin('POST', `/keys/${key.id}/topups`, { ...topUp, window: 'customer-minute' });
+    expect(refused).toMatchObject({ status: 400, body: { message: expect.stringContaining(`customer ${id}`) } });
+    expect((await admin('POST', `/customers/${id}/topups`, topUp)).body).toMatchObject({ id, limit: 8 });
+  });
+
+  test('what its keys used together is shown, topped up and reset by the customer, and is the sum of its keys', async () => {
+    const { id } = await create();
+    const keys = [await gateway.createKey('small'), await gateway.createKey('small')];
+    for (const key of keys) await admin('POST', `/keys/${key.id}/move`, { customer: id });
+    const statuses: number[] = [];
+    for (let i = 0; i < 6; i++) statuses.push((await gateway.get('/v1/pets', keys[i % 2]!.key)).status);
+    expect(statuses).toEqual([200, 200, 200, 429, 429, 429]);
+    const usage = (await admin('GET', `/customers/${id}/usage`)).body;
+    expect(usage).toMatchObject({ id, windows: { minute: { limit: 3, used: 3 }, day: { used: 3 } }, ban: null });
+    const sumOf = async (path: string) => {
+      const { buckets } = (await admin('GET', `${path}/history`)).body;
+      return buckets.reduce((sum: number, one: { admitted: number }) => sum + one.admitted, 0);
+    };
+    expect(await sumOf(`/customers/${id}`)).toBe(3);
+    expect((await sumOf(`/keys/${keys[0]!.id}`)) + (await sumOf(`/keys/${keys[1]!.id}`))).toBe(3);
+    await admin('POST', `/customers/${id}/topups`, { window: 'minute', amount: 1 });
+    const topped = (await admin('GET', `/customers/${id}/usage`)).body;
+    expect(topped.windows.minute).toMatchObject({ limit: 4, remaining: 1, topUp: { amount: 1 } });
+    const reset = await admin('POST', `/customers/${id}/usage/reset`, { windows: ['minute'] });
+    expect(reset.body).toEqual({ id, windows: ['minute'], ban: null });
+    expect((await admin('GET', `/customers/${id}/usage`)).body.windows).toMatchObject({
+      minute: { used: 0 },
+      day: { used: 3 },
+    });
+    expect((await admin('GET', `/customers/cus_0000000000000000/usage`)).status).toBe(404);
   });
 
   test('a key moves to a customer and away, its secret stays, and what it is asked to become must be possible', async () => {

@@ -92,7 +92,7 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const { id } = await json('customers', 'create', '--plan', 'free');
     await run('keys', 'create', '--customer', id);
     await run('customers', 'edit', id, '--plan', 'small');
-    expect((await run('keys', 'export')).stdout).toMatch(new RegExp(`^key_\\w+,small,.*,${id}$`, 'm'));
+    expect((await run('keys', 'export')).stdout).toMatch(new RegExp(`^key_\\w+,small,.*,${id},`, 'm'));
     const file = join(await temporaryFolder(), 'keys.csv');
     const rows = [`,${id}`, `small,${id}`, `free,${id}`, ',cus_none', ','].map(
       (end, i) => `${String(i).repeat(64)},${end}`,

@@ -30,6 +30,7 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'customer.create': 'Create customer',
   'customer.update': 'Change customer',
   'customer.delete': 'Delete customer',
+  'customer.topup': 'Top up customer',
   'plans.write': 'Write plans',
   'plans.load': 'Read plans.yaml',
   'settings.load': 'Read gateway.yaml',
