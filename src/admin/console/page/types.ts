@@ -43,9 +43,7 @@ export type Customer = CustomerPage['customers'][number];
 export type ShownCustomer = OutputOf<typeof showCustomer>;
 export type NewCustomer = InputOf<typeof createCustomer>;
 
-export type Usage = OutputOf<typeof showUsage> & {
-  readonly inFlight?: Readonly<Record<string, { readonly limit: number; readonly used: number }>>;
-};
+export type Usage = OutputOf<typeof showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;
 export type TopUp = OutputOf<typeof topUp>;
 export type NewTopUp = Omit<InputOf<typeof topUp>, 'id'>;

@@ -65,8 +65,8 @@ export function Audit() {
   }
   return html`<${Page} title="Audit">
     <${Filters} path="/audit" label="Filter the changes">
-      <${Field} id="audit-key" label="Key id">
-        <input id="audit-key" name="key" pattern=${RECORD_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
+      <${Field} id="audit-key" label="Key or customer">
+        <input id="audit-key" name="key" pattern=${RECORD_PATTERN} title="key_…, cus_… or jwt_…, not a secret" placeholder="key_… or cus_…" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Field} id="audit-actor" label="Actor">
         <input id="audit-actor" name="actor" placeholder="Name, or name (token)" autocomplete="off" spellcheck="false" />
