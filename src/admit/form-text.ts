@@ -1,5 +1,5 @@
-import type { Limit } from './plan.ts';
-import { type WindowForm, type WindowName, windowLimit } from './windows.ts';
+import type { Limit, Plan, WindowForms } from './plan.ts';
+import { WINDOWS, type WindowForm, type WindowName, windowLimit } from './windows.ts';
 
 /** The kind of a window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin` or `calendar, UTC, from day 15`. */
 export function formText(window: WindowName, form: WindowForm | undefined): string {
@@ -15,4 +15,24 @@ export function limitText(window: WindowName, limit: Limit | 'custom' | undefine
   if (limit === undefined) return '';
   const text = formText(window, form);
   return text === 'fixed' || limit === 'unlimited' ? String(limit) : `${limit} (${text})`;
+}
+
+/** Limits in words, the shortest window first: `minute 60 (sliding, 12 slices), day 1000`. */
+export function limitsText(limits: Plan['limits'], forms: WindowForms | undefined): string {
+  return WINDOWS.filter((window) => limits[window] !== undefined)
+    .map((window) => `${window} ${limitText(window, limits[window], forms?.[window])}`)
+    .join(', ');
+}
+
+/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight`. Empty without bounds of its own. */
+export function eachKeyText({ eachKey }: Pick<Plan, 'eachKey'>): string {
+  if (eachKey === undefined) return '';
+  const windows = limitsText(eachKey.limits, eachKey.forms);
+  const inFlight = eachKey.inFlight === undefined ? '' : `${eachKey.inFlight} in flight`;
+  return [windows, inFlight].filter((part) => part !== '').join(', ');
+}
+
+/** A group of routes in words: `minute 10 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
+export function groupText({ limits, forms, instead, routes }: NonNullable<Plan['groups']>[number]): string {
+  return `${limitsText(limits, forms)}${instead ? ' instead,' : ''} on ${routes.join(', ')}`;
 }

@@ -192,6 +192,7 @@ const plan = z.strictObject({
     .optional()
     .meta({
       minProperties: 1,
+      maxProperties: MAX_GROUPS,
       description:
         'Groups of routes, by name. A request of a group is counted by the limits of the group as well, in one decision: a request that one of them refuses is counted by none.',
     }),
@@ -265,7 +266,8 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
       checkBans(mergeBans(common ?? DEFAULT_BANS, ofPlan), ofPlan, ['plans', name, 'bans'], fault);
       checkLimits(name, field(entry, 'limits'), fault, warn);
       for (const part of ['limits', 'shadow', 'each-key']) checkForms(field(entry, part), ['plans', name, part], fault);
-      checkGroups(field(entry, 'groups'), ['plans', name, 'groups'], fault, warn);
+      checkEachKey(name, entry, fault, warn);
+      checkGroups(name, entry, fault, warn);
       checkShadow(name, entry, fault);
     }
   },
@@ -292,21 +294,66 @@ function checkBans(rule: BanRule | null, own: RawBans, path: readonly string[], 
 }
 
 function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): void {
-  if (isMapping(limits) && Object.keys(limits).length === 0) {
-    fault(['plans', plan, 'limits'], `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
+  const path = ['plans', plan, 'limits'];
+  refuseEmpty(limits, path, fault);
+  for (const { window, value } of countedIn(limits)) {
+    if (value === 0) warn([...path, window], 'is 0 and refuses every request of this plan.');
   }
-  const counted = WINDOWS.flatMap((window) => {
+  warnOfLowerWindows(limits, path, warn);
+}
+
+function refuseEmpty(limits: unknown, path: readonly string[], fault: Note): void {
+  if (!isMapping(limits) || Object.keys(limits).length > 0) return;
+  fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
+}
+
+/** The windows with a number, shortest first. */
+function countedIn(limits: unknown): readonly { readonly window: WindowName; readonly value: number }[] {
+  return WINDOWS.flatMap((window) => {
     const entry = field(limits, window);
     const value = isMapping(entry) ? field(entry, 'limit') : entry;
     return typeof value === 'number' && Number.isInteger(value) ? [{ window, value }] : [];
   });
+}
+
+function warnOfLowerWindows(limits: unknown, path: readonly string[], warn: Note): void {
+  const counted = countedIn(limits);
   for (const [i, { window, value }] of counted.entries()) {
-    const path = ['plans', plan, 'limits', window];
     const shorter = counted.slice(0, i).find((other) => other.value > value);
-    if (value === 0) warn(path, 'is 0 and refuses every request of this plan.');
-    else if (shorter !== undefined) {
-      warn(path, `is below the ${shorter.window} limit of ${shorter.value}, which can then never be used up.`);
-    }
+    if (value === 0 || shorter === undefined) continue;
+    warn(
+      [...path, window],
+      `is below the ${shorter.window} limit of ${shorter.value}, which can then never be used up.`,
+    );
+  }
+}
+
+/** Warns of windows of a part of a plan, such as a group, whose limit is not below that of the plan in the same window. */
+function warnOfNoBound(
+  limits: unknown,
+  { ofPlan, path, why }: { readonly ofPlan: unknown; readonly path: readonly string[]; readonly why: string },
+  warn: Note,
+): void {
+  const planned = new Map(countedIn(ofPlan).map(({ window, value }) => [window, value]));
+  for (const { window, value } of countedIn(limits)) {
+    const most = planned.get(window);
+    if (most !== undefined && value >= most)
+      warn([...path, window], `is not below the ${window} limit of ${most} ${why}`);
+  }
+}
+
+function checkEachKey(plan: string, entry: unknown, fault: Note, warn: Note): void {
+  const [eachKey, ofPlan] = [field(entry, 'each-key'), field(entry, 'limits')];
+  const path = ['plans', plan, 'each-key'];
+  if (isMapping(eachKey) && Object.keys(eachKey).length === 0) {
+    fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')} and in-flight.`);
+  }
+  warnOfLowerWindows(eachKey, path, warn);
+  warnOfNoBound(eachKey, { ofPlan, path, why: 'that all keys of a customer share, and so bounds no key.' }, warn);
+  const [one, all] = [field(eachKey, 'in-flight'), field(entry, 'in-flight')];
+  if (typeof one === 'number' && typeof all === 'number' && one >= all) {
+    const why = 'that all keys of a customer share, and so bounds no key.';
+    warn([...path, 'in-flight'], `is not below the in-flight limit of ${all} ${why}`);
   }
 }
 
@@ -314,20 +361,29 @@ function checkForms(limits: unknown, path: readonly string[], fault: Note): void
   for (const window of WINDOWS) checkForm(field(limits, window), [...path, window], fault);
 }
 
-function checkGroups(groups: unknown, path: readonly string[], fault: Note, warn: Note): void {
-  for (const [name, entry] of isMapping(groups) ? Object.entries(groups) : []) {
-    const limits = field(entry, 'limits');
-    if (isMapping(limits) && Object.keys(limits).length === 0) {
-      fault([...path, name, 'limits'], `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
-    }
-    checkForms(limits, [...path, name, 'limits'], fault);
-    for (const [i, route] of asArray(field(entry, 'routes')).entries()) {
-      if (typeof route !== 'string') continue;
-      const problem = faultOfPattern(groupRouteOf(route).path);
-      if (problem !== null) fault([...path, name, 'routes', i], `${problem}.`);
-      else if (/%(?:2f|5c)/i.test(route))
-        warn([...path, name, 'routes', i], 'has an encoded slash, which the gateway refuses.');
-    }
+function checkGroups(plan: string, entry: unknown, fault: Note, warn: Note): void {
+  const [groups, ofPlan] = [field(entry, 'groups'), field(entry, 'limits')];
+  if (isMapping(groups) && Object.keys(groups).length === 0) {
+    fault(['plans', plan, 'groups'], 'is empty; name at least one group, or leave it out.');
+  }
+  for (const [name, group] of isMapping(groups) ? Object.entries(groups) : []) {
+    const path = ['plans', plan, 'groups', name];
+    const [limits, ofGroup] = [field(group, 'limits'), [...path, 'limits']];
+    refuseEmpty(limits, ofGroup, fault);
+    checkForms(limits, ofGroup, fault);
+    warnOfLowerWindows(limits, ofGroup, warn);
+    const why = 'of the plan, which refuses first; lower it, or set `instead: true`.';
+    if (field(group, 'instead') !== true) warnOfNoBound(limits, { ofPlan, path: ofGroup, why }, warn);
+    checkRoutes(field(group, 'routes'), [...path, 'routes'], fault, warn);
+  }
+}
+
+function checkRoutes(routes: unknown, path: readonly string[], fault: Note, warn: Note): void {
+  for (const [i, route] of asArray(routes).entries()) {
+    if (typeof route !== 'string') continue;
+    const problem = faultOfPattern(groupRouteOf(route).path);
+    if (problem !== null) fault([...path, i], `${problem}.`);
+    else if (/%(?:2f|5c)/i.test(route)) warn([...path, i], 'has an encoded slash, which the gateway refuses.');
   }
 }
 

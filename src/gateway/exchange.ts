@@ -81,6 +81,8 @@ export interface Exchange {
   readonly consumerId: string | null;
   /** The id of the consumer's account (admit/account-id.ts); null as `consumerId` is. */
   readonly accountId?: string | null;
+  /** Whether its plan has groups of routes, to which its path may belong; absent if not. */
+  readonly hasGroups?: boolean;
   readonly plan: string | null;
   readonly cost: number;
   /** The limits that applied. */
@@ -147,6 +149,7 @@ export class ExchangeRecorder implements Exchange {
   route: string | null = null;
   consumerId: string | null = null;
   accountId: string | null = null;
+  hasGroups = false;
   plan: string | null = null;
   judgement: Judgement = 'malformed';
   source: Exchange['source'] = null;
@@ -201,6 +204,7 @@ export class ExchangeRecorder implements Exchange {
     this.consumerId = consumer === null ? null : consumer.id;
     this.accountId = consumer === null ? null : id;
     this.plan = allowance.plan;
+    this.hasGroups = allowance.groups !== undefined;
   }
 
   /** Notes that the store is asked for its decision. */

@@ -1,78 +1,144 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Plans } from '../admit/plan.ts';
+import type { Limits, Plans } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
-import type { CustomerStore } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
+import type { KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 
-/** How many keys of one plan are live: neither revoked nor expired. */
+/** How many keys and customers a plan has that are live: not revoked, not expired, and of no customer that has expired. */
 export interface LiveKeys {
+  /** The keys that have their limits of the plan: its own, and those of its customers. */
   readonly keys: number;
-  /** By window, how many of them have their own limit in place of the plan's. */
+  /** By window, how many of those without a customer have their own limit in place of the plan's. */
   readonly own: Readonly<Record<WindowName, number>>;
+  /** How many of them belong to customers. */
+  readonly ofCustomers: number;
+  /** By window, how many of those have a limit of their customer in place of the plan's. */
+  readonly limitedByCustomer: Readonly<Record<WindowName, number>>;
+  /** By window, how many of those have their own limit in place of that of `each-key`. */
+  readonly ownOfCustomers: Readonly<Record<WindowName, number>>;
+  readonly customers: number;
+  /** By window, how many of the customers have their own limit in place of the plan's. */
+  readonly customersOwn: Readonly<Record<WindowName, number>>;
 }
 
 export type LiveKeysByPlan = ReadonlyMap<string, LiveKeys>;
 
+/** The stores of those who use plans. */
+export interface PlanUserStores {
+  readonly keys: Pick<KeyStore, 'list'>;
+  readonly customers: Pick<CustomerStore, 'list'>;
+}
+
 interface CountingOptions {
-  /** Keys that are read from the store at a time. */
+  /** Records that are read from the store at a time. */
   readonly page?: number;
   /**
-   * Called after each page with the number of keys that were read so far.
+   * Called after each page with the number of keys that were read so far. Customers are read before the first key.
    * @returns false to stop counting
    */
   readonly onPage: (keysRead: number) => boolean | Promise<boolean>;
 }
 
 /**
- * Counts the keys that are neither revoked nor expired, by plan.
+ * Counts the keys and customers that are live, by plan.
  * @throws Failure `store_unavailable`
  */
 export async function countLiveKeys(
-  store: Pick<KeyStore, 'list'>,
+  { keys, customers }: PlanUserStores,
   nowMs: number,
   { page: limit = 1_000, onPage }: CountingOptions,
 ): Promise<LiveKeysByPlan> {
-  const found = new Map<string, { keys: number; own: Record<WindowName, number> }>();
+  const count = new LiveCounts();
   let cursor: string | null = null;
+  do {
+    const page = await customers.list({ limit, cursor });
+    for (const customer of page.customers) if (isInForce(customer, nowMs)) count.addCustomer(customer);
+    if (!(await onPage(0))) return count.byPlan;
+    cursor = page.cursor;
+  } while (cursor !== null);
   let keysRead = 0;
   do {
-    const page = await store.list({ limit, cursor });
-    for (const key of page.keys) if (isLive(key, nowMs)) count(key);
+    const page: KeyPage = await keys.list({ limit, cursor });
+    for (const key of page.keys) if (key.revokedAtMs === null && isInForce(key, nowMs)) count.addKey(key);
     keysRead += page.keys.length;
     cursor = (await onPage(keysRead)) ? page.cursor : null;
   } while (cursor !== null);
-  return found;
+  return count.byPlan;
+}
 
-  function count({ plan, limits }: StoredKey): void {
-    const ofPlan = found.get(plan) ?? { keys: 0, own: eachWindow(() => 0) };
+type Mutable<T> = { -readonly [Member in keyof T]: T[Member] };
+interface LiveCount extends Mutable<Omit<LiveKeys, 'own' | 'limitedByCustomer' | 'ownOfCustomers' | 'customersOwn'>> {
+  readonly own: Record<WindowName, number>;
+  readonly limitedByCustomer: Record<WindowName, number>;
+  readonly ownOfCustomers: Record<WindowName, number>;
+  readonly customersOwn: Record<WindowName, number>;
+}
+
+class LiveCounts {
+  readonly byPlan = new Map<string, LiveCount>();
+  /** The live customers, each with its plan and the windows of its own limits: one object for all that have the same. */
+  readonly #customers = new Map<string, { readonly plan: string; readonly own: readonly WindowName[] }>();
+  readonly #shared = new Map<string, { readonly plan: string; readonly own: readonly WindowName[] }>();
+
+  addCustomer({ id, plan, limits }: StoredCustomer): void {
+    const own = windowsIn(limits);
+    const text = `${plan} ${own.join(' ')}`;
+    const shared = this.#shared.get(text) ?? { plan, own };
+    this.#shared.set(text, shared);
+    this.#customers.set(id, shared);
+    const ofPlan = this.#ofPlan(plan);
+    ofPlan.customers++;
+    for (const window of own) ofPlan.customersOwn[window]++;
+  }
+
+  addKey({ plan, limits, customer: customerId }: StoredKey): void {
+    const own = windowsIn(limits);
+    if (customerId === undefined) {
+      const ofPlan = this.#ofPlan(plan);
+      ofPlan.keys++;
+      for (const window of own) ofPlan.own[window]++;
+      return;
+    }
+    const customer = this.#customers.get(customerId);
+    // The customer has expired or is deleted, and its keys are refused.
+    if (customer === undefined) return;
+    const ofPlan = this.#ofPlan(customer.plan);
     ofPlan.keys++;
-    for (const window of WINDOWS) if (limits[window] !== undefined) ofPlan.own[window]++;
-    found.set(plan, ofPlan);
+    ofPlan.ofCustomers++;
+    for (const window of customer.own) ofPlan.limitedByCustomer[window]++;
+    for (const window of own) ofPlan.ownOfCustomers[window]++;
+  }
+
+  #ofPlan(plan: string): LiveCount {
+    const known = this.byPlan.get(plan);
+    if (known !== undefined) return known;
+    const none = () => eachWindow(() => 0);
+    const made = {
+      ...{ keys: 0, own: none() },
+      ...{ ofCustomers: 0, limitedByCustomer: none(), ownOfCustomers: none() },
+      ...{ customers: 0, customersOwn: none() },
+    };
+    this.byPlan.set(plan, made);
+    return made;
   }
 }
 
-/** The keys of a store, each with the plan that it has: that of a key of a customer is the customer's. */
-export function onTheirPlans({
-  keys,
-  customers,
-}: {
-  readonly keys: Pick<KeyStore, 'list'>;
-  readonly customers: Pick<CustomerStore, 'get'>;
-}): Pick<KeyStore, 'list'> {
-  return {
-    async list(asked) {
-      const page = await keys.list(asked);
-      const ids = [...new Set(page.keys.flatMap(({ customer }) => customer ?? []))];
-      const plans = new Map(await Promise.all(ids.map(async (id) => [id, (await customers.get(id))?.plan] as const)));
-      const planOf = ({ customer, plan }: StoredKey) => (customer === undefined ? plan : (plans.get(customer) ?? plan));
-      return { ...page, keys: page.keys.map((key) => ({ ...key, plan: planOf(key) })) };
-    },
-  };
+function windowsIn(limits: Limits): readonly WindowName[] {
+  return WINDOWS.filter((window) => limits[window] !== undefined);
 }
 
-function isLive({ revokedAtMs, expiresAtMs }: StoredKey, nowMs: number): boolean {
-  return revokedAtMs === null && (expiresAtMs === null || nowMs < expiresAtMs);
+function isInForce({ expiresAtMs }: Pick<StoredKey, 'expiresAtMs'>, nowMs: number): boolean {
+  return expiresAtMs === null || nowMs < expiresAtMs;
+}
+
+/** The live users of a plan in words: `3 live keys use`, `1 customer uses`, `3 live keys and 2 customers use`. Empty without any. */
+export function usersText({ keys, customers }: Pick<LiveKeys, 'keys' | 'customers'>): string {
+  const users = [
+    ...(keys === 0 ? [] : [keys === 1 ? '1 live key' : `${keys} live keys`]),
+    ...(customers === 0 ? [] : [customers === 1 ? '1 customer' : `${customers} customers`]),
+  ];
+  return users.length === 0 ? '' : `${users.join(' and ')} ${keys + customers === 1 ? 'uses' : 'use'}`;
 }
 
 /** Keys that are read in one turn of the event loop, so that requests are served in between. */
@@ -84,8 +150,6 @@ const MAX_AT_START = 100_000;
 const PAUSE_AT_START_MS = 20;
 /** At most this many plans are logged. */
 const MAX_PLANS_LOGGED = 100;
-
-type Keys = Pick<KeyStore, 'list'>;
 
 /** The names of the plans that a file has, and of those that it removes. */
 interface PlanNames {
@@ -109,22 +173,22 @@ interface Retention {
 }
 
 /**
- * Checks whether live keys use a plan that a reload would remove: each of their requests would get 500. A plan that
- * `removed` names is not checked. The check reads every key, because no store counts keys by plan, so it runs only if a plan
+ * Checks whether live keys or customers use a plan that a reload would remove: each of their requests would get 500. A plan that
+ * `removed` names is not checked. The check reads every customer and key, because no store counts them by plan, so it runs only if a plan
  * is removed. Tokens name plans too, and no store records which.
  * @param isWanted false once the reload was given up; the result is then meaningless
  * @returns null if the plans may be removed
  */
 export async function retentionOf(
   { before, after, file }: PlansReplacement,
-  keys: () => Promise<Keys>,
+  stores: () => Promise<PlanUserStores>,
   isWanted: () => boolean,
 ): Promise<Retention | null> {
   const gone = [...before.plans.keys()].filter(lostFrom(after));
   if (gone.length === 0) return null;
   let live: LiveKeysByPlan;
   try {
-    live = await countLiveKeys(await keys(), Date.now(), {
+    live = await countLiveKeys(await stores(), Date.now(), {
       page: PAGE,
       onPage: async () => {
         await nextTurn();
@@ -140,17 +204,20 @@ export async function retentionOf(
   return faults.length === 0 ? null : { faults, isUnknown: false };
 }
 
-/** A sentence for each plan that live keys use and a change removes without naming it in `removed`. */
+/** A sentence for each plan that live keys or customers use and a change removes without naming it in `removed`. */
 export function faultsOfLostPlans({ before, after, file }: PlansReplacement, live: LiveKeysByPlan): readonly string[] {
   const gone = [...before.plans.keys()].filter(lostFrom(after));
   return gone.flatMap((name) => {
-    const keys = live.get(name)?.keys ?? 0;
-    if (keys === 0) return [];
-    const [use, them] = keys === 1 ? ['1 live key uses', 'it'] : [`${keys} live keys use`, 'them'];
-    const ways = `Keep it; move ${them} (\`tollgate keys update KEY_ID --plan PLAN\`) and send SIGHUP; or name it in \`removed\``;
-    return [
-      `${file}: plans: lacks \`${name}\`, which ${use}. ${ways}, and ${them === 'it' ? 'it gets' : 'they get'} 500.`,
+    const { keys = 0, ofCustomers = 0, customers = 0 } = live.get(name) ?? {};
+    const use = usersText({ keys, customers });
+    if (use === '') return [];
+    const moves = [
+      ...(keys === ofCustomers ? [] : ['`tollgate keys update KEY_ID --plan PLAN`']),
+      ...(customers === 0 ? [] : ['`tollgate customers edit CUSTOMER_ID --plan PLAN`']),
     ];
+    const [them, get] = keys + customers === 1 ? ['it', 'it gets'] : ['them', 'they get'];
+    const ways = `Keep it; move ${them} (${moves.join(', ')}) and send SIGHUP; or name it in \`removed\``;
+    return [`${file}: plans: lacks \`${name}\`, which ${use}. ${ways}, and ${get} 500.`];
   });
 }
 
@@ -160,7 +227,7 @@ export function faultsOfLostPlans({ before, after, file }: PlansReplacement, liv
  * @param plans returns the plans in force
  * @returns a function that stops it
  */
-export function warnOfLostPlans(plans: () => Plans, keys: Keys, logger: Logger): () => void {
+export function warnOfLostPlans(plans: () => Plans, stores: PlanUserStores, logger: Logger): () => void {
   const closing = new AbortController();
   const { signal } = closing;
   const pause = (ms: number) => delay(ms, undefined, { ref: false, signal });
@@ -171,7 +238,7 @@ export function warnOfLostPlans(plans: () => Plans, keys: Keys, logger: Logger):
           await pause(PAUSE_AT_START_MS);
           return keysRead < MAX_AT_START;
         };
-        warn(await countLiveKeys(keys, Date.now(), { page: PAGE, onPage }));
+        warn(await countLiveKeys(stores, Date.now(), { page: PAGE, onPage }));
         return;
       } catch {
         await pause(ASK_AGAIN_MS);
@@ -181,8 +248,11 @@ export function warnOfLostPlans(plans: () => Plans, keys: Keys, logger: Logger):
   const warn = (live: LiveKeysByPlan) => {
     const isLost = lostFrom(plans());
     const lost = [...live].filter(([name]) => isLost(name));
-    for (const [plan, { keys }] of lost.slice(0, MAX_PLANS_LOGGED)) {
-      logger.warn({ plan, keys }, 'live keys have a plan that plans.yaml lacks, and get 500');
+    for (const [plan, { keys, customers }] of lost.slice(0, MAX_PLANS_LOGGED)) {
+      logger.warn(
+        { plan, keys, ...(customers === 0 ? {} : { customers }) },
+        'live keys have a plan that plans.yaml lacks, and get 500',
+      );
     }
   };
   // `pause` rejects when `closing` aborts.

@@ -20,6 +20,30 @@ export function groupRouteOf(text: string): GroupRoute {
   return { methods: all.includes('GET') ? [...all, 'HEAD'] : all, path: path! };
 }
 
+/** Whether some request belongs to both: a group and a route, of which `route` has methods in any case. */
+export function isCommon(group: GroupRoute, route: GroupRoute): boolean {
+  const { methods } = group;
+  if (methods !== null && !(route.methods ?? methods).some((method) => methods.includes(method))) return false;
+  // A group is compared with a decoded path too.
+  return isCommonPath(group.path, route.path) || isCommonPath(plain(group.path), plain(route.path));
+}
+
+function isCommonPath(one: string, other: string): boolean {
+  const [a, b] = [one, other].map((path) => path.slice(1).split('/'));
+  for (let i = 0; i < Math.max(a!.length, b!.length); i++) {
+    const [x, y] = [a![i], b![i]];
+    if ((x === '**' && i === a!.length - 1) || (y === '**' && i === b!.length - 1))
+      return x !== undefined && y !== undefined;
+    if (x === undefined || y === undefined) return false;
+    if (x !== y && !(isName(x) && y !== '') && !(isName(y) && x !== '')) return false;
+  }
+  return true;
+}
+
+function isName(segment: string): boolean {
+  return /^\{.*\}$/.test(segment);
+}
+
 interface CompiledRoute {
   readonly methods: ReadonlySet<string> | null;
   readonly asSent: RegExp;
@@ -75,7 +99,7 @@ function expressionOf(path: string): RegExp {
     .split('/')
     .map((segment, i, all) => {
       if (segment === '**' && i === all.length - 1) return '.*';
-      return /^\{.*\}$/.test(segment) ? '[^/]+' : segment.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+      return isName(segment) ? '[^/]+' : segment.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
     });
   return new RegExp(`^/${parts.join('/')}$`, 's');
 }

@@ -20,7 +20,6 @@ import { recentRecordOf } from '../operations/fleet/recent-record.ts';
 import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
-import { onTheirPlans } from '../operations/plans-in-use.ts';
 import { takeSignIn } from '../operations/sign-in-links.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
@@ -38,7 +37,7 @@ interface SettingsInForce {
 
 type Stores = Pick<
   GatewayStores,
-  | ('keys' | 'customers' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses')
+  | ('keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses' | 'customers')
   | ('history' | 'audit')
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
@@ -96,7 +95,7 @@ export function adminApiOn(
           ...plansAdmin,
           operations: store.operations,
           versions: () => inForce.versions,
-          keys: onTheirPlans(opened),
+          users: opened,
           auditStore: opened.audit,
         },
         trail: trailOn(opened.audit, inForce, telemetry),

@@ -16,7 +16,7 @@ import { HeapGuard, type MemoryUse, memoriesOf } from '../listen/heap-guard.ts';
 import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
-import { onTheirPlans, warnOfLostPlans } from '../operations/plans-in-use.ts';
+import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
@@ -355,7 +355,7 @@ async function serve(run: Run, opened: Opened, wired: Wired) {
     const routes = () => live.settings.routes;
     closers.push(
       warnOfSunsets(routes, log, CLOCKS.wallMs),
-      warnOfLostPlans(() => live.plans, onTheirPlans(stores), log.logger),
+      warnOfLostPlans(() => live.plans, stores, log.logger),
     );
   }
   if (run.followsFiles) follow(run, opened, wired);
@@ -487,7 +487,7 @@ function follow(run: Run, { stores, upstreams, tokens, validators, policies }: O
     log,
     load: ({ settings }) => loadAll([tokens.load(settings.jwt), validators.load(settings), policies.load(settings)]),
     build,
-    keys: async () => onTheirPlans(stores),
+    planUsers: async () => stores,
     events: {
       onTaken: (taken, versions) => {
         metrics.settingsRead('loaded');

@@ -3,10 +3,9 @@ import type { Plans } from '../admit/plan.ts';
 import { type Configuration, filesOf, type RefusedFile, type Settings } from '../config/settings.ts';
 import type { Refused } from '../config/settings-thread.ts';
 import { type SettingsChange, SettingsWatcher } from '../config/settings-watcher.ts';
-import type { KeyStore } from '../identify/key-store.ts';
 import { inSlices } from '../io/steps.ts';
 import type { TakenFile } from '../operations/load-record.ts';
-import { ASK_AGAIN_MS, retentionOf } from '../operations/plans-in-use.ts';
+import { ASK_AGAIN_MS, type PlanUserStores, retentionOf } from '../operations/plans-in-use.ts';
 import { takenBetween } from '../operations/taken-files.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 
@@ -33,8 +32,8 @@ export interface LiveSettingsOptions {
    * @throws Failure if it cannot be built; the earlier configuration stays in force
    */
   readonly build?: (configuration: Configuration, signal: AbortSignal) => Promise<() => void>;
-  /** Opens the store of keys, to check whether live keys use a plan that the new plans.yaml lacks. */
-  readonly keys: () => Promise<Pick<KeyStore, 'list'>>;
+  /** Opens the stores of keys and customers, to check whether they use a plan that the new plans.yaml lacks. */
+  readonly planUsers: () => Promise<PlanUserStores>;
   readonly events?: ReloadEvents;
 }
 
@@ -130,11 +129,11 @@ export class LiveSettings {
   /** @returns whether the new configuration is in force now */
   async #reload(options: LiveSettingsOptions, change: SettingsChange, retryStore: () => void): Promise<boolean> {
     const { configuration, signal, isOutdated } = change;
-    const { env, keys, log, load, build, events } = options;
+    const { env, planUsers, log, load, build, events } = options;
     const refuse = (files: readonly RefusedFile[]) => this.#refuse(options, { files, more: 0 });
     const [before, after, file] = [this.#current.plans, configuration.plans, filesOf(env)[1]];
     const isWanted = () => !signal.aborted && !isOutdated();
-    const retention = await retentionOf({ before, after, file }, keys, isWanted);
+    const retention = await retentionOf({ before, after, file }, planUsers, isWanted);
     if (!isWanted()) return false;
     if (retention !== null) {
       refuse([{ file: 'plans', version: configuration.versions.plans, faults: retention.faults }]);

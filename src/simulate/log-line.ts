@@ -1,3 +1,5 @@
+import { isSharedName } from './ordering-limit.ts';
+
 /** The judgements of decided requests, as in the log. */
 export const JUDGEMENTS = ['admitted', 'refused', 'banned'] as const;
 export const [ADMITTED, REFUSED, BANNED] = [0, 1, 2] as const;
@@ -27,6 +29,8 @@ export type LineKind =
  */
 export class LogLine {
   consumerId = '';
+  /** Empty for a consumer without a customer. */
+  customerId = '';
   plan = '';
   /** Index in JUDGEMENTS. */
   judgement: number = ADMITTED;
@@ -40,12 +44,21 @@ export class LogLine {
   isFromMemory = false;
   /** The members of `limits` as text: `"minute":60,"day":1000`. */
   limits = '';
-  /** The use of the first of them after this request. It orders decisions of the same millisecond. */
+  /** The use of one of them after this request (ordering-limit.ts). It orders decisions of the same millisecond. */
   used = 0;
   /** How many requests the line stands for: above 1 in summaries of refusals. */
   count = 1;
   /** The share of such lines that the gateway has written: below 1 for sampled 2xx answers. */
   sample = 1;
+  /** The raw path; null if the line has none, or paths are not read. */
+  path: string | null = null;
+  method = '';
+  readonly #readsPaths: boolean;
+
+  /** @param readsPaths whether `path` and `method` are read */
+  constructor(readsPaths = false) {
+    this.#readsPaths = readsPaths;
+  }
 
   /** @param text in which each byte of the log is one character (latin1) */
   read(text: string, start: number, end: number): LineKind {
@@ -65,6 +78,8 @@ export class LogLine {
     if (isKnown) {
       const close = text.indexOf('"', at + 1);
       this.consumerId = text.slice(at + 1, close);
+      this.#readCustomer(text, close + 1);
+      if (this.#readsPaths && !this.#readPath(text, close)) return null;
       at = indexAfter(text, ',"plan":"', close);
       if (at === -1 || !isPlain(this.consumerId)) return null;
       const planEnd = text.indexOf('"', at);
@@ -80,6 +95,22 @@ export class LogLine {
     if (!isKnown) return 'public';
     this.judgement = judgement;
     return this.#readDecision(text, at);
+  }
+
+  #readCustomer(text: string, from: number): void {
+    const isOfCustomer = text.startsWith(CUSTOMER, from);
+    const at = from + CUSTOMER.length;
+    this.customerId = isOfCustomer ? text.slice(at, text.indexOf('"', at)) : '';
+  }
+
+  /** @returns false if the path needs the JSON parser */
+  #readPath(text: string, consumerAt: number): boolean {
+    const path = indexAfter(text, ',"path":"', 0);
+    const method = indexAfter(text, ',"method":"', consumerAt);
+    if (path === -1 || path > consumerAt || method === -1) return false;
+    this.path = text.slice(path, text.indexOf('"', path));
+    this.method = text.slice(method, text.indexOf('"', method));
+    return isPlain(this.path);
   }
 
   #readDecision(text: string, from: number): LineKind | null {
@@ -98,12 +129,21 @@ export class LogLine {
     this.isLocal = text.charCodeAt(source + 1) === SMALL_L;
     this.isFromMemory = text.charCodeAt(source + 1) === SMALL_M;
     this.limits = text.slice(limits, text.indexOf('}', limits));
-    this.used = this.limits === '' ? 0 : firstNumber(text, limits) - firstNumber(text, remaining);
+    this.used = this.limits === '' ? 0 : this.#usedOf(text.slice(remaining, rest));
     const more = text.indexOf(',', last);
     this.count = text.startsWith(',"count":', more) ? numberAt(text, more + 9) : 1;
     this.sample = text.startsWith(',"sample":', more) ? Number.parseFloat(text.slice(more + 10, more + 32)) : 1;
     if (this.count === 1 && this.sample === 1 && !text.startsWith(',"msg":', more)) return null;
     return this.#checked();
+  }
+
+  /** @param remaining the members of `remaining` as text */
+  #usedOf(remaining: string): number {
+    if (this.customerId !== '') {
+      const name = this.limits.match(SHARED)?.[0];
+      if (name !== undefined) return numberAfter(this.limits, name) - numberAfter(remaining, name);
+    }
+    return firstNumber(this.limits, 0) - firstNumber(remaining, 0);
   }
 
   #parse(text: string): LineKind {
@@ -117,9 +157,12 @@ export class LogLine {
     const judgement = JUDGEMENTS.indexOf(line.judgement as (typeof JUDGEMENTS)[number]);
     if (typeof line.consumerId !== 'string') return judgement === -1 ? 'other' : 'public';
     if (judgement === -1) return WITHOUT_VERDICT.test(`${line.judgement}"`) ? 'undecided' : 'other';
-    const limits = Object.entries((line.limits ?? {}) as object);
-    const [left = 0] = Object.values((line.remaining ?? {}) as object);
+    const limits = Object.entries((line.limits ?? {}) as Record<string, unknown>);
+    const left = (line.remaining ?? {}) as Record<string, unknown>;
     this.consumerId = line.consumerId;
+    this.customerId = typeof line.customerId === 'string' ? line.customerId : '';
+    this.path = typeof line.path === 'string' ? line.path : null;
+    this.method = String(line.method ?? '');
     this.plan = String(line.plan);
     this.judgement = judgement;
     this.cost = Number(line.cost);
@@ -128,7 +171,9 @@ export class LogLine {
     this.isLocal = line.source === 'local';
     this.isFromMemory = line.source === 'memory';
     this.limits = limits.map(([window, limit]) => `"${window}":${limit}`).join(',');
-    this.used = limits.length === 0 ? 0 : Number(limits[0]![1]) - Number(left);
+    const [name, limit] =
+      (this.customerId === '' ? undefined : limits.find(([name]) => isSharedName(name))) ?? limits[0] ?? [];
+    this.used = name === undefined ? 0 : Number(limit) - Number(left[name] ?? 0);
     this.count = Number(line.count ?? 1);
     this.sample = Number(line.sample ?? 1);
     return this.#checked();
@@ -161,6 +206,9 @@ function isWhole(value: number, most: number): boolean {
 
 const END = '"msg":"request"}';
 const SUMMARY_END = '"msg":"refusals"}';
+const CUSTOMER = ',"customerId":"';
+/** The name of a window that all keys of a customer share, with its quotes. */
+const SHARED = /"customer-(?:second|minute|hour|day|week|month)"/;
 const QUOTE = 0x22;
 const BACKSLASH = '\\';
 const SMALL_L = 0x6c;
@@ -197,6 +245,10 @@ function numberAt(text: string, at: number): number {
     if (!(digit >= 0 && digit <= 9)) return value;
     value = value * 10 + digit;
   }
+}
+
+function numberAfter(text: string, name: string): number {
+  return firstNumber(text, text.indexOf(name));
 }
 
 function firstNumber(text: string, from: number): number {

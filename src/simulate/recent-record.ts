@@ -1,5 +1,6 @@
-import type { WindowName } from '../admit/windows.ts';
+import type { LimitName } from '../admit/windows.ts';
 import type { JUDGEMENTS } from './log-line.ts';
+import { isSharedName } from './ordering-limit.ts';
 
 /** Where a request was decided. */
 export const RECORD_SOURCES = ['store', 'memory', 'local'] as const;
@@ -9,6 +10,11 @@ export interface RecentRequest {
   /** When it was decided, by the clock of the store or gateway that decided: Unix milliseconds. */
   readonly atMs: number;
   readonly consumerId: string;
+  /** Left out for a consumer without a customer. */
+  readonly customerId?: string;
+  readonly method?: string;
+  /** The raw path; left out if it is not known. */
+  readonly path?: string;
   readonly plan: string;
   /** From 1. */
   readonly cost: number;
@@ -18,8 +24,8 @@ export interface RecentRequest {
   /** `memory`: refused without a call to the store. `local`: decided by the gateway alone while its store was away. */
   readonly source: (typeof RECORD_SOURCES)[number];
   /** The limits that it was decided by, the key's own among them; none for a plan that is not enforced. */
-  readonly limits: Readonly<Partial<Record<WindowName, number>>>;
-  /** What the first of these windows had left after it; it orders requests of the same millisecond. 0 without limits. */
+  readonly limits: Readonly<Partial<Record<LimitName, number>>>;
+  /** What the ordering one of these windows (ordering-limit.ts) had left after it. 0 without limits. */
   readonly remaining: number;
 }
 
@@ -39,7 +45,8 @@ export interface RecentRecord {
 /** The request as `Recording` reads it from a log: latin1, each byte of the UTF-8 text one character. */
 export function logLineOf(request: RecentRequest): string {
   const { atMs: decidedAtMs, limits, remaining, ...rest } = request;
-  const [first] = Object.keys(limits);
+  const names = Object.keys(limits);
+  const first = (request.customerId === undefined ? undefined : names.find(isSharedName)) ?? names[0];
   const left = first === undefined ? {} : { [first]: remaining };
   const line = JSON.stringify({ ...rest, limits, decidedAtMs, remaining: left, msg: 'request' });
   return Buffer.from(line).toString('latin1');

@@ -1,5 +1,7 @@
-import { WINDOWS } from '../admit/windows.ts';
+import { accountIdOf } from '../admit/account-id.ts';
+import { isLimitName } from '../admit/windows.ts';
 import { LogLine } from './log-line.ts';
+import { isSharedName } from './ordering-limit.ts';
 
 // A recording: what the log says of each decision as compact rows, kept in sorted runs and read in the order in
 // which the store decided.
@@ -13,7 +15,7 @@ const DOUBLES = ROW_BYTES / 8;
 const WORDS = ROW_BYTES / 4;
 
 /** The index of each word in a row. The moment takes the first two words. */
-export const [CONSUMER, SHAPE, COST, COUNT, USED, FLAGS] = [2, 3, 4, 5, 6, 7] as const;
+export const [CONSUMER, KIND, COST, COUNT, USED, FLAGS] = [2, 3, 4, 5, 6, 7] as const;
 
 /**
  * FLAGS: the judgement in the lowest two bits; then whether the gateway decided locally, whether the cost exceeds a limit,
@@ -29,7 +31,7 @@ const MAX_BANS = 2 ** 27 - 1;
 export interface Row {
   readonly decidedAtMs: number;
   readonly consumer: number;
-  readonly shape: number;
+  readonly kind: number;
   readonly cost: number;
   readonly count: number;
   readonly used: number;
@@ -62,7 +64,7 @@ export class Rows {
     const at = this.length++ * WORDS;
     this.#moments[at / 2] = row.decidedAtMs;
     this.words[at + CONSUMER] = row.consumer;
-    this.words[at + SHAPE] = row.shape;
+    this.words[at + KIND] = row.kind;
     this.words[at + COST] = row.cost;
     this.words[at + COUNT] = row.count;
     this.words[at + USED] = row.used;
@@ -81,7 +83,7 @@ export class Rows {
     return this.#moments[row * DOUBLES]!;
   }
 
-  /** @param index CONSUMER, SHAPE, COST, COUNT, USED or FLAGS */
+  /** @param index CONSUMER, KIND, COST, COUNT, USED or FLAGS */
   word(row: number, index: number): number {
     return this.words[row * WORDS + index]!;
   }
@@ -111,13 +113,28 @@ export interface RunStorage {
 /** One set of limits that keys of a plan had, according to the log. */
 export interface Shape {
   readonly plan: string;
-  /** The counted windows of the line, as text. */
+  /** The counted windows of the line without those of groups, as text. */
   readonly limits: string;
-  /** The smallest of them; Infinity if there is none. */
-  readonly least: number;
+  readonly isOfCustomer: boolean;
+  /** A request of a group that is counted in place of the plan's limits, which its line does not have. */
+  readonly isPartial: boolean;
   /** Keys with these limits. A key whose limits changed between two shapes counts in both. */
   consumers: number;
 }
+
+/** What a row has in common with many others. */
+interface Kind {
+  /** The index of its shape. */
+  readonly shape: number;
+  /** As GroupsOf returns them. */
+  readonly groups: number;
+}
+
+/**
+ * The groups of routes to which a request belongs, a bit for each: in the low 16 bits those of its plan in the file that is tried, in
+ * the high ones those of its plan that was in force. Null if that takes a path, which the record does not have.
+ */
+export type GroupsOf = (plan: string, path: string | null, method: string) => number | null;
 
 /** The numbers of lines in the log, by LineKind and property. */
 export interface Census {
@@ -135,6 +152,8 @@ export interface Census {
   summaries: number;
   /** Lines of sampled 2xx answers (`log.sample2xx`). */
   sampled: number;
+  /** Requests without a path, of plans with groups of routes. */
+  pathless: number;
 }
 
 /** Rows in one run: 16 MiB. */
@@ -147,33 +166,58 @@ const RUN_ROWS = (16 * 1024 * 1024) / ROW_BYTES;
  */
 export class Recording {
   readonly shapes: Shape[] = [];
+  readonly kinds: Kind[] = [];
   readonly runs: Run[] = [];
   readonly census: Census = noCensus();
   firstAtMs = Number.POSITIVE_INFINITY;
   lastAtMs = Number.NEGATIVE_INFINITY;
   readonly #storage: RunStorage;
   readonly #runRows: number;
-  readonly #line = new LogLine();
+  readonly #line: LogLine;
+  readonly #groupsOf: GroupsOf | null;
+  readonly #kindNumbers = new Map<number, number>();
+  /** By the id of the account: a key that was moved to a customer is another consumer from then on. */
   readonly #consumers = new Map<string, number>();
-  readonly #shapesOf = new Map<string, Map<string, number>>();
+  /** The first consumer of each customer in the log. */
+  readonly #customers = new Map<string, number>();
+  /** By plan and limits as in the line. */
+  readonly #shapesOf = {
+    keys: new Map<string, Map<string, LineShape>>(),
+    customers: new Map<string, Map<string, LineShape>>(),
+  };
+  readonly #shapeNumbers = new Map<string, number>();
   #lastShape = new Uint32Array(1024);
+  #owners = new Uint32Array(1024);
   #rows: Rows;
   /** The fraction of a request that sampled lines so far stand for beyond the counted ones. */
   #fraction = 0;
 
-  constructor(storage: RunStorage, runRows = RUN_ROWS) {
+  /** @param groupsOf null if no plan has groups of routes */
+  constructor(storage: RunStorage, runRows = RUN_ROWS, groupsOf: GroupsOf | null = null) {
+    this.#groupsOf = groupsOf;
+    this.#line = new LogLine(groupsOf !== null);
     this.#storage = storage;
     this.#runRows = runRows;
     this.#rows = new Rows(runRows);
   }
 
-  /** The ids of the consumers, in the order of their numbers in the rows. */
+  /** The ids of the consumers' accounts, in the order of their numbers in the rows. */
   get consumers(): IterableIterator<string> {
     return this.#consumers.keys();
   }
 
   get consumerCount(): number {
     return this.#consumers.size;
+  }
+
+  /** The number that the consumers of one customer share. */
+  ownerOf(consumer: number): number {
+    return this.#owners[consumer]!;
+  }
+
+  /** The last shape of a consumer that is not partial; null if there is none. */
+  lastShapeOf(consumer: number): number | null {
+    return this.#lastShape[consumer]! === 0 ? null : this.#lastShape[consumer]! - 1;
   }
 
   /** @param text whole lines, each byte of the log one character (latin1) */
@@ -200,14 +244,14 @@ export class Recording {
 
   #keep(line: LogLine): void {
     const { census } = this;
-    const shape = this.#shapeOf(line);
-    if (shape === null) {
+    const found = this.#shapeOf(line);
+    if (found === null) {
       census.broken++;
       return;
     }
     const count = this.#requestsOf(line);
-    const consumer = this.#consumerOf(line.consumerId);
-    this.#countShape(shape, consumer);
+    const consumer = this.#consumerOf(line);
+    if (!this.shapes[found.shape]!.isPartial) this.#countShape(found.shape, consumer);
     census.lines++;
     census.requests += count;
     if (line.isLocal) census.local += count;
@@ -216,10 +260,21 @@ export class Recording {
     this.firstAtMs = Math.min(this.firstAtMs, line.decidedAtMs);
     this.lastAtMs = Math.max(this.lastAtMs, line.decidedAtMs);
     const { decidedAtMs, cost, used, judgement, isLocal, isFromMemory, imposedBan } = line;
-    const costExceedsLimit = cost > this.shapes[shape]!.least;
-    const flags = { isLocal, costExceedsLimit, isFromMemory };
-    this.#rows.add({ decidedAtMs, consumer, shape, cost, count, used, judgement, imposedBan, ...flags });
+    const flags = { isLocal, costExceedsLimit: cost > found.least, isFromMemory };
+    const kind = this.#kindOf(line, found.shape, count);
+    this.#rows.add({ decidedAtMs, consumer, kind, cost, count, used, judgement, imposedBan, ...flags });
     if (this.#rows.isFull) this.#storeRun();
+  }
+
+  #kindOf({ plan, path, method }: LogLine, shape: number, count: number): number {
+    const groups = this.#groupsOf === null ? 0 : this.#groupsOf(plan, path, method);
+    if (groups === null) this.census.pathless += count;
+    const key = shape * 2 ** 32 + (groups ?? 0);
+    const known = this.#kindNumbers.get(key);
+    if (known !== undefined) return known;
+    const kind = this.kinds.push({ shape, groups: groups ?? 0 }) - 1;
+    this.#kindNumbers.set(key, kind);
+    return kind;
   }
 
   /** A sampled line stands for `count / sample` requests, rounded; the rest is carried over to the next line. */
@@ -231,31 +286,48 @@ export class Recording {
     return whole;
   }
 
-  #consumerOf(id: string): number {
+  #consumerOf({ consumerId, customerId }: LogLine): number {
+    const id = customerId === '' ? consumerId : accountIdOf(consumerId, customerId);
     const known = this.#consumers.get(id);
     if (known !== undefined) return known;
     const consumer = this.#consumers.size;
     this.#consumers.set(copyOf(id), consumer);
     if (consumer === this.#lastShape.length) {
-      const wider = new Uint32Array(2 * consumer);
-      wider.set(this.#lastShape);
-      this.#lastShape = wider;
+      this.#lastShape = widenedWords(this.#lastShape);
+      this.#owners = widenedWords(this.#owners);
     }
+    const owner = customerId === '' ? consumer : (this.#customers.get(customerId) ?? consumer);
+    this.#owners[consumer] = owner;
+    if (owner === consumer && customerId !== '') this.#customers.set(copyOf(customerId), consumer);
     return consumer;
   }
 
-  /** The number of the line's shape; null if its limits are malformed. */
-  #shapeOf({ plan, limits }: LogLine): number | null {
-    const ofPlan = this.#shapesOf.get(plan);
-    const known = ofPlan?.get(limits);
+  /** The shape of the line; null if its limits are malformed. */
+  #shapeOf({ plan, limits, customerId }: LogLine): LineShape | null {
+    const isOfCustomer = customerId !== '';
+    const shapes = isOfCustomer ? this.#shapesOf.customers : this.#shapesOf.keys;
+    const ofPlan = shapes.get(plan) ?? new Map<string, LineShape>();
+    const known = ofPlan.get(limits);
     if (known !== undefined) return known;
-    if (!LIMITS.test(limits)) return null;
-    const least = Math.min(...Array.from(limits.matchAll(/[0-9]+/g), Number));
-    const copy = { plan: copyOf(plan), limits: copyOf(limits), least, consumers: 0 };
-    const shape = this.shapes.push(copy) - 1;
-    if (ofPlan === undefined) this.#shapesOf.set(copy.plan, new Map([[copy.limits, shape]]));
-    else ofPlan.set(copy.limits, shape);
+    const entries = entriesOf(limits);
+    if (entries === null) return null;
+    const base = entries.filter(({ name }) => !name.includes('-') || (isOfCustomer && isSharedName(name)));
+    const isBound = isOfCustomer ? base.some(({ name }) => isSharedName(name)) : base.length > 0;
+    const isPartial = base.length < entries.length && !isBound;
+    const text = isPartial ? '' : base.map(({ text }) => text).join(',');
+    const least = Math.min(...entries.map(({ limit }) => limit));
+    const shape = { shape: this.#numberOf({ plan: copyOf(plan), limits: text, isOfCustomer, isPartial }), least };
+    shapes.set(copyOf(plan), ofPlan.set(copyOf(limits), shape));
     return shape;
+  }
+
+  #numberOf(shape: Omit<Shape, 'consumers'>): number {
+    const text = JSON.stringify(shape);
+    const known = this.#shapeNumbers.get(text);
+    if (known !== undefined) return known;
+    const number = this.shapes.push({ ...shape, consumers: 0 }) - 1;
+    this.#shapeNumbers.set(text, number);
+    return number;
   }
 
   #countShape(shape: number, consumer: number): void {
@@ -272,7 +344,31 @@ export class Recording {
 }
 
 const CARRIAGE_RETURN = 0x0d;
-const LIMITS = new RegExp(`^(?:(?:^|,)"(?:${WINDOWS.join('|')})":[0-9]{1,15})*$`);
+const LIMIT = /^"([a-z0-9-]{1,100})":([0-9]{1,15})$/;
+
+/** The shape of lines with the same limits. */
+interface LineShape {
+  readonly shape: number;
+  /** The smallest limit of the line; Infinity if there is none. */
+  readonly least: number;
+}
+
+/** The limits of a line: `"minute":60,"search-minute":10`; null if they are malformed. */
+function entriesOf(limits: string) {
+  const found: { readonly name: string; readonly limit: number; readonly text: string }[] = [];
+  for (const text of limits === '' ? [] : limits.split(',')) {
+    const [, name, limit] = LIMIT.exec(text) ?? [];
+    if (name === undefined || !isLimitName(name)) return null;
+    found.push({ name, limit: Number(limit), text: copyOf(text) });
+  }
+  return found;
+}
+
+function widenedWords(words: Uint32Array<ArrayBuffer>): Uint32Array<ArrayBuffer> {
+  const wider = new Uint32Array(2 * words.length);
+  wider.set(words);
+  return wider;
+}
 
 /** A copy, since V8 would keep the whole chunk of the log in memory for a slice of it. */
 function copyOf(slice: string): string {
@@ -291,6 +387,7 @@ function noCensus(): Census {
     local: 0,
     summaries: 0,
     sampled: 0,
+    pathless: 0,
   };
 }
 
@@ -298,12 +395,16 @@ function noCensus(): Census {
 const BLOCK_ROWS = (64 * 1024) / ROW_BYTES;
 
 /**
- * Visits the rows of all runs in the order in which the store decided. Decisions about one consumer in the same
- * millisecond are ordered by the use after them, then by the verdict: refusals come after admissions, and a ban after the
- * refusals that led to it.
+ * Visits the rows of all runs in the order in which the store decided. Decisions about one consumer, or about the consumers
+ * of one customer, in the same millisecond are ordered by the use after them, then by the verdict: refusals come after
+ * admissions, and a ban after the refusals that led to it.
  * @param visit called for each row
  */
-export function inOrderOfDecision(runs: readonly Run[], visit: (rows: Rows, row: number) => void): void {
+export function inOrderOfDecision(
+  { runs, ownerOf }: { readonly runs: readonly Run[]; readonly ownerOf: (consumer: number) => number },
+  visit: (rows: Rows, row: number) => void,
+): void {
+  const visitMoment = (moment: Rows) => visitRows(moment, ownerOf, visit);
   const heads = runs.map((run) => new RunReader(run)).filter((reader) => !reader.isAtEnd);
   let moment = new Rows(64);
   let atMs = Number.NaN;
@@ -312,7 +413,7 @@ export function inOrderOfDecision(runs: readonly Run[], visit: (rows: Rows, row:
     // Runs hardly overlap, so most rows of one run come before the first row of another.
     while (!first.isAtEnd && first.momentMs <= untilMs) {
       if (first.momentMs !== atMs) {
-        visitMoment(moment, visit);
+        visitMoment(moment);
         atMs = first.momentMs;
       }
       if (moment.isFull) moment = widened(moment);
@@ -321,7 +422,7 @@ export function inOrderOfDecision(runs: readonly Run[], visit: (rows: Rows, row:
     }
     if (first.isAtEnd) heads.splice(heads.indexOf(first), 1);
   }
-  visitMoment(moment, visit);
+  visitMoment(moment);
 }
 
 /** The run with the earliest next row, and the moment of the earliest next row in the other runs. */
@@ -337,18 +438,24 @@ function earliest(heads: readonly RunReader[]): [first: RunReader, untilMs: numb
   return [first, untilMs];
 }
 
-function visitMoment(moment: Rows, visit: (rows: Rows, row: number) => void): void {
+function visitRows(
+  moment: Rows,
+  ownerOf: (consumer: number) => number,
+  visit: (rows: Rows, row: number) => void,
+): void {
   if (moment.length === 1) visit(moment, 0);
   else if (moment.length > 1) {
-    const order = Array.from({ length: moment.length }, (_, i) => i).sort((a, b) => compare(moment, a, b));
+    const order = Array.from({ length: moment.length }, (_, i) => i).sort((a, b) => {
+      const byOwner = ownerOf(moment.word(a, CONSUMER)) - ownerOf(moment.word(b, CONSUMER));
+      return byOwner === 0 ? compare(moment, a, b) : byOwner;
+    });
     for (const row of order) visit(moment, row);
   }
   moment.length = 0;
 }
 
+/** The order of two decisions of the same millisecond about the same consumer or customer. */
 function compare(rows: Rows, a: number, b: number): number {
-  const byConsumer = rows.word(a, CONSUMER) - rows.word(b, CONSUMER);
-  if (byConsumer !== 0) return byConsumer;
   // The use is stored modulo 2^32; `| 0` makes the difference right across the overflow.
   const byUse = (rows.word(a, USED) - rows.word(b, USED)) | 0;
   if (byUse !== 0) return byUse;

@@ -1,6 +1,5 @@
-import { limitText } from '../admit/form-text.ts';
+import { eachKeyText, groupText, limitsText } from '../admit/form-text.ts';
 import type { Plan, Plans } from '../admit/plan.ts';
-import { WINDOWS } from '../admit/windows.ts';
 import type { Census } from './recording.ts';
 import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
 import type { Counts } from './tally.ts';
@@ -47,21 +46,33 @@ export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report
     lines: census,
     inForce: Object.fromEntries(inForce),
     totals,
-    byPlan: replay.plans.map((one) => ({ ...one, limits: limitsText(plans.plans.get(one.plan)) })),
+    byPlan: replay.plans.map((one) => ({ ...one, limits: planText(plans.plans.get(one.plan)) })),
     withoutStore: local,
   };
 }
 
-function limitsText(plan: Plan | undefined): string | null {
+/** The limits of a plan, those of its groups and of each key of a customer, in words. */
+function planText(plan: Plan | undefined): string | null {
   if (plan === undefined) return null;
-  return WINDOWS.filter((window) => plan.limits[window] !== undefined)
-    .map((window) => `${window} ${limitText(window, plan.limits[window], plan.forms?.[window])}`)
-    .join(', ');
+  const each = eachKeyText(plan);
+  const groups = (plan.groups ?? []).map((group) => `${group.name}: ${groupText(group)}`);
+  return [
+    limitsText(plan.limits, plan.forms),
+    ...(each === '' ? [] : [`each key of a customer: ${each}`]),
+    ...groups,
+  ].join('; ');
 }
 
 /** A key as `--json` prints it. */
-export function keyReport({ id, plan, counts, bannedAtMs, ownLimits }: KeyReplay) {
-  return { id, plan, ownLimits, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
+export function keyReport({ id, customerId, plan, counts, bannedAtMs, ownLimits }: KeyReplay) {
+  return {
+    id,
+    customerId,
+    plan,
+    ownLimits,
+    ...counts,
+    bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString(),
+  };
 }
 
 /** The keys with requests that were refused, would be refused, or could not be served. */
@@ -90,7 +101,7 @@ function weight({ counts }: KeyReplay): number {
   return newlyRefused + newlyAdmitted + unserved + (recorded.refused + simulated.refused) / 1e12;
 }
 
-function notesOn({ sampled, local, undecided, broken, summaries }: Census): string[] {
+function notesOn({ sampled, local, undecided, broken, summaries, pathless }: Census): string[] {
   const notes: string[] = [];
   if (sampled > 0) {
     notes.push(
@@ -112,17 +123,31 @@ function notesOn({ sampled, local, undecided, broken, summaries }: Census): stri
       `${some(summaries, 'line')} with summed up refusals: those of one key and second are replayed at one moment.`,
     );
   }
+  if (pathless > 0) {
+    notes.push(
+      `${some(pathless, 'request')} without a known path: replayed without the groups of routes of their plan. What gateways remember has the path only if the plan had groups, or the route has no names in its path; a log has every path.`,
+    );
+  }
   if (broken > 0) notes.push(`${some(broken, 'line')} left out, which could not be read.`);
   return notes;
 }
 
 function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, sources: Sources): string[] {
-  const notes = replayed
+  const bounding = replayed.filter(({ plan }) => {
+    const { inFlight, eachKey } = plans.get(plan) ?? {};
+    return (inFlight ?? eachKey?.inFlight) !== undefined;
+  });
+  const inFlight = bounding.map(
+    ({ plan }) =>
+      `The plan ${plan} bounds requests in flight, which are not replayed: these limits refuse nothing here.`,
+  );
+  const unserved = replayed
     .filter(({ counts }) => counts.unserved > 0)
     .map(({ plan, counts }) => {
       const why = plans.has(plan) ? 'wants limits of each key, and these have none' : `is not in ${sources.plans}`;
       return `${some(counts.unserved, 'request')} could not be served at all: the plan ${plan} ${why}.`;
     });
+  const notes = [...inFlight, ...unserved];
   for (const [plan, { isInferred, ownShare, limits }] of inForce) {
     if (isInferred && sources.fromPlans !== null) {
       notes.push(`The plan ${plan} is not in ${sources.fromPlans}; its limits were read off the log.`);

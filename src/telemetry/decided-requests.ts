@@ -1,10 +1,16 @@
+import { partsOfAccount } from '../admit/account-id.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { DecidedColumns } from '../operations/live/shapes.ts';
 import { JUDGEMENTS } from '../simulate/log-line.ts';
+import { orderingIndex } from '../simulate/ordering-limit.ts';
 import { RECORD_SOURCES } from '../simulate/recent-record.ts';
+import { MAX_PATH, ownCopy } from './kept-refusals.ts';
 
 /** The decided requests that are kept for simulations. */
 const RECORDED = 50_000;
+
+/** No entry of a group can name a longer method that a route has. A longer text would keep the request's head in memory. */
+const MAX_METHOD = 12;
 
 /** The last decided requests, in a ring of columns. */
 export class DecidedRequests {
@@ -15,6 +21,12 @@ export class DecidedRequests {
   readonly #judgements = new Uint8Array(RECORDED);
   readonly #sources = new Uint8Array(RECORDED);
   readonly #consumerIds: string[] = [];
+  /** Only of consumers of customers: the id of the account, which has both ids. */
+  readonly #accountIds: (string | null)[] = [];
+  readonly #methods: string[] = [];
+  readonly #routes: (string | null)[] = [];
+  /** Only of requests whose plan has groups of routes. */
+  readonly #paths: (string | null)[] = [];
   readonly #plans: string[] = [];
   readonly #limits: Exchange['limits'][] = [];
   #next = 0;
@@ -24,10 +36,16 @@ export class DecidedRequests {
     this.#atMs[at] = exchange.decidedAtMs!;
     this.#costs[at] = exchange.cost;
     this.#imposedBans[at] = exchange.imposedBan ?? 0;
-    this.#remaining[at] = exchange.remaining[0] ?? 0;
+    const { consumerId, accountId = consumerId, method, path } = exchange;
+    const isOfCustomer = accountId !== consumerId;
+    this.#accountIds[at] = isOfCustomer ? accountId : null;
+    this.#remaining[at] = exchange.remaining[isOfCustomer ? orderingIndex(exchange.limits) : 0] ?? 0;
+    this.#methods[at] = method.length > MAX_METHOD ? '' : method;
+    this.#routes[at] = exchange.route;
+    this.#paths[at] = exchange.hasGroups && path !== null && path.length <= MAX_PATH ? ownCopy(path) : null;
     this.#judgements[at] = JUDGEMENTS.indexOf(exchange.judgement as (typeof JUDGEMENTS)[number]);
     this.#sources[at] = RECORD_SOURCES.indexOf(exchange.source!);
-    this.#consumerIds[at] = exchange.consumerId!;
+    this.#consumerIds[at] = consumerId!;
     this.#plans[at] = exchange.plan!;
     this.#limits[at] = exchange.limits;
     this.#next = at + 1 === RECORDED ? 0 : at + 1;
@@ -43,6 +61,7 @@ export class DecidedRequests {
       ordered.set(column.subarray(0, first), length - first);
       return ordered;
     };
+    const turned = <T>(column: readonly T[]) => [...column.slice(first), ...column.slice(0, first)];
     const sets = new Map<string, number>();
     // Requests of the same key mostly share the array, so that the text is made for few.
     const known = new Map<Exchange['limits'], number>();
@@ -62,10 +81,18 @@ export class DecidedRequests {
       remaining: inOrder(this.#remaining),
       judgements: inOrder(this.#judgements),
       sources: inOrder(this.#sources),
-      consumerIds: [...this.#consumerIds.slice(first), ...this.#consumerIds.slice(0, first)],
-      plans: [...this.#plans.slice(first), ...this.#plans.slice(0, first)],
+      consumerIds: turned(this.#consumerIds),
+      customerIds: turned(this.#accountIds).map((id) => (id === null ? null : partsOfAccount(id).customerId)),
+      methods: turned(this.#methods),
+      paths: turned(this.#paths.map((path, i) => path ?? pathOfRoute(this.#routes[i]!))),
+      plans: turned(this.#plans),
       limits: inOrder(limits),
       limitSets: [...sets.keys()].map((text) => JSON.parse(text)),
     };
   }
+}
+
+/** The path of every request of a route whose pattern has no names and no rest; null for other routes. */
+function pathOfRoute(route: string | null): string | null {
+  return route === null || /\/\{|\/\*\*$/.test(route) ? null : route;
 }

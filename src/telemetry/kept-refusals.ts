@@ -213,10 +213,11 @@ export class KeptRefusals {
       ban: Number.isNaN(banNumber) ? null : { number: banNumber, until: isoTime(banUntilMs) },
       imposedBan: this.#number(row, 'imposedBan') === 1,
       costExceedsLimit,
+      bansOfCustomer: allowance?.bansOfCustomer === true,
       // Rounded up as Retry-After is: the same request succeeds then, and in the sentence it is the same second.
       retryAt: Number.isNaN(retryAtMs) || costExceedsLimit ? null : isoTime(Math.ceil(retryAtMs / 1_000) * 1_000),
     };
-    const { cause: _, costExceedsLimit: __, ...shown } = facts;
+    const { cause: _, costExceedsLimit: __, bansOfCustomer: ___, ...shown } = facts;
     return { ...shown, ...textsOf(facts, nowMs) };
   }
 

@@ -1,4 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { partsOfAccount } from '../admit/account-id.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import { ClientNetworks } from '../identify/failed-attempts.ts';
 import { LogOutput } from './log-output.ts';
@@ -182,7 +183,7 @@ export class AccessLines {
     return (
       `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
-      `,"consumerId":${text(exchange.consumerId)}${this.#kindOf(exchange)}${this.#targetOf(exchange)}` +
+      `,"consumerId":${text(exchange.consumerId)}${customerOf(exchange)}${this.#kindOf(exchange)}${this.#targetOf(exchange)}` +
       `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
       `,"remaining":{${left}}${tried},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
       `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
@@ -264,6 +265,12 @@ function isSameKind(one: LoggedExchange, other: LoggedExchange): boolean {
     one.code === other.code &&
     one.cause === other.cause
   );
+}
+
+/** The member for the customer of a request; empty for a caller without one. */
+function customerOf({ consumerId, accountId = consumerId }: LoggedExchange): string {
+  if (accountId === null || accountId === consumerId) return '';
+  return `,"customerId":${text(partsOfAccount(accountId).customerId)}`;
 }
 
 function text(value: string | null): string {

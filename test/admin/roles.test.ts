@@ -45,6 +45,8 @@ const NEEDED: Readonly<Record<string, string>> = {
   'POST keys/{id}/move': 'operator',
   'POST customers': 'admin',
   'PATCH customers/{id}': 'operator',
+  'POST customers/{id}/topups': 'operator',
+  'POST customers/{id}/usage/reset': 'operator',
   'POST customers/{id}/delete': 'admin',
   'POST keys/{id}/topups': 'operator',
   'POST keys/{id}/usage/reset': 'operator',

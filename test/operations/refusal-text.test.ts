@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ERROR_CODES } from '../../src/errors/catalogue.ts';
 import { type RefusalFacts, textsOf } from '../../src/operations/live/refusal-text.ts';
 
@@ -8,7 +8,8 @@ const FACTS: RefusalFacts = {
   ...{ consumerId: 'key_1', plan: 'free', clientAddress: '::1', status: 429, code: 'rate_limit_exceeded' },
   ...{ judgement: 'refused', cost: 1, window: 'minute', decidedAt: null, source: null, strike: null, ban: null },
   limits: [{ window: 'minute', form: 'fixed', limit: 10, used: 10, remaining: 0 }],
-  ...{ planLimits: {}, imposedBan: false, retryAt: null, policy: null, cause: null, costExceedsLimit: false },
+  ...{ planLimits: {}, imposedBan: false, retryAt: null, policy: null, cause: null },
+  ...{ costExceedsLimit: false, bansOfCustomer: false },
 };
 
 test.each(ERROR_CODES)('%s has a text of its own', (code) => {
@@ -34,4 +35,69 @@ test.each(['rate_limit_exceeded', 'api_key_banned'])('%s: what is over is no lon
   );
   expect(adviceAt('2026-11-23T12:00:00Z')).toMatch(/^The (wait|ban) is over\./);
   expect(adviceAt('2026-11-23T12:00:00Z')).not.toMatch(/Wait until|lift|top up/);
+});
+
+describe('a limit of a customer or a group is named in plain words, and the advice fits it', () => {
+  const textsAt = (window: RefusalFacts['window'], facts: Partial<RefusalFacts> = {}) => {
+    const limits = [{ window: window!, form: facts.source ?? 'fixed', limit: 60, used: 60, remaining: 0 }];
+    return textsOf({ ...FACTS, limits, window, retryAt: '2026-11-23T12:00:01Z', ...facts }, NOW_MS);
+  };
+
+  test.each([
+    ['minute', 'The key had used 60 of 60 requests a minute when', 'the minute'],
+    [
+      'customer-minute',
+      'The customer had used 60 of 60 requests a minute (shared by its keys) when',
+      "the customer's minute",
+    ],
+    ['search-minute', 'The key had used 60 of 60 requests a minute for search when', 'the minute for search'],
+    [
+      'customer-full-text-day',
+      'The customer had used 60 of 60 requests a day for full-text (shared by its keys) when',
+      "the customer's day for full-text",
+    ],
+  ] as const)('%s', (window, sentence, topUp) => {
+    expect(textsAt(window)).toEqual({
+      sentence: `${sentence} this request came.`,
+      advice: `Wait until the time shown below, or top up ${topUp}.`,
+    });
+  });
+
+  test('with the kind of a window that slides', () => {
+    expect(textsAt('customer-minute', { source: 'sliding, 12 slices' }).sentence).toContain(
+      'a minute (shared by its keys; sliding, 12 slices) when',
+    );
+  });
+
+  test('where a request costs more than the limit', () => {
+    const [ofCustomer, ofGroup] = (['customer-minute', 'customer-search-minute'] as const).map((window) =>
+      textsAt(window, { cost: 70, costExceedsLimit: true }),
+    );
+    expect(ofCustomer).toEqual({
+      sentence:
+        'The request costs 70 and the customer may use 60 a minute, so it is refused however long the client waits.',
+      advice:
+        'Raise the limit of the minute for this customer, or move the customer from the plan free to a larger one.',
+    });
+    expect(ofGroup!.advice).toBe(
+      'Raise the limit of the minute for search in the plan free, or move the customer from the plan free to a larger one.',
+    );
+  });
+
+  test('where it led to a ban, of the key or of all keys of the customer', () => {
+    const ban = { number: 2, until: '2026-11-23T12:00:01Z' };
+    const strike = { number: 10, of: 10 };
+    const sentence = (facts: Partial<RefusalFacts>) =>
+      textsAt('customer-minute', { code: 'api_key_banned', ban, strike, ...facts }).sentence;
+    expect(sentence({ imposedBan: true })).toBe(
+      "The key kept sending requests after its customer's limit of the minute was used up. This request was strike 10 and began ban 2.",
+    );
+    expect(sentence({ bansOfCustomer: true, imposedBan: true })).toMatch(
+      / began ban 2, which is of all keys of the customer\.$/,
+    );
+    expect(sentence({ bansOfCustomer: true })).toBe(
+      'The key was under ban 2, which is of all keys of the customer. A key of the customer had kept sending requests after ' +
+        "its customer's limit of the minute was used up.",
+    );
+  });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
+import { groupRouteOf, isCommon, PathGroups } from '../../src/routing/path-groups.ts';
 
 const groupsOf = (...groups: readonly (readonly string[])[]) =>
   new PathGroups(groups.map((routes) => routes.map(groupRouteOf)));
@@ -48,5 +48,24 @@ describe('another spelling of a path cannot leave a group (reliability 280)', ()
     ['/v1/%70lain', 4],
   ])('%s', (path, found) => {
     expect(groups.matching(path, 'GET')).toBe(found);
+  });
+});
+
+describe('a group and a route have common requests', () => {
+  test.each([
+    ['/v1/search/**', 'GET /v1/search/{id}', true],
+    ['/v1/search/**', 'GET /v1/**', true],
+    ['/v1/search/**', 'GET /v1/search', false],
+    ['/v1/search', 'GET /v1/search/**', false],
+    ['/v1/{kind}/find', 'GET /v1/pets/{verb}', true],
+    ['/v1/{kind}/find', 'GET /v1/pets/list', false],
+    ['/v1/{kind}', 'GET /v1/', false],
+    ['/**', 'GET /', true],
+    ['/v1/%70ets', 'GET /v1/pets', true],
+    ['POST /v1/pets', 'GET /v1/pets', false],
+    ['GET,POST /v1/pets', 'POST /v1/pets', true],
+    ['HEAD /v1/pets', 'GET /v1/pets', true],
+  ])('%s and %s: %s', (group, route, expected) => {
+    expect(isCommon(groupRouteOf(group), groupRouteOf(route))).toBe(expected);
   });
 });

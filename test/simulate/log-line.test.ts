@@ -37,6 +37,9 @@ describe('a line of a request', () => {
     expect(read(line)).toEqual({
       kind: 'decided',
       consumerId: 'key_1',
+      customerId: '',
+      path: null,
+      method: '',
       plan: 'free',
       judgement: 2,
       cost: 2,
@@ -62,6 +65,37 @@ describe('a line of a request', () => {
     const parsed = parse.mock.calls.length;
     parse.mockRestore();
     expect([kinds, parsed]).toEqual([['decided', 'decided', 'decided', 'decided'], 0]);
+  });
+
+  test('of a caller of a customer has the customer, the path, and the use of a window that all its keys share', () => {
+    const parse = vi.spyOn(JSON, 'parse');
+    const line = lineOf({
+      ...{ accountId: 'cus_1/key_1', path: '/v1/search/a', method: 'POST' },
+      limits: [
+        { window: 'minute', lengthMs: 60_000, limit: 60 },
+        { window: 'hour', name: 'customer-search-hour', lengthMs: 3_600_000, limit: 50 },
+        { window: 'day', name: 'customer-day', lengthMs: 86_400_000, limit: 1_000 },
+      ],
+      remaining: [58, 49, 900],
+    });
+    const readPaths = (text: string) => {
+      const log = new LogLine(true);
+      return { kind: log.read(text, 0, text.length - 1), ...log };
+    };
+    const found = readPaths(line);
+    const parsed = parse.mock.calls.length;
+    parse.mockRestore();
+    expect(parsed).toBe(0);
+    expect(found).toMatchObject({
+      ...{ kind: 'decided', consumerId: 'key_1', customerId: 'cus_1', path: '/v1/search/a', method: 'POST', used: 100 },
+    });
+    expect(readPaths(reversed(line))).toEqual(found);
+    expect(readPaths(lineOf({ path: '/a"b' })).path).toBe('/a"b');
+    // What a line has is not that of the line before.
+    const log = new LogLine(true);
+    log.read(line, 0, line.length - 1);
+    log.read(lineOf({}), 0, lineOf({}).length - 1);
+    expect(log).toMatchObject({ customerId: '', path: '/v1/pets' });
   });
 
   test('is told apart by where it was decided, and by how many requests it stands for', () => {

@@ -85,3 +85,18 @@ test('a line says what the record of its request says, whatever stood in the lin
     { numRuns: 300 },
   );
 });
+
+test('a line of a caller of a customer has the customer, and any other line is as it was', () => {
+  fc.assert(
+    fc.property(exchanges, (exchange) => {
+      const lineOf = (more: object) =>
+        new AccessLines().lineOf({ ...exchange, ...more }, 1_790_000_000_000, '', 'request');
+      const { consumerId } = exchange;
+      expect(lineOf({ accountId: consumerId })).toBe(lineOf({}));
+      if (consumerId === null) return;
+      const { customerId, ...rest } = JSON.parse(lineOf({ accountId: `cus_1/${consumerId}` }));
+      expect(customerId).toBe('cus_1');
+      expect(rest).toEqual(JSON.parse(lineOf({})));
+    }),
+  );
+});

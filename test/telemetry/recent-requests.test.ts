@@ -273,8 +273,38 @@ describe('the record for simulations', () => {
     const columns = recent.decidedColumns();
     expect([...columns.atMs]).toEqual(Array.from({ length: 50_000 }, (_, i) => i + 3));
     const { limitSets, ...others } = columns;
-    expect(Object.values(others).map(({ length }) => length)).toEqual(Array(9).fill(50_000));
+    expect(Object.values(others).map(({ length }) => length)).toEqual(Array(12).fill(50_000));
     expect([columns.costs[0], columns.consumerIds[0], columns.plans[0]]).toEqual([2, 'key_a', 'free']);
     expect(limitSets).toHaveLength(1);
+  });
+
+  test('has the customer of a request, and what is left of a window that the keys of the customer share', () => {
+    const { recent } = recentAt();
+    const shared = { ...windowLimit('minute', 90), name: 'customer-minute' } as const;
+    recent.note(exchangeOf({ accountId: 'cus_1/key_a', limits: [LIMIT, shared], remaining: [50, 12] }));
+    recent.note(exchangeOf({ accountId: 'key_a' }));
+    const { customerIds, remaining, limitSets } = recent.decidedColumns();
+    expect([customerIds, [...remaining]]).toEqual([
+      ['cus_1', null],
+      [12, 50],
+    ]);
+    expect(limitSets[0]).toEqual({ minute: 100, 'customer-minute': 90 });
+  });
+
+  test('has the path of a request whose plan has groups, and of one whose route has a single path; long ones are not kept', () => {
+    const { recent } = recentAt();
+    const route = '/v1/pets/{id}';
+    const pathOf = (members: Partial<Exchange>) => {
+      recent.note(exchangeOf({ route, path: '/v1/pets/7', ...members }));
+      return recent.decidedColumns().paths.at(-1);
+    };
+    expect(pathOf({})).toBeNull();
+    expect(pathOf({ hasGroups: true })).toBe('/v1/pets/7');
+    expect(pathOf({ hasGroups: true, path: `/${'a'.repeat(16_000)}` })).toBeNull();
+    expect(pathOf({ route: '/v1/**' })).toBeNull();
+    expect(pathOf({ route: null })).toBeNull();
+    expect(pathOf({ route: '/v1/pets', path: '/v1/pets' })).toBe('/v1/pets');
+    recent.note(exchangeOf({ method: 'A-METHOD-OF-16-CHARACTERS' }));
+    expect(recent.decidedColumns().methods).toEqual([...Array(6).fill('GET'), '']);
   });
 });

@@ -1,8 +1,8 @@
 import type { BanRule, Plans } from '../../admit/plan.ts';
 import { type Fault, inOrder, printFault } from '../../config/fault.ts';
 import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../../config/settings.ts';
-import { type PlacedPlans, warningsAgainst, warningsOf } from '../../operations/plans/warnings.ts';
-import { countLiveKeys, onTheirPlans } from '../../operations/plans-in-use.ts';
+import { type PlacedPlans, patternsOf, warningsAgainst, warningsOf } from '../../operations/plans/warnings.ts';
+import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -53,15 +53,16 @@ async function furtherWarnings(plans: PlacedPlans, file: string, against: boolea
   const progress = new Progress(terminal, () => performance.now());
   // The store and routes come from the settings, the plans from the file that is checked.
   const env = { ...terminal.env, TOLLGATE_PLANS: file };
-  const work = async ({ keys, customers, settings }: Parameters<Parameters<typeof withKeys>[1]>[0]) => {
-    const live = await countLiveKeys(onTheirPlans({ keys, customers }), Date.now(), {
+  const work = async ({ settings, ...stores }: Parameters<Parameters<typeof withKeys>[1]>[0]) => {
+    const live = await countLiveKeys(stores, Date.now(), {
       onPage: (keysRead) => {
         progress.show('keys', keysRead, null, String);
         return true;
       },
     });
     progress.end();
-    return warningsAgainst(plans, { live, routes: settings.routes, hasTokens: settings.jwt !== null });
+    const { routes, jwt } = settings;
+    return warningsAgainst(plans, { live, routes, patterns: patternsOf(routes), hasTokens: jwt !== null });
   };
   return [...warnings, ...(await withKeys(env, work, { warn: terminal.error }))];
 }

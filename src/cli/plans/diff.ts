@@ -1,6 +1,6 @@
 import { Failure } from '../../failure.ts';
 import { changesBetween, isRefused, type PlansChange } from '../../operations/plans/changes.ts';
-import { countLiveKeys, onTheirPlans } from '../../operations/plans-in-use.ts';
+import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -23,12 +23,12 @@ export const plansDiff: Command = {
     against: {
       type: 'boolean',
       about:
-        'Counts the live keys that each change touches, in the store of the settings; a plan that live keys use and NEW ' +
+        'Counts the live keys and customers that each change touches, in the store of the settings; a plan that they use and NEW ' +
         'lacks, without naming it in `removed`, makes the exit code 1.',
     },
     json: {
       type: 'boolean',
-      about: 'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, breaks.',
+      about: 'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, customers, breaks.',
     },
   },
   async run({ options, positionals }, terminal) {
@@ -49,8 +49,8 @@ function liveKeys(plans: string, terminal: Terminal) {
   const env = { ...terminal.env, TOLLGATE_PLANS: plans };
   return withKeys(
     env,
-    async (store) => {
-      const live = await countLiveKeys(onTheirPlans(store), Date.now(), {
+    async (stores) => {
+      const live = await countLiveKeys(stores, Date.now(), {
         onPage: (keysRead) => {
           progress.show('keys', keysRead, null, String);
           return true;
@@ -71,9 +71,19 @@ const COLUMNS: readonly Column[] = [
   { head: 'to', rank: 5 },
   { head: 'live keys', rank: 6 },
   { head: 'warning', rank: 3 },
+  { head: 'customers', rank: 7 },
 ];
 
-function cellsOf({ plan, what, change, from, to, keys, breaks }: PlansChange): string[] {
-  const warning = breaks && keys !== 0 ? 'could not be served any more' : '';
-  return [plan ?? '-', what, change, String(from ?? '-'), String(to ?? '-'), String(keys ?? '-'), warning];
+function cellsOf({ plan, what, change, from, to, keys, customers, breaks }: PlansChange): string[] {
+  const warning = breaks && (keys !== 0 || customers !== 0) ? 'could not be served any more' : '';
+  return [
+    plan ?? '-',
+    what,
+    change,
+    String(from ?? '-'),
+    String(to ?? '-'),
+    String(keys ?? '-'),
+    warning,
+    String(customers ?? '-'),
+  ];
 }

@@ -1,5 +1,5 @@
-import { limitText } from '../../admit/form-text.ts';
-import type { BanRule, Plan } from '../../admit/plan.ts';
+import { eachKeyText, groupText, limitsText, limitText } from '../../admit/form-text.ts';
+import type { Plan } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import type { ExitCode } from '../../failure.ts';
@@ -10,7 +10,7 @@ import { table } from '../terminal/table.ts';
 /** `tollgate plans show`: prints the plans that a gateway with these settings would apply. */
 export const plansShow: Command = {
   name: 'plans show',
-  about: 'Shows the plans: their limits, bans, and whether they are enforced.',
+  about: 'Shows the plans: their limits, groups of routes and bans, and whether they are enforced.',
   positionals: [],
   environment: ['TOLLGATE_CONFIG', 'TOLLGATE_PLANS'],
   printsTable: true,
@@ -36,10 +36,18 @@ export const plansShow: Command = {
     const rows = all.map((plan) => [
       plan.name,
       ...WINDOWS.map((window) => limitText(window, plan.limits[window], plan.forms?.[window])),
-      bansOf(plan.bans),
+      bansOf(plan),
       watchedOf(plan),
+      eachKeyText(plan),
+      (plan.groups ?? []).map(({ name }) => name).join(', '),
+      String(plan.inFlight ?? ''),
     ]);
-    terminal.out(table(['plan', ...WINDOWS, 'bans', 'watched only'], rows, terminal));
+    terminal.out(
+      table(['plan', ...WINDOWS, 'bans', 'watched only', 'each key', 'groups', 'in flight'], rows, terminal),
+    );
+    for (const { name, groups = [] } of all) {
+      for (const group of groups) terminal.out(`group ${group.name} of ${name}: ${groupText(group)}\n`);
+    }
     terminal.out(
       `failed authentications: ${plans.failedAuthenticationPerMinute} per minute and address\nversion: ${versions.plans}\n`,
     );
@@ -47,14 +55,12 @@ export const plansShow: Command = {
   },
 };
 
-function bansOf(rule: BanRule | null): string {
+function bansOf({ bans: rule, bansOfCustomer }: Plan): string {
   if (rule === null) return 'off';
-  return `after ${rule.after} within ${durationText(rule.withinMs)}: ${durationText(rule.firstMs)} x ${rule.factor}, at most ${durationText(rule.longestMs)}`;
+  return `${bansOfCustomer ? 'of the customer, ' : ''}after ${rule.after} within ${durationText(rule.withinMs)}: ${durationText(rule.firstMs)} x ${rule.factor}, at most ${durationText(rule.longestMs)}`;
 }
 
 function watchedOf({ enforce, shadow, shadowForms }: Plan): string {
   if (!enforce) return 'all';
-  return WINDOWS.filter((window) => shadow[window] !== undefined)
-    .map((window) => `${window} ${limitText(window, shadow[window], shadowForms?.[window])}`)
-    .join(', ');
+  return limitsText(shadow, shadowForms);
 }

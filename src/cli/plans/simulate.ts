@@ -3,6 +3,7 @@ import type { Plans } from '../../admit/plan.ts';
 import { reasonOf } from '../../config/read-file.ts';
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
+import { groupsOfRecorded } from '../../operations/plans/recorded-groups.ts';
 import { visible } from '../../operations/values.ts';
 import { reportPage } from '../../simulate/page.ts';
 import { Recording } from '../../simulate/recording.ts';
@@ -75,12 +76,17 @@ export const plansSimulate: Command = {
     const storage = new FileRunStorage();
     const progress = new Progress(terminal, () => performance.now());
     try {
-      const recording = await record(files, storage, progress);
+      const recording = await record(
+        files,
+        new Recording(storage, undefined, groupsOfRecorded(plans, before)),
+        progress,
+      );
       const replayed = replay(recording, { plans, before, onProgress: showReplay(progress, recording) });
       const baseline =
         before === null
           ? null
-          : replay(recording, { plans: before, before, onProgress: showReplay(progress, recording) }).differs;
+          : replay(recording, { plans: before, before, isBaseline: true, onProgress: showReplay(progress, recording) })
+              .differs;
       progress.end();
       const json = options.json === true;
       await printReport(replayed, plans, { sources, most, html, json, baseline }, terminal);
@@ -108,8 +114,7 @@ function parsedOptions(options: Words['options']): { logs: readonly string[]; so
   return { logs, most, sources: { plans: options.plans, fromPlans, logs } };
 }
 
-async function record(files: Awaited<ReturnType<typeof findLogs>>, storage: FileRunStorage, progress: Progress) {
-  const recording = new Recording(storage);
+async function record(files: Awaited<ReturnType<typeof findLogs>>, recording: Recording, progress: Progress) {
   const total = files.some(({ bytes }) => bytes === null) ? null : files.reduce((sum, { bytes }) => sum + bytes!, 0);
   let read = 0;
   const onBytes = (bytes: number) => {

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Settings } from '../../config/settings.ts';
 import type { KeyFormat } from '../../identify/api-key.ts';
-import type { KeyStore } from '../../identify/key-store.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { DeprecatedCalls } from '../deprecated-calls.ts';
 import {
@@ -15,6 +14,7 @@ import { Operations, type OperationsOptions } from '../operations.ts';
 import type { PlanDrafts } from '../plans/drafts.ts';
 import type { PlansFile } from '../plans/plans-file.ts';
 import type { PlansInForce } from '../plans/write.ts';
+import type { PlanUserStores } from '../plans-in-use.ts';
 
 // What operations work on. Each face builds these from what it has open.
 
@@ -81,8 +81,8 @@ export interface PlansContext {
   readonly inForce: PlansInForce;
   /** True if `admin.editPlans` is set. */
   readonly mayWrite: boolean;
-  /** The keys of the store, to count those that a change of plans affects. */
-  readonly keys: Pick<KeyStore, 'list'>;
+  /** The keys and customers of the store, to count those that a change of plans affects. */
+  readonly users: PlanUserStores;
   readonly auditStore: AuditStore;
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { formText } from '../../admit/form-text.ts';
-import type { Plan } from '../../admit/plan.ts';
+import type { Plan, WindowForms } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
 import { versionState } from '../load-record.ts';
@@ -42,6 +42,19 @@ const forms = z
   )
   .meta({ id: 'Forms' });
 
+const windows = z.array(
+  z.strictObject({
+    window: windowName,
+    limit: limitOrCustom,
+    form: z
+      .string()
+      .describe('The kind of the window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
+    shadow: z.boolean().describe('Whether the limit is only watched.'),
+  }),
+);
+const limits = z.record(z.string(), count);
+const inFlight = count.min(1).optional();
+
 const plan = z
   .strictObject({
     name: z.string(),
@@ -61,18 +74,28 @@ const plan = z
     enforce: z.boolean().describe('False: its limits and bans are counted and refuse no request.'),
     shadow: z.record(z.string(), count).describe('Limits that are only watched, beside the real ones.'),
     shadowForms: forms.optional(),
-    windows: z
+    windows: windows.describe('The windows of `limits`, then of `shadow`, for display.'),
+    eachKey: z
+      .strictObject({ limits, forms, inFlight, windows })
+      .optional()
+      .describe("What each key of a customer may take of its customer's limits; left out if all of it."),
+    groups: z
       .array(
         z.strictObject({
-          window: windowName,
-          limit: limitOrCustom,
-          form: z
-            .string()
-            .describe('The kind of the window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
-          shadow: z.boolean().describe('Whether the limit is only watched.'),
+          name: z.string(),
+          routes: z.array(z.string()).describe('Patterns of paths, some with methods in front: `POST /v1/orders`.'),
+          limits,
+          forms: forms.optional(),
+          instead: z.boolean().describe("Whether its requests are counted by these limits in place of the plan's own."),
+          windows,
         }),
       )
-      .describe('The windows of `limits`, then of `shadow`, for display.'),
+      .optional()
+      .describe('Groups of routes, whose requests have limits of their own; left out if there are none.'),
+    inFlight: inFlight.describe(
+      'Requests of a key, or of a customer, that may be in flight at a time; left out if any number may.',
+    ),
+    bansOfCustomer: z.literal(true).optional().describe('A ban is of all keys of the customer.'),
   })
   .meta({ id: 'Plan' });
 
@@ -140,21 +163,35 @@ export const showPlans = defineOperation({
     return {
       output: {
         versions: versions(),
-        plans: [...plans.values()].map((plan) => ({ ...plan, windows: windowsOf(plan) })),
+        plans: [...plans.values()].map(shownPlan),
         failedAuthentication: { minute: failedAuthenticationPerMinute },
       },
     };
   },
 });
 
-function windowsOf({ limits, forms, shadow, shadowForms }: Plan) {
-  const of = (part: Plan['limits'], partForms: Plan['forms'], isShadow: boolean) =>
-    WINDOWS.flatMap((window) => {
-      const limit = part[window];
-      if (limit === undefined) return [];
-      return [{ window, limit, form: formText(window, partForms?.[window]), shadow: isShadow }];
-    });
-  return [...of(limits, forms, false), ...of(shadow, shadowForms, true)];
+function shownPlan(plan: Plan) {
+  const { eachKey, groups, ...rest } = plan;
+  const { shadow, shadowForms } = plan;
+  return {
+    ...rest,
+    windows: [...windowsOf(plan), ...windowsOf({ limits: shadow, forms: shadowForms }, true)],
+    ...(eachKey === undefined ? {} : { eachKey: { ...eachKey, windows: windowsOf(eachKey) } }),
+    ...(groups === undefined
+      ? {}
+      : { groups: groups.map((group) => ({ ...group, routes: [...group.routes], windows: windowsOf(group) })) }),
+  };
+}
+
+function windowsOf(
+  { limits, forms }: { readonly limits: Plan['limits']; readonly forms?: WindowForms | undefined },
+  isShadow = false,
+) {
+  return WINDOWS.flatMap((window) => {
+    const limit = limits[window];
+    if (limit === undefined) return [];
+    return [{ window, limit, form: formText(window, forms?.[window]), shadow: isShadow }];
+  });
 }
 
 export const checkPlans = defineOperation({
@@ -195,11 +232,19 @@ export const diffPlans = defineOperation({
         .array(
           z.strictObject({
             plan: z.string().nullable().describe('Null for a setting outside the plans.'),
-            what: z.string().describe('The path below the plan, such as `limits.minute`; `plan` for the whole plan.'),
+            what: z
+              .string()
+              .describe(
+                'The path below the plan, such as `limits.minute` or `groups.search.limits.day`; `plan` for the whole plan, `groups.search` for a whole group.',
+              ),
             change: z.enum(['added', 'removed', 'raised', 'lowered', 'changed']),
             from: z.union([z.number(), z.string()]).nullable(),
             to: z.union([z.number(), z.string()]).nullable(),
             keys: z.int().nullable().describe('Live keys that the change affects; null if they could not be counted.'),
+            customers: z
+              .int()
+              .nullable()
+              .describe('Live customers that the change affects; null if they could not be counted.'),
             breaks: z.boolean().describe('The gateway could no longer serve these keys.'),
           }),
         )
@@ -218,7 +263,7 @@ export const diffPlans = defineOperation({
     })
     .meta({ id: 'PlansDiff' }),
   result: 'The differences.',
-  run: async ({ drafts, keys }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, keys)) }),
+  run: async ({ drafts, users }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, users)) }),
 });
 
 export const simulatePlans = defineOperation({
@@ -338,7 +383,7 @@ export const writePlansFile = defineOperation({
     invalid_plans: 'The text has faults. Nothing was written.',
     precondition_required: 'If-Match is missing.',
   },
-  async run({ drafts, file, inForce, keys, mayWrite, auditStore }, _, { body, versions: versionsAsked }) {
+  async run({ drafts, file, inForce, users, mayWrite, auditStore }, _, { body, versions: versionsAsked }) {
     if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
     const versions = versionsAsked();
     if (versions === undefined) {
@@ -351,7 +396,7 @@ export const writePlansFile = defineOperation({
     if (sound === null)
       throw new Refused('invalid_plans', 'The text has faults. Nothing was written.', { members: faults });
     const monotonicMs = () => performance.now();
-    const done = await writePlans(sound, isExpected, { file, inForce, keys, monotonicMs });
+    const done = await writePlans(sound, isExpected, { file, inForce, users, monotonicMs });
     if (done.kind === 'changed') {
       const message = 'plans.yaml has been changed since. Read it again and look at what has changed.';
       throw new Refused('precondition_failed', message, { version: done.version });

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
-import { WINDOWS } from '../../admit/windows.ts';
+import { isLimitName } from '../../admit/windows.ts';
 import { JUDGEMENTS } from '../../simulate/log-line.ts';
 import { RECORD_SOURCES } from '../../simulate/recent-record.ts';
 import type { DecidedColumns } from '../live/shapes.ts';
@@ -37,6 +37,9 @@ function partOf(columns: DecidedColumns, from: number, to: number): object {
     judgements: [...columns.judgements.subarray(from, to)],
     sources: [...columns.sources.subarray(from, to)],
     consumerIds: columns.consumerIds.slice(from, to),
+    customerIds: columns.customerIds.slice(from, to),
+    methods: columns.methods.slice(from, to),
+    paths: columns.paths.slice(from, to),
     plans: columns.plans.slice(from, to),
     limits,
     limitSets: [...limitSets.keys()].map((set) => columns.limitSets[set]),
@@ -67,6 +70,9 @@ function columnsFrom(value: unknown): DecidedColumns | null {
     if (!Array.isArray(values) || values.length !== length || !values.every(isSound)) throw new TypeError(name);
     return values;
   };
+  // Gateways of earlier versions leave parts without these.
+  const later = <T>(name: keyof DecidedColumns, isSound: (one: unknown) => one is T, missing: T) =>
+    given[name] === undefined ? Array<T>(length).fill(missing) : list(name, isSound);
   if (!Array.isArray(limitSets) || !limitSets.every(isLimitSet)) return null;
   return {
     atMs: Float64Array.from(list('atMs', isCount)),
@@ -76,6 +82,9 @@ function columnsFrom(value: unknown): DecidedColumns | null {
     judgements: Uint8Array.from(list('judgements', isIndexIn(JUDGEMENTS))),
     sources: Uint8Array.from(list('sources', isIndexIn(RECORD_SOURCES))),
     consumerIds: list('consumerIds', isText),
+    customerIds: later('customerIds', isTextOrNull, null),
+    methods: later('methods', isText, ''),
+    paths: later('paths', isTextOrNull, null),
     plans: list('plans', isText),
     limits: Uint32Array.from(list('limits', isIndexIn(limitSets))),
     limitSets,
@@ -84,13 +93,15 @@ function columnsFrom(value: unknown): DecidedColumns | null {
 
 function isLimitSet(value: unknown): value is DecidedColumns['limitSets'][number] {
   if (typeof value !== 'object' || value === null) return false;
-  return Object.entries(value).every(([name, limit]) => WINDOW_NAMES.includes(name) && isCount(limit));
+  return Object.entries(value).every(([name, limit]) => isLimitName(name) && isCount(limit));
 }
-
-const WINDOW_NAMES: readonly string[] = WINDOWS;
 
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isTextOrNull(value: unknown): value is string | null {
+  return value === null || isText(value);
 }
 
 function isText(value: unknown): value is string {

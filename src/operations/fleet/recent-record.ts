@@ -55,9 +55,12 @@ function batchOf(columns: DecidedColumns, from: number): RecentRequest[] {
 }
 
 function requestAt(columns: DecidedColumns, at: number): RecentRequest {
+  const [customerId, path] = [columns.customerIds[at]!, columns.paths[at]!];
   return {
     atMs: columns.atMs[at]!,
     consumerId: columns.consumerIds[at]!,
+    ...(customerId === null ? {} : { customerId }),
+    ...(path === null ? {} : { method: columns.methods[at]!, path }),
     plan: columns.plans[at]!,
     cost: columns.costs[at]!,
     judgement: JUDGEMENTS[columns.judgements[at]!]!,

@@ -1,4 +1,4 @@
-import { budgetOf, windowOf } from '../../admit/windows.ts';
+import { budgetOf, type LimitName, windowOf } from '../../admit/windows.ts';
 import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from './shapes.ts';
 
@@ -8,6 +8,8 @@ export interface RefusalFacts extends Omit<KeptRefusal, 'sentence' | 'advice'> {
   readonly cause: string | null;
   /** A limit is below the cost of the request, so waiting cannot help. */
   readonly costExceedsLimit: boolean;
+  /** A ban is of all keys of the customer. */
+  readonly bansOfCustomer: boolean;
 }
 
 type Texts = Pick<KeptRefusal, 'sentence' | 'advice'>;
@@ -32,35 +34,45 @@ const MAX_CAUSE = 200;
 
 function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
   const { window, limits, cost, costExceedsLimit, strike, plan } = refusal;
-  const caller = callerOf(refusal);
   const standing = limits.find((limit) => limit.window === window);
   if (costExceedsLimit) {
     const tooLow = limits.find(({ limit }) => limit < cost) ?? standing;
+    const { owner, quota, ofGroup } = partsOf(tooLow?.window ?? window!, refusal);
+    const whom =
+      ofGroup === '' ? `for this ${owner === 'The customer' ? 'customer' : 'caller'}` : `in the plan ${plan}`;
+    const it = owner === 'The customer' ? 'the customer' : 'it';
     return {
-      sentence: `The request costs ${cost} and ${caller.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${tooLow?.window ?? window}, so it is refused however long the client waits.`,
-      advice: `Raise the limit of the ${tooLow?.window ?? window} for this caller, or move it from the plan ${plan} to a larger one.`,
+      sentence: `The request costs ${cost} and ${owner.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${quota}${ofGroup}, so it is refused however long the client waits.`,
+      advice: `Raise the limit of the ${quota}${ofGroup} ${whom}, or move ${it} from the plan ${plan} to a larger one.`,
     };
   }
   const costs = cost === 1 ? '' : ` It costs ${cost}.`;
-  const count =
-    standing === undefined
-      ? `${caller} had used up a limit when this request came.`
-      : `${caller} had used ${standing.used} of ${standing.limit} requests a ${window}${notesOn(standing, refusal)} when this request came.`;
   const strikes = strike === null ? '' : ` It was strike ${strike.number} of ${strike.of}.`;
+  if (standing === undefined) {
+    const sentence = `${callerOf(refusal)} had used up a limit when this request came.${costs}${strikes}`;
+    return { sentence, advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up the ${window}`) };
+  }
+  const { owner, quota, ofGroup, named } = partsOf(standing.window, refusal);
+  const used = `${owner} had used ${standing.used} of ${standing.limit} requests a ${quota}${ofGroup}`;
   return {
-    sentence: `${count}${costs}${strikes}`,
-    advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up the ${window}`),
+    sentence: `${used}${notesOn(standing, refusal)} when this request came.${costs}${strikes}`,
+    advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up ${named}`),
   };
 }
 
 function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
-  const { ban, strike, window } = refusal;
+  const { ban, strike, window, bansOfCustomer } = refusal;
   const caller = callerOf(refusal);
   const which = ban === null ? 'a ban' : `ban ${ban.number}`;
+  const { owner, quota, ofGroup } = partsOf(window!, refusal);
+  const whose = owner === 'The customer' ? "its customer's limit" : 'its limit';
+  const limit = `${whose} of the ${quota}${ofGroup} was used up`;
+  const ofAll = bansOfCustomer ? ', which is of all keys of the customer' : '';
+  const before = bansOfCustomer ? 'A key of the customer' : 'It';
   const sentence = refusal.imposedBan
-    ? `${caller} kept sending requests after its limit of the ${window} was used up. This request was strike ${strike?.of ?? ''}`.trimEnd() +
-      ` and began ${which}.`
-    : `${caller} was under ${which}. It had kept sending requests after its limit of the ${window} was used up.`;
+    ? `${caller} kept sending requests after ${limit}. This request was strike ${strike?.of ?? ''}`.trimEnd() +
+      ` and began ${which}${ofAll}.`
+    : `${caller} was under ${which}${ofAll}. ${before} had kept sending requests after ${limit}.`;
   return {
     sentence,
     advice: `${isPast ? `The ban is over. ${SINCE}` : waitOr(refusal, 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
@@ -74,15 +86,32 @@ function ofPolicy({ code, status }: RefusalFacts, policy: string): Texts {
   };
 }
 
+/** What a limit is in words, by its name: whose it is, its window, and the group of routes that it is for. */
+function partsOf(name: LimitName, refusal: RefusalFacts) {
+  const [budget, quota] = [budgetOf(name), windowOf(name)];
+  const isOfCustomer = budget === 'customer' || budget?.startsWith('customer-') === true;
+  const group = isOfCustomer ? budget.slice('customer-'.length) : (budget ?? '');
+  const ofGroup = group === '' ? '' : ` for ${group}`;
+  return {
+    owner: isOfCustomer ? 'The customer' : callerOf(refusal),
+    quota,
+    ofGroup,
+    named: `${isOfCustomer ? "the customer's" : 'the'} ${quota}${ofGroup}`,
+    isOfCustomer,
+  };
+}
+
 function callerOf({ consumerId }: RefusalFacts): string {
   if (consumerId === null) return 'The address';
   return consumerId.startsWith('key_') ? 'The key' : 'The token caller';
 }
 
-/** What is particular about a limit, in brackets: that it is not the plan's, and the kind of a window that is not fixed. */
-function notesOn({ window, form }: KeptRefusal['limits'][number], { planLimits, plan }: RefusalFacts): string {
+/** What is particular about a limit, in brackets: who shares it, that it is not the plan's, and the kind of a window that is not fixed. */
+function notesOn({ window, form }: KeptRefusal['limits'][number], refusal: RefusalFacts): string {
+  const { planLimits, plan } = refusal;
   const ofPlan = budgetOf(window) === null ? planLimits[windowOf(window)] : undefined;
   const notes = [
+    ...(partsOf(window, refusal).isOfCustomer ? ['shared by its keys'] : []),
     ...(ofPlan === undefined ? [] : [`its own limit; the plan ${plan} gives ${ofPlan}`]),
     ...(form === 'fixed' ? [] : [form]),
   ];

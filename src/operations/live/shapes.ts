@@ -188,11 +188,16 @@ export interface ProcessAnswer {
 
 /**
  * The last requests of one process that were decided, the oldest first, in columns of the same length. The strings are shared,
- * so that a request takes about 50 bytes. `RecentRequest` in src/simulate describes the values.
+ * so that a request takes about 50 bytes, and its path if its plan has groups of routes. `RecentRequest` in src/simulate describes the values.
  */
 export interface DecidedColumns {
   readonly atMs: Float64Array;
   readonly consumerIds: readonly string[];
+  /** Null for a consumer without a customer. */
+  readonly customerIds: readonly (string | null)[];
+  readonly methods: readonly string[];
+  /** Null where the path is not known. */
+  readonly paths: readonly (string | null)[];
   readonly plans: readonly string[];
   readonly costs: Float64Array;
   /** Indexes in JUDGEMENTS of src/simulate/log-line.ts. */

@@ -1,4 +1,5 @@
-import type { BanRule, Plan, Plans } from '../../admit/plan.ts';
+import { groupText } from '../../admit/form-text.ts';
+import type { BanRule, Plan, Plans, WindowForms } from '../../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../admit/windows.ts';
 import type { LiveKeys, LiveKeysByPlan } from '../plans-in-use.ts';
 
@@ -6,7 +7,10 @@ import type { LiveKeys, LiveKeysByPlan } from '../plans-in-use.ts';
 export interface PlansChange {
   /** Null for a setting outside the plans. */
   readonly plan: string | null;
-  /** The path below the plan, such as `limits.minute`, `limits.minute.window` or `enforce`; `plan` for the whole plan. */
+  /**
+   * The path below the plan, such as `limits.minute`, `limits.minute.window`, `groups.search.limits.day` or `enforce`; `plan` for the
+   * whole plan, `groups.search` for a whole group, and `groups.search.routes` for each pattern that was added or removed.
+   */
   readonly what: string;
   readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
   /** Null if the old file has no value. */
@@ -15,6 +19,8 @@ export interface PlansChange {
   readonly to: number | string | null;
   /** How many live keys the change affects. A key with its own limit is not affected. Null if the keys were not counted. */
   readonly keys: number | null;
+  /** How many live customers it affects; null if they were not counted. */
+  readonly customers: number | null;
   /** True if the gateway could no longer serve these keys. */
   readonly breaks: boolean;
 }
@@ -27,9 +33,10 @@ export function changeText({ plan, what, change, from, to }: PlansChange): strin
   return to === null ? `${name} ${from} removed` : `${name} ${from} → ${to}`;
 }
 
-/** True if a running gateway would refuse the change: live keys use a plan that is removed and not named in `removed`. */
-export function isRefused({ plan, what, change, keys }: PlansChange, { removed }: Plans): boolean {
-  return what === 'plan' && change === 'removed' && keys !== null && keys > 0 && !removed.includes(plan!);
+/** True if a running gateway would refuse the change: live keys or customers use a plan that is removed and not named in `removed`. */
+export function isRefused({ plan, what, change, keys, customers }: PlansChange, { removed }: Plans): boolean {
+  const isUsed = (keys ?? 0) + (customers ?? 0) > 0;
+  return what === 'plan' && change === 'removed' && isUsed && !removed.includes(plan!);
 }
 
 type Value = number | string | null;
@@ -39,10 +46,10 @@ export function changesBetween(before: Plans, after: Plans, live: LiveKeysByPlan
   const names = new Set([...before.plans.keys(), ...after.plans.keys()]);
   const changes = [...names].flatMap((name) => {
     const [old, now] = [before.plans.get(name), after.plans.get(name)];
-    const keys = live === null ? null : (live.get(name) ?? NO_LIVE_KEYS);
-    if (old !== undefined && now !== undefined) return changesOfPlan(old, now, keys);
+    const users = live === null ? null : (live.get(name) ?? NO_LIVE_KEYS);
+    if (old !== undefined && now !== undefined) return changesOfPlan(old, now, users);
     const whole = change(name, 'plan', old === undefined ? null : 'here', now === undefined ? null : 'here');
-    return whole.map((one) => ({ ...one, from: null, to: null, keys: keys?.keys ?? null, breaks: now === undefined }));
+    return affecting(whole, users).map((one) => ({ ...one, from: null, to: null, breaks: now === undefined }));
   });
   const failedAuthentication = change(
     null,
@@ -53,42 +60,114 @@ export function changesBetween(before: Plans, after: Plans, live: LiveKeysByPlan
   return [...changes, ...failedAuthentication];
 }
 
-const NO_LIVE_KEYS: LiveKeys = { keys: 0, own: eachWindow(() => 0) };
+const NO_LIVE_KEYS: LiveKeys = {
+  ...{ keys: 0, own: eachWindow(() => 0), customers: 0, customersOwn: eachWindow(() => 0) },
+  ...{ ofCustomers: 0, limitedByCustomer: eachWindow(() => 0), ownOfCustomers: eachWindow(() => 0) },
+};
 
 function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly PlansChange[] {
   const { name } = old;
-  const keysWithoutOwnLimit = (window: WindowName) => (live === null ? null : live.keys - live.own[window]);
+  // A key with its own limit is not affected, nor is one whose customer has its own.
   const limits = WINDOWS.flatMap((window) =>
     change(name, `limits.${window}`, old.limits[window] ?? null, now.limits[window] ?? null).map((one) => ({
       ...one,
-      keys: keysWithoutOwnLimit(window),
+      ...(live === null
+        ? {}
+        : {
+            keys: live.keys - live.own[window] - live.limitedByCustomer[window],
+            customers: live.customers - live.customersOwn[window],
+          }),
       breaks: one.to === 'custom',
     })),
   );
+  const shadows = [old, now].map(({ shadow, shadowForms }) => ({ limits: shadow, forms: shadowForms }));
   const others = [
     ...changesOfForms(name, 'limits', old, now),
     ...changesOfBans(name, old.bans, now.bans),
     ...change(name, 'enforce', String(old.enforce), String(now.enforce)),
-    ...WINDOWS.flatMap((window) =>
-      change(name, `shadow.${window}`, old.shadow[window] ?? null, now.shadow[window] ?? null),
-    ),
-    ...changesOfForms(name, 'shadow', old, now),
+    ...changesOfLimits(name, 'shadow', shadows[0]!, shadows[1]!),
+    ...changesOfGroups(old, now),
+    ...change(name, 'in-flight', old.inFlight ?? null, now.inFlight ?? null),
   ];
-  return [...limits, ...others.map((one) => ({ ...one, keys: live?.keys ?? null }))];
+  return [...limits, ...affecting(others, live), ...changesForCustomers(old, now, live)];
+}
+
+/** What differs for keys of customers alone. */
+function changesForCustomers(old: Plan, now: Plan, live: LiveKeys | null): readonly PlansChange[] {
+  const { name } = old;
+  const [of, isOf] = [old, now].map(({ bansOfCustomer }) => (bansOfCustomer ? 'customer' : 'key'));
+  const whole = [
+    ...(now.bans === null ? [] : change(name, 'bans.of', of!, isOf!)),
+    ...changesOfForms(name, 'each-key', old.eachKey ?? NO_LIMITS, now.eachKey ?? NO_LIMITS),
+    ...change(name, 'each-key.in-flight', old.eachKey?.inFlight ?? null, now.eachKey?.inFlight ?? null),
+  ];
+  const limits = WINDOWS.flatMap((window) => {
+    const [from, to] = [old, now].map(({ eachKey }) => eachKey?.limits[window] ?? null);
+    const own = live?.ownOfCustomers[window] ?? 0;
+    return affecting(change(name, `each-key.${window}`, from!, to!), live && { ...live, keys: live.ofCustomers - own });
+  });
+  return [...limits, ...affecting(whole, live && { ...live, keys: live.ofCustomers })];
+}
+
+function changesOfGroups(old: Plan, now: Plan): readonly PlansChange[] {
+  const [before, after] = [old, now].map(({ groups = [] }) => new Map(groups.map((group) => [group.name, group])));
+  return [...new Set([...before!.keys(), ...after!.keys()])].flatMap((name) => {
+    const [was, is] = [before!.get(name), after!.get(name)];
+    const path = `groups.${name}`;
+    if (was === undefined || is === undefined) {
+      return change(old.name, path, was === undefined ? null : groupText(was), is === undefined ? null : groupText(is));
+    }
+    const { routes } = is;
+    return [
+      ...was.routes
+        .filter((route) => !routes.includes(route))
+        .flatMap((route) => change(old.name, `${path}.routes`, route, null)),
+      ...routes
+        .filter((route) => !was.routes.includes(route))
+        .flatMap((route) => change(old.name, `${path}.routes`, null, route)),
+      ...changesOfLimits(old.name, `${path}.limits`, was, is),
+      ...change(old.name, `${path}.instead`, String(was.instead), String(is.instead)),
+    ];
+  });
+}
+
+/** With how many live keys and customers the changes affect: all of the plan. */
+function affecting(
+  changes: readonly PlansChange[],
+  users: Pick<LiveKeys, 'keys' | 'customers'> | null,
+): readonly PlansChange[] {
+  const { keys = null, customers = null } = users ?? {};
+  return changes.map((one) => ({ ...one, keys, customers }));
+}
+
+/** A set of windows with their limits, as plans.yaml has several. */
+interface LimitsPart {
+  readonly limits: Plan['limits'];
+  readonly forms?: WindowForms | undefined;
+}
+
+const NO_LIMITS: LimitsPart = { limits: {} };
+
+function changesOfLimits(plan: string, path: string, old: LimitsPart, now: LimitsPart): readonly PlansChange[] {
+  return [
+    ...WINDOWS.flatMap((window) =>
+      change(plan, `${path}.${window}`, old.limits[window] ?? null, now.limits[window] ?? null),
+    ),
+    ...changesOfForms(plan, path, old, now),
+  ];
 }
 
 /** What differs in the kinds of windows that NEW limits. A key's own limit has the kind of its plan. */
-function changesOfForms(plan: string, part: 'limits' | 'shadow', old: Plan, now: Plan): readonly PlansChange[] {
-  const forms = part === 'limits' ? 'forms' : 'shadowForms';
-  return WINDOWS.filter((window) => now[part][window] !== undefined).flatMap((window) => {
-    const isNew = old[part][window] === undefined;
-    const to = settingsOf(window, now[forms]?.[window]);
+function changesOfForms(plan: string, path: string, old: LimitsPart, now: LimitsPart): readonly PlansChange[] {
+  return WINDOWS.filter((window) => now.limits[window] !== undefined).flatMap((window) => {
+    const isNew = old.limits[window] === undefined;
+    const to = settingsOf(window, now.forms?.[window]);
     // A new window is a fixed one unless NEW says otherwise.
     const from = isNew
       ? { ...NO_SETTINGS, window: to.window === 'fixed' ? 'fixed' : null }
-      : settingsOf(window, old[forms]?.[window]);
+      : settingsOf(window, old.forms?.[window]);
     const settings = ['window', 'slices', 'align', 'zone', 'anchor'] as const;
-    return settings.flatMap((setting) => change(plan, `${part}.${window}.${setting}`, from[setting], to[setting]));
+    return settings.flatMap((setting) => change(plan, `${path}.${window}.${setting}`, from[setting], to[setting]));
   });
 }
 
@@ -125,7 +204,7 @@ function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): 
 /** Empty if both values are the same, else the one difference. */
 function change(plan: string | null, what: string, from: Value, to: Value): readonly PlansChange[] {
   if (from === to) return [];
-  return [{ plan, what, change: kindOf(from, to), from, to, keys: null, breaks: false }];
+  return [{ plan, what, change: kindOf(from, to), from, to, keys: null, customers: null, breaks: false }];
 }
 
 function kindOf(from: Value, to: Value): PlansChange['change'] {

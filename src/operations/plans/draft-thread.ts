@@ -8,6 +8,7 @@ import { faultsOfLostPlans, type LiveKeysByPlan } from '../plans-in-use.ts';
 import { visible } from '../values.ts';
 import { changesBetween, changeText, type PlansChange } from './changes.ts';
 import { patchOf } from './patch.ts';
+import { groupsOfRecorded } from './recorded-groups.ts';
 import { RecordedRequests, type Simulation, simulate } from './simulation.ts';
 import { type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
 
@@ -30,6 +31,7 @@ export type Task = { readonly body: Uint8Array; readonly file: string } & (
 
 interface Users {
   readonly routes: readonly PricedRoute[];
+  readonly patterns: readonly string[];
   readonly hasTokens: boolean;
 }
 
@@ -115,7 +117,8 @@ const MAX_LOG_BYTES = 16 * 1024 * 1024;
 
 class DraftThread {
   readonly #port: MessagePort;
-  readonly #recorded = new RecordedRequests();
+  /** Null until a simulation begins. */
+  #recorded: RecordedRequests | null = null;
   readonly #plansInForce = new Map<string, Plan>();
   #answer: ((message: ToThread) => void) | null = null;
 
@@ -124,7 +127,7 @@ class DraftThread {
     port.on('message', (message: ToThread) => {
       if (message.kind === 'task') void this.#do(message.task);
       else if (message.kind === 'plans') for (const plan of message.plans) this.#plansInForce.set(plan.name, plan);
-      else if (message.kind === 'requests') this.#recorded.add(message.requests);
+      else if (message.kind === 'requests') this.#recorded?.add(message.requests);
       else this.#answer?.(message);
     });
   }
@@ -181,14 +184,17 @@ class DraftThread {
       return { code: 'payload_too_large', message };
     }
     if ('faults' in draft) return { ...shown(draft), span: null, report: null };
+    const before = this.#withPlans(inForce);
+    const recorded = new RecordedRequests(groupsOfRecorded(draft.value, before));
+    this.#recorded = recorded;
     const kept = log === undefined ? await this.#recent() : null;
     if (log === undefined && kept === null) {
       const message = 'This gateway keeps no record of recent requests. Give the lines of its log as `log`.';
       return { code: 'invalid_request', message };
     }
-    if (log !== undefined) this.#recorded.addLog(log);
+    if (log !== undefined) recorded.addLog(log);
     const sources = { plans: file, fromPlans: 'the plans in force', logs: [kept === null ? 'log' : 'recent'] };
-    const simulation = simulate(this.#recorded, { before: this.#withPlans(inForce), after: draft.value }, sources);
+    const simulation = simulate(recorded, { before, after: draft.value }, sources);
     if ('fault' in simulation) return { code: 'invalid_request', message: simulation.fault };
     return { ...shown(draft), ...simulation, kept: kept?.about ?? null, isComplete: kept?.isComplete ?? true };
   }

@@ -2,22 +2,22 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Worker } from 'node:worker_threads';
 import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import type { KeyStore } from '../../identify/key-store.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { startThread } from '../../io/own-program.ts';
 import { STEPS_PER_SLICE } from '../../io/steps.ts';
+import type { Route } from '../../routing/router.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
-import { countLiveKeys } from '../plans-in-use.ts';
+import { countLiveKeys, type PlanUserStores } from '../plans-in-use.ts';
 import type { FromThread, LiveCount, Question, RefusedDraft, Results, Task, ToThread } from './draft-thread.ts';
 import type { PlansFile } from './plans-file.ts';
-import type { PricedRoute } from './warnings.ts';
+import { type PricedRoute, patternsOf } from './warnings.ts';
 
 export interface PlanDraftsOptions {
   readonly file: PlansFile;
   /** Returns the plans in force, and what gateway.yaml says of their users. */
   readonly inForce: () => {
     readonly plans: Plans;
-    readonly routes: readonly PricedRoute[];
+    readonly routes: readonly (PricedRoute & Pick<Route, 'methods'>)[];
     readonly hasTokens: boolean;
   };
   /** Null: this gateway keeps no record of recent requests. */
@@ -89,12 +89,12 @@ export class PlanDrafts {
    * @param body `{text}` as JSON
    * @throws Failure `conflict` if the file cannot be read
    */
-  async diff(body: Uint8Array, keys: Pick<KeyStore, 'list'>): Promise<Outcome<Results['diff']>> {
+  async diff(body: Uint8Array, stores: PlanUserStores): Promise<Outcome<Results['diff']>> {
     const { file, inForce } = this.#options;
     const [{ text }, { plans }, users] = [file.read(), inForce(), this.#users()];
     return this.#check(
       { kind: 'diff', body, file: file.name, users, inForce: plans, text, path: file.pathInPatch },
-      keys,
+      stores,
     );
   }
 
@@ -109,22 +109,26 @@ export class PlanDrafts {
 
   #check<T extends Exclude<Task, { kind: 'simulate' }>>(
     task: T,
-    keys: Pick<KeyStore, 'list'> | null,
+    stores: PlanUserStores | null,
   ): Promise<Outcome<Results[T['kind']]>> {
     const { checkMs, checkMb } = this.#bounds;
-    return this.#checks.run(() => this.#run(task, keys, checkMs, checkMb));
+    return this.#checks.run(() => this.#run(task, stores, checkMs, checkMb));
   }
 
   #users() {
     const { routes, hasTokens } = this.#options.inForce();
     // There may be ten thousand routes, and only these can cost more than a limit.
     const costly = routes.filter(({ cost, perAddress }) => cost > 1 && perAddress === null);
-    return { hasTokens, routes: costly.map(({ path, cost }) => ({ path, cost, perAddress: null })) };
+    return {
+      hasTokens,
+      patterns: patternsOf(routes),
+      routes: costly.map(({ path, cost }) => ({ path, cost, perAddress: null })),
+    };
   }
 
   async #run<T extends Task>(
     task: T,
-    keys: Pick<KeyStore, 'list'> | null,
+    stores: PlanUserStores | null,
     withinMs: number,
     heapMb: number,
   ): Promise<Outcome<Results[T['kind']]>> {
@@ -143,7 +147,7 @@ export class PlanDrafts {
     worker.on('message', (message: FromThread) => {
       if (message.kind === 'done') resolve({ result: message.result as Results[T['kind']] });
       else if (message.kind === 'refused') resolve({ refusal: message.refusal });
-      else this.#answer(message.question, { worker, keys, isOver: isOver.signal }).catch(reject);
+      else this.#answer(message.question, { worker, stores, isOver: isOver.signal }).catch(reject);
     });
     worker.on('error', (error: Error & { code?: string }) => {
       if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') tooCostly(`that takes more than ${heapMb} MB of memory`);
@@ -162,10 +166,10 @@ export class PlanDrafts {
 
   async #answer(
     question: Question,
-    { worker, keys, isOver }: { worker: Worker; keys: Pick<KeyStore, 'list'> | null; isOver: AbortSignal },
+    { worker, stores, isOver }: { worker: Worker; stores: PlanUserStores | null; isOver: AbortSignal },
   ): Promise<void> {
     const post = (message: ToThread) => worker.postMessage(message);
-    if (question === 'live') return post({ kind: 'live', live: await this.#count(keys!, isOver) });
+    if (question === 'live') return post({ kind: 'live', live: await this.#count(stores!, isOver) });
     const { recent } = this.#options;
     if (recent === null) return post({ kind: 'recent', kept: null });
     const record = await recent();
@@ -177,7 +181,7 @@ export class PlanDrafts {
   }
 
   /** Counts the live keys by plan, and lets the gateway serve in between. A store that is away is no fault of the draft. */
-  async #count(keys: Pick<KeyStore, 'list'>, isOver: AbortSignal): Promise<LiveCount> {
+  async #count(stores: PlanUserStores, isOver: AbortSignal): Promise<LiveCount> {
     const { nowMs, monotonicMs } = this.#options;
     const untilMs = monotonicMs() + COUNT_MS;
     let keysRead = 0;
@@ -189,7 +193,7 @@ export class PlanDrafts {
       return isComplete;
     };
     try {
-      const byPlan = await countLiveKeys(keys, nowMs(), { page: PAGE, onPage });
+      const byPlan = await countLiveKeys(stores, nowMs(), { page: PAGE, onPage });
       return { byPlan, keysRead, isComplete };
     } catch (error) {
       if (!(error instanceof Failure) || error.code !== 'store_unavailable') throw error;

@@ -1,6 +1,6 @@
 import type { Plans } from '../../admit/plan.ts';
 import { logLineOf, type RecentRequest } from '../../simulate/recent-record.ts';
-import { Recording, type RunStorage } from '../../simulate/recording.ts';
+import { type GroupsOf, Recording, type RunStorage } from '../../simulate/recording.ts';
 import { type Replay, replay } from '../../simulate/replay.ts';
 import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
 
@@ -13,8 +13,13 @@ const RUN_ROWS = 65_536;
 
 /** What was recorded: lines of a gateway's log, or requests that gateways remember. A request takes about 32 bytes. */
 export class RecordedRequests {
-  readonly #recording = new Recording(IN_MEMORY, RUN_ROWS);
+  readonly #recording: Recording;
   #isLog = false;
+
+  /** @param groupsOf null if no plan has groups of routes */
+  constructor(groupsOf: GroupsOf | null) {
+    this.#recording = new Recording(IN_MEMORY, RUN_ROWS, groupsOf);
+  }
 
   add(requests: readonly RecentRequest[]): void {
     for (const request of requests) this.#recording.read(logLineOf(request));
@@ -76,7 +81,7 @@ export function simulate(
   return {
     span: { from: report.from, to: report.to, requests: recording.census.requests },
     report: { ...report, keys },
-    baseline: { verdicts: replay(recording, { plans: before, before }).differs.verdicts },
+    baseline: { verdicts: replay(recording, { plans: before, before, isBaseline: true }).differs.verdicts },
     moreKeys: touched - keys.length,
     timeline: {
       stepSeconds: stepMs / 1_000,

@@ -1,8 +1,9 @@
 import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import type { Fault, Path } from '../../config/fault.ts';
+import { groupRouteOf, isCommon } from '../../routing/path-groups.ts';
 import type { Route } from '../../routing/router.ts';
-import type { LiveKeysByPlan } from '../plans-in-use.ts';
+import { type LiveKeysByPlan, usersText } from '../plans-in-use.ts';
 
 // What is probably wrong with a file of plans, beyond what a gateway's start warns of.
 
@@ -14,7 +15,10 @@ export interface PlacedPlans {
 
 /** The routes and callers that will use the plans. */
 interface PlanUsers {
+  /** Those that may cost more than 1 at least. */
   readonly routes: readonly PricedRoute[];
+  /** Every route that counts for plans, as `patternsOf` gives it. */
+  readonly patterns: readonly string[];
   /** Null: the keys were not counted, and what depends on them is not warned of. */
   readonly live: LiveKeysByPlan | null;
   /** True if gateway.yaml accepts tokens. They name plans too, and no store records which. */
@@ -23,6 +27,13 @@ interface PlanUsers {
 
 /** What a route costs a key. */
 export type PricedRoute = Pick<Route, 'path' | 'cost'> & { readonly perAddress: object | null };
+
+/** The routes that count for plans, each as one text, because a thread gets ten thousand of them: `GET,HEAD /v1/pets`. */
+export function patternsOf(routes: readonly (Pick<Route, 'path' | 'methods'> & PricedRoute)[]): readonly string[] {
+  return routes
+    .filter(({ perAddress }) => perAddress === null)
+    .map(({ path, methods }) => `${methods.join(',')} ${path}`);
+}
 
 type Warn = (path: Path, message: string) => void;
 
@@ -34,22 +45,31 @@ export function warningsOf(plans: PlacedPlans): readonly Fault[] {
 }
 
 /** Warnings about these plans together with the routes and the live keys that will use them. */
-export function warningsAgainst(plans: PlacedPlans, { routes, live, hasTokens }: PlanUsers): readonly Fault[] {
+export function warningsAgainst(
+  plans: PlacedPlans,
+  { routes, patterns, live, hasTokens }: PlanUsers,
+): readonly Fault[] {
+  const parsed = patterns.map((text) => {
+    const at = text.indexOf(' ');
+    return { methods: text.slice(0, at).split(','), path: text.slice(at + 1) };
+  });
   return placed(plans, (warn) => {
-    for (const [plan, { keys }] of live ?? []) {
+    for (const [plan, users] of live ?? []) {
+      if (users.keys + users.customers === 0) continue;
       if (plans.value.plans.has(plan) || plans.value.removed.includes(plan)) continue;
       warn(
         ['plans'],
-        `has no plan \`${plan}\`, which ${countedKeys(keys)}; keep it, or move them to another plan first.`,
+        `has no plan \`${plan}\`, which ${usersText(users)}; keep it, or move them to another plan first.`,
       );
     }
     for (const plan of plans.value.plans.values()) {
       if (live !== null) {
-        const keys = live.get(plan.name)?.keys ?? 0;
-        if (keys === 0 && !hasTokens) warn(['plans', plan.name], 'is used by no live key.');
+        const { keys = 0, customers = 0 } = live.get(plan.name) ?? {};
+        if (keys + customers === 0 && !hasTokens) warn(['plans', plan.name], 'is used by no live key.');
         warnOfMissingLimits(plan, live, warn);
       }
       warnOfCosts(plan, routes, warn);
+      if (patterns.length > 0) warnOfIdleGroups(plan, parsed, warn);
     }
   });
 }
@@ -66,22 +86,52 @@ function warnOfUselessWindows({ name, limits }: Plan, warn: Warn): void {
 }
 
 function warnOfMissingLimits({ name, limits }: Plan, live: LiveKeysByPlan, warn: Warn): void {
-  const ofPlan = live.get(name);
+  const { keys = 0, own, ofCustomers = 0, customers = 0, customersOwn } = live.get(name) ?? {};
   for (const window of WINDOWS) {
-    const without = (ofPlan?.keys ?? 0) - (ofPlan?.own[window] ?? 0);
-    if (limits[window] !== 'custom' || without === 0) continue;
-    const message = `is \`custom\`, and ${without} live ${without === 1 ? 'key brings' : 'keys bring'} no limit of their own: they could not be served.`;
-    warn(['plans', name, 'limits', window], message);
+    if (limits[window] !== 'custom') continue;
+    const path = ['plans', name, 'limits', window];
+    const without = keys - ofCustomers - (own?.[window] ?? 0);
+    if (without > 0) {
+      const bring = without === 1 ? 'key brings' : 'keys bring';
+      warn(path, `is \`custom\`, and ${without} live ${bring} no limit of their own: they could not be served.`);
+    }
+    const bare = customers - (customersOwn?.[window] ?? 0);
+    if (bare > 0) {
+      const bring = bare === 1 ? 'customer brings' : 'customers bring';
+      warn(path, `is \`custom\`, and ${bare} ${bring} no limit of their own: their keys could not be served.`);
+    }
   }
 }
 
-function warnOfCosts({ name, limits }: Plan, routes: readonly PricedRoute[], warn: Warn): void {
+function warnOfCosts({ name, limits, groups = [] }: Plan, routes: readonly PricedRoute[], warn: Warn): void {
+  warnOfCostsAbove(limits, ['plans', name, 'limits'], routes, warn);
+  for (const group of groups) {
+    const patterns = group.routes.map(groupRouteOf);
+    const ofGroup = routes.filter(({ path }) => patterns.some((one) => isCommon(one, { methods: null, path })));
+    warnOfCostsAbove(group.limits, ['plans', name, 'groups', group.name, 'limits'], ofGroup, warn);
+  }
+}
+
+function warnOfCostsAbove(limits: Plan['limits'], path: Path, routes: readonly PricedRoute[], warn: Warn): void {
   for (const window of WINDOWS) {
     const limit = limits[window];
     if (typeof limit !== 'number' || limit === 0) continue;
-    for (const { path, cost } of routes.filter((route) => route.perAddress === null && route.cost > limit)) {
-      const message = `is below the cost of ${path}, ${cost}: keys of this plan can never call it.`;
-      warn(['plans', name, 'limits', window], message);
+    for (const route of routes.filter(({ perAddress, cost }) => perAddress === null && cost > limit)) {
+      warn(
+        [...path, window],
+        `is below the cost of ${route.path}, ${route.cost}: keys of this plan can never call it.`,
+      );
+    }
+  }
+}
+
+/** Warns of patterns of groups that match no request that any route serves. */
+function warnOfIdleGroups({ name, groups = [] }: Plan, routes: readonly ReturnType<typeof groupRouteOf>[], warn: Warn) {
+  for (const group of groups) {
+    for (const [i, pattern] of group.routes.entries()) {
+      const parsed = groupRouteOf(pattern);
+      if (routes.some((route) => isCommon(parsed, route))) continue;
+      warn(['plans', name, 'groups', group.name, 'routes', i], `matches no route of gateway.yaml that needs a key.`);
     }
   }
 }
@@ -90,8 +140,4 @@ function placed({ locate }: PlacedPlans, check: (warn: Warn) => void): readonly 
   const warnings: Fault[] = [];
   check((path, message) => warnings.push({ ...locate(path), message }));
   return warnings;
-}
-
-function countedKeys(keys: number): string {
-  return keys === 1 ? '1 live key uses' : `${keys} live keys use`;
 }

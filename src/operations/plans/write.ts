@@ -1,8 +1,7 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import type { KeyStore } from '../../identify/key-store.ts';
-import { retentionOf } from '../plans-in-use.ts';
+import { type PlanUserStores, retentionOf } from '../plans-in-use.ts';
 import type { Results } from './draft-thread.ts';
 import type { PlansFile, Replacement } from './plans-file.ts';
 
@@ -25,7 +24,7 @@ const LOOK_EVERY_MS = 25;
 
 /**
  * Replaces plans.yaml by a draft, unless a reload would refuse it.
- * @throws Failure `conflict` if live keys use a plan that goes or the file cannot be replaced; `store_unavailable` if the
+ * @throws Failure `conflict` if live keys or customers use a plan that goes or the file cannot be replaced; `store_unavailable` if the
  *   store cannot be asked. Nothing is written then.
  */
 export async function writePlans(
@@ -34,12 +33,12 @@ export async function writePlans(
   {
     file,
     inForce,
-    keys,
+    users,
     monotonicMs,
   }: {
     readonly file: PlansFile;
     readonly inForce: PlansInForce;
-    readonly keys: Pick<KeyStore, 'list'>;
+    readonly users: PlanUserStores;
     readonly monotonicMs: () => number;
   },
 ): Promise<Replacement> {
@@ -48,7 +47,7 @@ export async function writePlans(
   const untilMs = monotonicMs() + COUNT_MS;
   const isInTime = () => monotonicMs() < untilMs;
   const replacement = { before: inForce.plans, after: draft, file: file.name };
-  const retention = await retentionOf(replacement, async () => keys, isInTime);
+  const retention = await retentionOf(replacement, async () => users, isInTime);
   await nextTurn();
   if (!isInTime() || retention?.isUnknown === true) {
     throw new Failure('store_unavailable', 'The store cannot be asked whether live keys use the plans that go.');

@@ -70,10 +70,14 @@ export async function supervise(
   });
   const running: Supervised = { settings, live, pool, dispatcher, metrics, log, access, draining: { hasBegun: true } };
   const adminApi = adminApiOf(running, env);
-  const keys = async () => (await adminApi.stores()).keys;
   const leaves = [
     forwardSignals(pool),
-    followSilently(live, { log, env, keys, load: ({ settings: next }) => policies.load(next) }),
+    followSilently(live, {
+      log,
+      env,
+      planUsers: adminApi.stores,
+      load: ({ settings: next }) => policies.load(next),
+    }),
   ];
   const close = async () => {
     for (const leave of leaves) await leave();
@@ -266,10 +270,10 @@ function forwardSignals(pool: WorkerPool): () => void {
  */
 function followSilently(
   live: LiveSettings,
-  { log, env, keys, load }: Required<Pick<LiveSettingsOptions, 'log' | 'env' | 'keys' | 'load'>>,
+  { log, env, planUsers, load }: Required<Pick<LiveSettingsOptions, 'log' | 'env' | 'planUsers' | 'load'>>,
 ): () => Promise<void> {
   const silentLog = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: silentLog, keys, load });
+  return live.follow({ env, log: silentLog, planUsers, load });
 }
 
 async function readinessOf(pool: WorkerPool, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {

@@ -118,8 +118,8 @@ describe('tollgate plans diff', () => {
   test('is a table, or lines for other programs; files that allow the same differ in nothing', async () => {
     const { stdout } = await runCommand({}, 'plans', 'diff', old, now);
     expect(stdout.split('\n').slice(0, 2)).toEqual([
-      'PLAN\tWHAT\tCHANGE\tFROM\tTO\tLIVE KEYS\tWARNING',
-      'free\tlimits.minute\tlowered\t60\t30\t-\t',
+      'PLAN\tWHAT\tCHANGE\tFROM\tTO\tLIVE KEYS\tWARNING\tCUSTOMERS',
+      'free\tlimits.minute\tlowered\t60\t30\t-\t\t-',
     ]);
     const shown = await runCommand({ TEST_TERMINAL: 'yes' }, 'plans', 'diff', old, now);
     expect(shown.stdout).toMatch(/^PLAN +WHAT +CHANGE +FROM +TO +LIVE KEYS/);
@@ -178,7 +178,7 @@ describe.each(['embedded', 'redis'])('against the %s store', (kind) => {
     expect(keys.get('null failed-authentication.minute')).toBe(null);
     const { code, stdout } = await runCommand(env, 'plans', 'diff', old, now, '--against');
     expect(code).toBe(1);
-    expect(stdout).toContain('gone\tplan\tremoved\t-\t-\t1\tcould not be served any more\n');
+    expect(stdout).toContain('gone\tplan\tremoved\t-\t-\t1\tcould not be served any more\t0\n');
   });
 
   test('diff exits with 1 where a plan goes that live keys use, but not where `removed` names it or nobody asks', async () => {

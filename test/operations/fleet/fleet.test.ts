@@ -78,6 +78,7 @@ describe('the record of recent requests', () => {
   const decided = (consumerId: string, decidedAtMs: number) =>
     ({
       ...{ consumerId, decidedAtMs, plan: 'free', cost: 1, limits: [windowLimit('minute', 60)], remaining: [5] },
+      ...{ method: 'GET', path: '/v1/pets', route: '/v1/pets' },
       ...{ judgement: 'admitted', source: 'store', imposedBan: null, status: 200, code: null },
     }) as unknown as Exchange;
 
@@ -132,11 +133,22 @@ describe('the record of recent requests', () => {
       { ...SOUND_PART, limits: [1] },
       { ...SOUND_PART, limitSets: [{ fortnight: 1 }] },
       { ...SOUND_PART, consumerIds: [null] },
+      { ...SOUND_PART, customerIds: [1] },
+      { ...SOUND_PART, paths: [] },
     ];
     for (const one of foreign) expect(await unpackedPart(gzipSync(JSON.stringify(one)))).toBeNull();
     expect(await unpackedPart(Buffer.from('x'))).toBeNull();
     expect(await unpackedPart(gzipSync(Buffer.alloc(64 * 1024 * 1024)))).toBeNull();
-    expect(await unpackedPart(gzipSync(JSON.stringify(SOUND_PART)))).toMatchObject({ consumerIds: ['x'] });
+    // As earlier versions leave it, and as this version does.
+    expect(await unpackedPart(gzipSync(JSON.stringify(SOUND_PART)))).toMatchObject({
+      ...{ consumerIds: ['x'], customerIds: [null], methods: [''], paths: [null] },
+    });
+    const whole = { ...SOUND_PART, customerIds: ['cus_a'], methods: ['GET'], paths: ['/a'] };
+    const ofCustomer = { ...whole, limitSets: [{ minute: 1, 'customer-search-minute': 2 }] };
+    expect(await unpackedPart(gzipSync(JSON.stringify(ofCustomer)))).toMatchObject({
+      customerIds: ['cus_a'],
+      paths: ['/a'],
+    });
     const { guarded } = breakable();
     const takePart = async () => gzipSync(JSON.stringify({}));
     const { here, there } = await two({ ...guarded, takePart });

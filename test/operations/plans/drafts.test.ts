@@ -32,6 +32,8 @@ async function draftsWith(options: Partial<PlanDraftsOptions> = {}): Promise<Pla
   });
 }
 
+const NO_CUSTOMERS = { list: async () => ({ customers: [], cursor: null }) };
+
 const body = (members: object) => Buffer.from(JSON.stringify(members));
 
 /** What a gateway remembers of `n` requests of one key, a second apart, as its plan decided. */
@@ -162,7 +164,7 @@ describe('bounds', () => {
       nowMs += 5_000;
       return nowMs;
     };
-    const endless = { list: async () => ({ keys: [], cursor: 'more' }) };
+    const endless = { keys: { list: async () => ({ keys: [], cursor: 'more' }) }, customers: NO_CUSTOMERS };
     const done = await (await draftsWith({ monotonicMs })).diff(body({ text: TEXT.replace('3', '4') }), endless);
     expect(done).toMatchObject({
       result: { live: { isComplete: false }, changes: [{ what: 'limits.minute', keys: null }], refused: [] },
@@ -175,7 +177,10 @@ describe('bounds', () => {
         throw new Failure('store_unavailable', 'away');
       },
     };
-    const done = await (await draftsWith()).diff(body({ text: TEXT.replace('3', '4') }), away);
+    const done = await (await draftsWith()).diff(body({ text: TEXT.replace('3', '4') }), {
+      keys: away,
+      customers: NO_CUSTOMERS,
+    });
     expect(done).toMatchObject({
       result: { live: { isComplete: false, keysRead: 0 }, changes: [{ what: 'limits.minute', keys: null }] },
     });
@@ -193,7 +198,10 @@ describe('bounds', () => {
       if (!isDone) setImmediate(count);
     };
     count();
-    const done = await (await draftsWith()).diff(body({ text: TEXT.replace('3', '4') }), keys);
+    const done = await (await draftsWith()).diff(body({ text: TEXT.replace('3', '4') }), {
+      keys,
+      customers: NO_CUSTOMERS,
+    });
     isDone = true;
     expect(done).toMatchObject({ result: { live: { keysRead: 1_000_000 }, changes: [{ keys: 1_000_000 }] } });
     expect(turns).toBeGreaterThan(1_000);

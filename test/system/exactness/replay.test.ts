@@ -21,6 +21,10 @@ plans:
     limits: { second: { limit: 5, window: sliding }, minute: { limit: 25, window: sliding, slices: 4 } }
     bans: { after: 8, within: 1s, first: 1s }
   calendar: { limits: { hour: { limit: 12, align: calendar, zone: Asia/Kolkata }, week: 20, month: { limit: 30, anchor: 15 } } }
+  grouped:
+    limits: { second: 6, minute: 60 }
+    groups: { costly: { routes: [/v1/costly], limits: { second: 3, minute: 8 } } }
+    bans: { after: 4, first: 1s }
   closed: { limits: { second: 0 } }
   watched: { limits: { second: 2 }, enforce: false }
 bans: { after: 12, within: 1m, first: 1s, factor: 3, longest: 24h, forget: 24h }
@@ -31,6 +35,7 @@ const KEYS: readonly (readonly [plan: string, ...options: string[]])[] = [
   ...repeat(4, ['gentle'] as const),
   ...repeat(4, ['slides'] as const),
   ...repeat(2, ['calendar'] as const),
+  ...repeat(4, ['grouped'] as const),
   ['slides', '--limit', 'second=8', '--limit', 'month=27'],
   ['brief', '--limit', 'second=9'],
   ['double', '--limit', 'minute=unlimited'],

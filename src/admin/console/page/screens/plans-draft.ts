@@ -381,8 +381,8 @@ function Comparison({ changes, refused, live, warnings }: Compared) {
                 {
                   title: 'Active keys',
                   isNumber: true,
-                  cell: ({ plan, keys }: PlanChange) =>
-                    plan === null ? '–' : keys === null ? 'unknown' : countText(keys),
+                  cell: ({ plan, keys, customers }: PlanChange) =>
+                    plan === null ? '–' : keys === null ? 'unknown' : usersOf(keys, customers),
                 },
               ]}
             />`
@@ -405,9 +405,18 @@ function Comparison({ changes, refused, live, warnings }: Compared) {
 
 const MAX_WARNINGS = 20;
 
-function ChangeSign({ change, breaks, keys, to }: PlanChange) {
-  if (breaks && keys !== 0) {
-    return html`<${Badge} kind="bad">${to === null ? 'Removed' : 'Changed'}: ${keys === null ? 'active keys of it' : plural(keys, 'key')} could not be served any more</${Badge}>`;
+/** How many keys a change affects, and how many customers. */
+function usersOf(keys: number, customers: number | null): string {
+  return customers ? `${countText(keys)}, and ${plural(customers, 'customer')}` : countText(keys);
+}
+
+function brokenUsers(keys: number, customers: number | null): string {
+  return customers ? `${plural(keys, 'key')} and ${plural(customers, 'customer')}` : plural(keys, 'key');
+}
+
+function ChangeSign({ change, breaks, keys, customers, to }: PlanChange) {
+  if (breaks && (keys !== 0 || customers !== 0)) {
+    return html`<${Badge} kind="bad">${to === null ? 'Removed' : 'Changed'}: ${keys === null ? 'active keys of it' : brokenUsers(keys, customers)} could not be served any more</${Badge}>`;
   }
   const [sign, word] = SIGNS[change];
   return html`<span class="change"><span aria-hidden="true">${sign}</span> ${word}</span>`;

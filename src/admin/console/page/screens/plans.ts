@@ -31,7 +31,8 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
   const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
   names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
   // Most files have one rule for all plans, which is then shown once.
-  const bans = [...new Set(plans.map(({ bans }) => bansText(bans)))];
+  const bans = [...new Set(plans.map((plan) => bansText(plan)))];
+  const hasFurther = plans.some(({ eachKey, groups, inFlight }) => eachKey ?? groups ?? inFlight);
   const columns: Column<Plan>[] = [
     {
       title: 'Plan',
@@ -56,8 +57,9 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
           },
         }))),
     ...(bans.length > 1
-      ? [{ title: 'Bans', cell: ({ bans }: Plan) => html`<span class="plan-bans">${bansText(bans)}</span>` }]
+      ? [{ title: 'Bans', cell: (plan: Plan) => html`<span class="plan-bans">${bansText(plan)}</span>` }]
       : []),
+    ...(hasFurther ? [{ title: 'Further limits', cell: (plan: Plan) => html`<${FurtherLimits} ...${plan} />` }] : []),
   ];
   const facts: [string, Children][] = [
     ...(bans.length === 1 ? [['Bans, of every plan', bans[0]] as [string, Children]] : []),
@@ -87,12 +89,38 @@ function WindowCell({ window, limit, form, shadow, isNamed = false }: Plan['wind
   </div>`;
 }
 
-function bansText(bans: Plan['bans']): string {
+/** What a plan has besides its own windows: requests in flight, what each key of a customer may take, groups of routes. */
+function FurtherLimits({ eachKey, groups = [], inFlight }: Plan) {
+  const each = [...windowTexts(eachKey?.windows ?? []), ...inFlightTexts(eachKey?.inFlight)];
+  return html`
+    ${inFlightTexts(inFlight).map((text) => html`<div class="plan-window">${text}</div>`)}
+    ${each.length > 0 && html`<div class="plan-window">Each key of a customer: ${each.join(', ')}</div>`}
+    ${groups.map(
+      ({ name, windows, instead, routes }) => html`<div class="plan-window">
+        <span><bdi>${name}</bdi>: ${windowTexts(windows).join(', ')}</span>
+        ${instead && html` <span class="tag">in place of the limits of the plan</span>`}
+        <div class="hint"><bdi>${routes.join(', ')}</bdi></div>
+      </div>`,
+    )}`;
+}
+
+function windowTexts(windows: Plan['windows']): string[] {
+  return windows.map(({ window, limit, form }) => {
+    return `${countText(Number(limit))} a ${window}${form === 'fixed' ? '' : ` (${form})`}`;
+  });
+}
+
+function inFlightTexts(inFlight: number | undefined): string[] {
+  return inFlight === undefined ? [] : [`${countText(inFlight)} in flight at a time`];
+}
+
+function bansText({ bans, bansOfCustomer }: Plan): string {
   if (bans === null) return 'Off';
   const { after, factor } = bans;
   const [within, first, longest, forget] = [bans.withinMs, bans.firstMs, bans.longestMs, bans.forgetMs].map((ms) =>
     lengthText(ms / 1_000),
   );
   const ladder = factor === 1 ? '' : `, each further one ${factor} times as long up to ${longest}`;
-  return `After ${plural(after, 'refusal')} within ${within}: ${first}${ladder}. Forgotten after ${forget} without a ban.`;
+  const whom = bansOfCustomer ? ' A ban is of all keys of the customer.' : '';
+  return `After ${plural(after, 'refusal')} within ${within}: ${first}${ladder}. Forgotten after ${forget} without a ban.${whom}`;
 }

@@ -1,0 +1,139 @@
+import { accountIdsOf } from '../admit/account-id.ts';
+import { type AccountState, type Ban, NO_STRIKES } from '../admit/decide.ts';
+import type { Allowance } from '../admit/plan.ts';
+import { type SliceCounts, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../admit/windows.ts';
+
+/**
+ * The state of every account, in columns: about 100 bytes for each, where objects would take several hundred and work for
+ * the garbage collector. The first accounts are those of the consumers, under their numbers; those of customers and of
+ * groups of routes come after them when they are first used.
+ */
+export class Accounts {
+  readonly #windows: Partial<Record<WindowName, WindowColumns>> = {};
+  readonly #further = new Map<string, number>();
+  readonly #consumers: number;
+  #capacity: number;
+  #strikes: Float64Array;
+  #strikesEndAtMs: Float64Array;
+  #banNumber: Float64Array;
+  #banUntilMs: Float64Array;
+  /** Index in WINDOWS. */
+  #banWindow: Uint8Array;
+  /** The budget of the window of a ban, where it is not the account's own. */
+  readonly #banBudgets = new Map<number, string>();
+
+  constructor(consumers: number) {
+    this.#consumers = consumers;
+    this.#capacity = consumers;
+    this.#strikes = new Float64Array(consumers);
+    this.#strikesEndAtMs = new Float64Array(consumers);
+    this.#banNumber = new Float64Array(consumers);
+    this.#banUntilMs = new Float64Array(consumers);
+    this.#banWindow = new Uint8Array(consumers);
+  }
+
+  /** The state for `decide`. As in a store, windows that the allowance does not count are kept unchanged. */
+  get(consumer: number, accountId: string, allowance: Allowance): AccountState {
+    const own = this.#get(consumer, allowance.limits);
+    const { further } = allowance;
+    if (further === undefined) return own;
+    const numbers = this.#numbersOf(accountId, allowance);
+    return { ...own, further: further.map(({ limits }, i) => this.#get(numbers[i]!, limits)) };
+  }
+
+  set(consumer: number, accountId: string, allowance: Allowance, state: AccountState): void {
+    this.#set(consumer, allowance.limits, state);
+    const { further } = allowance;
+    if (further === undefined) return;
+    const numbers = this.#numbersOf(accountId, allowance);
+    for (const [i, { limits }] of further.entries()) this.#set(numbers[i]!, limits, state.further![i]!);
+  }
+
+  /** The numbers of the accounts of the further budgets. */
+  #numbersOf(accountId: string, allowance: Allowance): readonly number[] {
+    const [, ...ids] = accountIdsOf(accountId, allowance);
+    return ids.map((id) => {
+      const known = this.#further.get(id);
+      if (known !== undefined) return known;
+      const number = this.#consumers + this.#further.size;
+      this.#further.set(id, number);
+      if (number >= this.#capacity) this.#widen();
+      return number;
+    });
+  }
+
+  #widen(): void {
+    this.#capacity = Math.max(2 * this.#capacity, 64);
+    const widened = (column: Float64Array) => {
+      const wider = new Float64Array(this.#capacity);
+      wider.set(column);
+      return wider;
+    };
+    this.#strikes = widened(this.#strikes);
+    this.#strikesEndAtMs = widened(this.#strikesEndAtMs);
+    this.#banNumber = widened(this.#banNumber);
+    this.#banUntilMs = widened(this.#banUntilMs);
+    const windows = new Uint8Array(this.#capacity);
+    windows.set(this.#banWindow);
+    this.#banWindow = windows;
+    for (const columns of Object.values(this.#windows)) {
+      columns.used = widened(columns.used);
+      columns.endsAtMs = widened(columns.endsAtMs);
+    }
+  }
+
+  #get(account: number, limits: readonly WindowLimit[]): AccountState {
+    const windows: Partial<Record<WindowName, WindowCount>> = {};
+    for (const { window } of limits) {
+      const column = this.#windows[window];
+      const endsAtMs = column?.endsAtMs[account] ?? 0;
+      if (endsAtMs === 0) continue;
+      const slices = column!.slices.get(account);
+      windows[window] = { used: column!.used[account]!, endsAtMs, ...(slices === undefined ? {} : { slices }) };
+    }
+    const count = this.#strikes[account]!;
+    return {
+      windows,
+      strikes: count === 0 ? NO_STRIKES : { count, endsAtMs: this.#strikesEndAtMs[account]! },
+      ban: this.#banOf(account),
+    };
+  }
+
+  #banOf(account: number): Ban | null {
+    const number = this.#banNumber[account]!;
+    if (number === 0) return null;
+    const ban = { number, untilMs: this.#banUntilMs[account]!, window: WINDOWS[this.#banWindow[account]!]! };
+    const budget = this.#banBudgets.get(account);
+    return budget === undefined ? ban : { ...ban, budget };
+  }
+
+  #set(account: number, limits: readonly WindowLimit[], { windows, strikes, ban }: AccountState): void {
+    for (const { window } of limits) {
+      this.#windows[window] ??= {
+        used: new Float64Array(this.#capacity),
+        endsAtMs: new Float64Array(this.#capacity),
+        slices: new Map(),
+      };
+      const open = windows[window];
+      if (open?.slices === undefined) this.#windows[window].slices.delete(account);
+      else this.#windows[window].slices.set(account, open.slices);
+      this.#windows[window].used[account] = open?.used ?? 0;
+      this.#windows[window].endsAtMs[account] = open?.endsAtMs ?? 0;
+    }
+    this.#strikes[account] = strikes.count;
+    this.#strikesEndAtMs[account] = strikes.endsAtMs;
+    this.#banNumber[account] = ban?.number ?? 0;
+    this.#banUntilMs[account] = ban?.untilMs ?? 0;
+    if (ban !== null) this.#banWindow[account] = WINDOWS.indexOf(ban.window);
+    if (ban?.budget === undefined) this.#banBudgets.delete(account);
+    else this.#banBudgets.set(account, ban.budget);
+  }
+}
+
+/** One window of all accounts. */
+interface WindowColumns {
+  used: Float64Array;
+  endsAtMs: Float64Array;
+  /** Of sliding windows. */
+  readonly slices: Map<number, SliceCounts>;
+}

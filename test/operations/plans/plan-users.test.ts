@@ -1,0 +1,207 @@
+import { describe, expect, test } from 'vitest';
+import type { Plans } from '../../../src/admit/plan.ts';
+import { parsePlans } from '../../../src/config/plans.ts';
+import type { StoredCustomer } from '../../../src/identify/customer-store.ts';
+import type { StoredKey } from '../../../src/identify/key-store.ts';
+import { changesBetween, changeText, isRefused } from '../../../src/operations/plans/changes.ts';
+import { patternsOf, warningsAgainst, warningsOf } from '../../../src/operations/plans/warnings.ts';
+import { countLiveKeys, faultsOfLostPlans, type PlanUserStores } from '../../../src/operations/plans-in-use.ts';
+
+const NOW_MS = 1_790_000_000_000;
+
+function parsed(text: string) {
+  const read = parsePlans(text, 'plans.yaml');
+  if ('faults' in read) throw new Error(JSON.stringify(read.faults));
+  return read;
+}
+
+function plansIn(text: string): Plans {
+  return parsed(text).value;
+}
+
+/** Stores that return these records one a page. */
+function storesWith(
+  customers: readonly Partial<StoredCustomer>[],
+  keys: readonly Partial<StoredKey>[],
+): PlanUserStores {
+  const page = <T extends object>(records: readonly Partial<T>[], cursor: string | null, rest: Partial<T>) => {
+    const at = Number(cursor ?? 0);
+    return {
+      records: records.slice(at, at + 1).map((one) => ({ limits: {}, expiresAtMs: null, ...rest, ...one }) as T),
+      cursor: at + 1 < records.length ? String(at + 1) : null,
+    };
+  };
+  return {
+    customers: {
+      list: async ({ cursor }) => {
+        const { records, ...rest } = page<StoredCustomer>(customers, cursor, {});
+        return { customers: records, ...rest };
+      },
+    },
+    keys: {
+      list: async ({ cursor }) => {
+        const { records, ...rest } = page<StoredKey>(keys, cursor, { revokedAtMs: null });
+        return { keys: records, ...rest };
+      },
+    },
+  };
+}
+
+const STORES = storesWith(
+  [
+    { id: 'cus_a', plan: 'team' },
+    { id: 'cus_b', plan: 'team', limits: { minute: 900 } },
+    { id: 'cus_late', plan: 'team', expiresAtMs: NOW_MS },
+    { id: 'cus_tokens', plan: 'gone' },
+  ],
+  [
+    { plan: 'team' },
+    { plan: 'team', limits: { minute: 7 } },
+    // What a key's own record says of its plan does not count for a key of a customer.
+    { plan: 'free', customer: 'cus_a' },
+    { plan: 'free', customer: 'cus_a', limits: { minute: 5 } },
+    { plan: 'free', customer: 'cus_b' },
+    { plan: 'team', customer: 'cus_late' },
+    { plan: 'team', customer: 'cus_deleted' },
+    { plan: 'team', customer: 'cus_a', revokedAtMs: 1 },
+  ],
+);
+const counted = (keysRead = { at: 0 }) =>
+  countLiveKeys(STORES, NOW_MS, {
+    onPage: (read) => {
+      keysRead.at = read;
+      return true;
+    },
+  });
+
+const OLD = `
+plans:
+  team: { limits: { minute: 600 }, each-key: { minute: 300, in-flight: 5 }, groups: { old: { routes: [/old], limits: { day: 1 } }, search: { routes: [/a, /b], limits: { minute: 10, hour: 60 } } } }
+  gone: { limits: { minute: 1 } }
+`;
+const NEW = `
+plans:
+  team:
+    limits: { minute: 500 }
+    each-key: { minute: { limit: 200, window: sliding }, day: 900 }
+    groups:
+      search: { routes: [/b, "POST /c"], limits: { minute: { limit: 20, window: sliding }, day: 90 }, instead: true }
+      reports: { routes: [/v1/reports/**], limits: { day: 5 } }
+    in-flight: 20
+    bans: { of: customer }
+`;
+
+describe('the users of plans', () => {
+  test('are keys under their own plan, keys of customers under that of the customer, and customers without a key', async () => {
+    const keysRead = { at: 0 };
+    const live = await counted(keysRead);
+    expect(keysRead.at).toBe(8);
+    expect([...live.keys()]).toEqual(['team', 'gone']);
+    expect(live.get('team')).toMatchObject({
+      ...{ keys: 5, own: { minute: 1, day: 0 }, ofCustomers: 3 },
+      ...{ limitedByCustomer: { minute: 1 }, ownOfCustomers: { minute: 1 }, customers: 2, customersOwn: { minute: 1 } },
+    });
+    expect(live.get('gone')).toMatchObject({ keys: 0, customers: 1 });
+  });
+
+  test('keep a plan from being removed, also if only customers use it', async () => {
+    const [before, after] = [plansIn(OLD), plansIn(NEW)];
+    const live = await counted();
+    expect(faultsOfLostPlans({ before, after, file: 'plans.yaml' }, live)).toEqual([
+      'plans.yaml: plans: lacks `gone`, which 1 customer uses. Keep it; move it (`tollgate customers edit CUSTOMER_ID --plan PLAN`) ' +
+        'and send SIGHUP; or name it in `removed`, and it gets 500.',
+    ]);
+    const others = new Map([['gone', live.get('team')!]]);
+    expect(faultsOfLostPlans({ before, after, file: 'plans.yaml' }, others)[0]).toContain(
+      'which 5 live keys and 2 customers use. Keep it; move them (`tollgate keys update KEY_ID --plan PLAN`, ' +
+        '`tollgate customers edit CUSTOMER_ID --plan PLAN`)',
+    );
+    const gone = changesBetween(before, after, live).find(({ what }) => what === 'plan')!;
+    expect(gone).toMatchObject({ plan: 'gone', keys: 0, customers: 1, breaks: true });
+    expect([isRefused(gone, after), isRefused(gone, { ...after, removed: ['gone'] })]).toEqual([true, false]);
+  });
+});
+
+test('a difference names what changes for groups, each key, requests in flight and bans, and how many keys and customers it affects', async () => {
+  const changes = changesBetween(plansIn(OLD), plansIn(NEW), await counted());
+  const rows = changes
+    .filter(({ plan }) => plan === 'team')
+    .map(({ plan: _, breaks: __, ...rest }) => Object.values(rest));
+  expect(rows).toEqual([
+    ['limits.minute', 'lowered', 600, 500, 3, 1],
+    ['groups.old', 'removed', 'day 1 on /old', null, 5, 2],
+    ['groups.search.routes', 'removed', '/a', null, 5, 2],
+    ['groups.search.routes', 'added', null, 'POST /c', 5, 2],
+    ['groups.search.limits.minute', 'raised', 10, 20, 5, 2],
+    ['groups.search.limits.hour', 'removed', 60, null, 5, 2],
+    ['groups.search.limits.day', 'added', null, 90, 5, 2],
+    ['groups.search.limits.minute.window', 'changed', 'fixed', 'sliding', 5, 2],
+    ['groups.search.limits.minute.slices', 'added', null, 12, 5, 2],
+    ['groups.search.instead', 'changed', 'false', 'true', 5, 2],
+    ['groups.reports', 'added', null, 'day 5 on /v1/reports/**', 5, 2],
+    ['in-flight', 'added', null, 20, 5, 2],
+    ['each-key.minute', 'lowered', 300, 200, 2, 2],
+    ['each-key.day', 'added', null, 900, 3, 2],
+    ['bans.of', 'changed', 'key', 'customer', 3, 2],
+    ['each-key.minute.window', 'changed', 'fixed', 'sliding', 3, 2],
+    ['each-key.minute.slices', 'added', null, 12, 3, 2],
+    ['each-key.in-flight', 'removed', 5, null, 3, 2],
+  ]);
+  expect(changes.map(changeText)).toContain('team groups.reports day 5 on /v1/reports/** added');
+  expect(changes.map(changeText)).toContain('team groups.search.limits.minute 10 → 20');
+});
+
+describe('the warnings of a file', () => {
+  const messages = (text: string) => {
+    const read = parsed(text);
+    return [...read.warnings, ...warningsOf(read)].map(({ path, message }) => `${path}: ${message}`);
+  };
+
+  test('name limits of groups and of each key that never refuse, because another limit does so first', () => {
+    expect(
+      messages(`plans:
+  a:
+    limits: { minute: 60, day: 1000 }
+    in-flight: 20
+    each-key: { minute: 60, day: 900, in-flight: 20 }
+    groups:
+      high: { routes: [/a], limits: { minute: 100, hour: 90, day: 999 } }
+      instead: { routes: [/b], limits: { minute: 100 }, instead: true }
+`),
+    ).toEqual([
+      'plans.a.each-key.minute: is not below the minute limit of 60 that all keys of a customer share, and so bounds no key.',
+      'plans.a.each-key.in-flight: is not below the in-flight limit of 20 that all keys of a customer share, and so bounds no key.',
+      'plans.a.groups.high.limits.minute: is not below the minute limit of 60 of the plan, which refuses first; lower it, or set `instead: true`.',
+      'plans.a.groups.high.limits.hour: is below the minute limit of 100, which can then never be used up.',
+    ]);
+  });
+
+  test('name patterns of groups that no route serves, groups below the cost of a route, and customers without a limit', async () => {
+    const plans = parsed(`plans:
+  team:
+    limits: { minute: custom }
+    groups:
+      search: { routes: [/v1/search/**, "DELETE /v1/pets", "/v1/%70ets", "/v1/public"], limits: { minute: 10 } }
+  gone: { limits: { minute: 100 } }
+`);
+    const route = (path: string, methods: string[], cost = 1, perAddress: object | null = null) => ({
+      ...{ path, methods, cost, perAddress },
+    });
+    const routes = [
+      route('/v1/{kind}/find', ['POST'], 40),
+      route('/v1/pets', ['GET', 'HEAD'], 30),
+      route('/v1/public', ['GET'], 1, {}),
+    ];
+    const warnings = warningsAgainst(plans, {
+      ...{ routes, patterns: patternsOf(routes), live: await counted(), hasTokens: false },
+    });
+    expect(warnings.map(({ path, message }) => `${path}: ${message}`)).toEqual([
+      'plans.team.limits.minute: is `custom`, and 1 live key brings no limit of their own: they could not be served.',
+      'plans.team.limits.minute: is `custom`, and 1 customer brings no limit of their own: their keys could not be served.',
+      'plans.team.groups.search.limits.minute: is below the cost of /v1/{kind}/find, 40: keys of this plan can never call it.',
+      'plans.team.groups.search.limits.minute: is below the cost of /v1/pets, 30: keys of this plan can never call it.',
+      'plans.team.groups.search.routes[1]: matches no route of gateway.yaml that needs a key.',
+      'plans.team.groups.search.routes[3]: matches no route of gateway.yaml that needs a key.',
+    ]);
+  });
+});
