@@ -16,12 +16,22 @@ interface Screen {
   readonly isReady: (page: Page) => Promise<unknown>;
 }
 
-function screensOf({ keys, refusedRequestId }: Stand): readonly Screen[] {
+function screensOf({ keys, customer, refusedRequestId }: Stand): readonly Screen[] {
   const heading = (name: string | RegExp) => (page: Page) => page.getByRole('heading', { name }).first().waitFor();
   return [
     { name: 'now', path: '/', isReady: (page) => page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor() },
     { name: 'key', path: `/keys/${keys.banned.id}`, isReady: (page) => page.getByRole('meter').first().waitFor() },
     { name: 'keys', path: '/keys', isReady: (page) => page.getByRole('link', { name: 'Paws & Claws' }).waitFor() },
+    {
+      name: 'customers',
+      path: '/customers',
+      isReady: (page) => page.getByRole('link', { name: customer.name }).waitFor(),
+    },
+    {
+      name: 'customer',
+      path: `/customers/${customer.id}`,
+      isReady: (page) => page.getByRole('meter').first().waitFor(),
+    },
     { name: 'plans', path: '/plans', isReady: (page) => page.getByText('own limit of each key').first().waitFor() },
     { name: 'explain', path: `/explain/${refusedRequestId()}`, isReady: heading(/Earliest moment/) },
     { name: 'live', path: '/live', isReady: (page) => page.getByRole('row').nth(12).waitFor() },

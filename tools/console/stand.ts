@@ -20,7 +20,7 @@ const READY_WITHIN_MS = 30_000;
 const HOUR_MS = 3_600_000;
 
 /** A key of the stand, by the part that it plays. */
-export type Part = 'banned' | 'refused' | 'near' | 'fine' | 'hostile' | 'retiring';
+export type Part = 'banned' | 'refused' | 'near' | 'fine' | 'hostile' | 'retiring' | 'shop' | 'app';
 
 export interface Gateway {
   readonly origin: string;
@@ -32,6 +32,8 @@ interface AnyStand {
   /** The tokens of ADMIN_TOKENS_FILE, by role. */
   readonly tokens: Readonly<Record<'viewer' | 'operator' | 'admin', string>>;
   readonly keys: Readonly<Record<Part, { readonly id: string; readonly key: string }>>;
+  /** The customer of the keys `shop` and `app`. */
+  readonly customer: { readonly id: string; readonly name: string };
   /** The X-Request-Id of a refusal. */
   readonly refusedRequestId: () => string;
   /** Lets callers call, in bursts, until `stop`. */
@@ -62,6 +64,7 @@ plans:
   pro: { limits: { minute: { limit: 300, window: sliding }, day: 10000 }, bans: { after: 500 } }
   business: { limits: { minute: 1000, day: 100000, month: 2000000 } }
   enterprise: { limits: { minute: custom, day: custom } }
+  team: { limits: { minute: 600, day: 20000 }, each-key: { minute: 400 }, in-flight: 20, groups: { pet: { routes: ['/v1/pets/{petId}'], limits: { minute: 60 } } } }
 bans: { after: 10, within: 1m, first: 5m, factor: 2, longest: 24h, forget: 24h }
 failed-authentication: { minute: 30 }
 `;
@@ -163,15 +166,15 @@ async function prepare(endings: Endings, storeEnv: Readonly<Record<string, strin
     const { port, admin } = await serving({ ...env, TOLLGATE_DATA: data });
     return { origin: `http://127.0.0.1:${port}`, admin: `http://127.0.0.1:${admin}` };
   };
-  /** Creates the keys once the gateways serve. */
+  /** Creates the keys and the customer once the gateways serve. */
   const finish = async (gateways: readonly [Gateway, ...Gateway[]]) => {
-    const keys = await createKeys(gateways[0].admin, tokens.admin);
+    const { keys, customer } = await createRecords(gateways[0].admin, tokens.admin);
     let refused = '';
     const drive = () =>
       driveCallers(gateways, keys, (id) => {
         refused = id;
       });
-    return { tokens, keys, refusedRequestId: () => refused, drive, folder, printed: () => printed };
+    return { tokens, keys, customer, refusedRequestId: () => refused, drive, folder, printed: () => printed };
   };
   return { gateway, finish };
 }
@@ -204,24 +207,38 @@ const ATTRIBUTES: Readonly<Record<Part, object>> = {
   },
   hostile: { plan: 'free', name: HOSTILE, owner: '"><script>document.title="broken"</script>' },
   retiring: { plan: 'pro', name: 'Old mobile app', owner: 'mobile@shop.example', expiresAt: '20d' },
+  shop: { name: 'Web shop', owner: 'web@acme.example' },
+  app: { name: 'Acme app', owner: 'app@acme.example', limits: { minute: 100 } },
 };
 
-async function createKeys(admin: string, token: string): Promise<AnyStand['keys']> {
-  const create = async (attributes: object) => {
-    const response = await fetch(`${admin}/admin/keys`, {
+/** The keys that belong to the customer, which has their plan. */
+const OF_CUSTOMER: readonly string[] = ['shop', 'app'] satisfies readonly Part[];
+
+async function createRecords(admin: string, token: string): Promise<Pick<AnyStand, 'keys' | 'customer'>> {
+  const create = async (attributes: object, what = 'keys') => {
+    const response = await fetch(`${admin}/admin/${what}`, {
       method: 'POST',
       headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
       body: JSON.stringify(attributes),
     });
-    if (response.status !== 201) throw new Error(`A key was not created: ${await response.text()}`);
+    if (response.status !== 201) throw new Error(`This was not created: ${await response.text()}`);
     return (await response.json()) as { id: string; key: string };
   };
+  const name = 'Acme Ltd';
+  const { id } = await create(
+    { plan: 'team', name, owner: 'sales@acme.example', limits: { minute: 900 } },
+    'customers',
+  );
   const made = new Map<Part, { id: string; key: string }>();
-  for (const [part, attributes] of Object.entries(ATTRIBUTES)) made.set(part as Part, await create(attributes));
+  for (const [part, attributes] of Object.entries(ATTRIBUTES)) {
+    const whose = OF_CUSTOMER.includes(part) ? { customer: id } : {};
+    made.set(part as Part, await create({ ...attributes, ...whose }));
+  }
   for (let i = 1; i <= 30; i++) {
     await create({ plan: ['free', 'pro', 'business'][i % 3], name: `Shop ${i}`, owner: `shop${i}@example.com` });
   }
-  return Object.fromEntries(made) as Record<Part, { id: string; key: string }>;
+  const keys = Object.fromEntries(made) as Record<Part, { id: string; key: string }>;
+  return { keys, customer: { id, name } };
 }
 
 /** Writes the past of two keys into the store, as if they had called for 92 days: the charts show more than a minute. */
@@ -261,6 +278,7 @@ function driveCallers(
     for (let i = 0; i < 110; i++) await call('near');
     for (let i = 0; i < 32; i++) await call('refused');
     for (let i = 0; i < 72; i++) await call('banned');
+    for (let i = 0; i < 160; i++) await call(i % 2 === 0 ? 'shop' : 'app', i % 5 === 0 ? '/v1/pets/1' : undefined);
     for (let i = 0; i < 5; i++) await call('retiring', `/v1/pets/${i + 1}`);
     for (let round = 0; !isStopped; round++) {
       for (let i = 0; i < 12 + 6 * Math.sin(round / 8); i++) await call('fine');

@@ -9,7 +9,7 @@ import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './cons
 /** Of all files that a screen loads, as they are on the wire. */
 const MAX_BYTES = 60 * 1024;
 
-const CHANGES = /^(lift|top up|create|edit…|revoke|rotate|reset|delete|write)/i;
+const CHANGES = /^(lift|top up|create|edit…|move…|revoke|rotate|reset|delete|write)/i;
 
 let browser: Browser;
 beforeAll(async () => {
@@ -58,7 +58,7 @@ describe.each([
   });
 
   test('every screen shows its data, breaks no rule of its content security policy and throws nothing', () => {
-    expect(seen).toHaveLength(10);
+    expect(seen).toHaveLength(12);
     expect([...viewer.violations, ...viewer.errors]).toEqual([]);
   });
 

@@ -71,7 +71,7 @@ export interface Screen {
 }
 
 /** Every screen, and what it shows of a stand with callers. */
-export function screensOf({ keys, refusedRequestId }: Stand | EmbeddedStand): readonly Screen[] {
+export function screensOf({ keys, customer, refusedRequestId }: Stand | EmbeddedStand): readonly Screen[] {
   const link = (name: string) => (page: Page) => page.getByRole('link', { name }).first().waitFor();
   const table = (caption: string | RegExp) => (page: Page) =>
     page.getByRole('table', { name: caption }).getByRole('row').nth(1).waitFor();
@@ -79,6 +79,12 @@ export function screensOf({ keys, refusedRequestId }: Stand | EmbeddedStand): re
     { name: 'now', path: '/', shown: link("Jo's pet shop") },
     { name: 'keys', path: '/keys', shown: link('Paws & Claws') },
     { name: 'key', path: `/keys/${keys.banned.id}`, shown: (page) => page.getByRole('meter').first().waitFor() },
+    { name: 'customers', path: '/customers', shown: link(customer.name) },
+    {
+      name: 'customer',
+      path: `/customers/${customer.id}`,
+      shown: (page) => page.getByRole('meter').first().waitFor(),
+    },
     { name: 'plans', path: '/plans', shown: table('The plans in force') },
     {
       name: 'plans: edit',

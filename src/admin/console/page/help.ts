@@ -1,12 +1,14 @@
-import { type Resource, request, useOnce, useResource } from './api.ts';
+import { useState } from 'preact/hooks';
+import { ApiError, type Resource, request, useOnce, useResource } from './api.ts';
 import { html } from './html.ts';
+import { nameOf, pathOf } from './kit/callers.ts';
 import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText } from './kit/format.ts';
 import { Shown } from './kit/states.ts';
-import { WindowList, type Windows } from './kit/windows.ts';
-import type { LiftedBan, NewTopUp, TopUp, Usage } from './types.ts';
+import { WindowList, type Windows, windowText } from './kit/windows.ts';
+import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
-// What an operator does for a caller that is refused. Used by the screens Now, Key and Explain.
+// What an operator does for a caller that is refused. Used by the screens Now, Key, Customer and Explain.
 
 /** A caller, and the help for it. */
 export interface Helped {
@@ -29,9 +31,7 @@ interface Changes {
 /** The counts of a caller. @param id null: nothing is read */
 export function useUsage(id: string | null, plan?: string | null): Resource<Usage> {
   const query = id?.startsWith('jwt_') ? plan && `?plan=${encodeURIComponent(plan)}` : '';
-  return useResource<Usage>(
-    id === null || query == null ? null : `/admin/keys/${encodeURIComponent(id)}/usage${query}`,
-  );
+  return useResource<Usage>(id === null || query == null ? null : `${pathOf(id)}/usage${query}`);
 }
 
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
@@ -44,7 +44,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     const { status, data } = await request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}`);
     onChanged?.();
     const spent = (data.spent ?? [])
-      .map(({ window, resetAt }) => `${window} (until ${momentText(resetAt)})`)
+      .map(({ window, resetAt }) => `${windowText(window)} (until ${momentText(resetAt)})`)
       .join(', ');
     const still =
       spent === '' ? '' : ` Still spent, so further requests are refused: ${spent}. Top it up to help at once.`;
@@ -86,10 +86,10 @@ function useTopUp({ id, name }: Helped): (form: FormData) => Promise<string> {
   return async (form) => {
     const window = form.get('window') as NewTopUp['window'];
     const body: NewTopUp = { window, amount: Number(form.get('amount')) };
-    const path = `/admin/keys/${encodeURIComponent(id)}/topups`;
+    const path = `${pathOf(id)}/topups`;
     const { status, data } = await request<TopUp>('POST', path, { body, headers: once(body) });
     const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
-    return `${name ?? id} has ${countText(data.limit)} requests a ${data.window}${until}.${settledText(status)}`;
+    return `${name ?? id} has ${countText(data.limit)} requests a ${windowText(data.window)}${until}.${settledText(status)}`;
   };
 }
 
@@ -103,13 +103,13 @@ function TopUpFields({
   isOptional?: boolean;
 }) {
   const counted = Object.entries(windows).filter(([, { limit }]) => limit !== 'unlimited');
-  if (counted.length === 0) return html`<p>All windows of this key are unlimited.</p>`;
+  if (counted.length === 0) return html`<p>All its windows are unlimited.</p>`;
   return html`<div class="pair">
     <${Field} id="topup-window" label=${isOptional ? 'Window to top up' : 'Window'}>
       <select id="topup-window" name="window">
         ${counted.map(
           ([window, { used, limit }]) =>
-            html`<option value=${window} selected=${window === refusing}>${isOptional ? window : `${window}: ${countText(used)} of ${countText(limit)} used`}</option>`,
+            html`<option value=${window} selected=${window === refusing}>${isOptional ? windowText(window) : `${windowText(window)}: ${countText(used)} of ${countText(limit)} used`}</option>`,
         )}
       </select>
     </${Field}>
@@ -117,4 +117,42 @@ function TopUpFields({
       <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} />
     </${Field}>
   </div>`;
+}
+
+/** @param of a key or a customer */
+export function ResetDialog({
+  of,
+  usage,
+  onClose,
+  onChanged,
+}: {
+  of: { readonly id: string; readonly name: string | null };
+  usage: Usage | null;
+  onClose: () => void;
+  onChanged: () => void;
+}) {
+  const once = useOnce();
+  const [windows] = useState(() =>
+    Object.entries(usage?.windows ?? {}).filter(([, { limit }]) => limit !== 'unlimited'),
+  );
+  const act = async (form: FormData) => {
+    const chosen = form.getAll('windows') as NonNullable<NewReset['windows']>[number][];
+    const body: NewReset = { windows: chosen };
+    if (chosen.length === 0) throw new ApiError(0, 'none', 'Choose at least one window.');
+    const path = `${pathOf(of.id)}/usage/reset`;
+    const { status, data } = await request<Reset>('POST', path, { body, headers: once(body) });
+    onChanged();
+    const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
+    return `The usage of ${nameOf(of)} was reset: ${data.windows.map(windowText).join('; ')}.${ban}${settledText(status)}`;
+  };
+  return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(of)}`} action="Reset usage" act=${act} onClose=${onClose}>
+    <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>
+    <fieldset>
+      <legend>Windows</legend>
+      ${windows.map(
+        ([window, { used, limit }]) =>
+          html`<label class="check" key=${window}><input type="checkbox" name="windows" value=${window} defaultChecked=${true} /> ${windowText(window)}: ${countText(used)} of ${countText(limit)} used</label>`,
+      )}
+    </fieldset>
+  </${ChangeDialog}>`;
 }

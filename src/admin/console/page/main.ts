@@ -18,6 +18,7 @@ type Screen = ComponentType<{ rest: string }>;
 const SCREENS: readonly { path: string; title: string; load: () => Promise<Screen> }[] = [
   { path: '/', title: 'Now', load: async () => (await import('./screens/now.ts')).Now },
   { path: '/keys', title: 'Keys', load: async () => (await import('./screens/keys.ts')).Keys },
+  { path: '/customers', title: 'Customers', load: async () => (await import('./screens/customers.ts')).Customers },
   { path: '/plans', title: 'Plans', load: async () => (await import('./screens/plans.ts')).Plans },
   { path: '/explain', title: 'Explain', load: async () => (await import('./screens/explain.ts')).Explain },
   { path: '/live', title: 'Requests', load: async () => (await import('./screens/live.ts')).Live },

@@ -54,3 +54,12 @@ export function followLinks(root: HTMLElement): void {
     navigate(url.pathname.slice(BASE.length) + url.search);
   });
 }
+
+/** A part of a path without its percent-encoding; as it is if it is none. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,8 +1,10 @@
 import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
+import type { createCustomer, listCustomers, showCustomer } from '../../../operations/catalogue/customers.ts';
 import type {
   createKey,
   findKey,
   listKeys,
+  moveKey,
   showKey,
   suspendKey,
   updateKey,
@@ -33,6 +35,13 @@ export type NewSuspension = Omit<InputOf<typeof suspendKey>, 'id'>;
 export type KeyWithSecret = OutputOf<typeof createKey>;
 export type FoundKey = OutputOf<typeof findKey>;
 export type KeyEdits = Omit<InputOf<typeof updateKey>, 'id'>;
+export type KeyMove = Omit<InputOf<typeof moveKey>, 'id'>;
+export type MovedKey = OutputOf<typeof moveKey>;
+
+export type CustomerPage = OutputOf<typeof listCustomers>;
+export type Customer = CustomerPage['customers'][number];
+export type ShownCustomer = OutputOf<typeof showCustomer>;
+export type NewCustomer = InputOf<typeof createCustomer>;
 
 export type Usage = OutputOf<typeof showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;

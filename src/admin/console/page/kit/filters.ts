@@ -75,6 +75,14 @@ function fieldsOf(form: HTMLFormElement): readonly Named[] {
 /** The pattern of the ids of callers. A secret pasted by mistake does not match it, so it never reaches the address. */
 export const CALLER_PATTERN = '(key_[0-9A-Za-z]{1,16}|jwt_[A-Za-z0-9_\\-]{32})';
 
+/** The same with the ids of customers. */
+export const RECORD_PATTERN = `(cus_[0-9A-Za-z]{1,16}|${CALLER_PATTERN})`;
+
 export function isCallerId(text: string): boolean {
   return new RegExp(`^${CALLER_PATTERN}$`).test(text);
+}
+
+/** Whether a text is the id of a caller or of a customer. */
+export function isRecordId(text: string): boolean {
+  return new RegExp(`^${RECORD_PATTERN}$`).test(text);
 }

@@ -123,3 +123,9 @@ export function Until({ at }: { at: Moment }) {
     ><${Time} at=${at} /> <span class="muted">${seconds > 0 ? `in ${leftText(seconds)}` : 'now'}</span></span
   >`;
 }
+
+/** `1st`, `2nd`. */
+export function ordinal(number: number): string {
+  const last = number % 100 > 10 && number % 100 < 14 ? 0 : number % 10;
+  return `${number}${['th', 'st', 'nd', 'rd'][last] ?? 'th'}`;
+}

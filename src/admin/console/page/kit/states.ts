@@ -53,3 +53,8 @@ export function Shown<T>({
   }
   return html`${error !== null && html`<${Problem} error=${error} retry=${reload} />`}${children(data)}`;
 }
+
+/** The resource without an error that the screen shows once for all resources. */
+export function calm<T>(resource: Resource<T>): Resource<T> {
+  return resource.error !== null && isPassing(resource.error) ? { ...resource, error: null } : resource;
+}

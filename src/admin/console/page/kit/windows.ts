@@ -8,6 +8,22 @@ import { Badge } from './page.ts';
 /** The quota windows, shortest first. The page cannot load the gateway's own list; the type keeps the two the same. */
 export const WINDOWS: typeof ALL = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
+/**
+ * The name of a window in words: `minute`, `minute, shared by the customer`, `minute, search`.
+ * @param name `minute`, `customer-minute`, `search-minute` or `customer-search-minute`, where `search` is a group of routes
+ */
+export function windowText(name: string): string {
+  const at = name.lastIndexOf('-');
+  if (at < 0) return name;
+  return `${name.slice(at + 1)}${budgetText(name.slice(0, at))}`;
+}
+
+/** @param budget `customer`, `search` or `customer-search` */
+function budgetText(budget: string): string {
+  const [, ofCustomer, group] = /^(customer(?:-|$))?(.*)$/.exec(budget)!;
+  return `${group === '' ? '' : `, ${group}`}${ofCustomer === undefined ? '' : ', shared by the customer'}`;
+}
+
 /** By the name of the window. */
 export type Windows = Usage['windows'] | WatchedUsage['windows'];
 /** Without its form and top-up if it is only watched. */
@@ -18,12 +34,13 @@ export function WindowList({ of: windows }: { of: Windows }) {
   const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
   if (all.length === 0) return html`<p>No window is limited.</p>`;
   return html`<ul class="windows">
-    ${all.map(([window, { limit, used, remaining, resetAt, form, topUp }]) => {
-      const name = html`<span><strong>${window}</strong>${form && html` <span class="muted">${form}</span>`}</span>`;
+    ${all.map(([name, { limit, used, remaining, resetAt, form, topUp }]) => {
+      const window = windowText(name);
+      const title = html`<span><strong>${window}</strong>${form && html` <span class="muted">${form}</span>`}</span>`;
       if (limit === 'unlimited')
-        return html`<li key=${window}>${name}<span class="muted">unlimited, not counted</span></li>`;
-      return html`<li key=${window}>
-        ${name}
+        return html`<li key=${name}>${title}<span class="muted">unlimited, not counted</span></li>`;
+      return html`<li key=${name}>
+        ${title}
         <span class="used">
           <${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} />
           <span>
@@ -34,6 +51,23 @@ export function WindowList({ of: windows }: { of: Windows }) {
           ${topUp && html`<span class="muted">Topped up by ${countText(topUp.amount)} until <${Until} at=${topUp.until} /></span>`}
         </span>
         ${used > 0 && html`<span><span class="muted">${form?.startsWith('sliding') ? 'Its oldest part leaves at' : 'Resets at'}</span> <${Until} at=${resetAt} /></span>`}
+      </li>`;
+    })}
+  </ul>`;
+}
+
+/** How many requests are in flight now, for each limit of them. */
+export function InFlight({ of: limits }: { of: Usage['inFlight'] }) {
+  if (limits === undefined) return null;
+  return html`<ul class="windows">
+    ${Object.entries(limits).map(([name, { limit, used }]) => {
+      const title = `in flight${budgetText(name.slice(0, -'-in-flight'.length))}`;
+      return html`<li key=${name}>
+        <span><strong>${title}</strong></span>
+        <span class="used">
+          <${Meter} label=${`Requests ${title}`} used=${used} limit=${limit} />
+          <span>${countText(used)} of ${countText(limit)} now</span>
+        </span>
       </li>`;
     })}
   </ul>`;

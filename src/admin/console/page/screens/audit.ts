@@ -1,15 +1,16 @@
+import type { Resource } from '../api.ts';
 import { type Children, html } from '../html.ts';
+import { auditHref, CallerName } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
-import { CALLER_PATTERN, Choice, Filters, isCallerId } from '../kit/filters.ts';
+import { Choice, Filters, isRecordId, RECORD_PATTERN } from '../kit/filters.ts';
 import { countText, plural, Time } from '../kit/format.ts';
 import { ShowMore, useMore } from '../kit/more.ts';
 import { useNames } from '../kit/names.ts';
-import { Badge, Page } from '../kit/page.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { usePlace } from '../router.ts';
 import type { Change, ChangePage } from '../types.ts';
-import { KeyName } from './now.ts';
 
 const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'key.create': 'Create key',
@@ -60,12 +61,12 @@ export function Audit() {
   const asked = new URLSearchParams({ limit: '50' });
   for (const name of ['key', 'actor', 'since']) {
     const value = query.get(name) ?? '';
-    if (value !== '' && (name !== 'key' || isCallerId(value))) asked.set(name, value);
+    if (value !== '' && (name !== 'key' || isRecordId(value))) asked.set(name, value);
   }
   return html`<${Page} title="Audit">
     <${Filters} path="/audit" label="Filter the changes">
-      <${Field} id="audit-key" label="Key id">
-        <input id="audit-key" name="key" pattern=${CALLER_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
+      <${Field} id="audit-key" label="Key or customer">
+        <input id="audit-key" name="key" pattern=${RECORD_PATTERN} title="key_…, cus_… or jwt_…, not a secret" placeholder="key_… or cus_…" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Field} id="audit-actor" label="Actor">
         <input id="audit-actor" name="actor" placeholder="Name, or name (token)" autocomplete="off" spellcheck="false" />
@@ -134,8 +135,8 @@ const KINDS = { token: 'token', person: 'signed in by the proxy', file: 'file' }
 
 function Target({ id, name }: { id: string | null; name: unknown }) {
   if (id === null) return '–';
-  if (!isCallerId(id)) return html`<code>${id}</code>`;
-  return html`<${KeyName} id=${id} name=${typeof name === 'string' ? name : null} owner=${null} />`;
+  if (!isRecordId(id)) return html`<code>${id}</code>`;
+  return html`<${CallerName} id=${id} name=${typeof name === 'string' ? name : null} owner=${null} />`;
 }
 
 function Outcome({ action, outcome, code, count }: Change) {
@@ -204,4 +205,26 @@ function textOf(value: unknown): string {
       .map(([name, inner]) => `${name} ${textOf(inner)}`)
       .join(', ') || 'none'
   );
+}
+
+/**
+ * The last changes of one key or customer.
+ * @param what `key` or `customer`
+ * @param changes the first page, which may be empty although the record has older ones
+ */
+export function LastChanges({ id, what, changes }: { id: string; what: string; changes: Resource<ChangePage> }) {
+  const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
+  return html`<${Section} title="Last changes" note=${all}>
+    <${Shown} of=${changes} what="the changes">
+      ${({ changes, cursor }: ChangePage) =>
+        changes.length === 0
+          ? html`<${Empty} title=${cursor === null ? `No change of this ${what} is recorded.` : `The latest changes do not concern this ${what}. Audit goes further back.`} />`
+          : html`<${Table}
+              caption=${`Last changes of this ${what}`}
+              rows=${changes}
+              keyOf=${(change: Change) => change.id}
+              columns=${CHANGE_COLUMNS}
+            />`}
+    </${Shown}>
+  </${Section}>`;
 }

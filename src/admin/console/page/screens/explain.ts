@@ -2,6 +2,7 @@ import { useEffect, useId, useState } from 'preact/hooks';
 import { useRefresh, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { type Children, html } from '../html.ts';
+import { CallerName } from '../kit/callers.ts';
 import { Meter } from '../kit/charts.ts';
 import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
@@ -14,7 +15,7 @@ import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Refusal, RefusalList, Usage } from '../types.ts';
 import { VerdictBadge } from './live.ts';
-import { KeyName, useGatewayNames } from './now.ts';
+import { useGatewayNames } from './now.ts';
 
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
@@ -150,7 +151,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
           consumerId === null
             ? html`<p class="muted">Not known.</p>`
             : html`<p>
-                ${isKnown ? html`<${KeyName} id=${consumerId} name=${name} owner=${owner} />` : html`<code>${consumerId}</code>`}
+                ${isKnown ? html`<${CallerName} id=${consumerId} name=${name} owner=${owner} />` : html`<code>${consumerId}</code>`}
               </p>`
         }
         ${plan !== null && html`<p>Plan ${plan}</p>`}

@@ -1,10 +1,10 @@
-import { useRef, useState } from 'preact/hooks';
-import { ApiError, request } from '../api.ts';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
+import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { momentText } from '../kit/format.ts';
-import type { Key, KeyWithSecret, NewSuspension } from '../types.ts';
-import { pathOf } from './key-form.ts';
+import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, NewSuspension, Plan } from '../types.ts';
 
 // The dialogs that change with which secrets a key works, and whether it works at present.
 
@@ -17,12 +17,13 @@ export interface Changing {
 
 export type Secret = Key['secrets'][number];
 
-export function nameOf({ id, name }: Key): string {
-  return name ?? id;
-}
-
-/** Makes a change of the key as it was read with `etag`, and reports it in words if the key has changed since. */
-export async function changeIfSame<T>({ etag, onChanged }: Changing, method: string, path: string, body?: object) {
+/** Makes a change of the record as it was read with `etag`, and reports it in words if the record has changed since. */
+export async function changeIfSame<T>(
+  { etag, onChanged }: Pick<Changing, 'etag' | 'onChanged'>,
+  method: string,
+  path: string,
+  body?: object,
+) {
   try {
     const headers = { 'If-Match': etag ?? '*' };
     return await request<T>(method, path, body === undefined ? { headers } : { body, headers });
@@ -30,7 +31,7 @@ export async function changeIfSame<T>({ etag, onChanged }: Changing, method: str
     if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
     onChanged();
     const message =
-      'The key was changed since this dialog was opened, by someone else or by an earlier attempt of yours. Nothing was done now. Close this dialog, look at the key on the page, and decide again.';
+      'It was changed since this dialog was opened, by someone else or by an earlier attempt of yours. Nothing was done now. Close this dialog, look at it on the page, and decide again.';
     throw new ApiError(412, failure.code, message);
   }
 }
@@ -130,4 +131,56 @@ export function ResumeDialog(changing: Changing) {
   return html`<${ChangeDialog} title=${`Resume ${nameOf(key)}`} action="Resume" act=${act} onClose=${onClose}>
     <p>Its requests are admitted again within a second, under the limits, counts and ban that it had.</p>
   </${ChangeDialog}>`;
+}
+
+export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly Plan[] | null }) {
+  const { of: key, onClose, onChanged } = changing;
+  const [to, setTo] = useState(key.customer?.id ?? '');
+  const isLeaving = to === '' && key.customer !== undefined;
+  const act = async (form: FormData) => {
+    const plan = String(form.get('plan') ?? '');
+    const body: KeyMove = { customer: to === '' ? null : to, ...(plan === '' ? {} : { plan }) };
+    if ((key.customer?.id ?? '') === to) throw new ApiError(0, 'unchanged', 'The key belongs there already.');
+    const { status, data } = await changeIfSame<MovedKey>(changing, 'POST', `${pathOf(key.id)}/move`, body);
+    onChanged();
+    const where =
+      data.customer === undefined ? 'belongs to no customer now' : `belongs to ${nameOf(data.customer)} now`;
+    const ban = data.ban === null ? '' : ` Its ban until ${momentText(data.ban.until)} moved with it.`;
+    return `${nameOf(key)} ${where}, on the plan ${data.plan}. Its counts start anew.${ban}${settledText(status)}`;
+  };
+  return html`<${ChangeDialog} title=${`Move ${nameOf(key)}`} action="Move" act=${act} onClose=${onClose}>
+    <p>A key of a customer shares the plan and the limits of the customer with its other keys. Its counts start anew; its secrets stay, and a ban in force moves with it.</p>
+    <${CustomerField} value=${to} onInput=${setTo} />
+    ${
+      isLeaving &&
+      html`<${Field} id="move-plan" label="Plan" hint="From now on for this key alone.">
+        <select id="move-plan" name="plan" aria-describedby="move-plan-hint">
+          <option value="">${key.plan}, as now</option>
+          ${(plans ?? []).filter(({ name }) => name !== key.plan).map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
+        </select>
+      </${Field}>`
+    }
+  </${ChangeDialog}>`;
+}
+
+/** How long after the last letter customers are looked for, in milliseconds. */
+const PAUSE_MS = 250;
+
+/** The id of a customer, chosen by its name. The list offers the first customers that match. */
+function CustomerField({ value, onInput }: { value: string; onInput: (id: string) => void }) {
+  const [asked, setAsked] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(value), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  const query = asked === '' ? '' : `&q=${encodeURIComponent(asked)}`;
+  const found = useResource<CustomerPage>(`/admin/customers?limit=50${query}`).data?.customers ?? [];
+  return html`<${Field} id="move-customer" label="Customer" hint="Type a part of its name and choose it, or paste its id. Empty: the key belongs to no customer.">
+    <input id="move-customer" name="customer" list="move-customers" value=${value} maxlength="100" autocomplete="off" spellcheck="false"
+      pattern="cus_[0-9A-Za-z]{1,16}" title="Choose a customer from the list, or paste an id: cus_…"
+      aria-describedby="move-customer-hint" onInput=${(event: Event) => onInput((event.target as HTMLInputElement).value.trim())} />
+    <datalist id="move-customers">
+      ${found.map(({ id, name, owner }) => html`<option key=${id} value=${id}>${[name, owner].filter(Boolean).join(', ')}</option>`)}
+    </datalist>
+  </${Field}>`;
 }

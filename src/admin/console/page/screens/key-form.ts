@@ -1,18 +1,15 @@
 import { useRef, useState } from 'preact/hooks';
 import { ApiError, request, useOnce } from '../api.ts';
 import { html } from '../html.ts';
+import { type CustomerOfKey, isCustomer, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { countText, millisecondsOf, momentText } from '../kit/format.ts';
 import { Badge } from '../kit/page.ts';
 import { WINDOWS } from '../kit/windows.ts';
-import type { Key, KeyEdits, KeyWithSecret, Plan } from '../types.ts';
+import type { Customer, Key, KeyEdits, KeyWithSecret, Plan } from '../types.ts';
 import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from './key-access.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
-
-export function pathOf(id: string): string {
-  return `/admin/keys/${encodeURIComponent(id)}`;
-}
 
 export function stateOf({ revokedAt, expiresAt, suspended }: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
   const isPast = (moment: string) => millisecondsOf(moment) <= Date.now();
@@ -38,15 +35,15 @@ export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) 
 /** The text of each field. */
 type Values = Readonly<Record<string, string>>;
 
-function valuesOf(key: Key): Values {
-  const { plan, name, owner, notes, expiresAt, ownLimits } = key;
+function valuesOf(record: Key | Customer): Values {
+  const { plan, name, owner, notes, expiresAt, ownLimits } = record;
   const limits = WINDOWS.map((window) => [window, String(ownLimits[window] ?? '')] as const);
   return {
     plan,
     name: name ?? '',
     owner: owner ?? '',
     notes: notes ?? '',
-    ...accessValuesOf(key),
+    ...('secrets' in record ? accessValuesOf(record) : {}),
     expires: expiresAt === null ? '' : localText(new Date(expiresAt)),
     ...Object.fromEntries(limits),
   };
@@ -60,9 +57,10 @@ function localText(date: Date): string {
 type Changeable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** The members of a request that sets what differs from `before`; what the reader has not touched is left out. */
-function changesOf(form: FormData, before: Values): KeyEdits {
+export function changesOf(form: FormData, before: Values): KeyEdits {
   const changed = (name: string) => {
-    const text = String(form.get(name) ?? '').replaceAll('\r\n', '\n');
+    if (!form.has(name)) return undefined;
+    const text = String(form.get(name)).replaceAll('\r\n', '\n');
     return text === (before[name] ?? '') ? undefined : text.trim();
   };
   const changes: Changeable<KeyEdits> = {};
@@ -98,14 +96,19 @@ function changedText({ limits = {}, notes, ...rest }: KeyEdits): string {
 }
 
 /**
- * The fields of a key. They are not controlled: a screen that is redrawn must not remove what the user types.
+ * The fields of a key or a customer. They are not controlled: a screen that is redrawn must not remove what the user types.
  * @param plans null if they could not be read; the plan is then typed
  */
-function KeyFields({
+export function RecordFields({
+  what,
+  customer,
   values,
   plans,
   planNow,
 }: {
+  what: 'key' | 'customer';
+  /** Of the key, which then has the plan of the customer. */
+  customer?: CustomerOfKey;
   values: Values;
   plans: readonly Plan[] | null;
   /** A plan to choose besides, which may no longer be among those in force. */
@@ -115,7 +118,9 @@ function KeyFields({
   const plan = plans?.find(({ name }) => name === chosen);
   const choose = (event: Event) => setChosen((event.target as HTMLSelectElement).value);
   const names = [...new Set([...(plans ?? []).map(({ name }) => name), values.plan, planNow])].filter(Boolean);
-  return html`<${Field} id="key-plan" label="Plan">
+  return html`${
+    customer === undefined
+      ? html`<${Field} id="key-plan" label="Plan">
       ${
         plans === null
           ? html`<input id="key-plan" name="plan" required defaultValue=${values.plan} autocomplete="off" />`
@@ -124,12 +129,14 @@ function KeyFields({
               ${names.map((name) => html`<option key=${name} value=${name} selected=${name === values.plan}>${name}</option>`)}
             </select>`
       }
-    </${Field}>
+    </${Field}>`
+      : html`<p>It shares the plan and the limits of <bdi>${nameOf(customer)}</bdi>.</p>`
+  }
     <div class="pair">
       <${Field} id="key-name" label="Name">
         <input id="key-name" name="name" maxlength="100" defaultValue=${values.name} autocomplete="off" />
       </${Field}>
-      <${Field} id="key-owner" label="Owner" hint="A team, a customer or an address.">
+      <${Field} id="key-owner" label="Owner" hint="A team, a person or an address.">
         <input id="key-owner" name="owner" maxlength="100" defaultValue=${values.owner} autocomplete="off" aria-describedby="key-owner-hint" />
       </${Field}>
     </div>
@@ -138,15 +145,15 @@ function KeyFields({
     </${Field}>
     <fieldset>
       <legend>Limits of its own</legend>
-      <p class="hint" id="key-limits-hint">Requests in each window: a number, or unlimited. Empty: what the plan says.</p>
+      <p class="hint" id="key-limits-hint">Requests in each window: a number, or unlimited. ${LIMITS_HINTS[customer === undefined ? what : 'share']}</p>
       <div class="limits">
         ${WINDOWS.map((window) => {
           const id = `key-${window}`;
-          const ofPlan = plan?.limits[window];
+          const ofPlan = customer === undefined ? plan?.limits[window] : undefined;
           const isCustom = ofPlan === 'custom';
           const hint = isCustom
             ? 'required by the plan'
-            : plan && `plan: ${ofPlan === undefined ? 'none' : countText(ofPlan)}`;
+            : customer === undefined && plan && `plan: ${ofPlan === undefined ? 'none' : countText(ofPlan)}`;
           return html`<${Field} key=${window} id=${id} label=${`A ${window}`.replace('A hour', 'An hour')} hint=${hint}>
             <input
               id=${id}
@@ -162,16 +169,25 @@ function KeyFields({
         })}
       </div>
     </fieldset>
-    <${AccessFields} values=${values} />
-    <${Field} id="key-notes" label="Notes" hint="For those who look after keys. Callers never see them.">
+    ${what === 'key' && html`<${AccessFields} values=${values} />`}
+    <${Field} id="key-notes" label="Notes" hint=${`For those who look after ${what}s. Callers never see them.`}>
       <textarea id="key-notes" name="notes" rows="3" maxlength="1000" defaultValue=${values.notes} aria-describedby="key-notes-hint"></textarea>
     </${Field}>`;
 }
 
+const LIMITS_HINTS = {
+  key: 'Empty: what the plan says.',
+  customer: 'All its keys share them. Empty: what the plan says.',
+  share: 'They bound what this key may take of the limits of the customer. Empty: no bound of its own.',
+} as const;
+
 export function CreateDialog({
   plans,
+  customer,
   onClose,
 }: {
+  /** To which the key is to belong. */
+  customer?: CustomerOfKey;
   plans: readonly Plan[] | null;
   /** @param id of the new key; null if none was made */
   onClose: (id: string | null) => void;
@@ -180,7 +196,8 @@ export function CreateDialog({
   const message = useRef('');
   const once = useOnce();
   const act = async (form: FormData) => {
-    const body = changesOf(form, {});
+    const fields = changesOf(form, {});
+    const body = customer === undefined ? fields : { ...fields, customer: customer.id };
     const { status, data } = await request<KeyWithSecret>('POST', '/admin/keys', { body, headers: once(body) });
     message.current = `The key ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`;
     setMade(data);
@@ -198,26 +215,27 @@ export function CreateDialog({
     onClose=${close}
     result=${made !== null && html`<${SecretShown} secret=${made.key} />`}
   >
-    <${KeyFields} values=${{}} plans=${plans} />
+    <${RecordFields} what="key" customer=${customer} values=${{}} plans=${plans} />
   </${ChangeDialog}>`;
 }
 
-/** Edits a key as it was read with `etag`. A change that someone else made meanwhile is shown, and nothing is overwritten. */
+/** Edits a key or a customer as it was read with `etag`. A change that someone else made meanwhile is shown, and nothing is overwritten. */
 export function EditDialog({
-  of: key,
+  of: record,
   etag,
   plans,
   onClose,
   onChanged,
 }: {
-  of: Key;
+  of: Key | Customer;
   etag: string | null;
   plans: readonly Plan[] | null;
   onClose: () => void;
   onChanged: () => void;
 }) {
-  const [first] = useState(() => valuesOf(key));
-  const [planNow, setPlanNow] = useState(key.plan);
+  const what = isCustomer(record.id) ? 'customer' : 'key';
+  const [first] = useState(() => valuesOf(record));
+  const [planNow, setPlanNow] = useState(record.plan);
   const base = useRef({ values: first, etag });
   const fields = useRef<HTMLDivElement>(null);
   const act = async (form: FormData) => {
@@ -225,9 +243,9 @@ export function EditDialog({
     if (Object.keys(body).length === 0) throw new ApiError(0, 'unchanged', 'Nothing is changed yet.');
     const headers = { 'If-Match': base.current.etag ?? '*' };
     try {
-      const { status, data } = await request<Key>('PATCH', pathOf(key.id), { body, headers });
+      const { status, data } = await request<Key | Customer>('PATCH', pathOf(record.id), { body, headers });
       onChanged();
-      return `${data.name ?? data.id} is changed. Now: ${changedText(body)}.${settledText(status)}`;
+      return `${nameOf(data)} is changed. Now: ${changedText(body)}.${settledText(status)}`;
     } catch (failure) {
       if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
       throw await takeOver(failure);
@@ -235,7 +253,7 @@ export function EditDialog({
   };
   /** Copies the new state into the fields that were not touched. @returns what has become different, as an error */
   const takeOver = async ({ status, code }: ApiError) => {
-    const fresh = await request<Key>('GET', pathOf(key.id));
+    const fresh = await request<Key | Customer>('GET', pathOf(record.id));
     const [before, after] = [base.current.values, valuesOf(fresh.data)];
     base.current = { values: after, etag: fresh.etag };
     onChanged();
@@ -244,21 +262,22 @@ export function EditDialog({
     await new Promise((drawn) => setTimeout(drawn));
     const different = Object.keys(after).filter((name) => after[name] !== before[name]);
     for (const name of different) {
-      const field = fields.current!.querySelector<HTMLInputElement>(`[name="${name}"]`)!;
-      if (field.value !== before[name]) continue;
+      const field = fields.current!.querySelector<HTMLInputElement>(`[name="${name}"]`);
+      // A key of a customer has no field for its plan.
+      if (field === null || field.value !== before[name]) continue;
       field.value = after[name]!;
       field.dispatchEvent(new Event('change', { bubbles: true }));
     }
     const news = different.map((name) => `${name} is now ${after[name] || 'empty'}`).join(', ');
-    const what = news === '' ? 'something beside these fields, such as its secrets' : news;
+    const what = news === '' ? 'something beside these fields' : news;
     return new ApiError(
       status,
       code,
-      `Someone changed this key meanwhile, and your changes are not saved yet: ${what}. The fields show it, with your changes on top. Save again to apply yours.`,
+      `Someone changed this ${what} meanwhile, and your changes are not saved yet: ${what}. The fields show it, with your changes on top. Save again to apply yours.`,
     );
   };
-  return html`<${ChangeDialog} title=${`Edit ${key.name ?? key.id}`} action="Save" act=${act} onClose=${onClose}>
-    <div class="dialog-body" ref=${fields}><${KeyFields} values=${first} plans=${plans} planNow=${planNow} /></div>
+  return html`<${ChangeDialog} title=${`Edit ${nameOf(record)}`} action="Save" act=${act} onClose=${onClose}>
+    <div class="dialog-body" ref=${fields}><${RecordFields} what=${what} customer=${'secrets' in record ? record.customer : undefined} values=${first} plans=${plans} planNow=${planNow} /></div>
   </${ChangeDialog}>`;
 }
 

@@ -1,48 +1,45 @@
 import { useState } from 'preact/hooks';
-import { ApiError, isPassing, type Resource, request, useOnce, useRefresh, useResource } from '../api.ts';
-import { LiftDialog, TopUpDialog, useUsage } from '../help.ts';
+import { ApiError, isPassing, type Resource, useRefresh, useResource } from '../api.ts';
+import { LiftDialog, ResetDialog, TopUpDialog, useUsage } from '../help.ts';
 import { html } from '../html.ts';
-import { BarChart, type Series } from '../kit/charts.ts';
+import { auditHref, CustomerLink, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, settledText } from '../kit/dialog.ts';
-import { countText, lengthText, momentText, plural, Time, Until, UtcDay } from '../kit/format.ts';
+import { countText, Time, Until, UtcDay } from '../kit/format.ts';
+import { Limits } from '../kit/limits.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
-import { Empty, Problem, Shown } from '../kit/states.ts';
+import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
-import { WindowList } from '../kit/windows.ts';
+import { Use } from '../kit/use.ts';
 import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type {
-  Change,
   ChangePage,
   DeprecatedRoute,
   DeprecatedRoutes,
   History,
   InForce,
   Key,
-  NewReset,
   Plan,
-  Reset,
   ShownKey,
   Usage,
 } from '../types.ts';
-import { CHANGE_COLUMNS } from './audit.ts';
+import { LastChanges } from './audit.ts';
 import { AccessFacts } from './key-access.ts';
 import {
   type Changing,
   changeIfSame,
   EndSecretDialog,
-  nameOf,
+  MoveDialog,
   ResumeDialog,
   RotateDialog,
   type Secret,
   SuspendDialog,
 } from './key-dialogs.ts';
-import { EditDialog, hasEnded, KeyState, LastFour, pathOf, stateOf } from './key-form.ts';
-import { ordinal } from './now.ts';
+import { EditDialog, hasEnded, KeyState, LastFour, stateOf } from './key-form.ts';
 
 type DialogName =
   | ('lift' | 'topup' | 'reset' | 'rotate' | 'end-secret')
-  | ('suspend' | 'resume' | 'revoke' | 'delete' | 'edit');
+  | ('suspend' | 'resume' | 'revoke' | 'delete' | 'edit' | 'move');
 
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
@@ -104,18 +101,13 @@ export function KeyScreen({ id }: { id: string }) {
       (!hasTokens || plan !== null) &&
       html`<${Limits} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} open=${open} />`
     }
-    <${Section} title="Use" note="Hours are in your time zone, days are those of UTC.">
-      <div class="charts">
-        <${Shown} of=${calm(hours)} what="the hours">${(data: History) => html`<${Used} history=${data} ...${HOURS} />`}</${Shown}>
-        <${Shown} of=${calm(days)} what="the days">${(data: History) => html`<${Used} history=${data} ...${DAYS} />`}</${Shown}>
-      </div>
-    </${Section}>
+    <${Use} hours=${hours} days=${days} />
     ${
       key.data !== null &&
       html`<div class="charts"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></div>`
     }
     <${Deprecated} routes=${calm(routes)} />
-    <${Changes} id=${id} changes=${calm(changes)} />
+    <${LastChanges} id=${id} what="key" changes=${calm(changes)} />
     ${
       opened !== null &&
       html`<${Dialogs}
@@ -132,20 +124,12 @@ export function KeyScreen({ id }: { id: string }) {
   </${Page}>`;
 }
 
-/** The resource without an error that the screen shows once for all resources. */
-function calm<T>(resource: Resource<T>): Resource<T> {
-  return resource.error !== null && isPassing(resource.error) ? { ...resource, error: null } : resource;
-}
-
-function auditHref(id: string): string {
-  return hrefOf(`/audit?key=${encodeURIComponent(id)}`);
-}
-
 function KeyActions({ of: key, open }: { of: Key; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
   const state = stateOf(key);
   return html`<span class="actions">
     ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('edit')}>Edit…</button>`}
+    ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('move')}>Move…</button>`}
     ${mayChange && state === 'active' && html`<button type="button" onClick=${() => open('suspend')}>Suspend…</button>`}
     ${mayChange && state !== 'revoked' && key.suspended !== undefined && html`<button type="button" onClick=${() => open('resume')}>Resume…</button>`}
     ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('revoke')}>Revoke…</button>`}
@@ -170,6 +154,7 @@ function Head({
       ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
       ${key?.name && html`<code>${id}</code>`}
       ${plan !== undefined && html`<span>plan <strong>${plan}</strong></span>`}
+      ${key?.customer && html`<span>of <${CustomerLink} ...${key.customer} /></span>`}
       ${key?.owner && html`<span class="clamp"><bdi>${key.owner}</bdi></span>`}
     </p>
     ${error !== null && html`<${Problem} error=${error} retry=${reload} />`}`;
@@ -183,6 +168,7 @@ function About({ of: key }: { of: Key }) {
       <dd><bdi>${key.name ?? '–'}</bdi></dd>
       <dt>Owner</dt>
       <dd><bdi>${key.owner ?? '–'}</bdi></dd>
+      ${key.customer !== undefined && html`<dt>Customer</dt><dd><${CustomerLink} ...${key.customer} /></dd>`}
       <dt>Created</dt>
       <dd><${Time} at=${key.createdAt} dayOnly=${true} /></dd>
       ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
@@ -215,119 +201,6 @@ function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; pl
         ${[...new Set([...plans.map(({ name }) => name), ...(plan === null ? [] : [plan])])].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select>
     </${Field}>
-  </div>`;
-}
-
-function Limits({
-  usage,
-  plan,
-  isLive,
-  open,
-}: {
-  usage: Resource<Usage>;
-  plan: Plan | undefined;
-  /** A key that is not revoked: only its usage can be topped up and reset. */
-  isLive: boolean;
-  open: (dialog: DialogName) => void;
-}) {
-  const mayHelp = useMay('operator');
-  const note = plan?.enforce === false ? 'This plan is only watched: it counts requests, but refuses none.' : null;
-  return html`<${Section} title="Limits" note=${note}>
-    <${Shown} of=${usage} what="the limits">
-      ${(data: Usage) => html`<div class="panel stack">
-        <${WindowList} of=${data.windows} />
-        <${Strikes} of=${data} plan=${plan} />
-        ${
-          mayHelp &&
-          html`<p class="actions">
-            ${data.ban !== null && html`<button type="button" class="primary" onClick=${() => open('lift')}>Lift the ban…</button>`}
-            ${isLive && html`<button type="button" onClick=${() => open('topup')}>Top up…</button>`}
-            ${isLive && html`<button type="button" onClick=${() => open('reset')}>Reset usage…</button>`}
-          </p>`
-        }
-        ${
-          data.shadow !== undefined &&
-          html`<div class="watched stack">
-            <h3>Watched limits, which refuse no request</h3>
-            <${WindowList} of=${data.shadow.windows} />
-            <p>${plural(data.shadow.strikes, 'strike')}${data.shadow.ban !== null && html`, would be banned until <${Until} at=${data.shadow.ban.until} />`}</p>
-          </div>`
-        }
-      </div>`}
-    </${Shown}>
-  </${Section}>`;
-}
-
-function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usage; plan: Plan | undefined }) {
-  if (nextBanSeconds === null) return html`<p class="muted">This plan has no bans.</p>`;
-  const rule = plan?.bans ?? null;
-  return html`<dl class="facts">
-    ${
-      ban === null &&
-      html`<dt>Strikes</dt>
-        <dd>
-          ${rule === null ? countText(strikes) : `${countText(strikes)} of ${countText(rule.after)}`}
-          ${rule !== null && html` <span class="muted">within ${lengthText(rule.withinMs / 1_000)}; each refusal is one</span>`}
-        </dd>`
-    }
-    <dt>Ban</dt>
-    <dd>
-      ${
-        ban === null
-          ? html`none now${rung > 0 && html` <span class="muted">its ${ordinal(rung)} ban is not forgotten yet</span>`}`
-          : html`<${Badge} kind="bad">${ordinal(ban.number)} ban, until <${Until} at=${ban.until} /></${Badge}>
-              <p class="muted">${rule !== null && `Banned for ${plural(rule.after, 'refusal')} within ${lengthText(rule.withinMs / 1_000)}. `}Requests during a ban do not lengthen it.</p>`
-      }
-    </dd>
-    <dt>Next ban</dt>
-    <dd>the ${ordinal(rung + 1)}, would last ${lengthText(nextBanSeconds)}</dd>
-  </dl>`;
-}
-
-const VERDICTS: readonly Series[] = [
-  { name: 'admitted', title: 'Admitted', color: '--admitted' },
-  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
-  { name: 'banned', title: 'Banned', color: '--banned' },
-];
-
-interface Span {
-  readonly id: string;
-  readonly title: string;
-  readonly step: string;
-  readonly stepMs: number;
-  readonly buckets: number;
-  readonly label: Intl.DateTimeFormat;
-}
-
-const HOURS: Span = {
-  id: 'hours',
-  title: 'The last 48 hours',
-  step: 'an hour',
-  stepMs: 3_600_000,
-  buckets: 48,
-  label: new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
-};
-const DAYS: Span = {
-  id: 'days',
-  title: 'The last 92 days',
-  step: 'a day',
-  stepMs: 86_400_000,
-  buckets: 92,
-  label: new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }),
-};
-
-function Used({ history, id, title, step, stepMs, buckets, label }: Span & { history: History }) {
-  const counts = new Map(history.buckets.map((bucket) => [Date.parse(bucket.at), bucket]));
-  const last = Math.floor(Date.now() / stepMs) * stepMs;
-  const bars = Array.from({ length: buckets }, (_, i) => {
-    const at = last - (buckets - 1 - i) * stepMs;
-    const { admitted = 0, refused = 0, banned = 0 } = counts.get(at) ?? {};
-    return { label: label.format(at), values: { admitted, refused, banned } };
-  });
-  return html`<div>
-    <h3>${title}</h3>
-    <${BarChart} id=${id} title=${title} series=${VERDICTS} bars=${bars} step=${step} />
-    ${counts.size === 0 && html`<p class="muted">Nothing was counted, or <code>usage.history</code> is off.</p>`}
   </div>`;
 }
 
@@ -402,24 +275,6 @@ function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
   </${Section}>`;
 }
 
-/** @param changes the first page, which may be empty although the record has older ones */
-function Changes({ id, changes }: { id: string; changes: Resource<ChangePage> }) {
-  const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
-  return html`<${Section} title="Last changes" note=${all}>
-    <${Shown} of=${changes} what="the changes">
-      ${({ changes, cursor }: ChangePage) =>
-        changes.length === 0
-          ? html`<${Empty} title=${cursor === null ? 'No change of this key is recorded.' : 'The latest changes do not concern this key. Audit goes further back.'} />`
-          : html`<${Table}
-              caption="Last changes of this key"
-              rows=${changes}
-              keyOf=${(change: Change) => change.id}
-              columns=${CHANGE_COLUMNS}
-            />`}
-    </${Shown}>
-  </${Section}>`;
-}
-
 function Dialogs({
   dialog,
   of: key,
@@ -449,6 +304,7 @@ function Dialogs({
   if (key === null) return null;
   const changing = { of: key, etag, onClose, onChanged };
   if (dialog === 'reset') return html`<${ResetDialog} ...${changing} usage=${usage} />`;
+  if (dialog === 'move') return html`<${MoveDialog} ...${changing} plans=${plans} />`;
   if (dialog === 'rotate') return html`<${RotateDialog} ...${changing} />`;
   if (dialog === 'end-secret') return html`<${EndSecretDialog} ...${changing} secret=${secret} />`;
   if (dialog === 'suspend') return html`<${SuspendDialog} ...${changing} />`;
@@ -456,33 +312,6 @@ function Dialogs({
   if (dialog === 'revoke') return html`<${RevokeDialog} ...${changing} />`;
   if (dialog === 'delete') return html`<${DeleteDialog} ...${changing} />`;
   return html`<${EditDialog} ...${changing} plans=${plans} />`;
-}
-
-function ResetDialog({ of: key, onClose, onChanged, usage }: Changing & { usage: Usage | null }) {
-  const once = useOnce();
-  const [windows] = useState(() =>
-    Object.entries(usage?.windows ?? {}).filter(([, { limit }]) => limit !== 'unlimited'),
-  );
-  const act = async (form: FormData) => {
-    const chosen = form.getAll('windows') as NonNullable<NewReset['windows']>[number][];
-    const body: NewReset = { windows: chosen };
-    if (chosen.length === 0) throw new ApiError(0, 'none', 'Choose at least one window.');
-    const path = `${pathOf(key.id)}/usage/reset`;
-    const { status, data } = await request<Reset>('POST', path, { body, headers: once(body) });
-    onChanged();
-    const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
-    return `The usage of ${nameOf(key)} was reset: ${data.windows.join(', ')}.${ban}${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(key)}`} action="Reset usage" act=${act} onClose=${onClose}>
-    <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>
-    <fieldset>
-      <legend>Windows</legend>
-      ${windows.map(
-        ([window, { used, limit }]) =>
-          html`<label class="check" key=${window}><input type="checkbox" name="windows" value=${window} defaultChecked=${true} /> ${window}: ${countText(used)} of ${countText(limit)} used</label>`,
-      )}
-    </fieldset>
-  </${ChangeDialog}>`;
 }
 
 function RevokeDialog(changing: Changing) {

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { useEvents } from '../api.ts';
 import { html } from '../html.ts';
+import { callerHref } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
 import { CALLER_PATTERN, Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.ts';
 import { countText, plural, rateText, Time } from '../kit/format.ts';
@@ -10,7 +11,7 @@ import { Empty, Loading } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { hrefOf, usePlace } from '../router.ts';
 import type { RequestsEvent } from '../types.ts';
-import { keyHref, useGatewayNames } from './now.ts';
+import { useGatewayNames } from './now.ts';
 
 /** The judgements of the log, in words. */
 const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
@@ -214,7 +215,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
           consumerId === null
             ? html`<span>${clientAddress}</span>`
             : isCallerId(consumerId)
-              ? html`<a href=${keyHref(consumerId, plan)}>${names.get(consumerId) ? html`<bdi class="clamp">${names.get(consumerId)}</bdi>` : html`<code>${consumerId}</code>`}</a>`
+              ? html`<a href=${callerHref(consumerId, plan)}>${names.get(consumerId) ? html`<bdi class="clamp">${names.get(consumerId)}</bdi>` : html`<code>${consumerId}</code>`}</a>`
               : html`<code>${consumerId}</code>`
         }
         <span class="muted">${consumerId === null ? 'not known' : `${plan === null ? '' : `${plan}, `}${clientAddress}`}</span>

@@ -2,12 +2,14 @@ import { useMemo, useState } from 'preact/hooks';
 import { type StreamState, useEvents, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
+import { CallerName, nameOf } from '../kit/callers.ts';
 import { BarChart, Meter, type Series } from '../kit/charts.ts';
 import {
   countText,
   lengthText,
   millisecondsOf,
   momentText,
+  ordinal,
   plural,
   rateText,
   Time,
@@ -18,7 +20,6 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { RefusedSettings } from '../refused-settings.ts';
-import { hrefOf } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Gateway, GatewayList, NowEvent } from '../types.ts';
 
@@ -169,7 +170,7 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
             rows=${keys}
             keyOf=${(key: Refused) => key.id}
             columns=${[
-              { title: 'Key', isName: true, cell: (key: Refused) => html`<${KeyName} ...${key} />` },
+              { title: 'Key', isName: true, cell: (key: Refused) => html`<${CallerName} ...${key} />` },
               { title: 'Plan', cell: (key: Refused) => key.plan ?? '–' },
               {
                 title: 'State',
@@ -207,7 +208,7 @@ function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; call
       rows=${keys}
       keyOf=${({ id }: MostRefused) => id}
       columns=${[
-        { title: 'Key', isName: true, cell: (key: MostRefused) => html`<${KeyName} ...${key} />` },
+        { title: 'Key', isName: true, cell: (key: MostRefused) => html`<${CallerName} ...${key} />` },
         { title: 'Plan', cell: ({ plan }: MostRefused) => plan ?? '–' },
         { title: 'Refused', isNumber: true, cell: ({ refused }: MostRefused) => countText(refused) },
         { title: 'Banned', isNumber: true, cell: ({ banned }: MostRefused) => countText(banned) },
@@ -227,7 +228,7 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
             rows=${keys}
             keyOf=${(key: Near) => `${key.id} ${key.window}`}
             columns=${[
-              { title: 'Key', isName: true, cell: (key: Near) => html`<${KeyName} ...${key} />` },
+              { title: 'Key', isName: true, cell: (key: Near) => html`<${CallerName} ...${key} />` },
               { title: 'Plan', cell: ({ plan }: Near) => plan },
               { title: 'Window', cell: ({ window }: Near) => window },
               {
@@ -342,39 +343,4 @@ export function gatewayNames(
 export function useGatewayNames(): ReadonlyMap<string, string> {
   const { data } = useResource<GatewayList>('/admin/gateways');
   return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);
-}
-
-/**
- * A key by its name, or by its id if it has none, with a link to its screen.
- * @param plan for a token caller, whose tokens alone name it
- */
-export function KeyName({
-  id,
-  name,
-  owner,
-  plan,
-}: {
-  id: string;
-  name: string | null;
-  owner: string | null;
-  plan?: string | null;
-}) {
-  return html`<span class="key-name">
-    <a href=${keyHref(id, plan)}><bdi>${name ?? id}</bdi></a>
-    <span class="muted">${name !== null && html`<code>${id}</code>`}${owner !== null && html` <bdi>${owner}</bdi>`}</span>
-  </span>`;
-}
-
-export function keyHref(id: string, plan: string | null = null): string {
-  const query = id.startsWith('jwt_') && plan ? `?plan=${encodeURIComponent(plan)}` : '';
-  return hrefOf(`/keys/${encodeURIComponent(id)}${query}`);
-}
-
-function nameOf({ id, name }: { id: string; name: string | null }): string {
-  return name ?? id;
-}
-
-export function ordinal(number: number): string {
-  const last = number % 100 > 10 && number % 100 < 14 ? 0 : number % 10;
-  return `${number}${['th', 'st', 'nd', 'rd'][last] ?? 'th'}`;
 }

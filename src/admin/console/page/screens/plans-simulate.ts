@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
+import { CallerName } from '../kit/callers.ts';
 import { BarChart, type Series } from '../kit/charts.ts';
 import { Field } from '../kit/dialog.ts';
 import { countText, momentText, Prose, plural, Time } from '../kit/format.ts';
@@ -9,7 +10,6 @@ import type { Run } from '../kit/run.ts';
 import { Empty } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import type { Simulated, SimulationInput } from '../types.ts';
-import { KeyName } from './now.ts';
 
 // The step Simulate of a draft: which requests it is tried on, and their outcome.
 
@@ -235,7 +235,7 @@ function KeysTouched({
           isName: true,
           cell: ({ id, plan, ownLimits }: KeyCounts) => {
             const own = Object.entries(ownLimits ?? {}).map(([window, limit]) => `${countText(limit)} a ${window}`);
-            return html`<${KeyName} id=${id} name=${names.get(id) ?? null} owner=${null} plan=${plan} />
+            return html`<${CallerName} id=${id} name=${names.get(id) ?? null} owner=${null} plan=${plan} />
               ${own.length > 0 && html`<span class="hint">own limit: ${own.join(', ')}</span>`}`;
           },
         },

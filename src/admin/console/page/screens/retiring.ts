@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { useResource } from '../api.ts';
 import { html } from '../html.ts';
+import { CallerName } from '../kit/callers.ts';
 import { csvText, saveFile } from '../kit/csv.ts';
 import { Choice, Filters, isCallerId } from '../kit/filters.ts';
 import { countText, leftText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.ts';
@@ -10,7 +11,6 @@ import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { usePlace } from '../router.ts';
 import type { Deprecation, DeprecationPage } from '../types.ts';
-import { KeyName } from './now.ts';
 
 type Caller = Deprecation['callers'][number];
 
@@ -71,7 +71,7 @@ function Route({ route, methods, since, sunset, successor, calls, callers, days 
               rows=${callers.slice(0, shown)}
               keyOf=${({ id }: Caller) => id}
               columns=${[
-                { title: 'Caller', isName: true, cell: (caller: Caller) => html`<${CallerName} ...${caller} />` },
+                { title: 'Caller', isName: true, cell: (caller: Caller) => html`<${AnyCaller} ...${caller} />` },
                 { title: 'Plan', cell: ({ plan }: Caller) => plan ?? '–' },
                 { title: 'Calls', isNumber: true, cell: ({ calls }: Caller) => countText(calls) },
                 { title: 'Last day', cell: ({ lastDay }: Caller) => html`<${UtcDay} of=${lastDay} />` },
@@ -96,9 +96,9 @@ const GROUPS: Readonly<Record<string, string>> = {
   '*others': 'Others, not counted separately',
 };
 
-function CallerName(caller: Caller) {
+function AnyCaller(caller: Caller) {
   const { id } = caller;
-  if (isCallerId(id)) return html`<${KeyName} ...${caller} />`;
+  if (isCallerId(id)) return html`<${CallerName} ...${caller} />`;
   return GROUPS[id] ?? html`<code>${id}</code>`;
 }
 

@@ -1,0 +1,37 @@
+import { html } from '../html.ts';
+import { countText, millisecondsOf, Time, Until } from '../kit/format.ts';
+import { Badge, Section } from '../kit/page.ts';
+import type { Customer } from '../types.ts';
+
+// What is said of one customer, on its screen and in the list.
+
+function hasExpired({ expiresAt }: Customer): boolean {
+  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now();
+}
+
+export function CustomerState({ of: customer }: { of: Customer }) {
+  return hasExpired(customer)
+    ? html`<${Badge} kind="plain">Expired</${Badge}>`
+    : html`<${Badge} kind="good">Active</${Badge}>`;
+}
+
+export function CustomerFacts({ of: customer }: { of: Customer }) {
+  const { name, owner, createdAt, expiresAt, ownLimits, notes, entry } = customer;
+  const own = Object.entries(ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return html`<${Section} title="About it">
+    <dl class="facts panel">
+      <dt>Name</dt>
+      <dd><bdi>${name ?? '–'}</bdi></dd>
+      <dt>Owner</dt>
+      <dd><bdi>${owner ?? '–'}</bdi></dd>
+      <dt>Created</dt>
+      <dd><${Time} at=${createdAt} dayOnly=${true} /></dd>
+      <dt>Expires</dt>
+      <dd>${expiresAt === null ? 'never' : hasExpired(customer) ? html`<${Time} at=${expiresAt} />` : html`<${Until} at=${expiresAt} />`}</dd>
+      <dt>Own limits</dt>
+      <dd>${own.join(', ') || 'none'}</dd>
+      ${entry !== undefined && html`<dt>keys.yaml</dt><dd><code>${entry}</code></dd>`}
+      ${notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${notes}</bdi></dd>`}
+    </dl>
+  </${Section}>`;
+}

@@ -1,0 +1,46 @@
+import { useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { CallerName } from '../kit/callers.ts';
+import { Time, UtcDay } from '../kit/format.ts';
+import { Table } from '../kit/table.ts';
+import type { Key, RefusedPage } from '../types.ts';
+import { KeyState, LastFour } from './key-form.ts';
+
+/** A list of keys. @param isOfOne whether all are of one customer, which the list then does not repeat */
+export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOfOne?: boolean }) {
+  // The callers that were refused recently, in one request. Beyond the first thousand a key is shown as active though it is banned.
+  const refused = useResource<RefusedPage>('/admin/now?limit=1000').data;
+  const banned = new Set(refused?.consumers.flatMap(({ id, state }) => (state === 'banned' ? id : [])));
+  const hasUse = keys.some(({ lastUsedOn }) => lastUsedOn !== undefined);
+  return html`<${Table}
+    caption="Keys"
+    rows=${keys}
+    keyOf=${(key: Key) => key.id}
+    columns=${[
+      {
+        title: 'Key',
+        isName: true,
+        cell: ({ id, name, customer }: Key) =>
+          html`<${CallerName} id=${id} name=${name} owner=${null} customer=${isOfOne ? undefined : customer} />`,
+      },
+      { title: 'Plan', cell: ({ plan }: Key) => plan },
+      { title: 'Owner', cell: ({ owner }: Key) => html`<bdi class="clamp">${owner ?? '–'}</bdi>` },
+      { title: 'Last four', cell: (key: Key) => html`<${LastFour} of=${key} />` },
+      { title: 'Created', cell: ({ createdAt }: Key) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
+      {
+        title: 'Expires',
+        cell: ({ expiresAt }: Key) =>
+          expiresAt === null ? 'never' : html`<${Time} at=${expiresAt} dayOnly=${true} />`,
+      },
+      ...(hasUse
+        ? [
+            {
+              title: 'Last used',
+              cell: ({ lastUsedOn }: Key) => (lastUsedOn ? html`<${UtcDay} of=${lastUsedOn} />` : 'not within 92 days'),
+            },
+          ]
+        : []),
+      { title: 'State', cell: (key: Key) => html`<${KeyState} of=${key} isBanned=${banned.has(key.id)} />` },
+    ]}
+  />`;
+}
