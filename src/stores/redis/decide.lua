@@ -451,7 +451,9 @@ while i <= #runs do
     for j, count in pairs(held or {}) do held[j] = count + (begun[keys[j]] or 0) end
     local reply, admitted = decide(rule, keys, histories, n, cost, held)
     if type(reply) == 'table' and reply.err then return reply end
-    for j in pairs(held or {}) do begun[keys[j]] = (begun[keys[j]] or 0) + (admitted or 0) end
+    for j in pairs(held or {}) do
+      if rule.accounts[j].most then begun[keys[j]] = (begun[keys[j]] or 0) + (admitted or 0) end
+    end
     replies[#replies + 1] = reply
   end
 end
