@@ -1,5 +1,5 @@
 import type { JudgedBudget } from './budgets.ts';
-import { type RedisModel, TICKET_MS } from './redis-model.ts';
+import { type RedisModel, TICKET_MS, type Ticket } from './redis-model.ts';
 
 /** One request that is in flight. */
 interface Flight {
@@ -92,23 +92,41 @@ export class InFlightJudge {
     }
   }
 
-  /** What has ended must be free again. @returns what is wrong, or null */
+  /** What is in flight must be known to the store, and what has ended must be free again. @returns what is wrong, or null */
   check(model: RedisModel): string | null {
     if (this.#gateways.size === 0) return null;
     const nowMs = performance.now();
     for (const [accountId, tickets] of model.tickets()) {
-      for (const { holder, count } of tickets) {
-        const gateway = this.#gateways.get(holder)!;
-        const held = this.#heldOf(accountId, gateway);
-        if (count <= held.count) continue;
-        // After the clock was set back, a ticket ends later, until a decision reads it.
-        if (held.heardAtMs <= this.#disturbedAtMs) continue;
-        const sinceMs = Math.max(held.endedAtMs, held.heardAtMs);
-        const isCertain = nowMs > held.uncertainUntilMs && !this.#killed.has(gateway);
-        const withinMs = isCertain ? RETURNED_WITHIN_MS : TICKET_MS + SLACK_MS;
-        if (nowMs - sinceMs <= withinMs) continue;
-        return `The store counts ${count} in flight of ${accountId} for gateway ${gateway}, which has had ${held.count} for ${Math.floor(nowMs - sinceMs)} ms.`;
-      }
+      const wrong = this.#missing(accountId, tickets, nowMs) ?? this.#leftOver(accountId, tickets, nowMs);
+      if (wrong !== null) return wrong;
+    }
+    return null;
+  }
+
+  /** A gateway whose number the store should know has more in flight than the store counts. */
+  #missing(accountId: string, tickets: readonly Ticket[], nowMs: number): string | null {
+    if (nowMs < this.#disturbedAtMs + UNCERTAIN_MS) return null;
+    for (const [gateway, held] of this.#held.get(accountId) ?? []) {
+      if (held.count === 0 || nowMs < held.uncertainUntilMs) continue;
+      const ticket = tickets.find(({ holder }) => this.#gateways.get(holder) === gateway);
+      if ((ticket?.count ?? 0) < held.count)
+        return `The store counts ${ticket?.count ?? 0} in flight of ${accountId} for gateway ${gateway}, which has ${held.count}.`;
+    }
+    return null;
+  }
+
+  /** The store still counts what has ended. */
+  #leftOver(accountId: string, tickets: readonly Ticket[], nowMs: number): string | null {
+    for (const { holder, count } of tickets) {
+      const gateway = this.#gateways.get(holder)!;
+      const held = this.#heldOf(accountId, gateway);
+      // After the clock was set back, a ticket ends later, until a decision reads it.
+      if (count <= held.count || held.heardAtMs <= this.#disturbedAtMs) continue;
+      const sinceMs = Math.max(held.endedAtMs, held.heardAtMs);
+      const isCertain = nowMs > held.uncertainUntilMs && !this.#killed.has(gateway);
+      const withinMs = isCertain ? RETURNED_WITHIN_MS : TICKET_MS + SLACK_MS;
+      if (nowMs - sinceMs <= withinMs) continue;
+      return `The store counts ${count} in flight of ${accountId} for gateway ${gateway}, which has had ${held.count} for ${Math.floor(nowMs - sinceMs)} ms.`;
     }
     return null;
   }
