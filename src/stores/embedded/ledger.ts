@@ -126,9 +126,11 @@ export class EmbeddedLedger implements Ledger {
     const inFlight = held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
     const outcome = decide(before, allowance, nowMs, cost, n, inFlight);
     if (n === 0) return outcome;
-    if (inFlight !== undefined) {
-      this.#noteInFlight(ids ?? [consumerId], inFlight, outcome.admitted);
-      for (const id of ids ?? [consumerId]) begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
+    for (const [i, count] of outcome.inFlight?.entries() ?? []) {
+      if (count === null) continue;
+      const id = ids?.[i] ?? consumerId;
+      begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
+      this.#noteInFlight(id, count);
     }
     const { further = [], ...own } = stateAfter(before, outcome, allowance);
     this.#keepState(consumerId, own, allowance);
@@ -160,15 +162,12 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
-    for (const { accountId, count } of counts) this.#noteInFlight([accountId], [count], 0);
+    for (const { accountId, count } of counts) this.#noteInFlight(accountId, count);
   }
 
-  #noteInFlight(ids: readonly string[], held: readonly number[], more: number): void {
-    for (const [i, id] of ids.entries()) {
-      const count = (held[i] ?? 0) + more;
-      if (count === 0) this.#inFlight.delete(id);
-      else this.#inFlight.set(id, count);
-    }
+  #noteInFlight(accountId: string, count: number): void {
+    if (count === 0) this.#inFlight.delete(accountId);
+    else this.#inFlight.set(accountId, count);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
