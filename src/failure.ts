@@ -57,6 +57,8 @@ export class Refused extends Failure {
     readonly version?: string;
     /** The key that the refusal is about. */
     readonly keyId?: string;
+    /** The customer that it is about. */
+    readonly customerId?: string;
   };
 
   constructor(refusal: RefusedCode, message: string, more: Refused['more'] = {}) {

@@ -13,12 +13,23 @@ import { checkNodeInternals } from './io/node-internals.ts';
 import { storeContext } from './operations/catalogue/contexts.ts';
 import { methodsOn, type OperationMethods } from './operations/catalogue/methods.ts';
 import { ownRecording } from './operations/recorded.ts';
+import type { Policy } from './policies/policy.ts';
 import { type OwnGateway, runGateway } from './serve/gateway-process.ts';
 
 // What `import … from 'tollgate'` has: a gateway in the process of the caller (docs/guides/embed.md). Every type that it names
 // is public.
 
 export { Failure, type FailureCode } from './failure.ts';
+export type {
+  Policy,
+  PolicyAllowance,
+  PolicyCaller,
+  PolicyCustomer,
+  PolicyRefusal,
+  PolicyRequest,
+  PolicyResult,
+  PolicyRoute,
+} from './policies/policy.ts';
 export type { UsageReport, WindowName };
 
 /** What gateway.yaml may have, as an object. */
@@ -34,6 +45,8 @@ export interface CreateGatewayOptions {
   readonly gateway: GatewaySettings;
   /** What each plan allows, as plans.yaml says it. */
   readonly plans: PlansSettings;
+  /** The policies that routes name (`policies: ['tenant']`), in place of the files that gateway.yaml names. */
+  readonly policies?: Readonly<Record<string, Policy>>;
   /**
    * The variables that `tollgate serve` reads from its environment, such as REDIS_URL, KEY_PEPPER and ADMIN_TOKEN. The
    * environment of the process is not read. LOG_LEVEL is `silent` unless it is given; the log goes to standard output.
@@ -119,7 +132,11 @@ export async function createGateway(options: CreateGatewayOptions): Promise<Embe
     const { tls, http2 } = configuration.settings.listen;
     const lacking = await checkNodeInternals({ tls: tls !== null, http2: http2 !== null });
     const warnings = [...configuration.warnings, ...lacking];
-    const running = await runGateway({ ...configuration, warnings }, env, { followsFiles: false, followsDate: true });
+    const running = await runGateway({ ...configuration, warnings }, env, {
+      followsFiles: false,
+      followsDate: true,
+      policies: options.policies ?? {},
+    });
     return embedded(running, { ...configuration, warnings }, removeTemporary);
   } catch (error) {
     removeTemporary();
@@ -128,9 +145,15 @@ export async function createGateway(options: CreateGatewayOptions): Promise<Embe
 }
 
 /** @throws Failure `bad_settings` */
-async function checked({ gateway, plans }: CreateGatewayOptions, env: NodeJS.ProcessEnv): Promise<Configuration> {
-  const configuration = await configurationOf({ gateway: withFreePorts(gateway), plans }, env);
+async function checked(
+  { gateway, plans, policies = {} }: CreateGatewayOptions,
+  env: NodeJS.ProcessEnv,
+): Promise<Configuration> {
+  const names = Object.keys(policies);
+  const configuration = await configurationOf({ gateway: withFreePorts(gateway), plans, policies: names }, env);
   const faults = 'faults' in configuration ? [...configuration.faults] : faultsOfEmbedding(configuration);
+  for (const name of names)
+    if (typeof policies[name] !== 'function') faults.push(`policies: ${name}: must be a function.`);
   if (faults.length > 0 || 'faults' in configuration) throw new Failure('bad_settings', faults.join('\n'));
   return configuration;
 }
@@ -207,7 +230,7 @@ function embedded(
     revokeKey: async (id) => {
       await operations.revokeKey({ id });
     },
-    usage: async (id) => context().operations.usage(String(id)),
+    usage: async (id) => context().operations.counts.of(String(id)),
     resetUsage: async (id) => {
       await operations.resetUsage({ id });
     },

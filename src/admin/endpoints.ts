@@ -1,5 +1,5 @@
 import { Refused } from '../failure.ts';
-import type { StoredKey } from '../identify/key-store.ts';
+import { isCustomerId } from '../identify/customer-store.ts';
 import { OPERATIONS, STREAMS } from '../operations/catalogue/all.ts';
 import type { Contexts } from '../operations/catalogue/contexts.ts';
 import { membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';
@@ -117,12 +117,13 @@ export function textsOf(query: URLSearchParams, names: readonly string[]): Recor
 }
 
 function responseTo(operation: AnyOperation, done: Done<unknown>, { query }: Call): AdminResponse {
-  const { change, key, version, isRepeated } = done;
+  const { change, key, customer, version, isRepeated } = done;
+  const record = key ?? customer;
   const output = done.output as Readonly<Record<string, unknown>>;
-  const tag = key === undefined ? version && `"${version}"` : etagOf(key);
+  const tag = record === undefined ? version && `"${version}"` : etagOf(record);
   const fields = {
     ...(operation.isVersioned === true && tag !== undefined ? { ETag: tag } : {}),
-    ...(operation.creates === true ? { Location: `/admin/keys/${output.id}` } : {}),
+    ...(operation.creates === true ? { Location: `/admin${lineOf(operation.line).path}/${output.id}` } : {}),
     ...(isRepeated === true ? { 'Idempotency-Replayed': 'true' } : {}),
     ...(isPaged(operation) ? linkToNext(operation, query, output.cursor as string | null) : {}),
   };
@@ -174,9 +175,10 @@ function versionsOf({ fields }: Call): readonly string[] | null | undefined {
 /** A check that refuses any other version of a key; undefined if every version will do. */
 function guardOf(versions: readonly string[] | null | undefined): Asked['guard'] {
   if (versions === null || versions === undefined) return undefined;
-  return (before: StoredKey) => {
+  return (before) => {
     if (versions.includes(etagOf(before).slice(1, -1))) return;
-    const message = 'The key has been changed since. Read it again and look at what has changed.';
+    const what = isCustomerId(before.id) ? 'customer' : 'key';
+    const message = `The ${what} has been changed since. Read it again and look at what has changed.`;
     throw new Refused('precondition_failed', message);
   };
 }

@@ -71,7 +71,7 @@ export const PARAMETERS: Json = {
     name: 'If-Match',
     in: 'header',
     description:
-      'The ETag of the key as it was read. If the key has been changed since, nothing is done. Without it, or with `*`, any version will do.',
+      'The ETag of the key or customer as it was read. If it has been changed since, nothing is done. Without it, or with `*`, any version will do.',
     schema: { type: 'string' },
   },
 };
@@ -97,9 +97,9 @@ export const HEADERS: Json = {
     schema: { type: 'string', pattern: '^</admin/[^>]+>; rel="next"$' },
   },
   Location: {
-    description: 'The path of the key.',
+    description: 'The path of the key or the customer.',
     required: true,
-    schema: { type: 'string', pattern: '^/admin/keys/' },
+    schema: { type: 'string', pattern: '^/admin/(keys|customers)/' },
   },
   'Retry-After': { description: 'Whole seconds.', required: true, schema: { type: 'integer', minimum: 1 } },
 };
@@ -121,13 +121,13 @@ export const RESPONSES = {
       'sends the request from a page of another origin, or a change with a session is not application/json.',
   }),
   Unknown: error(404, 'not_found', 'There is no key key_none.', {
-    description: 'There is no such key, or it is not banned.',
+    description: 'There is no such key or customer, or it is not banned.',
   }),
   Conflict: error(409, 'conflict', 'Key key_0 is revoked and cannot be rotated.', {
     description: 'The present state of the key does not allow it, for example because it is revoked.',
   }),
   Changed: error(412, 'precondition_failed', 'The key has been changed since.', {
-    description: 'The key is another version than If-Match names. Nothing was done.',
+    description: 'The key or customer is another version than If-Match names. Nothing was done.',
   }),
   TooLarge: error(413, 'payload_too_large', 'The body is larger than 65536 bytes.', {
     description: 'The body is larger than 64 KiB, or for a draft of plans.yaml larger than its limit.',

@@ -2,6 +2,8 @@ import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
 import { Failure, Refused } from '../failure.ts';
+import { accessOf } from '../identify/access.ts';
+import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
 
@@ -95,6 +97,7 @@ function responseToRefused({ refusal: code, message, more }: Refused): AdminResp
     ...(code === 'busy' ? { 'Retry-After': '1' } : {}),
     ...(more.version === undefined ? {} : { ETag: `"${more.version}"` }),
     ...(more.keyId === undefined ? {} : { Location: `/admin/keys/${more.keyId}` }),
+    ...(more.customerId === undefined ? {} : { Location: `/admin/customers/${more.customerId}` }),
   };
   return jsonResponse(status, { ...body, ...more.members }, fields);
 }
@@ -135,13 +138,20 @@ export function send(
 }
 
 /**
- * The entity tag of a key (RFC 9110 section 8.8.3). It changes when an operator changes the key, but not when the gateway
- * stores a secret's digest under a new pepper.
+ * The entity tag of a key or a customer (RFC 9110 section 8.8.3). It changes when an operator changes the record, but not when the
+ * gateway stores a secret's digest under a new pepper.
  */
-export function etagOf(key: StoredKey): string {
-  const { id, plan, limits, name, owner, notes, createdAtMs, expiresAtMs, revokedAtMs } = key;
+export function etagOf(record: StoredKey | StoredCustomer): string {
+  const { id, plan, limits, name, owner, notes, createdAtMs, expiresAtMs } = record;
   const windows = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  const secrets = key.secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
-  const what = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs, revokedAtMs, secrets];
+  const common = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs];
+  const what = 'secrets' in record ? [...common, ...ofKey(record)] : common;
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
+}
+
+function ofKey(key: StoredKey): readonly unknown[] {
+  const { revokedAtMs, secrets, customer, suspended } = key;
+  const shown = secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
+  const present = [customer, suspended].filter((member) => member !== undefined);
+  return [revokedAtMs, shown, ...present, ...Object.entries(accessOf(key))];
 }

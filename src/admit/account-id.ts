@@ -6,7 +6,7 @@ import type { Allowance, Budget } from './plan.ts';
  */
 
 /** How the ids of customers begin. */
-const CUSTOMER = 'cus_';
+export const CUSTOMER = 'cus_';
 const SEPARATOR = '/';
 const GROUP = '#';
 /** What is added to the id of an account for the account of its shadow. No other id contains it. */
@@ -88,4 +88,13 @@ export function withoutShadow(accountId: string): string {
 function groupOf(accountId: string): readonly [string, string | null] {
   const at = accountId.indexOf(GROUP);
   return at < 0 ? [accountId, null] : [accountId.slice(0, at), accountId.slice(at + 1)];
+}
+
+/** Every account of a key: the present one, then those from before it was moved. */
+export function accountsOf(key: {
+  readonly id: string;
+  readonly customer?: string;
+  readonly formerAccounts?: readonly string[];
+}): readonly [string, ...string[]] {
+  return [accountIdOf(key.id, key.customer ?? null), ...(key.formerAccounts ?? [])];
 }

@@ -1,4 +1,3 @@
-import type { ErrorCode } from '../errors/catalogue.ts';
 import { valuesOf } from '../http1/fields.ts';
 import { weightsOf } from '../http1/preferences.ts';
 import type { ErrorResponse } from './errors.ts';
@@ -52,7 +51,7 @@ function problemOf({ code, status, body }: ErrorResponse, type: string): string 
 }
 
 /** A summary that is the same each time (RFC 9457 section 3.1.3): `api_key_banned` is `API key banned`. */
-function titleOf(code: ErrorCode): string {
+function titleOf(code: string): string {
   const words = code.replaceAll('_', ' ').replace(/\b(?:api|uri|http)\b/g, (word) => word.toUpperCase());
   return words[0]!.toUpperCase() + words.slice(1);
 }

@@ -9,7 +9,8 @@ const REALM = 'tollgate';
 
 /** An error response of the gateway. */
 export interface ErrorResponse {
-  readonly code: ErrorCode;
+  /** One of the catalogue, or one that a policy has chosen. */
+  readonly code: string;
   readonly status: number;
   /** Fields that belong to this error alone, name and value in turn. */
   readonly fields: readonly string[];
@@ -62,6 +63,7 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
   no_expiry: 'This token has no expiry (`exp`).',
   not_yet: 'This token is not valid yet (`nbf`, `iat`). Check the clock of its issuer.',
   subject: 'This token has no subject (`sub`).',
+  certificate: 'This token is bound to another client certificate (`cnf`) than that of the connection.',
   plan: 'This token names no plan, or one that does not exist here. Ask its issuer.',
   customer: 'This token names a customer that does not exist here. Ask its issuer.',
   customer_expired: 'The access of the customer that this token names has ended.',
@@ -85,6 +87,15 @@ export function unauthorized(
   const message = code === 'missing_api_key' ? ERRORS.missing_api_key.sentence(places, unread) : ERRORS[code].sentence;
   const sentence = token === null ? message : TOKEN_SENTENCES[token];
   return errorResponse(code, sentence, { fields: ['WWW-Authenticate', challenge] });
+}
+
+/** 403 with the challenge of RFC 6750 section 3.1. @param scopes those that the route requires, all of them */
+export function insufficientScope(scopes: readonly string[]): ErrorResponse {
+  const needed = scopes.join(' ');
+  // No scope has a character that must be escaped in a quoted string (RFC 6749 section 3.3).
+  const challenge = `Bearer realm="${REALM}", error="insufficient_scope", scope="${needed}"`;
+  const message = ERRORS.insufficient_scope.sentence(needed);
+  return errorResponse('insufficient_scope', message, { fields: ['WWW-Authenticate', challenge] });
 }
 
 /** 429 for an address that has spent its failed-authentication budget (contract section 4). `nowMs` in Unix milliseconds. */
@@ -161,6 +172,12 @@ export function refusal(verdict: Refused | Banned | Crowded): ErrorResponse {
 /** 429 for a consumer that uses its whole share of the upstream. The request is not counted. */
 export function tooManyInFlight(): ErrorResponse {
   return errorResponse('too_many_in_flight', ERRORS.too_many_in_flight.sentence, { fields: ['Retry-After', '1'] });
+}
+
+/** The refusal that a policy has chosen (`policies` of a route). A 401 has the challenge that RFC 9110 section 15.5.2 asks for. */
+export function policyRefusal(status: number, code: string, message: string): ErrorResponse {
+  const fields = status === 401 ? ['WWW-Authenticate', `Bearer realm="${REALM}"`] : [];
+  return { code, status, fields, body: JSON.stringify({ code, message, status }), closes: false };
 }
 
 /** 410 during a brownout of a deprecated route. Times in Unix milliseconds. */

@@ -19,11 +19,15 @@ interface OperationCommand<O extends AnyOperation> {
   /** For example `keys topup`. */
   readonly name: string;
   readonly operation: O;
+  /** The word that names what it is done to: KEY_ID unless given. Null: it makes something new. */
+  readonly positional?: 'CUSTOMER_ID' | null;
   readonly examples: readonly string[];
   /** How a member of the input is spelled, where that is not `--member VALUE` with the description of the member. */
   readonly spelled?: Readonly<Record<string, Spelling>>;
   /** Options beside the members of the input. */
   readonly options?: Command['options'];
+  /** Members of the input that those options stand for. @throws Failure `bad_usage` */
+  readonly given?: (words: Words) => object;
   /** The help of `--json`. */
   readonly json: string;
   /** What `--json` prints; the output of the operation unless given. */
@@ -38,6 +42,12 @@ interface OperationCommand<O extends AnyOperation> {
     words: Words,
     terminal: Terminal,
   ) => Promise<string | null>;
+  /** Asks the person for members of the input that were not given. @throws Failure `refused` if the person ends the input */
+  readonly ask?: (
+    opened: { readonly keys: KeyStore },
+    words: Words,
+    terminal: Terminal,
+  ) => Promise<Readonly<Record<string, unknown>>>;
 }
 
 interface Spelling {
@@ -64,14 +74,14 @@ const ONCE: Option = {
   about: 'Makes the change once: the same command with the same ID changes nothing for 24 h.',
 };
 const MAX_CHARACTERS = 255;
-const REUSED = 'Another change of this key was made under this --id. Use a new one.';
+const REUSED = 'Another change was made under this --id. Use a new one.';
 
 export function operationCommand<O extends AnyOperation>(spec: OperationCommand<O>): Command {
-  const { name, operation, examples, open = {}, json, check, confirm } = spec;
+  const { name, operation, positional = 'KEY_ID', examples, open = {}, json, check, confirm, ask: question } = spec;
   return {
     name,
     about: operation.sentence,
-    positionals: ['KEY_ID'],
+    positionals: positional === null ? [] : [positional],
     environment: OF_STORE,
     examples,
     options: {
@@ -81,9 +91,9 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       json: { type: 'boolean', about: json },
     },
     async run(words, terminal) {
-      const [id] = words.positionals as [string];
+      const [id = null] = words.positionals;
       check?.(words, terminal);
-      const input = { ...inputOf(spec, words), id };
+      const input = { ...inputOf(spec, words), ...(id === null ? {} : { id }) };
       const once = operation.once === undefined ? null : onceOf(words);
       const work = async (store: OpenStore): Promise<ExitCode> => {
         const context = contextOn(store);
@@ -94,13 +104,14 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
           return 1;
         }
         const recording = recordingOf(store, terminal.error);
-        const ask = () => ({ input, asked: { ...PLAINLY, once } });
+        const answers = (await question?.({ keys: store.keys }, words, terminal)) ?? {};
+        const ask = () => ({ input: { ...input, ...answers }, asked: { ...PLAINLY, once } });
         const done = await perform(operation, { store: context }, recording, id, ask).catch(asCommand);
         const { output, change, isRepeated } = done as Awaited<ReturnType<AnyOperation['run']>>;
         if (isRepeated === true) terminal.error('Nothing was changed: this change was made under this --id before.\n');
         const report = spec.asJson === undefined ? output : spec.asJson(done, store);
         if (words.options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
-        else terminal.out(spec.text(done, printOn(terminal, id)));
+        else terminal.out(spec.text(done, printOn(terminal, id ?? '')));
         return exitCodeOf(change?.durability ?? DURABLE, terminal);
       };
       return withStore(terminal.env, work, { warn: terminal.error, ...open });
@@ -116,7 +127,7 @@ function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperati
       value = placeholderOf(option, type),
     } = spelled[member] ?? {};
     if (kindOf(type) === 'boolean') return [option, { type: 'boolean', about }];
-    const isMultiple = ['array', 'object'].includes(kindOf(type) ?? '');
+    const isMultiple = ['array', 'object', 'record'].includes(kindOf(type) ?? '');
     return [option, { type: 'string', value, about, ...(isMultiple ? { multiple: true } : {}) }];
   });
   return Object.fromEntries(entries);
@@ -127,7 +138,12 @@ function placeholderOf(option: string, type: z.ZodType): string {
 }
 
 function inputOf<O extends AnyOperation>(
-  { name, operation, spelled = {} }: Pick<OperationCommand<O>, 'name' | 'operation' | 'spelled'>,
+  {
+    name,
+    operation,
+    spelled = {},
+    given: beside,
+  }: Pick<OperationCommand<O>, 'name' | 'operation' | 'spelled' | 'given'>,
   words: Words,
 ): object {
   const { input } = operation;
@@ -144,7 +160,11 @@ function inputOf<O extends AnyOperation>(
   if (given.length === 0 && !mayBeEmpty) {
     throw new Failure('bad_usage', `Nothing is to be changed. See \`tollgate ${name} --help\`.`);
   }
-  return readWords(input, Object.fromEntries(given), (member) => `--${optionOf(member)}`) as object;
+  return readWords(
+    input,
+    { ...Object.fromEntries(given), ...beside?.(words) },
+    (member) => `--${optionOf(member)}`,
+  ) as object;
 }
 
 function onceOf({ options }: Words): string | null {

@@ -42,7 +42,7 @@ const MEANT_KEYS = 3;
 
 /** The keys that a word finds, with their names; empty if it finds none, or may be a secret. */
 async function meantKeys(operations: Operations, word: string, { settings }: OpenStore): Promise<string> {
-  const given = { text: word, plan: null, owner: null, expiring: null, unused: null };
+  const given = { text: word, plan: null, owner: null, customer: null, expiring: null, unused: null };
   const words = { nameOf: String, secretAdvice: '', formats: settings.keyFormats, keepsHistory: false };
   const filter = keyFilterFrom(given, false, words);
   if ('fault' in filter) return '';

@@ -1,21 +1,38 @@
+import { isCustomerId } from '../identify/customer-store.ts';
 import { liftBan } from '../operations/catalogue/bans.ts';
-import { resetUsage, topUp } from '../operations/catalogue/usage.ts';
+import { resetUsage, topUp, topUpCustomer } from '../operations/catalogue/usage.ts';
+import type { TopUpReport } from '../operations/usage-changes.ts';
 import { operationCommand } from './operation-command.ts';
 import type { Command } from './terminal/command.ts';
 
-// The commands that change what a key has counted: `keys topup`, `usage reset` and `bans lift`.
+// The commands that change what is counted: `keys topup`, `customers topup`, `usage reset` and `bans lift`.
+
+const TOP_UP_JSON = 'Prints {"id","window","amount","limit","until"}, the time in Unix seconds.';
 
 /** `tollgate keys topup`: adds to one window of a key until that window ends. */
 export const keysTopUp: Command = operationCommand({
   name: 'keys topup',
   operation: topUp,
   examples: ['tollgate keys topup KEY_ID --window day --amount 500'],
-  json: 'Prints {"id","window","amount","limit","until"}, the time in Unix seconds.',
-  text: ({ output: { id, window, limit, until } }, { seconds }) =>
-    until === null
-      ? `The top-up has ended: ${id} has ${limit} a ${window}.\n`
-      : `${id} has ${limit} a ${window}; the top-up ends ${seconds(until)}.\n`,
+  json: TOP_UP_JSON,
+  text: ({ output }, { seconds }) => topUpText(output, seconds),
 });
+
+/** `tollgate customers topup`: adds to a limit that the keys of a customer share. */
+export const customersTopUp: Command = operationCommand({
+  name: 'customers topup',
+  operation: topUpCustomer,
+  positional: 'CUSTOMER_ID',
+  examples: ['tollgate customers topup CUSTOMER_ID --window day --amount 500'],
+  json: TOP_UP_JSON,
+  text: ({ output }, { seconds }) => topUpText(output, seconds),
+});
+
+function topUpText({ id, window, limit, until }: TopUpReport, seconds: (at: number) => string): string {
+  return until === null
+    ? `The top-up has ended: ${id} has ${limit} a ${window}.\n`
+    : `${id} has ${limit} a ${window}; the top-up ends ${seconds(until)}.\n`;
+}
 
 /** `tollgate usage reset`: sets what a key has used to nothing. */
 export const usageReset: Command = operationCommand({
@@ -48,7 +65,8 @@ export const bansLift: Command = operationCommand({
   open: { needsPlans: false },
   text: ({ output: { id, spent } }, { seconds }) => {
     const lines = (spent ?? []).map(({ window, resetAt }) => {
-      const topUp = `tollgate keys topup ${id} --window ${window} --amount N`;
+      const noun = isCustomerId(id) ? 'customers' : 'keys';
+      const topUp = `tollgate ${noun} topup ${id} --window ${window} --amount N`;
       const reset = `tollgate usage reset ${id} --window ${window}`;
       return `Its quota of the ${window} is spent and resets ${seconds(resetAt)}. \`${topUp}\` adds N requests to it, \`${reset}\` resets it.\n`;
     });

@@ -8,7 +8,19 @@ import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 import { NOT_KEPT } from './usage.ts';
 
-const HEADER = ['id', 'consumer', 'name', 'owner', 'plan', 'step', 'at', 'admitted', 'refused', 'banned'] as const;
+const HEADER = [
+  'id',
+  'consumer',
+  'name',
+  'owner',
+  'plan',
+  'step',
+  'at',
+  'admitted',
+  'refused',
+  'banned',
+  'customer',
+] as const;
 
 /** `tollgate usage export`: what every key used, for billing. */
 export const usageExport: Command = {

@@ -48,13 +48,13 @@ export const usage: Command = {
     const asked = stepsOf(options.days, options.hours);
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (asked !== null) {
-        const report = await withMeantKeys(store, id, (operations) => operations.history(id, asked));
+        const report = await withMeantKeys(store, id, ({ counts }) => counts.history(id, asked));
         if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(asChart(report, asked, terminal));
         if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
         return 0;
       }
-      const report = await withMeantKeys(store, id, (operations) => operations.usage(id, plan));
+      const report = await withMeantKeys(store, id, ({ counts }) => counts.of(id, plan));
       if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
       else terminal.out(asText(report, terminal));
       return 0;

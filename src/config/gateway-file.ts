@@ -45,6 +45,12 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
     checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), noteAt(fault, 'headers', 'allow'));
     checkCors(field(raw, 'cors'), noteAt(fault, 'cors'));
+    if (field(keys, 'certificates') === true && field(field(listen, 'tls'), 'clientCa') === undefined) {
+      fault(
+        ['keys', 'certificates'],
+        'needs `clientCa` in `listen.tls`, or no certificate of a client can be checked.',
+      );
+    }
     checkKeyFormats(keys, noteAt(fault, 'keys'), noteAt(warn, 'keys'));
     checkKeySources(keys, field(raw, 'jwt'), noteAt(fault, 'keys'));
   },
@@ -265,9 +271,17 @@ function atService({ path, rewrite }: RouteEntry): string {
 function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   const rules: string[] = [];
   if (one.auth === 'none' && other.auth === 'key') rules.push('no key');
+  const spared = (other.scopes ?? []).filter((scope) => one.scopes?.includes(scope) !== true);
+  if (spared.length > 0) rules.push(`without the scope ${spared.join(' ')}`);
   const wider = one.auth !== 'none' ? undefined : WINDOWS.find((window) => isWider(one, other, window));
   if (wider !== undefined)
     rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
+  const { addresses } = other;
+  if (addresses !== null && !(one.addresses ?? ['all']).every((from) => addresses.includes(from))) {
+    rules.push('from other addresses');
+  }
+  const lacking = other.policies?.find((name) => one.policies?.includes(name) !== true);
+  if (lacking !== undefined) rules.push(`without the policy ${lacking}`);
   if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
   const [sunsetMs, otherSunsetMs] = [one, other].map(
     ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,
@@ -315,6 +329,9 @@ function checkAuth(entry: unknown, fault: Note): void {
     fault(['auth'], 'is `none`, which needs `limits: { minute: 60 }`: what one client address may do.');
   } else if (hasLimits && !isPublic) {
     fault(['limits'], 'are those of plans.yaml where a key is asked for; they go with `auth: none`.');
+  }
+  if (isPublic && field(entry, 'scopes') !== undefined) {
+    fault(['scopes'], 'need a key or a token, and this route has `auth: none`; leave one of the two out.', 'key');
   }
 }
 

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
+import { addresses, scopes } from '../identify/access.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
@@ -117,7 +118,7 @@ const fieldChanges = (of: string) =>
         .optional()
         .describe(`Names of fields of the ${of} that are dropped.`),
       set: fieldValues().describe(
-        `Fields that replace those of the same name in the ${of}. In values, \`{consumer.id}\`, \`{consumer.name}\`, \`{plan}\`, \`{request.id}\` and \`{client.address}\` stand for what the gateway knows; characters other than visible ASCII are percent-encoded. A field with a variable that the request lacks is left out.`,
+        `Fields that replace those of the same name in the ${of}. In values, \`{consumer.id}\`, \`{consumer.name}\`, \`{consumer.meta.NAME}\` (a pair of its metadata), \`{customer.id}\`, \`{customer.name}\`, \`{plan}\`, \`{request.id}\` and \`{client.address}\` stand for what the gateway knows; characters other than visible ASCII are percent-encoded. A field with a variable that the request lacks is left out.`,
       ),
       add: fieldValues().describe(`Fields that are added to those of the same name in the ${of}.`),
     })
@@ -686,6 +687,8 @@ const retries = z
     onStatus: on.filter((failure) => failure !== 'connection'),
   }));
 
+const POLICIES_RULE = 'must be a list of at least one file, such as [./policies/tenant.ts]';
+
 /** One entry of `routes` in gateway.yaml. What it shares with other routes and its upstream is joined in `routesOf`. */
 export const routeEntry = z.strictObject({
   path: values
@@ -719,7 +722,7 @@ export const routeEntry = z.strictObject({
     .boolean()
     .prefault(false)
     .describe(
-      '`true` lets a client upgrade to WebSocket, over HTTP/1.1 only. The request is admitted first and counted once; `websockets` bounds how many there are. A WebSocket ends within a second of its key being revoked or expiring, but not when the key is banned; during a drain it stays open until `drainTimeout`. `false` removes Upgrade and serves the request as plain HTTP.',
+      '`true` lets a client upgrade to WebSocket, over HTTP/1.1 only. The request is admitted first and counted once; `websockets` bounds how many there are. A WebSocket ends within a second of its key being revoked or suspended or expiring, but not when the key is banned; during a drain it stays open until `drainTimeout`. `false` removes Upgrade and serves the request as plain HTTP.',
     ),
   auth: z
     .enum(['key', 'none'], 'must be `key` or `none`')
@@ -767,6 +770,25 @@ export const routeEntry = z.strictObject({
     .optional()
     .describe(
       'OpenAPI description (3.0 or 3.1, YAML or JSON) that requests are checked against once they are admitted and counted: path and query parameters, media type, and bodies of JSON up to 1 MiB. A request that does not fit gets 400 `request_invalid`, one that is not described as well. Paths are compared as the service gets them (after `rewrite`), with the path of the first server of the description in front. `false` leaves out the check of the upstream.',
+    ),
+  scopes: orNull(scopes.min(1, 'must be a list of at least one scope, such as [orders:write]')).describe(
+    'What a caller must be allowed to do, all of it: the scopes of its key (`tollgate keys create --scope`), or those of its token (`scope`, or `scp`). Without one of them its request is counted and gets 403 `insufficient_scope`. Not with `auth: none`.',
+  ),
+  addresses: orNull(
+    addresses.min(1, 'must be a list of at least one address or network, such as [10.0.0.0/8]'),
+  ).describe(
+    "The client addresses and networks from which the route may be called, with or without a key; all others get 403 `address_not_allowed`, which is not counted and costs one failed authentication of the address. The client's address is the one that the log shows: behind `trustedProxies`, the one that they name. A list says nothing of the other IP version: IPv6 clients need networks of their own.",
+  ),
+  policies: z
+    .array(values.fileAsWritten(), POLICIES_RULE)
+    .min(1, POLICIES_RULE)
+    .refine((names) => names.length <= 10, 'must not have more than 10 policies')
+    .refine((names) => new Set(names).size === names.length, 'must not name a policy twice')
+    .meta({ maxItems: 10, uniqueItems: true })
+    .optional()
+    .transform((names) => names ?? null)
+    .describe(
+      'Modules in TypeScript or JavaScript (`.ts`, `.mts`, `.js`, `.mjs`), each with a function that decides about the requests of this route in code: whether they are allowed, their cost, and fields for the service. They run in this order once the caller is known and before the request is counted, with 50 ms each. Relative paths are resolved against the folder of this file. A policy is loaded again when it or a file that it imports changes. It runs with the rights of the gateway.',
     ),
   deprecated: orNull(deprecated).describe(
     'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',

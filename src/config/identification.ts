@@ -200,6 +200,12 @@ export const keysSchema = z
       .describe(
         'Where a request may have its key: `authorization`, which is the default, `{ header: X-API-Key }` or `{ query: api_key }`, in the order in which messages name them. A request with more than one key gets 400, even if they are equal, and so does one with a parameter that a service may take for a listed one, such as `api_key[]` or `API_KEY`. None of these places is forwarded or logged, whether the key was read there or not; `Authorization` is never forwarded. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
       ),
+    certificates: z
+      .boolean('must be true or false')
+      .prefault(false)
+      .describe(
+        '`true` lets a request without a key or token come from the key whose `certificates` have the fingerprint, a URI or a DNS name of the client certificate of its connection. Needs `clientCa` in `listen.tls`. A key or token in the request comes first.',
+      ),
     formats: z
       .array(format, 'must be a list of formats')
       .max(20, 'must not have more than 20 formats')

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
+import { ACCESS, givenAccess } from '../identify/access.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
@@ -37,6 +38,12 @@ const entry = z.strictObject({
   notes: text(1_000)
     .optional()
     .describe('Notes for those who look after keys, at most 1000 characters; an empty text removes them.'),
+  // A value replaces what the key has; an empty one removes it.
+  ...givenAccess.shape,
+  boundTo: z
+    .union([ACCESS.boundTo, z.literal('')])
+    .optional()
+    .describe(`${ACCESS.boundTo.description} An empty text removes it.`),
   limits: z
     .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
     .optional()

@@ -36,6 +36,7 @@ function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, s
 /** What a route is by itself and by its upstream. Without an upstream, the gateway replies. */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
   const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate } = entry;
+  const { scopes, addresses, policies } = entry;
   const reply = replyOf(entry);
   return {
     path,
@@ -57,8 +58,11 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     retries: reply === null ? entry.retries : null,
     maxBodyBytes,
     description: (reply === null && (validate ?? upstream?.validate)) || null,
+    policies,
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
+    scopes,
+    addresses,
   };
 }
 

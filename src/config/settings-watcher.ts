@@ -40,7 +40,7 @@ const SETTLED_AFTER_MS = 100;
  */
 export class SettingsWatcher {
   readonly #env: Variables;
-  /** Both files, and the descriptions that the settings in force name. */
+  /** Both files, and the descriptions and policies that the settings name which were read last. */
   #files: readonly string[];
   readonly #events: SettingsEvents;
   /** Digest of the configuration in force. */
@@ -145,8 +145,9 @@ export class SettingsWatcher {
     }
     // Frees the thread's memory before the change takes effect, which needs memory of its own.
     await this.#endReader();
-    if (!(await this.#events.onChange({ configuration, signal, isOutdated }))) return;
-    this.#digestInForce = digest;
+    const isInForce = await this.#events.onChange({ configuration, signal, isOutdated });
+    if (isInForce) this.#digestInForce = digest;
+    // Also if it was refused: a policy that cannot be loaded is repaired in its own file.
     this.#files = watchedFiles(this.#env, configuration);
     this.#signatureRead = configuration.signature;
   }
@@ -184,7 +185,8 @@ function isPipeOrDeviceAt(file: string): boolean {
 }
 
 function watchedFiles(env: Variables, { settings }: Configuration): readonly string[] {
-  return [...filesOf(env), ...settings.descriptions.keys()];
+  const ofPolicies = [...settings.policies.values()].flatMap(({ files }) => files);
+  return [...filesOf(env), ...settings.descriptions.keys(), ...ofPolicies];
 }
 
 function digestOf({ versions }: Configuration): string {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import type { Plans } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
@@ -13,6 +13,7 @@ import { type Fault, printFault, printPlace } from './fault.ts';
 import { deepFreeze, type Frozen } from './frozen.ts';
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts';
 import { parsePlans } from './plans.ts';
+import { type PolicyFile, type PolicySource, readPolicies } from './policy-files.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import { routesOf } from './routes.ts';
 import { targetOf } from './values.ts';
@@ -38,7 +39,7 @@ export interface Configuration {
   readonly warnings: readonly string[];
   /** The version of each file: the beginning of the SHA-256 of its text. */
   readonly versions: Readonly<Record<SettingsFile, string>>;
-  /** `signatureOf` both files and those of `settings.descriptions`, taken before they were read. */
+  /** `signatureOf` both files and those of `settings.descriptions` and `settings.policies`, taken before they were read. */
   readonly signature: string;
 }
 
@@ -83,13 +84,16 @@ export async function loadConfiguration(env: Variables, isReload = false): Promi
   const read = readEnvironment(env, isReload ? rereadSecret : readSecret);
   const gateway = parseFile(files[0], 'TOLLGATE_CONFIG', parseGatewayFile, isReload);
   const plans = parseFile(files[1], 'TOLLGATE_PLANS', parsePlans, isReload);
-  return joined({ read, gateway, plans, signature, isReload }, printFault);
+  const policies = { folder: dirname(resolve(files[0])) };
+  return joined({ read, gateway, plans, policies, signature, isReload }, printFault);
 }
 
 /** The content of gateway.yaml and of plans.yaml as values. */
 interface GivenSettings {
   readonly gateway: unknown;
   readonly plans: unknown;
+  /** The names of the policies that routes may name. */
+  readonly policies?: readonly string[];
 }
 
 /**
@@ -99,13 +103,15 @@ interface GivenSettings {
 export async function configurationOf(given: GivenSettings, env: Variables): Promise<Configuration | Faulty> {
   const gateway = parseValue(given.gateway, 'gateway', parseGatewayFile);
   const plans = parseValue(given.plans, 'plans', parsePlans);
-  return joined({ read: readEnvironment(env), gateway, plans, signature: '', isReload: false }, printPlace);
+  const policies = { given: given.policies ?? [] };
+  return joined({ read: readEnvironment(env), gateway, plans, policies, signature: '', isReload: false }, printPlace);
 }
 
 interface Parts {
   readonly read: ReturnType<typeof readEnvironment>;
   readonly gateway: Versioned<GatewayFile>;
   readonly plans: Versioned<Plans>;
+  readonly policies: PolicySource;
   readonly signature: string;
   /** Whether the process has read the settings before. */
   readonly isReload: boolean;
@@ -114,7 +120,7 @@ interface Parts {
 type Versioned<T> = Parsed<T> & { readonly version: string };
 
 async function joined(
-  { read, gateway, plans, signature, isReload }: Parts,
+  { read, gateway, plans, policies: source, signature, isReload }: Parts,
   print: (fault: Fault) => string,
 ): Promise<Configuration | Faulty> {
   const ofSettings = [
@@ -128,9 +134,13 @@ async function joined(
   if ('faults' in gateway) return faulty();
   const routes = routesOf(gateway.value);
   const described = await readDescriptions(describedRequests(routes, gateway.value), gateway, isReload);
-  if (described.faults.length > 0) return faulty(described.faults.map(print));
+  const decided = readPolicies(gateway.value, source, gateway);
+  const ofFiles = [...described.faults, ...decided.faults];
+  if (ofFiles.length > 0) return faulty(ofFiles.map(print));
   if ('faults' in read) return faulty();
-  const settings = deepFreeze(settingsOf(gateway.value, routes, read.environment, described.programs));
+  const settings = deepFreeze(
+    settingsOf(gateway.value, routes, read.environment, described.programs, decided.policies),
+  );
   const conflicts = conflictsOf(settings, gateway, read.environment, print);
   if (conflicts.length > 0) return faulty(conflicts);
   if ('faults' in plans) return { ...faulty(), settings };
@@ -138,8 +148,8 @@ async function joined(
     settings,
     plans: plans.value,
     warnings: [...read.warnings, ...[...gateway.warnings, ...described.warnings, ...plans.warnings].map(print)],
-    versions: { ...versions, settings: versionWith(gateway.version, described) },
-    signature: described.programs.size === 0 ? signature : `${signature};${described.signature}`,
+    versions: { ...versions, settings: versionWith(gateway.version, described, decided.policies) },
+    signature: [signature, described.signature, decided.signature].filter((part) => part !== '').join(';'),
   };
 }
 
@@ -153,9 +163,10 @@ function faultyOf(
   return { faults: files.flatMap((one) => one.faults), files };
 }
 
-/** The version of gateway.yaml with the descriptions that it names. */
-function versionWith(version: string, { texts }: ReadDescriptions): string {
-  return texts.length === 0 ? version : versionOf([version, ...texts].join('\0'));
+/** The version of gateway.yaml with the descriptions and policies that it names. */
+function versionWith(version: string, { texts }: ReadDescriptions, policies: ReadonlyMap<string, PolicyFile>): string {
+  const others = [...texts, ...[...policies.values()].map((policy) => policy.version)];
+  return others.length === 0 ? version : versionOf([version, ...others].join('\0'));
 }
 
 /** As `loadConfiguration`. @throws Failure `bad_settings` with every fault on a line of its own */
@@ -207,6 +218,7 @@ function settingsOf(
   routes: readonly Route[],
   environment: Environment,
   descriptions: ReadonlyMap<string, Program>,
+  policies: ReadonlyMap<string, PolicyFile>,
 ) {
   const { errors, keys, usage, listen, admin, ...sections } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
@@ -227,12 +239,15 @@ function settingsOf(
     cors: file.cors && corsOf(file.cors, keys.from ?? []),
     keyFormats: keys.formats,
     keysFrom: keys.from,
+    readsCertificates: keys.certificates,
     usageHistory: usage.history,
     upstreams,
     /** In the order of the file; every `upstream` is a key of `upstreams`. */
     routes,
     /** The OpenAPI descriptions that requests are checked against, by their files. */
     descriptions,
+    /** The policies of routes that are files, by their names in the routes. */
+    policies,
     /** A hash of routes and targets. All replicas have the same, so that each recognises a request that another forwarded. */
     viaByDefault: viaOf(routes, upstreams),
     /** Absolute path of the embedded store's folder. */

@@ -95,6 +95,50 @@ export const ERRORS = {
     explanation: 'The API key of the request has expired.',
     advice: 'Give the key a later expiry, or make another one.',
   },
+  suspended: {
+    status: 403,
+    closes: false,
+    sentence: 'This API key is suspended. Ask its operator.',
+    when: 'An operator has suspended the key, until a moment or until it is resumed. The caller is not told by whom or why; `tollgate audit --key KEY_ID` is.',
+    remedy: 'Ask the operator. The same key works again once it is resumed.',
+    counted: 'no; it is no strike and no failed authentication',
+    explanation: 'An operator has suspended the API key of the request. This request was not counted.',
+    advice: 'Look at the key for the end and the reason of the suspension, and resume it if the caller may call again.',
+  },
+  address_not_allowed: {
+    status: 403,
+    closes: false,
+    sentence: 'This request is not allowed from your address.',
+    when: 'The key (`--address`) or the route (`addresses` in gateway.yaml) may be used from certain addresses alone, and the client has another one. The response does not say which are allowed.',
+    remedy: 'Call from an address that the operator has allowed.',
+    counted: 'no; it costs one failed authentication of the address',
+    explanation: 'The key, or the route, may not be used from the address of the client.',
+    advice:
+      'Compare the address in the log with the addresses of the key and of the route. If it is that of a proxy, `listen.trustedProxies` lacks the proxy.',
+  },
+  origin_not_allowed: {
+    status: 403,
+    closes: false,
+    sentence: 'This key is for certain web pages, and this request does not come from one of them.',
+    when: 'The key may be used by the pages of certain origins alone (`--origin`), and the request has another `Origin`, or none; GET and HEAD without `Origin` may have the `Referer` of such a page. The response does not say which are allowed.',
+    remedy: 'Call from a page of the owner of the key. For a program, ask the operator for another key.',
+    counted: 'no; it costs one failed authentication of the address',
+    explanation: 'The key may be used by certain web pages alone, and the request does not come from one of them.',
+    advice:
+      'If the page should have the key, add its origin (`tollgate keys update KEY_ID --origin`, which names all origins of the key). For a program, make a key without origins.',
+  },
+  insufficient_scope: {
+    status: 403,
+    closes: false,
+    sentence: (scopes: string) =>
+      `This request needs the scope ${scopes}, and your key or token does not have all of it.`,
+    when: 'The route requires scopes (`scopes` in gateway.yaml), and the key or token lacks one of them. `WWW-Authenticate` names those that the route requires.',
+    remedy: 'Ask the operator for a key with these scopes, or the issuer for a token with them.',
+    counted: 'yes',
+    explanation: 'The key or token of the request lacks a scope that the route requires.',
+    advice:
+      'If the caller should be able to do this, give its key the scope (`tollgate keys update KEY_ID --scope`, which names all scopes of the key), or let the issuer put it into its tokens.',
+  },
   route_not_found: {
     status: 404,
     closes: false,
@@ -253,6 +297,16 @@ export const ERRORS = {
     counted: 'yes if it occurred after admission',
     explanation: 'Something in the gateway broke.',
     advice: 'Look for this request id in the log of the gateway, and report the line.',
+  },
+  policy_failed: {
+    status: 500,
+    closes: false,
+    sentence: 'The gateway could not decide whether this request is allowed. Send the request id to its operator.',
+    when: 'The route has `policies`, and one of them threw an exception, took longer than 50 ms, or returned something other than a result of a policy. The log names the policy and the reason.',
+    remedy: 'Report the request id to the operator, who finds the cause in the log.',
+    counted: 'no',
+    explanation: 'A policy of this route failed, so the request was neither counted nor forwarded.',
+    advice: 'Correct the policy: the log of the gateway has its name and its exception.',
   },
   not_implemented: {
     status: 501,

@@ -48,10 +48,17 @@ export class Allowances {
     return allowance;
   }
 
-  /** The allowance of one request: with the budgets of the groups of routes to which it belongs. */
-  ofRequest(allowance: Allowance, path: string, method: string): Allowance {
+  /**
+   * The allowance of one request: with the budgets of the groups of routes to which it belongs.
+   * @param named groups to which a policy counts it besides; null for none. Those that the plan lacks have no effect
+   */
+  ofRequest(allowance: Allowance, path: string, method: string, named: readonly string[] | null = null): Allowance {
     if (allowance.groups === undefined) return allowance;
-    const groups = this.#pathGroups.get(allowance.groups)?.matching(path, method) ?? 0;
+    let groups = this.#pathGroups.get(allowance.groups)?.matching(path, method) ?? 0;
+    for (const name of named ?? []) {
+      const index = allowance.groups.findIndex((group) => group.name === name);
+      if (index >= 0) groups |= 1 << index;
+    }
     if (groups === 0) return allowance;
     const variants = this.#charged.get(allowance) ?? new Map<number, Allowance>();
     const charged = variants.get(groups) ?? withGroups(allowance, groups);

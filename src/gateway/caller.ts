@@ -4,6 +4,7 @@ import type { Allowance } from '../admit/plan.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import { authorizationOf, type Credentials, isJwtForm, readAuthorization } from '../identify/bearer.ts';
+import { claimsOf } from '../identify/claims.ts';
 import { networkOf } from '../identify/failed-attempts.ts';
 import { type Consumer, fingerprintOf, type Identity } from '../identify/identify.ts';
 import type { JwtIdentity, JwtRefusal, JwtVerifier } from '../identify/jwt.ts';
@@ -11,6 +12,7 @@ import { type KeySources, oneOf } from '../identify/key-sources.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import { certificateOf, type NotFromHere, routeFromElsewhere } from './who-may-call.ts';
 
 export type Identified =
   | { readonly kind: 'caller'; readonly caller: Caller }
@@ -36,7 +38,8 @@ export type Identified =
       readonly retryAfterMs: number;
     }
   /** The token was not verified, because the client address has spent its failed attempts. */
-  | { readonly kind: 'unverified' };
+  | { readonly kind: 'unverified' }
+  | NotFromHere;
 
 /** The content of a request's Authorization fields, with everything derived from them alone. */
 export interface Authorization {
@@ -113,7 +116,7 @@ function newKeyInFields(rawHeaders: readonly string[]): KeyInFields {
 /**
  * Identifies the caller. On a route with `auth: none` the caller is the client's address, an IPv6 client by its /64,
  * and a key in the request is ignored. On every other route the caller is the owner of the API key or, if the settings
- * name an issuer, the subject of the JSON Web Token.
+ * name an issuer, the subject of the JSON Web Token. A request without either may have a client certificate that stands for a key.
  */
 export function callerOf(
   deps: GatewayDeps,
@@ -121,15 +124,18 @@ export function callerOf(
   match: Match | null,
   origin: ClientAddress,
 ): Identified | Promise<Identified> {
+  const elsewhere = match === null ? null : routeFromElsewhere(deps, match.route, origin);
+  if (elsewhere !== null) return elsewhere;
   const perAddress = match?.route.perAddress ?? null;
-  const { credentials, sha, isJwt } =
-    deps.keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(deps.keySources, head);
+  const { credentials, sha, isJwt } = authorizationIn(deps, head);
   if (perAddress !== null && credentials.kind !== 'ambiguous') {
     const network = networkOf(origin.address);
     const id = `${perAddress.id}:${network}`;
     const { allowance } = perAddress;
-    return { kind: 'caller', caller: { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null } };
+    const caller = { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null, isSuspended: false };
+    return { kind: 'caller', caller };
   }
+  if (credentials.kind === 'missing' && deps.readsCertificates) return ofCertificate(deps, origin);
   if (credentials.kind !== 'token') return withoutToken(credentials);
   if (isJwt && deps.jwt !== null) return ofToken(deps, deps.jwt, credentials.token, sha!, origin.address);
   const identity = deps.identifier.identify(credentials.token, isJwt ? null : sha);
@@ -138,10 +144,35 @@ export function callerOf(
     : fromIdentity(deps, identity);
 }
 
+function authorizationIn({ keySources }: Pick<GatewayDeps, 'keySources'>, head: Head): Authorization {
+  return keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(keySources, head);
+}
+
+/** The claims of the token of a request whose caller was identified by it, so that they are verified. Deep frozen. */
+export function claimsSentIn(deps: Pick<GatewayDeps, 'keySources'>, head: Head): Readonly<Record<string, unknown>> {
+  const { credentials } = authorizationIn(deps, head);
+  if (credentials.kind !== 'token') throw new Error('claims of a request without a token');
+  return claimsOf(credentials.token);
+}
+
 function withoutToken({ kind }: Exclude<Credentials, { kind: 'token' }>): Identified {
   if (kind === 'ambiguous') return { kind: 'ambiguous' };
   return { kind: 'unknown', code: kind === 'missing' ? 'missing_api_key' : 'invalid_api_key', token: null };
 }
+
+/** The owner of the key that the client's certificate stands for. A certificate of no key is no credential. */
+function ofCertificate(deps: GatewayDeps, origin: ClientAddress): Identified | Promise<Identified> {
+  const certificate = certificateOf(origin, deps.wallMs());
+  if (certificate === null) return withoutToken({ kind: 'missing' });
+  const from = (identity: Identity): Identified =>
+    identity.kind === 'refused' && identity.code === 'invalid_api_key'
+      ? { ...NO_CREDENTIALS, cause: `no key has the certificate ${certificate.names[0]}, or several have its names` }
+      : fromIdentity(deps, identity);
+  const identity = deps.identifier.identifyCertificate(certificate.names);
+  return identity instanceof Promise ? identity.then(from) : from(identity);
+}
+
+const NO_CREDENTIALS = { kind: 'unknown', code: 'missing_api_key', token: null } as const;
 
 function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
   if (identity.kind === 'refused') {
@@ -151,7 +182,7 @@ function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
   const { key } = identity;
   const allowance = deps.allowances.of(key);
   if (allowance === null) return { kind: 'planless', id: key.id, plan: key.plan };
-  return callerWith(key, allowance, null);
+  return callerWith(key, allowance, null, identity.kind === 'suspended');
 }
 
 function ofToken(
@@ -178,11 +209,16 @@ function fromToken(deps: GatewayDeps, identity: JwtIdentity): Identified {
   if (allowance === null && key.customer !== null) return { kind: 'planless', id: key.id, plan: key.plan };
   // The token names the plan. If that plan does not exist, or expects each key to set its limits, the token is refused.
   if (allowance === null) return { kind: 'unknown', code: 'invalid_api_key', token: 'plan' };
-  return callerWith(key, allowance, expiresAtMs);
+  return callerWith(key, allowance, expiresAtMs, false);
 }
 
-function callerWith(consumer: Consumer, allowance: Allowance, tokenExpiresAtMs: number | null): Identified {
+function callerWith(
+  consumer: Consumer,
+  allowance: Allowance,
+  tokenExpiresAtMs: number | null,
+  isSuspended: boolean,
+): Identified {
   const { id: shareId, customer } = consumer;
   const id = customer === null ? shareId : accountIdOf(shareId, customer.id);
-  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs } };
+  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs, isSuspended } };
 }

@@ -30,6 +30,8 @@ export interface Caller {
   readonly consumer: Consumer | null;
   /** When the request's token expires, Unix milliseconds; null if the request has none. */
   readonly tokenExpiresAtMs: number | null;
+  /** An operator has suspended it: it is known, and may do nothing. */
+  readonly isSuspended: boolean;
 }
 
 /** How a request was judged; one word for log and metrics. */
@@ -40,6 +42,10 @@ export type Judgement =
   | 'banned'
   /** Not counted, because its caller had as many requests in flight as its fair share of the upstream, or its plan, allows. */
   | 'shed'
+  /** Not counted, because its caller is known and may do nothing: an operator has suspended it. */
+  | 'forbidden'
+  /** Not counted, because a policy of its route refused it. */
+  | 'denied'
   /** The caller is not known. */
   | 'unauthenticated'
   /** A browser's CORS preflight, answered without a key and not counted. */
@@ -50,7 +56,7 @@ export type Judgement =
   | 'malformed'
   /**
    * The store did not answer and the settings refuse requests then, or the request broke off before, or its key's plan
-   * is gone.
+   * is gone, or a policy of its route failed.
    */
   | 'undecided';
 
@@ -110,6 +116,8 @@ export interface Exchange {
   readonly code: string | null;
   /** The fault, for operators only; null if there was none. */
   readonly cause: string | null;
+  /** The policy that refused the request or failed, by its name in gateway.yaml; null or absent if none did. */
+  readonly policy?: string | null;
   /** The upstream, by its name in gateway.yaml; null if the request was not forwarded. */
   readonly upstream: string | null;
   /** The last target that was chosen for the request, as in gateway.yaml; null if none was. */
@@ -157,6 +165,7 @@ export class ExchangeRecorder implements Exchange {
   status = 0;
   code: string | null = null;
   cause: string | null = null;
+  policy: string | null = null;
   upstream: string | null = null;
   target: string | null = null;
   attempts = 1;

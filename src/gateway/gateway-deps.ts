@@ -14,7 +14,8 @@ import type { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
-import type { Router } from '../routing/router.ts';
+import type { PolicyChain } from '../policies/chain.ts';
+import type { Route, Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { Allowances } from './allowances.ts';
 import type { BodyChecks } from './body-checks.ts';
@@ -23,6 +24,7 @@ import type { HeldBodies } from './held-body.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { Usage } from './usage.ts';
+import type { AddressLists } from './who-may-call.ts';
 
 /*
  * What the gateway is built of: its dependencies, and a small one that belongs to no other room, request ids.
@@ -37,9 +39,13 @@ export interface GatewayDeps {
   /** The memory for bodies that are held while they are checked. */
   readonly heldBodies: HeldBodies;
   readonly bodyChecks: BodyChecks;
+  /** The policies of each route that has some (`policies`). */
+  readonly policies: ReadonlyMap<Route, PolicyChain>;
   readonly identifier: Identifier;
   /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
   readonly keySources: KeySources | null;
+  /** Whether client certificates stand for keys (`keys.certificates`). */
+  readonly readsCertificates: boolean;
   /** Null if no JSON Web Token is accepted. */
   readonly jwt: JwtVerifier | null;
   readonly failedAttempts: FailedAttempts;
@@ -48,6 +54,7 @@ export interface GatewayDeps {
   /** Divides the thread that serves all among the consumers. */
   readonly thread: ThreadTime;
   readonly allowances: Allowances;
+  readonly addressLists: AddressLists;
   readonly rateLimitFields: RateLimitFields;
   readonly refusalLines: RefusalLines;
   /** Bounds how many responses are compressed at a time. */

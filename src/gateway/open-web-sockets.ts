@@ -20,7 +20,7 @@ export interface WebSocketLimits {
 
 /**
  * The connections that carry a protocol other than HTTP. Limits their number, per key and in total, and cuts those of a
- * key on request: serve/dependencies.ts requests it when a key is revoked or has expired.
+ * key on request: serve/dependencies.ts requests it when a key is revoked, suspended or has expired.
  */
 export class OpenWebSockets {
   readonly #limits: () => WebSocketLimits;

@@ -18,7 +18,7 @@ import {
   fieldsOfCompressed,
   mayBeCompressed,
 } from '../http1/content-coding.ts';
-import { withoutDropped, withRules } from '../http1/field-rules.ts';
+import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, responseLinesOf, valuesOf } from '../http1/fields.ts';
 import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -49,6 +49,8 @@ interface Admitted {
   readonly flow: ProxyFlow;
   /** The body, if it has been read whole to be checked; else null. */
   readonly checkedBody: Buffer | null;
+  /** Fields for the service that the policies of the route have set; null if they have set none. */
+  readonly fieldsOfPolicies: Readonly<Record<string, string>> | null;
 }
 
 /** How forwarding ended; `refused` if there was no room for another WebSocket, so that no upstream was asked. */
@@ -254,16 +256,19 @@ function replacedBy({ cors }: GatewayDeps, { route }: Match): FieldNames {
   return REPLACED[cors === null ? 0 : 1]![route.deprecated === null ? 0 : 1]!;
 }
 
-/** The fields of the request that the upstream gets: for an upgrade, or for a route with rules for them. */
+/** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */
 function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
-  const fields = [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
-  const rules = admitted.match.route.requestHeaders;
-  return rules === null ? fields : withRules(fields, rules, variablesOf(admitted));
+  const own = [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
+  const { match, fieldsOfPolicies } = admitted;
+  const rules = match.route.requestHeaders;
+  const fields = rules === null ? own : withRules(own, rules, variablesOf(admitted));
+  return fieldsOfPolicies === null ? fields : withFields(fields, fieldsOfPolicies);
 }
 
 function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {
-  // The lines that are kept with the fields of a connection are those of routes without rules.
-  if (admitted.match.route.requestHeaders !== null) return linesOf(requestFieldsOf(deps, admitted));
+  // The lines that are kept with the fields of a connection are those of requests without rules.
+  if (admitted.match.route.requestHeaders !== null || admitted.fieldsOfPolicies !== null)
+    return linesOf(requestFieldsOf(deps, admitted));
   const repeated = admitted.head.fields.derived(newRepeatedLines).of(inputOf(deps, admitted));
   return repeated + responseLinesOf(uniqueFields(admitted));
 }

@@ -31,7 +31,8 @@ export interface Refusal {
 
 /**
  * Makes the refusal of a request whose caller is not identified (contract section 4): 401, or 429 if the client address
- * has used up its failed-authentication budget, with or without a look at its token; 400 for two Authorization fields or two keys; 503 if the gateway cannot find out
+ * has used up its failed-authentication budget, with or without a look at its token; 403 if the caller is known and the request does not come
+ * from where its route or its key may be used; 400 for two Authorization fields or two keys; 503 if the gateway cannot find out
  * who the caller is, and 500 if plans.yaml has no plan for the key. Neither 503 nor 500 counts as a failed
  * authentication.
  * @param waitedMs how long the request has already waited for the store
@@ -70,10 +71,14 @@ export function notIdentified(
       const error = unauthorized(code, token, { places: keySources?.places, unread });
       return { judgement: 'unauthenticated', error, limitFields, cause };
     }
+    if (identified.kind === 'not_from_here' && budget.allowed) {
+      const { code, cause } = identified;
+      return { judgement: 'unauthenticated', error: plainError(code), limitFields, cause };
+    }
     // An address without budget left also loses its connection. A trusted proxy does not, because its connection
     // carries the requests of other clients.
     const error = { ...tooManyFailedAttempts(budget, nowMs), closes: !trustedPeer, endsSession: !trustedPeer };
-    const cause = identified.kind === 'unknown' ? identified.cause : 'the signature of the token was not verified';
+    const cause = identified.kind === 'unverified' ? 'the signature of the token was not verified' : identified.cause;
     return { judgement: 'unauthenticated', error, limitFields, cause };
   };
   // It may be valid, so it is not counted.

@@ -8,6 +8,7 @@ import { type Variables, withRules } from '../http1/field-rules.ts';
 import { onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseLines } from '../http1/response-head.ts';
+import { NO_META } from '../identify/identify.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match, RouteReply } from '../routing/router.ts';
@@ -174,9 +175,12 @@ export function variablesOf({ caller, record, origin }: Counted): Variables {
   return {
     'consumer.id': caller.consumer?.id ?? null,
     'consumer.name': caller.consumer?.name ?? null,
+    'customer.id': caller.consumer?.customer?.id ?? null,
+    'customer.name': caller.consumer?.customer?.name ?? null,
     plan: caller.allowance.plan,
     'request.id': record.requestId,
     'client.address': origin.address,
+    meta: caller.consumer?.meta ?? NO_META,
   };
 }
 

@@ -22,6 +22,8 @@ import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
+import type { Ruling } from '../policies/chain.ts';
+import type { Allowed } from '../policies/result.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
 import type { Checked } from './body-checks.ts';
@@ -30,6 +32,7 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
+import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
@@ -46,6 +49,7 @@ import {
 } from './replies.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { UsageBody } from './usage.ts';
+import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 
 /** What the gateway keeps about all requests that have not ended. */
 export interface RunningRequests {
@@ -55,7 +59,7 @@ export interface RunningRequests {
 }
 
 /**
- * The flow of one request: route, identify, reserve, admit, annotate, forward or answer, close
+ * The flow of one request: route, identify, ask policies, reserve, admit, annotate, forward or answer, close
  * (docs/internals/way-of-a-request.md). The methods follow in this order. A step that asks a store may have to wait, so
  * the flow has three parts: `run`, `#onIdentified` and `#onAdmitted`. A step that refuses the request ends it. Every
  * request ends in `#finish`, exactly once.
@@ -84,6 +88,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #time: ConsumerTime | null = null;
   /** Milliseconds of work that is not charged yet. */
   #unchargedMs = 0;
+  /** What the policies of the route allow; null without policies. */
+  #allowed: Allowed | null = null;
   /** The upstream of the route; null until room is reserved there. */
   #upstream: Upstream | null = null;
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
@@ -130,15 +136,20 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.worked(this.#record.startedAtMs, this.#deps.monotonicMs());
   }
 
-  /** The second part, once the caller is known: reserves room and admits the request. */
+  /** The second part, once the caller is known: asks the policies of the route, reserves room and admits the request. */
   #onIdentified(identified: Identified): void {
     if (identified.kind !== 'caller') {
       this.#refuseUnidentified(identified);
       return;
     }
     const { caller } = identified;
-    this.#caller = caller;
     this.#record.identified(caller);
+    const elsewhere = callerFromElsewhere(this.#deps, caller, this.#origin, this.#head!);
+    if (elsewhere !== null) {
+      this.#refuseUnidentified(elsewhere);
+      return;
+    }
+    this.#caller = caller;
     this.#inTurn(this.#deps.thread.of(caller.shareId), this.#onTurn);
   }
 
@@ -148,16 +159,19 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (isLate) {
       this.#deps.thread.late++;
       this.#shed('its requests had to wait too long for their turn on the serving thread');
-    } else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
+    } else if (caller.isSuspended) this.#refuseSuspended();
+    else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
     else if (asksForUsage(this.#match)) this.#askUsage(this.#head!, caller);
-    else if (this.#reserve(caller)) this.#admit(caller);
+    else if (this.#match === null || this.#match.route.policies === null) this.#reserveAndAdmit(caller);
+    else this.#askPolicies(this.#head!, this.#match, caller);
   }
 
   /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
   #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
     this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict);
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
-    if (found.kind === 'error') this.#refuse(found.error);
+    const forbidden = found.kind === 'error' ? found.error : scopeRefusal(found.match.route, caller);
+    if (found.kind === 'error' || forbidden !== null) this.#refuse(forbidden!);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
     else if (found.match.route.description !== null) this.#check(found.match.route.description, found.match, head);
     else this.#forward(head, found.match, caller, verdict, null);
@@ -209,6 +223,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#await(notIdentified(this.#deps, this.#head!, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
   }
 
+  /** The caller is known, so this is no failed attempt of its address. It does not learn by whom and why it was suspended. */
+  #refuseSuspended(): void {
+    // The log summarises many of them, as other refusals from memory.
+    this.#record.source = 'memory';
+    this.#refuseAs({ judgement: 'forbidden', error: errors.plainError('suspended'), limitFields: null });
+  }
+
   // Usage: a request for `GET /usage` ends here, and is not counted.
 
   #askUsage(head: Head, caller: Caller): void {
@@ -226,7 +247,50 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#finish(200, null, null);
   }
 
+  // Policies, on a route that has some
+
+  #askPolicies(head: Head, match: Match, caller: Caller): void {
+    const request = policyRequestOf(this.#deps, head, match, this.#record, this.#origin);
+    const ruling = this.#deps.policies.get(match.route)!.run(request, policyCallerOf(this.#deps, head, caller));
+    if (ruling instanceof Promise) void ruling.then((later) => this.#onLaterRuling(later));
+    else this.#onRuling(ruling);
+  }
+
+  #onLaterRuling(ruling: Ruling): void {
+    const fromMs = this.#deps.monotonicMs();
+    try {
+      if (this.clientStillWaiting(0)) this.#onRuling(ruling);
+    } catch (error) {
+      this.onDefect(error);
+    }
+    this.worked(fromMs, this.#deps.monotonicMs());
+  }
+
+  /** A request that a policy refuses is not counted, and neither is one whose policy failed. */
+  #onRuling(ruling: Ruling): void {
+    if (ruling.kind === 'allowed') {
+      this.#allowed = ruling;
+      this.#caller = callerAllowed(this.#caller!, ruling);
+      this.#reserveAndAdmit(this.#caller);
+      return;
+    }
+    this.#record.policy = ruling.policy;
+    // The store is not asked, as with other refusals from memory, and the log summarises many of them.
+    this.#record.source = 'memory';
+    if (ruling.kind === 'refused') {
+      const error = errors.policyRefusal(ruling.status, ruling.code, ruling.message);
+      this.#refuseAs({ judgement: 'denied', error, limitFields: null });
+    } else {
+      const error = errors.plainError('policy_failed');
+      this.#refuseAs({ judgement: 'undecided', error, limitFields: null, cause: ruling.reason });
+    }
+  }
+
   // Reserve
+
+  #reserveAndAdmit(caller: Caller): void {
+    if (this.#reserve(caller)) this.#admit(caller);
+  }
 
   /**
    * Reserves room at the upstream before the request is counted. Reserves nothing without a route, for a route
@@ -256,8 +320,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { admitter, allowances, wallMs } = this.#deps;
     const { id } = caller;
     const { path, method } = this.#head!;
-    const allowance = allowances.ofRequest(caller.allowance, path, method);
-    const cost = this.#match?.route.cost ?? 1;
+    const allowance = allowances.ofRequest(caller.allowance, path, method, this.#allowed?.groups ?? null);
+    const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
       return;
@@ -387,6 +451,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       verdict,
       flow: this,
       checkedBody,
+      fieldsOfPolicies: this.#allowed?.headers ?? null,
     };
     this.#forwarding =
       this.#upgradeClient === null

@@ -12,6 +12,18 @@ export interface ClientAddress {
   readonly scheme: 'http' | 'https';
   /** The client's HTTP version if it differs from the request's: `2.0` on an HTTP/2 stream, otherwise null. */
   readonly httpVersion: string | null;
+  /** The certificate that the client has shown and that an authority of `clientCa` has signed; null without one. */
+  readonly certificate: ClientCertificate | null;
+}
+
+/** A verified certificate of a client. */
+export interface ClientCertificate {
+  /** `sha256:` and its fingerprint, then `uri:` and `dns:` with the names of its subjectAltName. */
+  readonly names: readonly string[];
+  /** Its SHA-256, base64url: `x5t#S256` of RFC 8705. */
+  readonly thumbprint: string;
+  /** Unix milliseconds. */
+  readonly endsAtMs: number;
 }
 
 /** A connection that knows when its client has read the response: an HTTP/2 stream, whose client announces how much it accepts. */

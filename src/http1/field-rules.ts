@@ -6,11 +6,23 @@ import { hasPunctuation, RESPONSE_FIELDS_NOT_FORWARDED, reservedByFolding } from
  */
 
 /** What the gateway knows about a request and can write into a field. */
-export const VARIABLES = ['consumer.id', 'consumer.name', 'plan', 'request.id', 'client.address'] as const;
-export type Variable = (typeof VARIABLES)[number];
+const VARIABLES = [
+  ...(['consumer.id', 'consumer.name', 'customer.id', 'customer.name'] as const),
+  ...(['plan', 'request.id', 'client.address'] as const),
+] as const;
+type Named = (typeof VARIABLES)[number];
+/** What the name of a pair of the consumer's metadata stands behind. */
+const META = 'consumer.meta.';
+/** The name of a pair of metadata, as part of a pattern. */
+export const META_NAME = '[a-z][a-z0-9_-]{0,31}';
+const OF_META = new RegExp(`^consumer\\.meta\\.${META_NAME}$`);
+type Variable = Named | `${typeof META}${string}`;
 
 /** The value of each variable; null if the request has none. */
-export type Variables = Readonly<Record<Variable, string | null>>;
+export type Variables = Readonly<Record<Named, string | null>> & {
+  /** The metadata of the consumer. */
+  readonly meta: Readonly<Record<string, string>>;
+};
 
 interface FieldWrite {
   readonly name: string;
@@ -73,8 +85,21 @@ export function withRules(fields: readonly string[], rules: FieldRules, variable
   return kept;
 }
 
+/**
+ * The fields of a request with others in place of those of the same names, which are compared as above. Their values are taken
+ * as they are, without variables.
+ * @param fields names and values alternating
+ */
+export function withFields(fields: readonly string[], others: Readonly<Record<string, string>>): string[] {
+  const drops = Object.keys(others).map((name) => comparable(name, 'request'));
+  return [...withoutDropped(fields, { drops, direction: 'request' }), ...Object.entries(others).flat()];
+}
+
 /** The fields without those that the rules drop, for an interim response, which gets no others. */
-export function withoutDropped(fields: readonly string[], { drops, direction }: FieldRules): string[] {
+export function withoutDropped(
+  fields: readonly string[],
+  { drops, direction }: Pick<FieldRules, 'drops' | 'direction'>,
+): string[] {
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     if (!drops.includes(comparable(fields[i]!, direction))) kept.push(fields[i]!, fields[i + 1]!);
@@ -101,7 +126,7 @@ function textOf(value: FieldWrite['value'], variables: Variables): string | null
   for (const part of value) {
     if (typeof part === 'string') text += part;
     else {
-      const known = variables[part.variable];
+      const known = variableValue(part.variable, variables);
       if (known === null) return null;
       text += known.toWellFormed().replace(/[^!-$&-~]+/g, encodeURIComponent);
     }
@@ -109,7 +134,26 @@ function textOf(value: FieldWrite['value'], variables: Variables): string | null
   return text;
 }
 
-const VARIABLE = /\{([a-z]+(?:\.[a-z]+)*)\}/g;
+function variableValue(variable: Variable, variables: Variables): string | null {
+  if (!isOfMeta(variable)) return variables[variable];
+  const name = variable.slice(META.length);
+  // The name is the operator's, and `constructor` is one as well.
+  return Object.hasOwn(variables.meta, name) ? variables.meta[name]! : null;
+}
+
+function isOfMeta(variable: Variable): variable is `${typeof META}${string}` {
+  return variable.startsWith(META);
+}
+
+/** The same for a text without variables, such as that of a policy. */
+export function faultOfText(text: string): string | null {
+  if (VALUE.test(text) && text.length <= 4096) return null;
+  return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
+}
+
+const VARIABLE = new RegExp(`\\{([a-z]+(?:\\.[a-z]+)*|consumer\\.meta\\.${META_NAME})\\}`, 'g');
+/** The same, and what is meant as the name of a pair of metadata and can be none. */
+const MEANT = /\{([a-z]+(?:\.[a-z]+)*|consumer\.meta\.[^{}]*)\}/g;
 /** Visible ASCII, with blanks and tabs inside. */
 const VALUE = /^[!-~](?:[\t -~]*[!-~])?$/;
 
@@ -118,11 +162,10 @@ const VALUE = /^[!-~](?:[\t -~]*[!-~])?$/;
  * the fault does not quote the value, which may be a credential.
  */
 export function faultOfFieldValue(text: string): string | null {
-  if (!VALUE.test(text) || text.length > 4096) {
-    return 'is empty, longer than 4096 characters, begins or ends with a blank, or has a character other than visible ASCII';
-  }
-  const unknown = [...text.matchAll(VARIABLE)].find(([, name]) => !isVariable(name!));
-  const known = VARIABLES.map((name) => `{${name}}`).join(', ');
+  const fault = faultOfText(text);
+  if (fault !== null) return fault;
+  const unknown = [...text.matchAll(MEANT)].find(([, name]) => !isVariable(name!));
+  const known = [...VARIABLES, `${META}NAME`].map((name) => `{${name}}`).join(', ');
   return unknown === undefined ? null : `has ${unknown[0]}, which the gateway does not know; it knows ${known}`;
 }
 
@@ -134,7 +177,7 @@ function partsOf(text: string): FieldWrite['value'] {
 }
 
 function isVariable(name: string): name is Variable {
-  return (VARIABLES as readonly string[]).includes(name);
+  return (VARIABLES as readonly string[]).includes(name) || OF_META.test(name);
 }
 
 /** Fields of requests that are reserved besides those that `reservedByFolding` names. */

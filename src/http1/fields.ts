@@ -4,6 +4,9 @@
  * join or drop the values of repeated fields.
  */
 
+/** A scope (scope-token of RFC 6749 section 3.3), of at most 128 characters. */
+export const SCOPE_TOKEN = /^[!#-[\]-~]{1,128}$/;
+
 /** A character of a token (RFC 9110 section 5.6.2), as part of a pattern. */
 export const TOKEN_CHARACTER = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]";
 /** A token: the name of a field, a method, the name of a protocol. */

@@ -173,6 +173,36 @@ export function requestFields(
   return fields;
 }
 
+/** Fields that are written anew for the service, and that a policy may know all the same. */
+const SHOWN = new FieldNames(['host', 'content-length']);
+
+/**
+ * The fields of a request that code of the operator may see (`policies`), by name in lower case. Values of one name are joined
+ * with `, `. An object without a prototype, frozen.
+ *
+ * Attack: a policy logs what it sees, or sends it to another service, and with it the key of the caller. Or a policy believes an
+ * `X-Consumer-Plan` that the client has sent. So credentials and the gateway's own fields are left out under any name that a
+ * service may take for theirs, and so is what the service does not get.
+ * @param connectionNames lower-case names that the client's Connection fields list
+ */
+export function fieldsWithoutSecrets(
+  rawHeaders: readonly string[],
+  connectionNames: ReadonlySet<string>,
+  { allowedNames, keyPlaces }: Pick<ForwardedAs, 'allowedNames' | 'keyPlaces'>,
+): Readonly<Record<string, string>> {
+  const fields: Record<string, string> = Object.create(null);
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase();
+    if ((PUNCTUATION.test(name) && !allowedNames.has(name)) || connectionNames.has(name)) continue;
+    if (keyPlaces?.fieldNames.has(name) || isCookie(name.replace(/[^0-9a-z]/g, '-'))) continue;
+    if (reservedByFolding(name) !== null && !SHOWN.has(name)) continue;
+    const sent = rawHeaders[i + 1]!;
+    const value = keyPlaces !== null && isReferer(name) ? refererWithoutKeys(sent, keyPlaces) : sent;
+    fields[name] = name in fields ? `${fields[name]}, ${value}` : value;
+  }
+  return Object.freeze(fields);
+}
+
 /** Whether a name is forwarded only if `headers.allow` lists it. */
 export function hasPunctuation(name: string): boolean {
   return PUNCTUATION.test(name);

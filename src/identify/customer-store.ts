@@ -2,11 +2,13 @@ import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { STORED_ACCESS, type StoredAccess } from './access.ts';
 import { newId, type Random } from './api-key.ts';
 import type { AppliedEntry } from './key-store.ts';
+import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** One customer: who pays for some keys. Its plan and limits are shared by all its keys. */
-export interface StoredCustomer {
+export interface StoredCustomer extends StoredAccess {
   readonly id: string;
   readonly plan: string;
   /** The customer's own limits, each of which replaces the limit of that window that its plan has for all its keys together. */
@@ -15,6 +17,8 @@ export interface StoredCustomer {
   readonly owner: string | null;
   /** Absent where there are none. */
   readonly notes?: string;
+  /** Absent unless an operator has suspended it: all its keys are refused. */
+  readonly suspended?: Suspension;
   readonly createdAtMs: number;
   /** From then on its keys are refused. */
   readonly expiresAtMs: number | null;
@@ -88,6 +92,8 @@ const STORED_CUSTOMER = z.looseObject({
   name: z.string().nullable(),
   owner: z.string().nullable(),
   notes: z.string().optional(),
+  suspended: STORED_SUSPENSION.optional(),
+  ...STORED_ACCESS,
   createdAtMs: moment,
   expiresAtMs: moment.nullable(),
   deletedAtMs: moment.optional(),

@@ -2,9 +2,12 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
+import type { Meta, StoredAccess } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
+import { certificateDigest } from './certificates.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
+import { isSuspended, type Suspension } from './suspension.ts';
 
 /*
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.
@@ -13,6 +16,8 @@ import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.
 /** The consumer that a secret identifies, or why it identifies none. */
 export type Identity =
   | { readonly kind: 'consumer'; readonly key: Consumer }
+  /** The consumer is known and an operator has suspended it: it may do nothing. */
+  | { readonly kind: 'suspended'; readonly key: Consumer }
   /** Unknown, revoked and malformed secrets get the same answer, so that a stranger cannot learn which keys have existed. */
   | {
       readonly kind: 'refused';
@@ -33,26 +38,45 @@ export interface Consumer {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
+  /** What the caller may do (RFC 6749 section 3.3); see `scopesOf` in gateway/who-may-call.ts. */
+  readonly scopes: readonly string[];
+  /** Where its requests must come from; null if from anywhere, as for most callers. */
+  readonly onlyFrom: OnlyFrom | null;
+  readonly meta: Meta;
   /** Whose caller it is; null for a caller of its own. */
   readonly customer: Customer | null;
 }
 
+/** Where the requests of a caller must come from. Each member is absent where any place will do. */
+type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins' | 'boundTo'>;
+
+type Known = Extract<Identity, { kind: 'consumer' }>;
+
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
+const NO_SCOPES: readonly string[] = Object.freeze([]);
+export const NO_META: Meta = Object.freeze({});
 
 /**
  * The identity that all requests with a key share.
  * @param before the consumer of the previous look-up; reused if nothing has changed
  */
 function consumerOf(
-  { id, plan, limits, name, owner }: StoredKey,
+  { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins, boundTo, meta = NO_META }: StoredKey,
   customer: Customer | null,
   before: Consumer | null,
-): { readonly kind: 'consumer'; readonly key: Consumer } {
+): Known {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const current: Consumer = { id, plan: customer?.plan ?? plan, limits: own, name, owner, customer };
+  const isFree = addresses === undefined && origins === undefined && boundTo === undefined;
+  const onlyFrom = isFree ? null : onlyFromOf({ addresses, origins, boundTo });
+  const of = { id, plan: customer?.plan ?? plan, limits: own, name, owner };
+  const current: Consumer = { ...of, scopes, onlyFrom, meta, customer };
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return Object.freeze({ kind: 'consumer', key });
+}
+
+function onlyFromOf(members: { readonly [Member in keyof OnlyFrom]: OnlyFrom[Member] | undefined }): OnlyFrom {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
 }
 
 export { fingerprintOf };
@@ -77,6 +101,12 @@ export interface IdentifierOptions {
   readonly staleKeysMs: number;
   /** Maximum secrets of each kind that are kept in memory. */
   readonly bounds?: { readonly known: number; readonly unknown: number };
+  /**
+   * Called when a secret of a key is in use, once on each day (UTC), and again if it returns false. It is called with the look-ups of
+   * a secret in use, which come every ten seconds, so a day may be noted that late, or not at all for a use in its first seconds.
+   * @param nowMs by `wallMs`
+   */
+  readonly onUse?: (key: StoredKey, secret: StoredSecret, nowMs: number) => boolean;
   /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
 }
@@ -98,6 +128,8 @@ const NO_CUSTOMER: Identity = Object.freeze({
   cause: 'the customer of the key is deleted',
 });
 
+/** What the names of a certificate stand behind where secrets have their SHA-256. No SHA-256 has a blank. */
+const CERTIFICATE = 'certificate ';
 /** A known secret is looked up again in the background after this long, in case a notification of a change was lost. */
 const CONFIRM_AFTER_MS = 10_000;
 /** Pause before a secret is re-hashed again that another gateway has put back under an older pepper. */
@@ -146,7 +178,11 @@ export class Identifier {
    */
   identify(token: string, own = fingerprintOf(token)): Identity | Promise<Identity> {
     const sha = own ?? foreignFingerprintOf(token, this.#options.formats?.() ?? []);
-    if (sha === null) return INVALID;
+    return sha === null ? INVALID : this.#identifyHash(sha);
+  }
+
+  /** @param sha of a secret, or the names of a certificate after `CERTIFICATE` */
+  #identifyHash(sha: string): Identity | Promise<Identity> {
     const entry = this.#known.get(sha);
     if (entry === undefined) return this.#identifyUnknown(sha);
     const nowMs = this.#options.monotonicMs();
@@ -159,6 +195,15 @@ export class Identifier {
       this.#confirm(sha);
     }
     return this.#answer(entry);
+  }
+
+  /**
+   * The identity of the key that has one of the names of a verified certificate; refused if no key has one. Like `identify`, it is
+   * remembered, so only the first request of a certificate waits for the store.
+   * @param names the fingerprint first
+   */
+  identifyCertificate(names: readonly string[]): Identity | Promise<Identity> {
+    return this.#identifyHash(CERTIFICATE + names.join(' '));
   }
 
   /**
@@ -212,9 +257,11 @@ export class Identifier {
     this.#confirming--;
   }
 
-  /** Checks the expiry for each request, also when the identity comes from memory. */
-  #answer({ identity, expiresAtMs }: KnownSecret): Identity {
-    return expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs ? EXPIRED : identity;
+  /** Checks the expiry and the suspension for each request, also when the identity comes from memory. */
+  #answer({ identity, expiresAtMs, suspension }: KnownSecret): Identity {
+    if (expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs) return EXPIRED;
+    if (suspension === undefined || !isSuspended(suspension, this.#options.wallMs())) return identity;
+    return { kind: 'suspended', key: identity.key };
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
@@ -253,9 +300,11 @@ export class Identifier {
     }
   }
 
-  /** The key of a secret, with its customer. */
+  /** The key of a secret or a certificate, with its customer. */
   async #find(sha: string): Promise<FoundWithCustomer | null> {
-    const found = await this.#search.find(sha);
+    const found = await (sha.startsWith(CERTIFICATE)
+      ? this.#search.findByCertificate(sha.slice(CERTIFICATE.length).split(' '))
+      : this.#search.find(sha));
     if (found === null) return null;
     const id = found.key.customer;
     if (id === undefined) return { ...found, customer: null, hasNoCustomer: false };
@@ -267,16 +316,13 @@ export class Identifier {
     const before = this.#known.peek(sha);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
-      identity: consumerOf(
-        key,
-        customer?.customer ?? null,
-        before?.identity.kind === 'consumer' ? before.identity.key : null,
-      ),
+      identity: consumerOf(key, customer?.customer ?? null, before?.identity.key ?? null),
       keyId: key.id,
       customerId: customer?.customer.id ?? null,
+      suspension: key.suspended,
       expiresAtMs: Math.min(
         key.expiresAtMs ?? Number.POSITIVE_INFINITY,
-        secret.expiresAtMs ?? Number.POSITIVE_INFINITY,
+        secret?.expiresAtMs ?? Number.POSITIVE_INFINITY,
         customer?.expiresAtMs ?? Number.POSITIVE_INFINITY,
       ),
       confirmedAtMs: askedAtMs,
@@ -284,9 +330,19 @@ export class Identifier {
       epoch,
       retryAtMs: 0,
       rehashAtMs: before?.rehashAtMs ?? 0,
+      usedOn: this.#noteUse(key, secret, before?.usedOn ?? NEVER),
     };
     this.#known.set(sha, known);
     return known;
+  }
+
+  /** @param usedOn the day that was noted before @returns the day that is noted now */
+  #noteUse(key: StoredKey, secret: StoredSecret | null, usedOn: number): number {
+    const { onUse, wallMs } = this.#options;
+    const nowMs = wallMs();
+    const today = Math.floor(nowMs / DAY_MS);
+    if (onUse === undefined || secret === null || usedOn === today) return usedOn;
+    return onUse(key, secret, nowMs) ? today : usedOn;
   }
 
   /** While the store is away, known secrets keep working for `staleKeysMs` (contract section 6). */
@@ -328,9 +384,11 @@ export class Identifier {
 
 /** A secret whose key existed and was not revoked when the store was last asked. */
 interface KnownSecret {
-  readonly identity: Identity;
+  readonly identity: Known;
   readonly keyId: string;
   readonly customerId: string | null;
+  /** Undefined for most keys. One whose end has passed has no effect, so no look-up is needed then. */
+  readonly suspension: Suspension | undefined;
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;
   /** When the store was last asked. Monotonic milliseconds, as all that follow. */
@@ -345,7 +403,12 @@ interface KnownSecret {
    * The earliest time of the next re-hash: another gateway may have the peppers in the other order and undo each one.
    */
   rehashAtMs: number;
+  /** The day for which `onUse` was called last, in days since 1970; NEVER before that. */
+  readonly usedOn: number;
 }
+
+const DAY_MS = 86_400_000;
+const NEVER = -1;
 
 /** An epoch that is never the present one. */
 const CHANGED = -1;
@@ -408,7 +471,8 @@ class KnownSecrets {
 /** A key and its secret, as the store has them. */
 interface Found {
   readonly key: StoredKey;
-  readonly secret: StoredSecret;
+  /** Null: the key was found by a certificate. */
+  readonly secret: StoredSecret | null;
   /** The digest under an older pepper; null if the secret was found under the newest. */
   readonly oldDigest: string | null;
 }
@@ -440,6 +504,22 @@ class SecretSearch {
       // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
     }
     return foundIn(await this.#keyStore.findByDigest(newest), newest, null);
+  }
+
+  /**
+   * The key of a certificate: that of its fingerprint, else the one key of its other names. Several keys with one name each are
+   * none: which of them is meant cannot be known.
+   * @param names the fingerprint first
+   */
+  async findByCertificate(names: readonly string[]): Promise<Found | null> {
+    const owners = await Promise.all(names.map((name) => this.#keyStore.ownerOf(certificateDigest(name))));
+    // What a store finds is compared, as the digest of a secret is.
+    const keys = owners.map((key, i) => (key?.certificates?.includes(names[i]!) === true ? key : null));
+    const found = keys[0] ?? keys.find((key) => key !== null) ?? null;
+    const isOne = keys[0] != null || keys.every((key) => key === null || key.id === found?.id);
+    return found === null || !isOne || found.deletedAtMs !== undefined
+      ? null
+      : { key: found, secret: null, oldDigest: null };
   }
 
   newestDigestOf(sha: string): string {

@@ -1,6 +1,6 @@
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
-import type { Consumer } from './identify.ts';
+import { type Consumer, NO_META } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 import type { Customer, CustomerFound, KnownCustomers } from './known-customers.ts';
 import { jwtConsumerId } from './token-holder.ts';
@@ -326,9 +326,34 @@ function consumerOfClaims(
   // The plan of a customer's token is that of the customer.
   const plan = customerId === undefined ? claim(planClaim) : '';
   if (typeof plan !== 'string') return 'plan';
-  const [id, limits] = [jwtConsumerId(issuer, sub), Object.freeze({})];
-  const consumer: Consumer = Object.freeze({ id, plan, limits, name: null, owner: null, customer: null });
-  return { consumer, customerId: customerId ?? null, expiresAtMs };
+  const id = jwtConsumerId(issuer, sub);
+  const scopes = scopesOfClaims(claims);
+  const boundTo = certificateOfClaims(claims);
+  const onlyFrom = boundTo === null ? null : { boundTo };
+  const unknown = { name: null, owner: null, onlyFrom, meta: NO_META, customer: null };
+  const consumer: Consumer = { id, plan, limits: Object.freeze({}), scopes, ...unknown };
+  return { consumer: Object.freeze(consumer), customerId: customerId ?? null, expiresAtMs };
+}
+
+/**
+ * The scopes of a token: those of `scope` (RFC 8693 section 4.2, RFC 9068 section 2.2.3), else of `scp`, which some issuers
+ * write instead. Each is a text of scopes with blanks between them, or a list. A claim of another form brings none.
+ */
+function scopesOfClaims({ scope, scp }: JWTPayload): readonly string[] {
+  const claim = scope ?? scp;
+  const texts = Array.isArray(claim) ? claim.filter((one) => typeof one === 'string') : [claim];
+  const found = texts.flatMap((text) => (typeof text === 'string' ? text.split(' ').filter((one) => one !== '') : []));
+  return Object.freeze([...new Set(found)]);
+}
+
+/**
+ * The thumbprint of the client certificate that a token is bound to (RFC 8705 section 3.1); null if it is bound to none. One that is no
+ * text is that of no certificate.
+ */
+function certificateOfClaims({ cnf }: JWTPayload): string | null {
+  if (typeof cnf !== 'object' || cnf === null || !Object.hasOwn(cnf, 'x5t#S256')) return null;
+  const thumbprint = (cnf as Record<string, unknown>)['x5t#S256'];
+  return typeof thumbprint === 'string' ? thumbprint : '';
 }
 
 /**
@@ -363,7 +388,9 @@ export type JwtRefusal =
   | 'plan'
   /** The claim that names the customer is not the id of one. */
   | 'customer'
-  | 'customer_expired';
+  | 'customer_expired'
+  /** The token is bound to a client certificate (`cnf`), and the connection has another one or none. */
+  | 'certificate';
 
 const REFUSAL_OF_CLAIM: Readonly<Record<string, JwtRefusal>> = {
   iss: 'issuer',

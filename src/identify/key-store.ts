@@ -2,6 +2,9 @@ import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { STORED_ACCESS, type StoredAccess } from './access.ts';
+import { certificateDigest } from './certificates.ts';
+import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** The store's record of one secret of an API key. It never holds the secret itself. */
 export interface StoredSecret {
@@ -21,7 +24,7 @@ export interface AppliedEntry {
 }
 
 /** One API key. Quota and bans belong to its `id`, whichever of its secrets is used. */
-export interface StoredKey {
+export interface StoredKey extends StoredAccess {
   readonly id: string;
   readonly plan: string;
   /** The key's own limits, each of which replaces the plan's limit of that window. */
@@ -33,6 +36,8 @@ export interface StoredKey {
   readonly createdAtMs: number;
   readonly expiresAtMs: number | null;
   readonly revokedAtMs: number | null;
+  /** Absent unless an operator has suspended the key. An earlier version ignores it. */
+  readonly suspended?: Suspension;
   /** Newest first. */
   readonly secrets: readonly StoredSecret[];
   /**
@@ -50,6 +55,8 @@ export interface StoredKey {
    * earlier versions, which know no customers, use it.
    */
   readonly customer?: string;
+  /** Accounts under which the key was counted before it was moved, newest first; absent if it was never moved. */
+  readonly formerAccounts?: readonly string[];
   /** The entry of keys.yaml that `tollgate keys apply` has made or adopted the key for; absent for other keys. */
   readonly applied?: AppliedEntry;
   /** Recognises a repeated request for the same creation (operations/create-once.ts); absent if that is not possible. */
@@ -97,7 +104,8 @@ export interface KeyStore {
   /** The key that has a secret with this digest; revoked and expired keys are found too. */
   findByDigest(digest: string): Promise<StoredKey | null>;
   /**
-   * The same, and also a key whose retired digests include this one, even a deleted key. No other method returns a deleted
+   * The same, and also a key whose retired digests include this one, even a deleted key, or that has this digest of a name of
+   * certificates (`indexedOf`). No other method returns a deleted
    * key, except `get` with `evenDeleted`.
    */
   ownerOf(digest: string): Promise<StoredKey | null>;
@@ -120,7 +128,7 @@ export interface KeyStore {
   }): Promise<KeyScan>;
   /**
    * Stores a new key atomically. Rejects with `refused` if another key has its id or one of its digests, even a retired
-   * digest or a deleted key.
+   * digest or a deleted key, or one of its certificates.
    */
   create(key: StoredKey): Promise<Durability>;
   /**
@@ -139,7 +147,7 @@ export interface KeyStore {
   /**
    * Replaces a key by `change(key)` atomically and notifies every gateway. Two concurrent changes both take effect, one
    * after the other: `change` may run more than once and must be pure. Digests that the new version lacks are no longer
-   * found. If `change` throws, nothing is stored and the promise rejects with its error.
+   * found. Rejects with `refused` if another key has one of its certificates. If `change` throws, nothing is stored and the promise rejects with its error.
    * @returns null if there is no such key
    */
   update(id: string, change: (key: StoredKey) => StoredKey, options?: UpdateOptions): Promise<Updated | null>;
@@ -190,10 +198,13 @@ const STORED_KEY = z.looseObject({
   expiresAtMs: moment.nullable(),
   revokedAtMs: moment.nullable(),
   notes: z.string().optional(),
+  suspended: STORED_SUSPENSION.optional(),
+  ...STORED_ACCESS,
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),
   customer: z.string().optional(),
+  formerAccounts: z.array(z.string()).optional(),
   applied: z.looseObject({ set: z.string(), name: z.string() }).optional(),
   creation: z.looseObject({ salt: z.string(), body: z.string() }).optional(),
 });
@@ -201,6 +212,16 @@ const STORED_KEY = z.looseObject({
 /** Every digest that belongs to a key: those of its secrets, and the retired ones. */
 export function digestsOf({ secrets, retired = [] }: StoredKey): string[] {
   return [...secrets.map(({ digest }) => digest), ...retired];
+}
+
+/** The names under which a store finds a key, each of which belongs to one key: its digests, and its certificates while it is not revoked. */
+export function indexedOf(key: StoredKey): string[] {
+  return [...digestsOf(key), ...certificateDigestsOf(key)];
+}
+
+/** What a store indexes of the certificates of a key. */
+export function certificateDigestsOf({ certificates = [], revokedAtMs }: StoredKey): string[] {
+  return revokedAtMs === null ? certificates.map(certificateDigest) : [];
 }
 
 /**

@@ -1,7 +1,10 @@
 import { isIPv4, isIPv6, type Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
-import type { ClientAddress, ClientRequest } from '../http1/client.ts';
+import type { ClientAddress, ClientCertificate, ClientRequest } from '../http1/client.ts';
 import { valuesOf } from '../http1/fields.ts';
+import { clientCertificateOf } from '../identify/certificates.ts';
+import { Networks, parseAddress } from '../io/networks.ts';
 import { takeFirstBytes } from './first-bytes.ts';
 
 /**
@@ -18,6 +21,8 @@ export class ClientAddresses {
   readonly #trusted: Networks;
   /** By connection. The peer of a connection does not change, so its address is read once. */
   readonly #peers = new WeakMap<object, ClientAddress>();
+  /** By TLS connection. */
+  readonly #certificates = new WeakMap<object, ClientCertificate | null>();
 
   /** @param trusted addresses and networks (`10.0.0.0/8`, `::1`), already checked */
   constructor(trusted: readonly string[]) {
@@ -35,15 +40,29 @@ export class ClientAddresses {
     const address = oneForm(socket.remoteAddress ?? '') ?? '0.0.0.0';
     const { encrypted, httpVersion = null } = socket as { encrypted?: boolean; httpVersion?: string };
     const scheme = encrypted === true ? 'https' : 'http';
+    const connection = (socket as { carrier?: object }).carrier ?? socket;
     const peer: ClientAddress = {
       address,
       peer: address,
       trustedPeer: this.#trusted.has(address),
       scheme,
       httpVersion,
+      certificate: this.#certificateOf(connection),
     };
     this.#peers.set(socket, peer);
     return peer;
+  }
+
+  /** @param connection that of a session for a stream of HTTP/2: its certificate is read once, not for each stream */
+  #certificateOf(connection: Partial<TLSSocket>): ClientCertificate | null {
+    // Node.js sets it only where a certificate was asked for, and found no fault in it.
+    if (connection.authorized !== true) return null;
+    const known = this.#certificates.get(connection);
+    if (known !== undefined) return known;
+    const shown = connection.getPeerX509Certificate?.();
+    const certificate = shown === undefined ? null : clientCertificateOf(shown);
+    this.#certificates.set(connection, certificate);
+    return certificate;
   }
 
   #addressBehind(peer: string, rawHeaders: readonly string[]): string {
@@ -56,29 +75,6 @@ export class ClientAddresses {
       if (!this.#trusted.has(address)) break;
     }
     return client;
-  }
-}
-
-type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
-
-/** A set of addresses and networks, such as `trustedProxies`. */
-export class Networks {
-  readonly #networks: readonly Network[];
-
-  /** @param texts addresses and networks (`10.0.0.0/8`, `::1`), already checked */
-  constructor(texts: readonly string[]) {
-    this.#networks = texts.map((text) =>
-      text.includes('/')
-        ? ipaddr.parseCIDR(text)
-        : [ipaddr.parse(text), ipaddr.parse(text).kind() === 'ipv4' ? 32 : 128],
-    );
-  }
-
-  /** @param text an address in its one form */
-  has(text: string): boolean {
-    if (this.#networks.length === 0) return false;
-    const address = ipaddr.process(text);
-    return this.#networks.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
   }
 }
 
@@ -100,7 +96,9 @@ export function oneForm(text: string): string | null {
   const [, ipv4, bracketed, ipv6] = FORMS.exec(text) ?? [];
   const bare = (ipv4 ?? bracketed ?? ipv6)?.split('%')[0];
   if (bare === undefined || (ipv4 !== undefined && !IPV4.test(ipv4)) || !ipaddr.isValid(bare)) return null;
-  return ipaddr.process(bare).toString();
+  const address = parseAddress(bare);
+  const isMapped = address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress();
+  return (isMapped ? address.toIPv4Address() : address).toString();
 }
 
 /** The client of a connection, as a proxy names it. */

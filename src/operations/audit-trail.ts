@@ -1,11 +1,13 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
+import { accessOf, type StoredAccess } from '../identify/access.ts';
 import { isKeyId } from '../identify/api-key.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
+import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
 import { entryText, timeOf } from './key-report.ts';
+import { suspendedMember, type suspensionReport } from './suspensions.ts';
 
 /**
  * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating
@@ -27,6 +29,8 @@ export interface ChangeOrigin {
 /** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
 const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
+  ...(['key.suspend', 'key.resume', 'secret.end', 'key.move'] as const),
+  ...(['customer.create', 'customer.update', 'customer.delete', 'customer.topup'] as const),
   ...(['key.topup', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];
@@ -59,7 +63,7 @@ export interface ChangeResult {
   readonly outcome: 'done' | 'unchanged' | 'repeated' | 'refused' | 'unknown' | 'lost';
   /** The code of the error; null if there was none. */
   readonly code: string | null;
-  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  /** The id of the key, the customer, or the consumer that was banned; null if the change named and made none. */
   readonly target: string | null;
   /** The state before the change, without secrets and digests; null if there was none or it is unknown. */
   readonly before: object | null;
@@ -209,7 +213,7 @@ export interface AuditLine {
   readonly actor: string | null;
   readonly clientAddress: string | null;
   readonly requestId: string | null;
-  /** The id of the key, or of the consumer that was banned; null if the change named and made none. */
+  /** The id of the key, the customer, or the consumer that was banned; null if the change named and made none. */
   readonly id: string | null;
   /** A `KeyState`; of a top-up the limit of the window; of a reset what was used, and the strikes; of plans.yaml its version. */
   readonly before: object | null;
@@ -217,28 +221,44 @@ export interface AuditLine {
 }
 
 /** The state of a key for the record: its attributes, and the last four characters of each secret. */
-export interface KeyState {
+export interface KeyState extends StoredAccess {
   readonly plan: string;
   readonly limits: StoredKey['limits'];
   readonly name: string | null;
   readonly owner: string | null;
   readonly expiresAt: string | null;
   readonly revokedAt: string | null;
+  /** As it stands in the record, also if its end has passed; absent without one. */
+  readonly suspended?: ReturnType<typeof suspensionReport>;
   readonly secrets: readonly string[];
+  /** The id of the customer; absent for a key without one. */
+  readonly customer?: string;
   /** The set and the entry of keys.yaml that manage the key, as `SET/ENTRY`; absent if none does. */
   readonly entry?: string;
 }
 
+/** The state of a customer for the record. */
+export type CustomerState = Pick<KeyState, 'plan' | 'limits' | 'name' | 'owner' | 'expiresAt' | 'entry'>;
+
+export function customerStateOf(customer: StoredCustomer): CustomerState {
+  const { plan, limits, name, owner, expiresAtMs, applied } = customer;
+  const entry = applied === undefined ? {} : { entry: entryText(applied) };
+  return { plan, limits, name, owner, expiresAt: timeOf(expiresAtMs), ...entry };
+}
+
 export function keyStateOf(key: StoredKey): KeyState {
-  const { plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets, applied } = key;
+  const { plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets, customer, applied } = key;
   return {
     plan,
     limits,
     name,
     owner,
+    ...accessOf(key),
     expiresAt: timeOf(expiresAtMs),
     revokedAt: timeOf(revokedAtMs),
+    ...suspendedMember(key.suspended),
     secrets: secrets.map(({ last4 }) => last4),
+    ...(customer === undefined ? {} : { customer }),
     ...(applied === undefined ? {} : { entry: entryText(applied) }),
   };
 }

@@ -1,7 +1,12 @@
+import { isDeepStrictEqual } from 'node:util';
+import { accountIdOf } from '../admit/account-id.ts';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { type AccessEdits, accessOf, changedAccess, type StoredAccess, withoutAccess } from '../identify/access.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { workingSecrets } from './key-report.ts';
+import { suspensionOf } from './suspensions.ts';
 import { visible } from './values.ts';
 
 /** The attributes of a new key. */
@@ -13,6 +18,10 @@ export interface KeyAttributes {
   /** Absent: none. */
   readonly notes?: string | null;
   readonly expiresAtMs: number | null;
+  /** Absent: nothing but the plan says who may call what. */
+  readonly access?: AccessEdits;
+  /** The id of the customer that the key belongs to; absent for a key without one. `plan` is then the customer's. */
+  readonly customer?: string;
 }
 
 /** What `newKey` needs besides the attributes. */
@@ -59,15 +68,16 @@ export function validateAttributes(
   { plans, nowMs }: Pick<SecretSources, 'plans' | 'nowMs'>,
 ): void {
   refuseUnusable(attributes, plans);
-  refusePast(attributes.expiresAtMs, nowMs);
+  refusePast(attributes.expiresAtMs, nowMs, 'key');
+  changedAccess({}, attributes.access ?? {});
 }
 
 /**
  * The record of a new key. It does not check that the key could be used; `validateAttributes` does.
- * @throws Failure `refused` for a name, owner or notes that are too long or have control characters
+ * @throws Failure `refused` for a name, owner or notes that are too long or have control characters, or for a fault in `access`
  */
 export function keyOf(
-  { plan, limits, name, owner, notes, expiresAtMs }: KeyAttributes,
+  { plan, limits, name, owner, notes, expiresAtMs, customer, access = {} }: KeyAttributes,
   { id, createdAtMs, secret }: { readonly id: string; readonly createdAtMs: number; readonly secret: StoredSecret },
 ): StoredKey {
   return {
@@ -77,10 +87,12 @@ export function keyOf(
     name: label('name', name),
     owner: label('owner', owner),
     ...noted(notes ?? null),
+    ...changedAccess({}, access),
     createdAtMs,
     expiresAtMs,
     revokedAtMs: null,
     secrets: [secret],
+    ...(customer === undefined ? {} : { customer }),
   };
 }
 
@@ -122,6 +134,36 @@ export function rotated(key: StoredKey, fresh: StoredSecret, overlapMs: number, 
   return ended.length === 0 ? { ...key, secrets } : withRetired({ ...key, secrets }, ended);
 }
 
+/**
+ * Ends one of several secrets of a key at once, and retires its digest. The others, the plan and the counts stay.
+ * @param last4 its last four characters; empty for a secret of which only the hash is known
+ * @throws Failure `not_found` if no secret that works ends so; `conflict` for a revoked key, if several secrets end so, and for the
+ *   last secret that works
+ */
+export function withSecretEnded(key: StoredKey, last4: string, nowMs: number): StoredKey {
+  if (key.revokedAtMs !== null) {
+    throw new Failure('conflict', `Key ${key.id} is revoked: none of its secrets works any more.`);
+  }
+  const working = workingSecrets(key, nowMs);
+  const [found, ...others] = working.filter((secret) => secret.last4 === last4);
+  if (found === undefined) {
+    throw new Failure('not_found', `Key ${key.id} has no secret that works and ends with these characters.`);
+  }
+  if (working.length === 1) {
+    throw new Failure(
+      'conflict',
+      `This is the only secret of key ${key.id} that works. Rotate the key to replace it, or revoke the key.`,
+    );
+  }
+  if (others.length > 0) {
+    throw new Failure(
+      'conflict',
+      `Several secrets of key ${key.id} end with these characters. Rotate the key as leaked: that ends all of its secrets and makes a new one.`,
+    );
+  }
+  return withRetired({ ...key, secrets: key.secrets.filter((secret) => secret !== found) }, [found]);
+}
+
 function withRetired(key: StoredKey, ended: readonly { readonly digest: string }[]): StoredKey {
   const retired = [...(key.retired ?? []), ...ended.map(({ digest }) => digest)];
   if (retired.length <= MAX_RETIRED) return { ...key, retired };
@@ -150,6 +192,27 @@ export function revoked(key: StoredKey, nowMs: number): StoredKey {
 }
 
 /**
+ * Suspends a key, or gives a suspended one another end and reason. It returns the same object if nothing differs.
+ * @throws Failure `conflict` for a revoked key; `refused` as `suspensionOf`
+ */
+export function suspended(key: StoredKey, given: Parameters<typeof suspensionOf>[1], nowMs: number): StoredKey {
+  if (key.revokedAtMs !== null) throw revokedAlready(key, 'suspended');
+  const suspension = suspensionOf(key.suspended, given, nowMs);
+  return isDeepStrictEqual(key.suspended, suspension) ? key : { ...key, suspended: suspension };
+}
+
+/** Ends the suspension of a key; without one nothing changes. @throws Failure `conflict` for a revoked key */
+export function resumed(key: StoredKey): StoredKey {
+  if (key.revokedAtMs !== null) throw revokedAlready(key, 'resumed');
+  const { suspended: before, ...rest } = key;
+  return before === undefined ? key : rest;
+}
+
+function revokedAlready({ id }: StoredKey, what: string): Failure {
+  return new Failure('conflict', `Key ${id} is revoked and cannot be ${what}.`);
+}
+
+/**
  * The tombstone of a deleted key: its id, and the digests of its secrets among its retired digests (at most `MAX_RETIRED`).
  * An earlier version of Tollgate reads it as a revoked key without secrets.
  * @throws Failure `conflict` for a key that can still be used
@@ -171,6 +234,9 @@ export function deleted(key: StoredKey, nowMs: number): StoredKey {
     revokedAtMs: key.revokedAtMs ?? nowMs,
     secrets: [],
     ...(key.retired === undefined ? {} : { retired: key.retired }),
+    // A gateway forgets the accounts of the key when it reads of the deletion.
+    ...(key.customer === undefined ? {} : { customer: key.customer }),
+    ...(key.formerAccounts === undefined ? {} : { formerAccounts: key.formerAccounts }),
     deletedAtMs: nowMs,
   };
   return withRetired(tombstone, key.secrets.toReversed());
@@ -184,53 +250,111 @@ export interface KeyEdits {
   readonly notes?: string | null;
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
+  readonly access?: AccessEdits;
   /** The entry of keys.yaml that manages the key from now on. */
   readonly applied?: AppliedEntry;
 }
 
+/** What a key and a customer have in common. */
+interface Editable
+  extends StoredAccess,
+    Pick<StoredKey, 'id' | 'plan' | 'limits' | 'name' | 'owner' | 'notes' | 'expiresAtMs' | 'applied'> {
+  readonly revokedAtMs?: number | null;
+  readonly customer?: string;
+}
+
 /**
- * Changes the attributes of a key. Its id and secrets stay.
- * @throws Failure `conflict` for a revoked key; `refused` if the changed key could not be used
+ * Changes the attributes of a key, or of a customer. Its id and secrets stay.
+ * @throws Failure `conflict` for a revoked key, and for the plan of a key that belongs to a customer; `refused` if the changed one could
+ *   not be used
  */
-export function edited(
-  key: StoredKey,
+export function edited<T extends Editable>(
+  record: T,
   edits: KeyEdits,
   { plans, nowMs }: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
-): StoredKey {
-  if (key.revokedAtMs !== null) throw new Failure('conflict', `Key ${key.id} is revoked; make a new one instead.`);
-  if (edits.expiresAtMs !== undefined) refusePast(edits.expiresAtMs, nowMs);
+  what: 'key' | 'customer' = 'key',
+): T {
+  if ((record.revokedAtMs ?? null) !== null) {
+    throw new Failure('conflict', `Key ${record.id} is revoked; make a new one instead.`);
+  }
+  if (edits.plan !== undefined && record.customer !== undefined) {
+    const message = `Key ${record.id} belongs to customer ${record.customer}, which has the plan. Change the plan of the customer, or move the key.`;
+    throw new Failure('conflict', message);
+  }
+  if (edits.expiresAtMs !== undefined) refusePast(edits.expiresAtMs, nowMs, what);
   const limits = Object.fromEntries(
-    Object.entries({ ...key.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
+    Object.entries({ ...record.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
   );
-  const { notes: notesBefore, ...rest } = key;
-  const next: StoredKey = {
+  const { notes: notesBefore, ...rest } = withoutAccess(record);
+  const next = {
     ...rest,
     ...noted(edits.notes === undefined ? (notesBefore ?? null) : edits.notes),
-    plan: edits.plan ?? key.plan,
+    ...changedAccess(accessOf(record), edits.access ?? {}),
+    plan: edits.plan ?? record.plan,
     limits,
-    name: edits.name === undefined ? key.name : label('name', edits.name),
-    owner: edits.owner === undefined ? key.owner : label('owner', edits.owner),
-    expiresAtMs: edits.expiresAtMs === undefined ? key.expiresAtMs : edits.expiresAtMs,
+    name: edits.name === undefined ? record.name : label('name', edits.name),
+    owner: edits.owner === undefined ? record.owner : label('owner', edits.owner),
+    expiresAtMs: edits.expiresAtMs === undefined ? record.expiresAtMs : edits.expiresAtMs,
     ...(edits.applied === undefined ? {} : { applied: edits.applied }),
-  };
+  } as unknown as T;
   // Operators can rename a key whose plan is no longer in plans.yaml. A new plan or limit is checked.
-  if (edits.plan !== undefined || edits.limits !== undefined) refuseUnusable(next, plans);
+  if (edits.plan !== undefined || edits.limits !== undefined) refuseUnusable(next, plans, what);
   return next;
 }
 
-function refuseUnusable({ plan: name, limits }: Pick<StoredKey, 'plan' | 'limits'>, plans: ReadonlyMap<string, Plan>) {
+/** @throws Failure `conflict` for a revoked key */
+export function refuseMoveOf({ id, revokedAtMs }: StoredKey): void {
+  if (revokedAtMs !== null) throw new Failure('conflict', `Key ${id} is revoked and cannot be moved.`);
+}
+
+/** Former accounts that a key keeps, so that its record stays bounded: those of its last moves. */
+const MAX_FORMER = 8;
+
+/**
+ * Moves a key to a customer, or away from its own. Its counts start anew, under another account.
+ * @param plan that of the customer, or the plan of the key from now on
+ * @throws Failure `conflict` for a revoked key; `refused` if the key could not be used without a customer
+ */
+export function moved(
+  key: StoredKey,
+  to: { readonly customer: string | null; readonly plan: string },
+  plans: ReadonlyMap<string, Plan>,
+): StoredKey {
+  refuseMoveOf(key);
+  const { customer, formerAccounts = [], ...rest } = key;
+  if ((customer ?? null) === to.customer) return key;
+  const present = accountIdOf(key.id, to.customer);
+  const former = [accountIdOf(key.id, customer ?? null), ...formerAccounts].filter((id) => id !== present);
+  const next: StoredKey = {
+    ...rest,
+    plan: to.plan,
+    ...(to.customer === null ? {} : { customer: to.customer }),
+    formerAccounts: former.slice(0, MAX_FORMER),
+  };
+  refuseUnusable(next, plans);
+  return next;
+}
+
+/** @throws Failure `refused` for a plan that does not exist, or one with `custom` windows that the limits lack */
+export function refuseUnusable(
+  { plan: name, limits, customer }: Pick<StoredKey, 'plan' | 'limits' | 'customer'>,
+  plans: ReadonlyMap<string, Plan>,
+  what: 'key' | 'customer' = 'key',
+): void {
   const plan = plans.get(name);
   if (plan === undefined) {
     const known = [...plans.keys()].join(', ');
     throw new Failure('refused', `There is no plan '${visible(name)}'. The plans are: ${known}.`);
   }
+  // The customer of a key brings the numbers of the plan.
+  if (customer !== undefined) return;
   const missing = Object.entries(plan.limits)
     .filter(([window, limit]) => limit === 'custom' && limits[window as keyof Limits] === undefined)
     .map(([window]) => window);
   if (missing.length === 0) return;
   throw new Failure(
     'refused',
-    `Each key of the plan '${name}' brings its own numbers, and this one has none for: ${missing.join(', ')}. Give a limit for each, such as ${missing[0]}=1000.`,
+    `Each ${what} of the plan '${name}' brings its own numbers, and this one has none for: ${missing.join(', ')}. Give a limit for each, such as ${missing[0]}=1000.`,
   );
 }
 
@@ -240,13 +364,17 @@ function refuseDead(key: StoredKey, nowMs: number, what: string): void {
   if (why !== null) throw new Failure('conflict', `Key ${key.id} is ${why} and cannot be ${what}.`);
 }
 
-function refusePast(expiresAtMs: number | null, nowMs: number): void {
+/** @throws Failure `refused` */
+export function refusePast(expiresAtMs: number | null, nowMs: number, what: 'key' | 'customer'): void {
   if (expiresAtMs === null || expiresAtMs > nowMs) return;
-  throw new Failure('refused', 'The time at which the key is to expire has already passed; give one in the future.');
+  throw new Failure(
+    'refused',
+    `The time at which the ${what} is to expire has already passed; give one in the future.`,
+  );
 }
 
 /** Names appear in tables, logs and response headers, so they are one bounded line of visible text. Empty text is null. */
-function label(what: 'name' | 'owner', text: string | null): string | null {
+export function label(what: 'name' | 'owner', text: string | null): string | null {
   if (text === null || text === '') return null;
   if ([...text].length <= MAX_NAME && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text)) return text;
   throw new Failure(
@@ -256,7 +384,7 @@ function label(what: 'name' | 'owner', text: string | null): string | null {
 }
 
 /** Notes are bounded text of several lines for operators. Empty text removes them. */
-function noted(text: string | null): Pick<StoredKey, 'notes'> {
+export function noted(text: string | null): Pick<StoredKey, 'notes'> {
   if (text === null || text === '') return {};
   if ([...text].length <= MAX_NOTES && text.isWellFormed() && !/(?![\n\t])[\p{Cc}\p{Cf}]/u.test(text)) {
     return { notes: text };

@@ -1,8 +1,12 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
+import { accessOf, givenAccess } from '../identify/access.ts';
+import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
-import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
+import { isSuspended } from '../identify/suspension.ts';
+import { suspendedMember, suspension } from './suspensions.ts';
+import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
 
 const textRule = 'must be text or null';
 export const label = z
@@ -16,6 +20,29 @@ export const notes = z
   .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
   .meta({ id: 'Notes', maxLength: 1000 });
 
+const secret = z.strictObject({
+  last4: z.string().nullable().describe('Null where only a hash was ever known.'),
+  createdAt: time,
+  expiresAt: time.nullable(),
+});
+/** The secrets of a key, each with its last use. */
+export const usedSecrets = z
+  .array(
+    secret.extend({
+      lastUsedOn: day
+        .nullable()
+        .describe('The day (UTC) on which a gateway saw the secret last, within ten seconds; null if none is kept.'),
+    }),
+  )
+  .describe('The secrets that have not ended, newest first.');
+/** Who may call what, as reports have it. Each member is absent where the record says nothing. */
+export const shownAccess = givenAccess.shape;
+/** Whose key it is. */
+export const customerOfKey = z
+  .strictObject({ id: z.string(), name: z.string().nullable() })
+  .describe('The customer that the key belongs to; absent without one. Its `plan` is then the plan of the customer.')
+  .meta({ id: 'CustomerOfKey' });
+
 /** A key as operators see it, without any secret. */
 export const key = z
   .strictObject({
@@ -26,69 +53,99 @@ export const key = z
     limits: z
       .record(z.string(), limitOrCustom)
       .describe(
-        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none.",
+        "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none. For a key of a " +
+          "customer its own alone: what it may take of the customer's.",
       ),
     createdAt: time,
     expiresAt: time.nullable(),
     notes,
+    ...shownAccess,
     ownLimits: limits,
     revokedAt: time.nullable(),
+    suspended: suspension.optional().describe('Absent unless the key is suspended now.'),
     entry: z
       .string()
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
-    secrets: z
-      .array(
-        z.strictObject({
-          last4: z.string().nullable().describe('Null where only a hash was ever known.'),
-          createdAt: time,
-          expiresAt: time.nullable(),
-        }),
-      )
-      .describe('The secrets that have not ended, newest first.'),
+    customer: customerOfKey.optional(),
+    secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
   .meta({ id: 'Key' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
 export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
 
-/** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
-export type KeyReport = Pick<WholeKeyReport, 'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt'>;
+export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
+  readonly secrets: DeepReadonly<z.output<typeof usedSecrets>>;
+};
 
-/** The report of a key without its secret. */
-export function keyReport(key: StoredKey, { plans }: Plans): KeyReport {
-  const { id, plan, name, owner, createdAtMs, expiresAtMs } = key;
+/** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
+export type KeyReport = Pick<
+  WholeKeyReport,
+  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt' | 'customer'
+>;
+
+/** The customers of some keys, by id. One that is missing is deleted. */
+export type CustomersOfKeys = ReadonlyMap<string, Pick<StoredCustomer, 'id' | 'name' | 'plan'>>;
+
+/** The report of a key without its secret. @param customers those of the key */
+export function keyReport(key: StoredKey, { plans }: Plans, customers: CustomersOfKeys): KeyReport {
+  const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
+  const customer = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
+  const plan = customer?.plan ?? key.plan;
   return {
     id,
     plan,
     name,
     owner,
-    limits: inOrder({ ...plans.get(plan)?.limits, ...key.limits }),
+    limits: inOrder(customerId === undefined ? { ...plans.get(plan)?.limits, ...key.limits } : key.limits),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
+    ...(customerId === undefined ? {} : { customer: { id: customerId, name: customer?.name ?? null } }),
   };
 }
 
-export function wholeKeyReport(key: StoredKey, plans: Plans, nowMs: number): WholeKeyReport {
+/** What commands print of a whole report. */
+export function shortReport(report: WholeKeyReport): KeyReport {
+  const { id, plan, name, owner, limits, createdAt, expiresAt, customer } = report;
+  const ofCustomer = customer === undefined ? {} : { customer };
+  return { id, plan, name, owner, limits, createdAt, expiresAt, ...ofCustomer };
+}
+
+export function wholeKeyReport(
+  key: StoredKey,
+  plans: Plans,
+  nowMs: number,
+  customers: CustomersOfKeys,
+): WholeKeyReport {
   return {
-    ...keyReport(key, plans),
+    ...keyReport(key, plans, customers),
     notes: key.notes ?? null,
+    ...accessOf(key),
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
+    ...suspendedNow(key, nowMs),
     ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
-    secrets: key.secrets
-      .filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
-      .map(({ last4, createdAtMs, expiresAtMs }) => ({
-        last4: last4 === '' ? null : last4,
-        createdAt: timeOf(createdAtMs),
-        expiresAt: timeOf(expiresAtMs),
-      })),
+    secrets: workingSecrets(key, nowMs).map(({ last4, createdAtMs, expiresAtMs }) => ({
+      last4: last4 === '' ? null : last4,
+      createdAt: timeOf(createdAtMs),
+      expiresAt: timeOf(expiresAtMs),
+    })),
   };
+}
+
+/** The secrets of a key that have not ended, newest first. */
+export function workingSecrets({ secrets }: Pick<StoredKey, 'secrets'>, nowMs: number): StoredKey['secrets'] {
+  return secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
+}
+
+/** The member `suspended` of the report of a key; absent unless it is suspended now. */
+export function suspendedNow({ suspended }: StoredKey, nowMs: number) {
+  return suspendedMember(isSuspended(suspended, nowMs) ? suspended : undefined);
 }
 
 /** The report of a new secret, the only one that shows it. */
-export function keyReportWithSecret(key: StoredKey, secret: string, plans: Plans) {
-  const { id, ...rest } = keyReport(key, plans);
+export function withSecret({ id, ...rest }: KeyReport, secret: string) {
   return { id, key: secret, ...rest };
 }
 
@@ -104,7 +161,7 @@ export function timeOf(atMs: number | null): string | null {
   return atMs === null ? null : new Date(atMs).toISOString();
 }
 
-function inOrder<T>(limits: Readonly<Partial<Record<WindowName, T>>>): Readonly<Partial<Record<WindowName, T>>> {
+export function inOrder<T>(limits: Readonly<Partial<Record<WindowName, T>>>): Readonly<Partial<Record<WindowName, T>>> {
   const there = WINDOWS.flatMap((window) => (limits[window] === undefined ? [] : [[window, limits[window]] as const]));
   return Object.fromEntries(there) as Readonly<Partial<Record<WindowName, T>>>;
 }

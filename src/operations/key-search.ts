@@ -1,8 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { shadowIdOf } from '../admit/account-id.ts';
+import { accountsOf, shadowIdOf } from '../admit/account-id.ts';
 import { DAYS_KEPT } from '../admit/history.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
+import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
+import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
@@ -12,10 +14,14 @@ import { DURATION_RULE, durationFrom } from './values.ts';
 
 /** Which keys an operator asks for. Each condition that is not null must hold. */
 export interface KeyFilter {
-  /** A part of id, name or owner in any case, or the last four characters of a secret that works. */
+  /** A part of id, name, owner or the customer's id in any case, or the last four characters of a secret that works. */
   readonly text: string | null;
+  /** A pair of metadata, whole. */
+  readonly meta: { readonly name: string; readonly value: string } | null;
   readonly plan: string | null;
   readonly owner: string | null;
+  /** The id of the customer that the key belongs to. */
+  readonly customer: string | null;
   /** The key ends within this time from now, milliseconds, and has not ended yet. */
   readonly expiringMs: number | null;
   /** The key is older than this many days (UTC, today included), and nothing was asked with it on any of them. */
@@ -39,7 +45,9 @@ export interface FoundKeys {
 }
 
 /** The parameters of a search as operators give them; null for those that were not given. */
-export type GivenFilter = Readonly<Record<'text' | 'plan' | 'owner' | 'expiring' | 'unused', string | null>>;
+export type GivenFilter = Readonly<
+  Record<'text' | 'plan' | 'owner' | 'customer' | 'expiring' | 'unused', string | null>
+>;
 
 interface FilterWords {
   /** How the operator knows a parameter: `plan` is `--plan` on a command line. */
@@ -60,7 +68,7 @@ export function keyFilterFrom(
   all: boolean,
   { nameOf, secretAdvice, formats, keepsHistory }: FilterWords,
 ): KeyFilter | { readonly fault: string } {
-  const { text, plan, owner, expiring, unused } = given;
+  const { text, plan, owner, customer, expiring, unused } = given;
   for (const parameter of ['text', 'plan', 'owner'] as const) {
     const value = given[parameter];
     if (value === null) continue;
@@ -68,6 +76,9 @@ export function keyFilterFrom(
     if (isSecretLike(value, parameter === 'text' ? formats : [])) {
       return { fault: `${nameOf(parameter)} has the form of a secret. ${secretAdvice}` };
     }
+  }
+  if (customer !== null && !isCustomerId(customer)) {
+    return { fault: `${nameOf('customer')} must be the id of a customer, which begins with cus_.` };
   }
   const expiringMs = expiring === null ? null : durationFrom(expiring);
   if (expiring !== null && expiringMs === null) return { fault: `${nameOf('expiring')} ${DURATION_RULE}.` };
@@ -80,13 +91,18 @@ export function keyFilterFrom(
       fault: `${nameOf('unused')} needs the usage history, which is off. Set \`usage: { history: on }\` in gateway.yaml.`,
     };
   }
-  return { text, plan, owner, expiringMs, unusedDays, all };
+  const [, name, value] = META.exec(text ?? '') ?? [];
+  const meta = name === undefined ? null : { name, value: value! };
+  return { text: meta === null ? text : null, meta, plan, owner, customer, expiringMs, unusedDays, all };
 }
+
+/** A text that asks for a pair of metadata. */
+const META = new RegExp(`^meta\\.(${META_NAME})=(.+)$`, 's');
 
 /** Whether a text is, or has in it, what may be a secret or a part of one. */
 function isSecretLike(text: string, formats: readonly KeyFormat[]): boolean {
   if (text.split(/[^0-9A-Za-z_]+/).some(isOwnForm)) return true;
-  return !isWholeId(text) && isForeign(text.trim(), formats);
+  return !isWholeId(text) && !isCustomerId(text) && isForeign(text.trim(), formats);
 }
 
 function daysFrom(text: string): number | null {
@@ -116,6 +132,7 @@ const LAST_USE_WORK = 4;
 
 interface SearchSources {
   readonly keys: Pick<KeyStore, 'get' | 'scan'>;
+  readonly customers: Pick<CustomerStore, 'get'>;
   readonly history: Pick<HistoryStore, 'lastUsedMs'>;
   /** Unix milliseconds. */
   readonly nowMs: number;
@@ -129,13 +146,14 @@ interface SearchSources {
 export async function searchKeys(
   filter: KeyFilter,
   { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
-  { keys, history, nowMs }: SearchSources,
+  { keys, customers, history, nowMs }: SearchSources,
 ): Promise<FoundKeys> {
   const matches = testOf(filter, nowMs);
+  const onPlan = (some: readonly StoredKey[]) => withPlan(some, filter.plan, customers);
   const used = (some: readonly StoredKey[]) => withLastUse(some, filter.unusedDays, history, nowMs);
   if (filter.text !== null && isWholeId(filter.text)) {
     const key = await keys.get(filter.text);
-    const found = key !== null && matches(key) ? await used([key]) : [];
+    const found = key !== null && matches(key) ? await used(await onPlan([key])) : [];
     return { keys: found, cursor: null, searched: key === null ? 0 : 1 };
   }
   const mayMatch = recordTestOf(filter);
@@ -144,10 +162,11 @@ export async function searchKeys(
   let work = 0;
   let after = cursor;
   for (let most = FIRST_READ; ; most = FURTHER_READS) {
-    const part = await keys.scan({ most, cursor: after, mayMatch });
+    const ofCustomer = filter.customer === null ? {} : { customer: filter.customer };
+    const part = await keys.scan({ most, cursor: after, mayMatch, ...ofCustomer });
     const matching = part.found.filter(({ key }) => matches(key));
     const places = new Map(matching.map(({ key, place }) => [key, place]));
-    for (const one of await used(matching.map(({ key }) => key))) {
+    for (const one of await used(await onPlan(matching.map(({ key }) => key)))) {
       found.push(one);
       if (found.length < limit) continue;
       const place = places.get(one.key)!;
@@ -163,6 +182,18 @@ export async function searchKeys(
   }
 }
 
+/** Leaves out the keys on another plan. That of a key of a customer is the customer's. @param plan null: none is left out */
+async function withPlan(
+  keys: readonly StoredKey[],
+  plan: string | null,
+  customers: Pick<CustomerStore, 'get'>,
+): Promise<readonly StoredKey[]> {
+  if (plan === null) return keys;
+  const ids = [...new Set(keys.flatMap(({ customer }) => customer ?? []))];
+  const plans = new Map(await Promise.all(ids.map(async (id) => [id, (await customers.get(id))?.plan] as const)));
+  return keys.filter(({ customer, plan: own }) => (customer === undefined ? own : plans.get(customer)) === plan);
+}
+
 /** Leaves out the keys that were used within these days, and says of the others when they were used last. */
 async function withLastUse(
   keys: readonly StoredKey[],
@@ -172,7 +203,7 @@ async function withLastUse(
 ): Promise<readonly FoundKey[]> {
   if (unusedDays === null) return keys.map((key) => ({ key }));
   const days = await lastUsedOn(
-    keys.map(({ id }) => id),
+    keys.map((key) => accountsOf(key)[0]),
     history,
   );
   const since = dayOf(nowMs - (unusedDays - 1) * DAY_MS);
@@ -206,23 +237,30 @@ function dayOf(ms: number): string {
 
 /** Whether a key matches, but for its last use. */
 function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
-  const { text, plan, owner, expiringMs, unusedDays, all } = filter;
+  const { text, meta, plan, owner, customer, expiringMs, unusedDays, all } = filter;
   const part = text === null ? null : folded(text);
   const unusedSince = unusedDays === null ? null : nowMs - (nowMs % DAY_MS) - (unusedDays - 1) * DAY_MS;
   const ends = ({ secrets }: StoredKey) =>
     secrets.some(({ last4, expiresAtMs }) => last4 === text && (expiresAtMs === null || expiresAtMs > nowMs));
   return (key) => {
     if (!all && key.revokedAtMs !== null) return false;
-    if (plan !== null && key.plan !== plan) return false;
+    if (plan !== null && key.customer === undefined && key.plan !== plan) return false;
     if (owner !== null && key.owner !== owner) return false;
+    if (meta !== null && !hasPair(key, meta)) return false;
+    if (customer !== null && key.customer !== customer) return false;
     if (unusedSince !== null && key.createdAtMs >= unusedSince) return false;
     const { expiresAtMs } = key;
     if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
       return false;
     }
     if (part === null) return true;
-    return [key.id, key.name, key.owner].some((one) => one !== null && folded(one).includes(part)) || ends(key);
+    const words = [key.id, key.name, key.owner, key.customer ?? null];
+    return words.some((one) => one !== null && folded(one).includes(part)) || ends(key);
   };
+}
+
+function hasPair({ meta = {} }: StoredKey, { name, value }: NonNullable<KeyFilter['meta']>): boolean {
+  return Object.hasOwn(meta, name) && meta[name] === value;
 }
 
 /** Text that is in JSON as it is: printable ASCII but `"` and `\`. */
@@ -237,16 +275,18 @@ const ENDS = /"expiresAtMs": ?\d/;
  * A quick test of a key's record, JSON: false only if the key certainly does not match. A record with anything but plain text
  * always passes, because its texts may be escaped and their case be any.
  */
-function recordTestOf({ text, plan, owner, expiringMs }: KeyFilter): (record: string) => boolean {
+function recordTestOf({ text, meta, plan, owner, expiringMs }: KeyFilter): (record: string) => boolean {
   const needles = [
     ...(text === null ? [] : [{ needle: folded(text), flags: 'i' }]),
-    ...[plan, owner].flatMap((needle) => (needle === null ? [] : [{ needle, flags: '' }])),
+    ...[owner, meta?.value ?? null].flatMap((needle) => (needle === null ? [] : [{ needle, flags: '' }])),
   ];
   const tests = needles.map(({ needle, flags }) => {
     if (!PLAIN.test(needle)) return () => false;
     const pattern = new RegExp(RegExp.escape(needle), flags);
     return (record: string) => pattern.test(record);
   });
+  // The plan of a key of a customer is not in its record.
+  if (plan !== null) tests.push((record) => record.includes(plan) || record.includes('"customer"'));
   if (expiringMs !== null) tests.push((record) => ENDS.test(record));
   return (record) => tests.every((test) => test(record)) || SPECIAL.test(record);
 }

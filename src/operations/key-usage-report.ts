@@ -3,7 +3,14 @@ import { banLengthMs, type Outcome } from '../admit/decide.ts';
 import { formText } from '../admit/form-text.ts';
 import type { Allowance, Plan } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import { WINDOWS, withTopUps } from '../admit/windows.ts';
+import {
+  type LimitName,
+  type ToppedUpLimit,
+  type WindowForm,
+  type WindowLimit,
+  windowOf,
+  withTopUps,
+} from '../admit/windows.ts';
 import { count, type DeepReadonly, limit, standingBan, unixSeconds } from './values.ts';
 
 const standingWindow = z
@@ -34,6 +41,10 @@ export const keyUsage = z
           .describe('What was added to the limit, which includes it.'),
       }),
     ),
+    inFlight: z
+      .record(z.string(), z.strictObject({ limit: count, used: count }))
+      .optional()
+      .describe('How many requests are in flight, by the name of the limit; absent if any number may be.'),
     strikes: count,
     ban: standingBan,
     rung: count.describe('The number of the last ban that is not forgotten; 0 without one.'),
@@ -62,7 +73,7 @@ export type KeyUsageReport = DeepReadonly<z.output<typeof keyUsage>>;
 
 /**
  * @param report the usage as `GET /usage` reports it
- * @param plan the plan of the consumer, which has the kinds of its windows
+ * @param plan the plan, which has the kinds of windows without a limit
  */
 export function keyUsageReport(
   report: UsageReport,
@@ -70,16 +81,30 @@ export function keyUsageReport(
   allowance: Allowance,
   { nowMs, state }: Outcome,
 ): KeyUsageReport {
-  const toppedUp = new Map(withTopUps(allowance.limits, state.topUps, nowMs).map((of) => [of.window, of.topUp]));
-  const windows = WINDOWS.flatMap((window) => {
-    const usage = report.windows[window];
-    if (usage === undefined) return [];
-    const topUp = toppedUp.get(window);
+  const known = new Map<string, ToppedUpLimit>();
+  for (const [i, { limits }] of [allowance, ...(allowance.further ?? [])].entries()) {
+    const { topUps } = i === 0 ? state : state.further![i - 1]!;
+    for (const of of withTopUps(limits, topUps, nowMs)) known.set(of.name ?? of.window, of);
+  }
+  const windows = Object.entries(report.windows).map(([name, usage]) => {
+    const of = known.get(name);
+    const topUp = of?.topUp;
     const added = topUp === undefined ? null : { amount: topUp.amount, until: Math.ceil(topUp.untilMs / 1000) };
-    return [[window, { ...usage, form: formText(window, plan?.forms?.[window]), topUp: added }] as const];
+    const window = windowOf(name as LimitName);
+    return [
+      name,
+      { ...usage, form: formText(window, of === undefined ? plan?.forms?.[window] : formOf(of)), topUp: added },
+    ] as const;
   });
-  const rung = state.ban?.number ?? 0;
-  const { bans } = allowance;
+  const { bans, bansOfCustomer } = allowance;
+  const rung = (bansOfCustomer ? state.further![0]! : state).ban?.number ?? 0;
   const nextBanSeconds = bans === null ? null : Math.ceil(banLengthMs(bans, rung + 1) / 1000);
   return { ...report, windows: Object.fromEntries(windows), rung, nextBanSeconds };
+}
+
+function formOf({ slices, calendar }: WindowLimit): WindowForm {
+  return {
+    ...(slices === undefined ? {} : { slices }),
+    ...(calendar === undefined ? {} : { calendar: calendar.form }),
+  };
 }

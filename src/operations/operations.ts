@@ -1,39 +1,45 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { isShadowId, shadowIdOf } from '../admit/account-id.ts';
-import type { HistoryReport } from '../admit/history-report.ts';
+import { accountIdOf, accountsOf, isShadowId, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import { type Ban, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
-import { type UsageReport, usageReport } from '../admit/usage-report.ts';
-import type { WindowName } from '../admit/windows.ts';
+import type { Allowance, Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
+import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
-import { isTokenHolder } from '../identify/token-holder.ts';
+import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
+import { AccountUsage, isTokenCaller } from './account-usage.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
+import { CustomerOperations } from './customers.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
-import { deleted, edited, type KeyAttributes, type KeyEdits, newSecret, revoked, rotated } from './key-changes.ts';
+import {
+  deleted,
+  edited,
+  type KeyAttributes,
+  type KeyEdits,
+  newSecret,
+  resumed,
+  revoked,
+  rotated,
+  suspended,
+  withSecretEnded,
+} from './key-changes.ts';
+import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
-import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { type NearReport, nearLimits } from './live/near-limits.ts';
 import type { NearCandidate } from './live/shapes.ts';
 import { refusedConsumers } from './refused-now.ts';
-import {
-  countedWindows,
-  type NewTopUp,
-  type ResetReport,
-  type SpentWindow,
-  spentWindows,
-  type TopUpReport,
-  type UsageChange,
-} from './usage-changes.ts';
-import { type AskedSpan, recordsOf, reportOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
+import { type SpentWindow, spentWindows } from './usage-changes.ts';
+import { type AskedSpan, recordsOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
 import { visible } from './values.ts';
 
 export interface OperationsOptions {
   readonly keys: KeyStore;
+  readonly customers: CustomerStore;
   readonly ledger: LedgerView;
   readonly history: HistoryStore;
+  readonly secretUses: SecretUseStore;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
   /** Newest first; at least one. */
@@ -53,10 +59,10 @@ export interface Changed {
 }
 
 /**
- * Checks the key inside the store's atomic update, just before the change, and throws if it must not be changed. The admin
+ * Checks the key, or the customer, inside the store's atomic update, just before the change, and throws if it must not be changed. The admin
  * API uses it for If-Match.
  */
-export type Guard = (before: StoredKey) => void;
+export type Guard = (before: StoredKey | StoredCustomer) => void;
 
 /**
  * The operations of operators on keys and bans, shared by the command line and the admin API (contract sections 1 and 7).
@@ -64,9 +70,17 @@ export type Guard = (before: StoredKey) => void;
  */
 export class Operations {
   readonly #options: OperationsOptions;
+  /** Those on customers, and the moves of keys between them. */
+  readonly customers: CustomerOperations;
+  /** Those on what keys, token callers and customers have used. */
+  readonly counts: AccountUsage;
 
   constructor(options: OperationsOptions) {
     this.#options = options;
+    this.customers = new CustomerOperations(options);
+    const { ledger, history, plans, random } = options;
+    const sources = { keyOf: (id: string) => this.show(id), customerOf: (id: string) => this.customers.show(id) };
+    this.counts = new AccountUsage({ ledger, history, plans, random, ...sources });
   }
 
   get plans(): Plans {
@@ -106,6 +120,26 @@ export class Operations {
     return this.#change(id, (before) => revoked(before, nowMs), guard);
   }
 
+  /** Ends one of several secrets of a key, by its last four characters. */
+  endSecret(id: string, last4: string, guard?: Guard): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => withSecretEnded(before, last4, nowMs), guard);
+  }
+
+  /** Suspends a key until a moment (Unix milliseconds), or until it is resumed. */
+  suspend(
+    id: string,
+    given: { readonly untilMs: number | null; readonly reason: string | null },
+    guard?: Guard,
+  ): Promise<Changed> {
+    const { nowMs } = this.#sources();
+    return this.#change(id, (before) => suspended(before, given, nowMs), guard);
+  }
+
+  resume(id: string, guard?: Guard): Promise<Changed> {
+    return this.#change(id, resumed, guard);
+  }
+
   /**
    * Permanently removes a revoked or expired key: its record, counters, strikes, ban and usage history. Its id and the digests of its
    * secrets stay as a tombstone, so that an import does not bring it back. Deleting a key twice is no error.
@@ -117,8 +151,25 @@ export class Operations {
       return deleted(key, nowMs);
     });
     if (done === null) return unknownKey(id);
-    for (const consumerId of [id, shadowIdOf(id)]) await this.#options.ledger.forget(consumerId);
+    for (const account of accountsOf(done.before)) {
+      for (const one of [account, shadowIdOf(account)]) await this.#options.ledger.forget(one);
+    }
+    await this.#options.secretUses.forget(id);
     return done;
+  }
+
+  /** Moves a key to a customer, or away from its own; and the ban in force of it. */
+  async move(id: string, to: Parameters<CustomerOperations['move']>[1], guard?: Guard) {
+    const changed = (await this.customers.move(id, to, guard)) ?? unknownKey(id);
+    const ban = await this.#banOf(accountIdOf(id, changed.key.customer ?? null));
+    return { ...changed, ban };
+  }
+
+  /** The ban in force of an account, as a ledger has it whatever its limits are. */
+  async #banOf(accountId: string): Promise<Ban | null> {
+    const outcome = await this.#options.ledger.present(accountId, WITHOUT_LIMITS);
+    const ban = outcome?.state.ban ?? null;
+    return outcome === null || ban === null || outcome.nowMs >= ban.untilMs ? null : ban;
   }
 
   async show(id: string): Promise<StoredKey> {
@@ -127,8 +178,8 @@ export class Operations {
 
   /** Finds the keys that match a filter, a page at a time. See searchKeys. */
   search(filter: KeyFilter, page: { readonly limit: number; readonly cursor: string | null }): Promise<FoundKeys> {
-    const { keys, history, nowMs } = this.#options;
-    return searchKeys(filter, page, { keys, history, nowMs: nowMs() });
+    const { keys, customers, history, nowMs } = this.#options;
+    return searchKeys(filter, page, { keys, customers, history, nowMs: nowMs() });
   }
 
   /**
@@ -168,10 +219,10 @@ export class Operations {
   }
 
   /** The day on which a key was used last: `2026-11-21`, UTC; null if nothing is kept. */
-  async lastUsedOn(id: string): Promise<string | null> {
+  async lastUsedOn(key: StoredKey): Promise<string | null> {
     try {
-      const [day] = await lastUsedOn([id], this.#options.history);
-      return day!;
+      const days = await lastUsedOn(accountsOf(key), this.#options.history);
+      return days.toSorted().findLast((day) => day !== null) ?? null;
     } catch (error) {
       // The store keeps no history. The rest of the key can be shown all the same.
       if (error instanceof Failure && error.code === 'refused') return null;
@@ -179,33 +230,16 @@ export class Operations {
     }
   }
 
-  /**
-   * The limits of a consumer and what it has used of them.
-   * @param plan the plan of a consumer with tokens, because only the tokens name it; null for a key, which has its own
-   */
-  async usage(id: string, plan: string | null = null): Promise<UsageReport> {
-    return (await this.#usageOf(id, plan)).report;
-  }
-
-  /** The same with what only operators see. */
-  async keyUsage(id: string, plan: string | null = null): Promise<KeyUsageReport> {
-    const { report, allowance, outcome } = await this.#usageOf(id, plan);
-    return keyUsageReport(report, this.plans.plans.get(allowance.plan), allowance, outcome);
-  }
-
-  async #usageOf(id: string, plan: string | null) {
-    const allowance = isTokenHolder(id) ? this.#allowanceUnder(id, plan) : await this.#allowanceOfKey(id, plan);
-    const outcome = await this.#options.ledger.present(id, allowance);
-    if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
-    const { shadow } = allowance;
-    const watched = shadow === undefined ? null : await this.#options.ledger.present(shadowIdOf(id), shadow);
-    return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
-  }
-
-  /** What a key, or a token caller, has used by hour or by day. A key may be revoked. */
-  async history(id: string, span: AskedSpan): Promise<HistoryReport> {
-    if (!isTokenHolder(id)) await this.show(id);
-    return reportOf(id, this.#options.history, span);
+  /** All about a key, with the day (UTC) on which each of its secrets was used last; null if none is kept. */
+  async wholeReport(key: StoredKey): Promise<KeyReportWithUses> {
+    const { secretUses, nowMs } = this.#options;
+    const atMs = nowMs();
+    const [customers, days] = await Promise.all([
+      this.customers.of([key]),
+      secretUses.of(key.id, workingSecrets(key, atMs).map(secretName)),
+    ]);
+    const report = wholeKeyReport(key, this.plans, atMs, customers);
+    return { ...report, secrets: report.secrets.map((secret, i) => ({ ...secret, lastUsedOn: days[i]! })) };
   }
 
   /**
@@ -215,125 +249,76 @@ export class Operations {
    */
   async *usageRecords(span: AskedSpan, id: string | null = null): AsyncGenerator<readonly UsageRecord[]> {
     const { history } = this.#options;
-    if (id === null) yield* usageRecords(this.everyKey({ all: true }), history, span);
-    else yield await recordsOf([isTokenHolder(id) ? withoutKey(id) : await this.show(id)], history, span);
+    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(), history, span);
+    else
+      yield await recordsOf(
+        [isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id))],
+        history,
+        span,
+      );
+  }
+
+  async *#everyKeyWithPlan(): AsyncGenerator<StoredKey> {
+    for await (const key of this.everyKey({ all: true })) yield await this.#withPlan(key);
+  }
+
+  /** The key with the plan that it has: that of its customer, if it has one. */
+  async #withPlan(key: StoredKey): Promise<StoredKey> {
+    if (key.customer === undefined) return key;
+    const customer = await this.#options.customers.get(key.customer);
+    return customer === null ? key : { ...key, plan: customer.plan };
   }
 
   /** Yields the consumers that were refused lately, with a report for each that still would be. See refusedConsumers. */
   refusedNow(page: { readonly after: string | null; readonly scan: boolean }): ReturnType<typeof refusedConsumers> {
-    const { history, ledger, keys, nowMs } = this.#options;
-    return refusedConsumers({ history, ledger, keys, plans: this.plans, nowMs: nowMs() }, page);
+    const { history, ledger, keys, customers, nowMs } = this.#options;
+    return refusedConsumers({ history, ledger, keys, customers, plans: this.plans, nowMs: nowMs() }, page);
   }
 
   /** Which consumers that gateways have seen near a limit still are. See nearLimits. */
   nearLimits(candidates: readonly NearCandidate[], most: number): Promise<readonly NearReport[]> {
-    const { history, ledger, keys, nowMs } = this.#options;
-    return nearLimits({ history, ledger, keys, plans: this.plans, nowMs: nowMs() }, candidates, most);
+    const { history, ledger, keys, customers, nowMs } = this.#options;
+    return nearLimits({ history, ledger, keys, customers, plans: this.plans, nowMs: nowMs() }, candidates, most);
   }
 
-  /** The bans in force, in no order. */
+  /** The bans in force, in no order; without those that a key has left behind in a former account. */
   async bans(): Promise<readonly BanInForce[]> {
-    return (await this.#options.ledger.bans()).filter(({ consumerId }) => !isShadowId(consumerId));
+    const bans = (await this.#options.ledger.bans()).filter(({ consumerId }) => !isShadowId(consumerId));
+    const found: BanInForce[] = [];
+    for (let from = 0; from < bans.length; from += PAGE) {
+      const some = bans.slice(from, from + PAGE);
+      const arePresent = await Promise.all(some.map(({ consumerId }) => this.#isPresent(consumerId)));
+      found.push(...some.filter((_, i) => arePresent[i]!));
+    }
+    return found;
+  }
+
+  /** Whether an account is not that of a key which has another one now. */
+  async #isPresent(accountId: string): Promise<boolean> {
+    const { consumerId } = partsOfAccount(accountId);
+    const key = consumerId !== null && isKeyId(consumerId) ? await this.#options.keys.get(consumerId) : null;
+    return key === null || accountsOf(key)[0] === accountId;
   }
 
   /**
    * Ends a ban now, clears the strikes, and takes back the rung.
+   * @param id that of a key, a token caller (`jwt_…`, or `cus_…/jwt_…`), or a customer
    * @returns as `spent` the windows that still refuse; null if they cannot be read, as of a token caller
    */
   async lift(id: string): Promise<{ readonly durability: Durability; readonly spent: readonly SpentWindow[] | null }> {
-    const durability = await this.#options.ledger.lift(id);
+    const key = isKeyId(id) ? await this.#options.keys.get(id) : null;
+    const durability = await this.#options.ledger.lift(key === null ? id : accountsOf(key)[0]);
     if (durability !== null) {
       // The ban is lifted, also if plans.yaml lacks the key's plan or the store does not answer a second time.
-      const spent = await this.usage(id).then(spentWindows, () => null);
+      const spent = await this.counts.of(id).then(spentWindows, () => null);
       return { durability, spent };
     }
     // The consumer was not banned. A key that does not exist gets its own error; consumers with tokens have no record.
     if (id.startsWith('key_')) await this.show(id);
-    if (!isTokenHolder(id) && !isKeyId(id)) unknownKey(id);
-    throw new Failure('not_found', `${id.startsWith('key_') ? 'Key ' : ''}${visible(id)} is not banned.`);
-  }
-
-  /**
-   * Adds to the limit of one window of a key until that window ends.
-   * @param once the id under which the change is made once; null for a new one
-   */
-  async topUp(id: string, topUp: NewTopUp, once: string | null): Promise<UsageChange<TopUpReport>> {
-    const { ledger } = this.#options;
-    const allowance = await this.#allowanceToChange(id);
-    const [of] = countedWindows(id, allowance, [topUp.window]);
-    const made = await ledger.topUp(id, of, topUp.amount, once ?? this.#newId());
-    if (made.kind === 'reused') return made;
-    const { window } = of;
-    if (made.kind === 'repeated') {
-      const added = (await ledger.present(id, allowance))?.state.topUps?.[window];
-      const report = { id, ...topUp, limit: of.limit + (added?.amount ?? 0), until: secondsOf(added?.untilMs) };
-      return { ...made, report, states: UNCHANGED };
-    }
-    const { amount, untilMs } = made.value;
-    const limit = of.limit + amount;
-    const states = {
-      before: { window, limit: limit - topUp.amount },
-      after: { window, limit, until: new Date(untilMs).toISOString() },
-    };
-    return { ...made, report: { id, ...topUp, limit, until: secondsOf(untilMs) }, states };
-  }
-
-  /**
-   * Sets what a key has used to nothing, and clears its strikes. A ban stays.
-   * @param named the windows; null for all that its plan counts
-   * @param once the id under which the change is made once; null for a new one
-   */
-  async resetUsage(
-    id: string,
-    named: readonly WindowName[] | null,
-    once: string | null,
-  ): Promise<UsageChange<ResetReport>> {
-    const { ledger } = this.#options;
-    const allowance = await this.#allowanceToChange(id);
-    const windows = countedWindows(id, allowance, named).map(({ window }) => window);
-    const made = await ledger.resetUsage(id, windows, once ?? this.#newId());
-    if (made.kind === 'reused') return made;
-    const { ban } = await this.usage(id);
-    const none = Object.fromEntries(windows.map((window) => [window, 0]));
-    const states = made.kind === 'made' ? { before: made.value, after: { used: none, strikes: 0 } } : UNCHANGED;
-    return { ...made, report: { id, windows, ban }, states };
-  }
-
-  async #allowanceToChange(id: string): Promise<Allowance> {
-    const { revokedAtMs } = await this.show(id);
-    if (revokedAtMs !== null) throw new Failure('conflict', `Key ${id} is revoked; nothing of it is counted any more.`);
-    return this.#allowanceOfKey(id, null);
-  }
-
-  #newId(): string {
-    return Buffer.from(this.#options.random(16)).toString('hex');
-  }
-
-  #allowanceUnder(id: string, name: string | null): Allowance {
-    if (name === null) {
-      throw new Failure(
-        'refused',
-        `The plan of ${id} stands in its tokens and nowhere else. Say which it is: \`tollgate usage ${id} --plan PLAN\`, or GET /admin/keys/${id}/usage?plan=PLAN.`,
-      );
-    }
-    const { plans } = this.plans;
-    const plan = plans.get(name);
-    const allowance = plan === undefined ? null : allowanceOf(plan, {});
-    if (allowance !== null && !('missing' in allowance)) return allowance;
-    throw new Failure(
-      'refused',
-      `There is no plan '${visible(name)}' that a token can have. The plans are: ${[...plans.keys()].join(', ')}.`,
-    );
-  }
-
-  async #allowanceOfKey(id: string, name: string | null): Promise<Allowance> {
-    const key = await this.show(id);
-    if (name !== null && name !== key.plan) throw new Failure('refused', `Key ${id} is on the plan ${key.plan}.`);
-    const plan = this.plans.plans.get(key.plan);
-    if (plan === undefined) throw new Failure('conflict', `The plan ${key.plan} of key ${id} is not in plans.yaml.`);
-    const allowance = allowanceOf(plan, key.limits);
-    if (!('missing' in allowance)) return allowance;
-    throw new Failure('conflict', `Key ${id} has no limit for ${allowance.missing.join(', ')}.`);
+    if (isCustomerId(id)) await this.customers.show(id);
+    else if (!isTokenCaller(id) && !isKeyId(id)) unknownKey(id);
+    const what = id.startsWith('key_') ? 'Key ' : isCustomerId(id) ? 'Customer ' : '';
+    throw new Failure('not_found', `${what}${visible(id)} is not banned.`);
   }
 
   async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
@@ -357,13 +342,8 @@ export class Operations {
   }
 }
 
-const UNCHANGED = { before: null, after: null };
-
-function secondsOf(ms: number): number;
-function secondsOf(ms: number | undefined): number | null;
-function secondsOf(ms: number | undefined): number | null {
-  return ms === undefined ? null : Math.ceil(ms / 1000);
-}
+/** An allowance that counts nothing: with it a ledger reports the ban alone. */
+const WITHOUT_LIMITS: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
 
 /** Keys in one read. */
 const PAGE = 100;
@@ -382,7 +362,18 @@ function unknownKey(id: string): never {
   throw new Failure('not_found', `There is no key ${visible(id)}.`);
 }
 
-/** A ban in force as commands and the admin API show it. `until` is in Unix seconds. */
+/** A ban in force as commands and the admin API show it: of a key under its own id. `until` is in Unix seconds. */
 export function banReport({ consumerId, ban }: BanInForce) {
-  return { id: consumerId, number: ban.number, window: ban.window, until: Math.ceil(ban.untilMs / 1000) };
+  return {
+    id: callerIdOf(consumerId),
+    number: ban.number,
+    window: nameOfBan(ban),
+    until: Math.ceil(ban.untilMs / 1000),
+  };
+}
+
+/** How operators name the caller of an account: a key by its own id; a token caller of a customer, of which nothing else is kept, by both. */
+function callerIdOf(accountId: string): string {
+  const { consumerId } = partsOfAccount(accountId);
+  return consumerId !== null && isKeyId(consumerId) ? consumerId : accountId;
 }

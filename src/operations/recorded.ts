@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { Failure, type FailureCode, Refused } from '../failure.ts';
+import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
@@ -9,6 +10,7 @@ import {
   AuditTrail,
   type ChangeOrigin,
   type ChangeResult,
+  customerStateOf,
   keyStateOf,
   type RecordedAction,
   type RecordedChange,
@@ -145,6 +147,20 @@ export function changeOfKey({ before = null, key, durability }: ChangedKey, isSa
     before: before === null ? null : keyStateOf(before),
     after: keyStateOf(key),
     outcome: isSame ? 'unchanged' : 'done',
+    durability,
+  };
+}
+
+/** The change of one customer. @param before null for a new customer @param after null for one that is deleted */
+export function changeOfCustomer(
+  before: StoredCustomer | null,
+  after: StoredCustomer | null,
+  durability: Durability,
+): Change {
+  return {
+    target: (after ?? before)?.id ?? null,
+    before: before === null ? null : customerStateOf(before),
+    after: after === null ? null : customerStateOf(after),
     durability,
   };
 }

@@ -3,10 +3,12 @@ import { isShadowId } from '../admit/account-id.ts';
 import { type AccountState, banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, type Plans } from '../admit/plan.ts';
+import type { Allowance, Plans } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { isTokenHolder } from '../identify/token-holder.ts';
+import type { CustomerStore } from '../identify/customer-store.ts';
+import type { KeyStore } from '../identify/key-store.ts';
+import { allowanceOfOwner, ownerOf } from './account-owners.ts';
+import { customerOfKey } from './key-report.ts';
 import { count, limitName, unixSeconds } from './values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */
@@ -20,6 +22,7 @@ export const refusedReport = z
     window: limitName.describe('The window that refuses; of a ban, the one whose refusal made it.'),
     until: unixSeconds,
     ban: count.min(1).nullable().describe('Which ban it is; null if the key is not banned.'),
+    customer: customerOfKey.optional(),
   })
   .meta({ id: 'Refused' });
 export type RefusedReport = Readonly<z.output<typeof refusedReport>>;
@@ -28,6 +31,7 @@ export interface RefusedSources {
   readonly history: Pick<HistoryStore, 'refusedNow' | 'addRefusals'>;
   readonly ledger: Pick<LedgerView, 'present' | 'bans'>;
   readonly keys: Pick<KeyStore, 'get'>;
+  readonly customers: Pick<CustomerStore, 'get'>;
   readonly plans: Plans;
   /** Unix milliseconds. */
   readonly nowMs: number;
@@ -63,13 +67,13 @@ export async function* refusedConsumers(
 /** The bans in force that the index lacks, which are added to it. */
 async function missingBans(
   index: readonly RefusedConsumer[],
-  { history, ledger, keys }: RefusedSources,
+  { history, ledger, keys, customers }: RefusedSources,
 ): Promise<readonly RefusedConsumer[]> {
   const banned = new Set(index.filter(({ kind }) => kind === 'banned').map(({ consumerId }) => consumerId));
   const missing: RefusedConsumer[] = [];
   for (const { consumerId, ban } of await ledger.bans()) {
     if (isShadowId(consumerId) || banned.has(consumerId)) continue;
-    const plan = (await keys.get(consumerId))?.plan ?? '';
+    const plan = (await ownerOf(consumerId, { keys, customers }))?.plan ?? '';
     missing.push({ consumerId, plan, kind: 'banned', window: nameOfBan(ban), cost: 1, untilMs: ban.untilMs });
   }
   await history.addRefusals(missing.map((entry) => ({ ...entry, refused: 0, banned: 0 })));
@@ -77,18 +81,20 @@ async function missingBans(
 }
 
 async function presentReport(entry: RefusedConsumer, sources: RefusedSources): Promise<RefusedReport | null> {
-  const { consumerId: id, cost } = entry;
-  const key = isTokenHolder(id) ? null : await sources.keys.get(id);
-  if (!isTokenHolder(id) && !isLive(key, sources.nowMs)) return null;
-  const { name, owner, plan } = key ?? { name: null, owner: null, plan: entry.plan };
-  const allowance = allowanceFor(plan, key, sources.plans);
-  const outcome = await sources.ledger.present(id, allowance ?? WITHOUT_PLAN);
+  const { consumerId: accountId, cost } = entry;
+  const owner = await ownerOf(accountId, sources);
+  if (owner === null || !owner.isLive(sources.nowMs)) return null;
+  const { id, name, owner: whose, customer } = owner;
+  const plan = owner.plan ?? entry.plan;
+  const allowance = allowanceOfOwner(owner, plan, sources.plans);
+  const outcome = await sources.ledger.present(accountId, allowance ?? WITHOUT_PLAN);
   if (outcome === null) return null;
   // Without its plan, only its ban and its last refusal are known.
   const isLastRefusal = allowance === null && entry.kind === 'refused';
   const refusal =
     presentRefusal(outcome, allowance ?? WITHOUT_PLAN, cost) ?? (isLastRefusal ? lastRefusal(entry) : null);
-  return refusal === null ? null : { id, name, owner, plan: plan === '' ? null : plan, ...refusal };
+  if (refusal === null) return null;
+  return { id, name, owner: whose, plan: plan === '' ? null : plan, ...refusal, ...customer };
 }
 
 const WITHOUT_PLAN: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
@@ -115,18 +121,6 @@ export function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, 
 
 function withoutBan(state: AccountState): AccountState {
   return { ...state, ban: null };
-}
-
-/** Whether a key can be used: it is neither revoked nor expired. */
-export function isLive(key: StoredKey | null, nowMs: number): key is StoredKey {
-  return key !== null && key.revokedAtMs === null && (key.expiresAtMs === null || nowMs < key.expiresAtMs);
-}
-
-/** Null if plans.yaml has no such plan, or the key lacks a limit that the plan asks for. */
-export function allowanceFor(name: string, key: StoredKey | null, { plans }: Plans): Allowance | null {
-  const plan = plans.get(name);
-  const allowance = plan === undefined ? null : allowanceOf(plan, key?.limits ?? {});
-  return allowance === null || 'missing' in allowance ? null : allowance;
 }
 
 function secondsOf(ms: number): number {

@@ -2,15 +2,17 @@ import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import { WINDOWS, type WindowLimit, type WindowName } from '../admit/windows.ts';
+import { isLimitName, type LimitName, type WindowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
-import { count, type DeepReadonly, standingBan, unixSeconds, windowName } from './values.ts';
+import { isCustomerId } from '../identify/customer-store.ts';
+import { count, type DeepReadonly, limitName, standingBan, unixSeconds } from './values.ts';
 
 // Top-ups and resets of what a key has counted, and which quota is spent when a ban is lifted.
 
 /** A top-up as an operator asks for it. */
 export interface NewTopUp {
-  readonly window: WindowName;
+  /** The name of the limit: `minute`, or of a group of routes `search-minute`. */
+  readonly window: LimitName;
   /** Whole number from 1. */
   readonly amount: number;
 }
@@ -38,7 +40,7 @@ interface States {
 export const topUpReport = z
   .strictObject({
     id: z.string(),
-    window: windowName,
+    window: limitName,
     amount: count.min(1),
     limit: count.describe('The limit of the window with all that was added to it.'),
     until: z.int().nullable().describe('Unix seconds; null if the top-up has ended.'),
@@ -53,14 +55,16 @@ export type TopUpReport = Readonly<z.output<typeof topUpReport>>;
 export const resetReport = z
   .strictObject({
     id: z.string(),
-    windows: z.array(windowName).describe('The windows that were reset, shortest first.'),
+    windows: z
+      .array(limitName)
+      .describe('The windows that were reset, shortest first; those of groups of routes come last.'),
     ban: standingBan,
   })
   .meta({ id: 'Reset', examples: [{ id: 'key_UxYtRgTgI9u8kkw8', windows: ['minute', 'day'], ban: null }] });
 export type ResetReport = DeepReadonly<z.output<typeof resetReport>>;
 
 export const spentReport = z
-  .array(z.strictObject({ window: windowName, resetAt: unixSeconds }))
+  .array(z.strictObject({ window: limitName, resetAt: unixSeconds }))
   .nullable()
   .describe(
     'The windows with nothing left, which still refuse. Null if they are not known, as of a caller with tokens.',
@@ -69,30 +73,48 @@ export const spentReport = z
 /** A window with nothing left. */
 export type SpentWindow = Readonly<NonNullable<z.output<typeof spentReport>>[number]>;
 
-/** The windows that leave no room for another request, shortest first. */
+/** The windows that leave no room for another request, in the order of the report. */
 export function spentWindows({ windows }: UsageReport): readonly SpentWindow[] {
-  return WINDOWS.flatMap((window) => {
-    const standing = windows[window];
-    return standing?.remaining === 0 ? [{ window, resetAt: standing.resetAt }] : [];
-  });
+  return Object.entries(windows).flatMap(([window, { remaining, resetAt }]) =>
+    remaining === 0 && isLimitName(window) ? [{ window, resetAt }] : [],
+  );
+}
+
+/** A limit that is counted for an id. */
+export interface CountedLimit {
+  readonly name: LimitName;
+  readonly of: WindowLimit;
+  readonly accountId: string;
+  /** The customer to whom it belongs; null for a limit of the id itself. */
+  readonly customerId: string | null;
 }
 
 /**
- * The windows that an operator names, of those that an allowance counts.
- * @param named null: all
- * @throws Failure `refused` if a window is not counted
+ * The limits that an operator names, of those that are counted for a key or a customer.
+ * @param named null: all but those that belong to the customer of a key
+ * @throws Failure `refused` if a limit is not counted, or belongs to the customer of the key
  */
-export function countedWindows(id: string, allowance: Allowance, named: readonly WindowName[] | null) {
-  const { limits, plan, unlimited } = allowance;
-  const counted = limits.map(({ window }) => window);
-  const list = counted.length === 0 ? 'none' : counted.join(', ');
-  for (const window of named ?? []) {
-    if (counted.includes(window)) continue;
-    const why = unlimited.some((one) => one.window === window)
-      ? `has no limit for the ${window}`
-      : `does not count the ${window}`;
-    throw new Failure('refused', `Key ${id} ${why} (plan ${plan}). The windows that it counts: ${list}.`);
+export function countedLimits(
+  id: string,
+  limits: readonly CountedLimit[],
+  { plan, unlimited }: Pick<Allowance, 'plan' | 'unlimited'>,
+  named: readonly LimitName[] | null,
+) {
+  const own = limits.filter(({ customerId }) => customerId === null);
+  const who = `${isCustomerId(id) ? 'Customer' : 'Key'} ${id}`;
+  const list = own.length === 0 ? 'none' : own.map(({ name }) => name).join(', ');
+  for (const name of named ?? []) {
+    const limit = limits.find((one) => one.name === name);
+    if (limit?.customerId === null) continue;
+    if (limit !== undefined) {
+      const message = `The limit ${name} is that of customer ${limit.customerId}, which all its keys share. Give the id of the customer and ${name.replace(/^customer-/, '')}.`;
+      throw new Failure('refused', message);
+    }
+    const why = unlimited.some(({ window }) => window === name)
+      ? `has no limit for the ${name}`
+      : `does not count the ${name}`;
+    throw new Failure('refused', `${who} ${why} (plan ${plan}). The windows that it counts: ${list}.`);
   }
-  if (counted.length === 0) throw new Failure('refused', `Key ${id} counts no window (plan ${plan}).`);
-  return limits.filter(({ window }) => named === null || named.includes(window)) as [WindowLimit, ...WindowLimit[]];
+  if (own.length === 0) throw new Failure('refused', `${who} counts no window (plan ${plan}).`);
+  return own.filter(({ name }) => named === null || named.includes(name)) as [CountedLimit, ...CountedLimit[]];
 }

@@ -1,4 +1,4 @@
-import { withoutShadow } from '../admit/account-id.ts';
+import { accountsOf, CUSTOMER, partsOfAccount, withoutShadow } from '../admit/account-id.ts';
 import type { Step } from '../admit/history.ts';
 import {
   type HistoryReport,
@@ -54,7 +54,7 @@ export function spanFrom(
 export interface UsageRecord extends ReportedBucket {
   /**
    * The same each time that this hour or day of this consumer is exported: `key_1/2026-11-22T05:00:00Z` for an hour,
-   * `key_1/2026-11-22` for a day.
+   * `key_1/2026-11-22` for a day; with the customer in front while the key belongs to one.
    */
   readonly id: string;
   readonly consumer: string;
@@ -62,6 +62,8 @@ export interface UsageRecord extends ReportedBucket {
   readonly name: string | null;
   readonly owner: string | null;
   readonly plan: string | null;
+  /** The customer to whom the key belonged at the time; null without one. */
+  readonly customer: string | null;
   readonly step: Step;
 }
 
@@ -83,7 +85,7 @@ export async function* usageRecords(
   for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span);
 }
 
-type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & { readonly id: string };
+type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & Parameters<typeof accountsOf>[0];
 
 /** A token caller, of whom the store has the id alone. */
 export function withoutKey(id: string): Consumer {
@@ -96,32 +98,39 @@ export async function recordsOf(
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
 ): Promise<readonly UsageRecord[]> {
-  const reports = await Promise.all(consumers.map(({ id }) => reportOf(id, store, span)));
-  return consumers.flatMap(({ id: consumer, name, owner, plan }, i) =>
+  const accounts = consumers.flatMap((of) => accountsOf(of).map((accountId) => ({ accountId, of })));
+  const reports = await Promise.all(accounts.map(({ accountId }) => reportOf([accountId], store, span)));
+  return accounts.flatMap(({ accountId, of: { id: consumer, name, owner, plan } }, i) =>
     reports[i]!.buckets.map((bucket) => {
-      const id = `${consumer}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
-      return { id, consumer, name, owner, plan, step: span.step, ...bucket };
+      const id = `${accountId}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
+      const { customerId: customer } = partsOfAccount(accountId);
+      return { id, consumer, name, owner, plan, step: span.step, ...bucket, customer };
     }),
   );
 }
 
-/** @throws Failure `store_unavailable` */
+/** What was counted under some accounts, together. @throws Failure `store_unavailable` */
 export async function reportOf(
-  consumerId: string,
+  accountIds: readonly string[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
 ): Promise<HistoryReport> {
-  return historyReport(await readHistories(store, consumerId), span.step, span);
+  const histories = await Promise.all(accountIds.map((id) => readHistories(store, id)));
+  return historyReport(histories.flat(), span.step, span);
 }
 
 async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGenerator<Consumer> {
   const seen = new Set<string>();
-  for await (const id of store.consumerIds(TOKEN_HOLDER)) {
-    // While a plan is not enforced, the history is that of the shadow.
-    const consumerId = withoutShadow(id);
-    if (!isTokenHolder(consumerId) || seen.has(consumerId)) continue;
-    seen.add(consumerId);
-    yield withoutKey(consumerId);
+  // The account of a token caller with a customer begins with the id of the customer.
+  for (const prefix of [TOKEN_HOLDER, CUSTOMER]) {
+    for await (const id of store.consumerIds(prefix)) {
+      // While a plan is not enforced, the history is that of the shadow.
+      const accountId = withoutShadow(id);
+      const { consumerId } = partsOfAccount(accountId);
+      if (consumerId === null || !isTokenHolder(consumerId) || seen.has(accountId)) continue;
+      seen.add(accountId);
+      yield withoutKey(accountId);
+    }
   }
 }
 

@@ -43,3 +43,32 @@ function faultOfSegment(segment: string, last: boolean): string | null {
   if (!LITERAL.test(segment)) return 'has a character that no path can have; percent-encode it as the client sends it';
   return null;
 }
+
+/** What a pattern matched of a path, percent-decoded. */
+interface Matched {
+  /** The segment of each `{name}`. An object without a prototype, frozen. */
+  readonly names: Readonly<Record<string, string>>;
+  /** What the last `/**` matched, without the slash before it; null if the pattern has none. */
+  readonly rest: string | null;
+}
+
+/** @param path without a query, as it was sent; it has matched the pattern */
+export function matchedBy(pattern: string, path: string): Matched {
+  const names: Record<string, string> = Object.create(null);
+  const segments = path.slice(1).split('/');
+  const parts = pattern.slice(1).split('/');
+  for (const [i, part] of parts.entries()) {
+    if (part === '**') return { names: Object.freeze(names), rest: decoded(segments.slice(i).join('/')) };
+    if (part.startsWith('{')) names[part.slice(1, -1)] = decoded(segments[i]!);
+  }
+  return { names: Object.freeze(names), rest: null };
+}
+
+/** A text that is not UTF-8 when it is decoded stays as it was sent. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -41,10 +41,16 @@ export interface Route {
   readonly maxBodyBytes: number | null;
   /** The OpenAPI description that requests are checked against, by its file; null if they are not checked. */
   readonly description: string | null;
+  /** The policies that decide about its requests, by their names in gateway.yaml and in order; null if there are none. */
+  readonly policies: readonly string[] | null;
   /** How the gateway compresses what the service sends plain; null if it does not. */
   readonly compression: CompressionRules | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
+  /** The scopes that a caller must have, all of them; null if it needs none. */
+  readonly scopes: readonly string[] | null;
+  /** The addresses and networks from which it may be called; null if from all. */
+  readonly addresses: readonly string[] | null;
 }
 
 /** A response without a service. */
@@ -427,8 +433,11 @@ export const USAGE: Route = Object.freeze({
   retries: null,
   maxBodyBytes: null,
   description: null,
+  policies: null,
   compression: null,
   reply: null,
+  scopes: null,
+  addresses: null,
 });
 
 /** Whether a request is for `GET /usage`. */

@@ -37,8 +37,9 @@ interface SettingsInForce {
 
 type Stores = Pick<
   GatewayStores,
-  'keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'history' | 'audit'
-> & { readonly clock: Pick<StoreClock, 'nowMs'>; readonly customers: Pick<GatewayStores['customers'], 'list'> };
+  | ('keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses' | 'customers')
+  | ('history' | 'audit')
+> & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
 export interface AdminApiTelemetry {
   readonly logger: Logger;

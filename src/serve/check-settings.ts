@@ -5,6 +5,7 @@ import { type AcmeTls, type Configuration, loadConfiguration, type Settings } fr
 import { Failure } from '../failure.ts';
 import { Certificates, readClientCa } from '../listen/tls.ts';
 import { exposedFiles } from './exposed-files.ts';
+import { LoadedPolicies } from './loaded-policies.ts';
 import { readUpstreamTls } from './upstreams.ts';
 
 /** A certificate that the gateway presents. Times are Unix milliseconds. */
@@ -29,7 +30,7 @@ export interface CheckedSettings {
 
 /**
  * Checks everything that a start reads, without opening a store or a port: the environment, both settings files, and the files
- * that they name (certificates, keys, admin tokens).
+ * that they name (certificates, keys, admin tokens, policies, which are imported).
  */
 export async function checkSettings(env: Variables): Promise<CheckedSettings> {
   const read = await loadConfiguration(env);
@@ -62,6 +63,10 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
         certificates.push({ setting, file, ...datesOf(tls.cert, `${setting}.cert: ${file}`) });
       });
     }
+    const policies = new LoadedPolicies();
+    await noting(faults, async () => {
+      await policies.load(settings);
+    });
     warnings.push(...exposedFiles(env, settings));
   }
   return { faults, warnings, configuration: isFaulty ? null : read, settings, certificates };
@@ -80,7 +85,7 @@ async function noting(faults: string[], work: () => Promise<void>): Promise<void
     await work();
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    faults.push(error.message);
+    faults.push(...error.message.split('\n'));
   }
 }
 

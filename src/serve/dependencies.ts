@@ -16,6 +16,7 @@ import { RequestIds } from '../gateway/gateway-deps.ts';
 import { HeldBodies } from '../gateway/held-body.ts';
 import { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { Usage } from '../gateway/usage.ts';
+import { AddressLists } from '../gateway/who-may-call.ts';
 import { FieldNames } from '../http1/forwarded-fields.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Identifier } from '../identify/identify.ts';
@@ -23,6 +24,8 @@ import type { JwtVerifier } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
 import { KnownCustomers } from '../identify/known-customers.ts';
+import { SecretUses } from '../identify/secret-uses.ts';
+import { isSuspended } from '../identify/suspension.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -31,9 +34,11 @@ import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
+import type { PolicyReports } from '../telemetry/policy-reports.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
+import type { LoadedPolicies } from './loaded-policies.ts';
 
 // What the requests of a gateway depend on: services that live through every reload, and what is built again from the
 // settings and plans.
@@ -48,6 +53,7 @@ export interface Services {
   readonly thread: ThreadTime;
   readonly compressors: Compressors;
   readonly deprecatedCalls: DeprecatedCallCounter;
+  readonly secretUses: SecretUses;
   readonly refusals: RefusalCounter;
 }
 
@@ -65,20 +71,8 @@ export function openServices(
   accountsMs: () => number,
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
-  const { onFailure, staleKeysMs, timeoutMs, url } = settings.redis;
-  // Gateways whose own clocks differ agree on when a key or a customer expires.
-  const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
-  const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
-  const identifier = new Identifier({
-    keyStore: stores.keys,
-    customers,
-    peppers: stores.peppers,
-    isPepperRight: () => stores.pepperState() === 'right',
-    formats: () => inForce.settings.keyFormats,
-    staleKeysMs,
-    onStoreFailure,
-    ...clocks,
-  });
+  const { onFailure, timeoutMs, url } = settings.redis;
+  const identification = openIdentification(settings, inForce, stores, onStoreFailure);
   const admitter = new Admitter({
     ledger: stores.ledger,
     reconciler: stores.reconciler,
@@ -108,12 +102,38 @@ export function openServices(
   });
   stores.changes.subscribe(({ kind, keyId }) => {
     stores.applyChanges();
-    if (kind !== 'account') identifier.forget(keyId);
+    if (kind !== 'account') identification.identifier.forget(keyId);
     if (kind !== 'key' && kind !== 'customer') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const [refusals, compressors] = [new RefusalCounter(stores.history), new Compressors()];
-  return { identifier, customers, admitter, failedAttempts, usage, thread, compressors, deprecatedCalls, refusals };
+  const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors };
+  return { ...deciding, deprecatedCalls, refusals };
+}
+
+/** The services that know keys and customers. */
+function openIdentification(
+  { redis: { staleKeysMs } }: Settings,
+  inForce: { readonly settings: Settings },
+  stores: GatewayStores,
+  onStoreFailure: () => void,
+): Pick<Services, 'identifier' | 'customers' | 'secretUses'> {
+  // Gateways whose own clocks differ agree on when a key or a customer expires.
+  const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
+  const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
+  const secretUses = new SecretUses({ store: stores.secretUses });
+  const identifier = new Identifier({
+    keyStore: stores.keys,
+    customers,
+    peppers: stores.peppers,
+    isPepperRight: () => stores.pepperState() === 'right',
+    formats: () => inForce.settings.keyFormats,
+    staleKeysMs,
+    onStoreFailure,
+    ...clocks,
+    onUse: (key, secret, nowMs) => secretUses.note(key, secret, nowMs),
+  });
+  return { identifier, customers, secretUses };
 }
 
 /**
@@ -129,6 +149,9 @@ export interface GatewaySurroundings extends Pick<GatewayDeps, 'traceOf' | 'drai
   /** Null without an admin token. */
   readonly recent: RecentRequests | null;
   readonly validators: Validators;
+  /** Those of the settings; load them first. */
+  readonly policies: LoadedPolicies;
+  readonly policyReports: PolicyReports;
 }
 
 /** Builds the dependencies of requests under these settings and plans. @param router of the routes of the settings */
@@ -136,9 +159,9 @@ export function gatewayDepsOf(
   { settings, plans }: Pick<Configuration, 'settings' | 'plans'>,
   services: Services,
   router: Router,
-  { log, metrics, recent, validators, ...surroundings }: GatewaySurroundings,
+  { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
-  const { deprecatedCalls, refusals, customers: _, ...deciding } = services;
+  const { deprecatedCalls, secretUses: _, refusals, customers: __, ...deciding } = services;
   const deprecated = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
@@ -149,18 +172,21 @@ export function gatewayDepsOf(
     validators: validators.of(settings),
     heldBodies: validators.heldBodies,
     bodyChecks: validators.bodyChecks,
+    policies: policies.chainsOf(settings, policyReports, CLOCKS.monotonicMs),
     ...deciding,
     ...surroundings,
     allowances: new Allowances(plans, settings.usageHistory),
     rateLimitFields,
     refusalLines: new RefusalLines(rateLimitFields),
     errorDocs: settings.errorDocs === null ? null : new ErrorDocs(settings.errorDocs),
+    readsCertificates: settings.readsCertificates,
     keySources: settings.keysFrom === null ? null : new KeySources(settings.keysFrom),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,
     writeTimeoutMs: settings.listen.writeTimeoutMs,
     via: settings.listen.via ?? settings.viaByDefault,
     allowedNames: new FieldNames(settings.headers.allow.map((name) => name.toLowerCase())),
+    addressLists: new AddressLists(),
     addresses: new ClientAddresses(settings.listen.trustedProxies),
     requestIds: new RequestIds(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
@@ -180,9 +206,8 @@ export function gatewayDepsOf(
 const CHECK_EXPIRIES_EVERY_MS = 1_000;
 
 /**
- * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or has expired
- * (contract section 1),
- * or its customer is deleted or has expired.
+ * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or suspended or has
+ * expired, or its customer is deleted or has expired (contract section 1).
  */
 export function closeWebSocketsOfEndedKeys(
   limits: () => { readonly maxPerKey: number; readonly max: number },
@@ -202,8 +227,9 @@ export function closeWebSocketsOfEndedKeys(
     for (const id of changed) {
       changed.delete(id);
       // While the store is away the key's WebSockets stay open. The store announces changes again when it is back.
-      const endsAtMs = await endOfKey(id, { keys, customers }).catch(() => undefined);
+      const endsAtMs = await endOfKey(id, { keys, customers }, clock.nowMs).catch(() => undefined);
       if (endsAtMs === 'ended') webSockets.cut('revoked', id);
+      else if (endsAtMs === 'suspended') webSockets.cut('suspended', id);
       else if (endsAtMs === null) expiries.delete(id);
       else if (endsAtMs !== undefined) expiries.set(id, endsAtMs);
     }
@@ -227,13 +253,18 @@ export function closeWebSocketsOfEndedKeys(
   return webSockets;
 }
 
-/** When a key or its customer expires, Unix milliseconds; null: never. `ended` if the key is revoked, or one of them is gone. */
+/**
+ * When a key or its customer expires, Unix milliseconds; null: never. `ended` if the key is revoked, or one of them is gone.
+ * @param nowMs Unix milliseconds
+ */
 async function endOfKey(
   id: string,
   { keys, customers }: Pick<GatewayStores, 'keys' | 'customers'>,
-): Promise<number | null | 'ended'> {
+  nowMs: number,
+): Promise<number | null | 'ended' | 'suspended'> {
   const key = await keys.get(id);
   if (key === null || key.revokedAtMs !== null) return 'ended';
+  if (isSuspended(key.suspended, nowMs)) return 'suspended';
   if (key.customer === undefined) return key.expiresAtMs;
   const customer = await customers.get(key.customer);
   if (customer === null) return 'ended';

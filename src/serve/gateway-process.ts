@@ -20,6 +20,7 @@ import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
+import { PolicyReports } from '../telemetry/policy-reports.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
 import {
@@ -45,6 +46,7 @@ import { exposedFiles } from './exposed-files.ts';
 import { type GatewayStores, openGatewayStores, type StoreEvents } from './gateway-stores.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from './live-parts.ts';
 import { LiveSettings } from './live-settings.ts';
+import { type GivenPolicies, LoadedPolicies } from './loaded-policies.ts';
 import { openPublicCertificates, type PublicCertificates } from './public-certificates.ts';
 import { warnOfSunsets } from './sunset-warnings.ts';
 import { Upstreams } from './upstreams.ts';
@@ -77,6 +79,8 @@ export interface GatewayOptions {
   readonly acceptsRollback?: boolean;
   /** Whether the process runs nothing but this gateway. Then what its start left behind is collected before it listens. */
   readonly ownsProcess?: boolean;
+  /** The policies that routes name, of a program that runs the gateway in its own process. */
+  readonly policies?: GivenPolicies;
   /** The terminal that shows the log. Null if standard output gets the log as JSON. The caller closes it. */
   readonly terminal?: TerminalLog | null;
 }
@@ -149,6 +153,7 @@ const DEFAULTS = {
   followsDate: false,
   acceptsRollback: false,
   ownsProcess: false,
+  policies: {},
   terminal: null,
 } as const;
 
@@ -187,11 +192,14 @@ interface Opened {
   readonly webSockets: OpenWebSockets;
   readonly tokens: TokenIssuers;
   readonly validators: Validators;
+  readonly policies: LoadedPolicies;
 }
 
 async function open(run: Run): Promise<Opened> {
   const { env, context, live, log, closers, later, shareOf, hasSignInLinks, acceptsRollback } = run;
   const { settings } = live;
+  const policies = new LoadedPolicies(run.policies);
+  await policies.load(settings);
   const access =
     context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
   closers.push(() => access?.close());
@@ -219,7 +227,17 @@ async function open(run: Run): Promise<Opened> {
   const validators = new Validators();
   closers.push(() => validators.bodyChecks.close());
   await validators.load(settings);
-  return { access, stores, certificates, upstreams, firstUpstreams: first.byName, webSockets, tokens, validators };
+  return {
+    access,
+    stores,
+    certificates,
+    upstreams,
+    firstUpstreams: first.byName,
+    webSockets,
+    tokens,
+    validators,
+    policies,
+  };
 }
 
 /** Logs and counts what happens to the store. */
@@ -264,7 +282,7 @@ interface Wired {
 async function wire(run: Run, opened: Opened): Promise<Wired> {
   const { env, context, live, log, closers, later, followsDate } = run;
   const { settings } = live;
-  const { access, stores, tokens, webSockets, validators } = opened;
+  const { access, stores, tokens, webSockets, validators, policies } = opened;
   const heap = new HeapGuard(
     {
       onChange: (isShort, use) => reportMemory(log, isShort, use),
@@ -288,12 +306,15 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   const services = openServices(settings, live, stores, metrics, thread, accountsMs);
   later.services = services;
   closers.push(() => services.deprecatedCalls.close());
+  closers.push(() => services.secretUses.close());
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
   const draining = { hasBegun: false };
-  const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators };
+  const policyReports = new PolicyReports(log.logger, metrics);
+  closers.push(() => policyReports.close());
+  const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators, policies, policyReports };
   const deps = gatewayDepsOf(live, services, atOnce(routerOf([USAGE, ...settings.routes])), surroundings);
   const gateway = new Gateway({ ...deps, upstreams: opened.firstUpstreams, jwt: tokens.verifierFor(settings.jwt) });
   later.gateway = gateway;
@@ -311,6 +332,7 @@ function gaugesOf({ live, later }: Run, opened: Opened, heap: HeapGuard, thread:
     webSockets: () => webSockets.open,
     upstreams: () => upstreams.states(),
     versions: () => live.versions,
+    policies: () => live.settings.routes.flatMap(({ policies }) => policies ?? []),
     refusedFiles: () => live.refusedFiles.map(({ file }) => file),
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
@@ -444,7 +466,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
 }
 
 /** Puts changed settings in force from now on. */
-function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wired: Wired): void {
+function follow(run: Run, { stores, upstreams, tokens, validators, policies }: Opened, wired: Wired): void {
   const { env, live, log, closers, shareOf } = run;
   const { gateway, services, surroundings, metrics, telemetry } = wired;
   const build = async (next: Configuration, signal: AbortSignal) => {
@@ -463,7 +485,7 @@ function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wir
   const stopFollowing = live.follow({
     env,
     log,
-    load: (next) => loadBoth(tokens.load(next.settings.jwt), validators.load(next.settings)),
+    load: ({ settings }) => loadAll([tokens.load(settings.jwt), validators.load(settings), policies.load(settings)]),
     build,
     planUsers: async () => stores,
     events: {
@@ -482,8 +504,8 @@ function follow(run: Run, { stores, upstreams, tokens, validators }: Opened, wir
 }
 
 /** @returns null if nothing is to be waited for */
-function loadBoth(one: Promise<void> | null, other: Promise<void> | null): Promise<void> | null {
-  return one === null || other === null ? (one ?? other) : Promise.all([one, other]).then(() => {});
+function loadAll(parts: readonly (Promise<void> | null)[]): Promise<void> | null {
+  return parts.every((part) => part === null) ? null : Promise.all(parts).then(() => {});
 }
 
 function reportMemory({ logger }: GatewayLog, isShort: boolean, { of, usedBytes, limitBytes }: MemoryUse): void {

@@ -8,6 +8,7 @@ import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import type { PepperState, PepperStore } from '../identify/pepper-record.ts';
+import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
@@ -28,6 +29,7 @@ export interface GatewayStores {
   /** The clock by which the store counts. */
   readonly clock: StoreClock;
   readonly deprecatedCalls: DeprecatedCalls;
+  readonly secretUses: SecretUseStore;
   readonly history: HistoryStore;
   readonly audit: AuditStore;
   /** Where the gateways on this store leave messages for each other. */

@@ -149,7 +149,7 @@ export class LiveSettings {
       await load?.(next);
       if (build !== undefined) bringIntoForce = await build(next, signal);
     } catch (error) {
-      const faults = [error instanceof Error ? error.message : String(error)];
+      const faults = (error instanceof Error ? error.message : String(error)).split('\n');
       if (!signal.aborted) refuse([{ file: 'settings', version: configuration.versions.settings, faults }]);
       return false;
     }

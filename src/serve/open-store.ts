@@ -7,6 +7,7 @@ import { Failure } from '../failure.ts';
 import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore, StoreChange } from '../identify/key-store.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
+import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import { exposedFiles } from './exposed-files.ts';
@@ -39,6 +40,8 @@ interface Counts {
   readonly history: HistoryStore;
   /** The counted calls of deprecated routes. */
   readonly deprecatedCalls: DeprecatedCalls;
+  /** When the secrets of keys were used last. */
+  readonly secretUses: SecretUseStore;
 }
 
 /** The whole of the gateway's store, open for one command. */

@@ -12,7 +12,7 @@ export type LineKind =
   | 'public'
   /** A request of an identified consumer without a decision: the store was away, or the client disconnected. */
   | 'undecided'
-  /** A request that needs no decision: unidentified, malformed, shed, a preflight, or for usage. */
+  /** A request that needs no decision: unidentified, malformed, shed, of a suspended key, a preflight, or for usage. */
   | 'other'
   /** Not an access line. */
   | 'foreign'

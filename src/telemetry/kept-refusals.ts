@@ -34,6 +34,7 @@ interface Shared {
   /** The numbers of the limits beyond those that have a place in the row; null if there are none. */
   furtherLimits: readonly number[] | null;
   allowance: Allowance | null;
+  policy: string | null;
   cause: string | null;
   /** The texts, if they are too long for their place. */
   longText: string | null;
@@ -148,10 +149,23 @@ export class KeptRefusals {
     const { judgement, route, consumerId, plan, limits, window } = exchange;
     const code = exchange.code!;
     const allowance = exchange.refusal?.allowance ?? null;
+    const policy = exchange.policy ?? null;
     const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
     const shared = this.#shared[row];
     if (shared === undefined) {
-      const texts = { judgement, code, route, consumerId, plan, limits, window, furtherLimits, allowance, cause };
+      const texts = {
+        judgement,
+        code,
+        route,
+        consumerId,
+        plan,
+        limits,
+        window,
+        furtherLimits,
+        allowance,
+        policy,
+        cause,
+      };
       this.#shared[row] = { ...texts, longText };
       return;
     }
@@ -164,6 +178,7 @@ export class KeptRefusals {
     shared.window = window;
     shared.furtherLimits = furtherLimits;
     shared.allowance = allowance;
+    shared.policy = policy;
     shared.cause = cause;
     shared.longText = longText;
   }
@@ -178,7 +193,7 @@ export class KeptRefusals {
   }
 
   #refusal(row: number, shared: Shared, nowMs: number): KeptRefusal {
-    const { judgement, code, route, consumerId, plan, allowance, cause, window, longText } = shared;
+    const { judgement, code, route, consumerId, plan, allowance, policy, cause, window, longText } = shared;
     const decidedAtMs = this.#number(row, 'decidedAtMs');
     const strike = this.#number(row, 'strike');
     const [banNumber, banUntilMs] = [this.#number(row, 'banNumber'), this.#number(row, 'banUntilMs')];
@@ -186,7 +201,7 @@ export class KeptRefusals {
     const retryAtMs = this.#number(row, 'retryAtMs');
     const facts: RefusalFacts = {
       ...this.#textsOf(row, longText),
-      ...{ judgement, code, route, consumerId, plan, cause, window },
+      ...{ judgement, code, route, consumerId, plan, policy, cause, window },
       at: isoTime(this.#number(row, 'atMs')),
       status: this.#number(row, 'status'),
       cost: this.#number(row, 'cost'),

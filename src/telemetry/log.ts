@@ -176,6 +176,7 @@ export class AccessLines {
     const { limits, remaining, attempts = 1 } = exchange;
     let tried = attempts > 1 ? `,"attempts":${attempts}` : '';
     if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
+    if (exchange.policy != null) tried += `,"policy":${text(exchange.policy)}`;
     let left = '';
     for (let i = 0; i < limits.length; i++)
       left += `${i === 0 ? '"' : ',"'}${limits[i]!.name ?? limits[i]!.window}":${remaining[i]}`;

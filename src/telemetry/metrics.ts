@@ -5,6 +5,7 @@ import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
+import type { Ruling } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations, RequestTally } from './durations.ts';
 
@@ -17,6 +18,8 @@ export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, Set
   unaskedAnswer(upstream: string): void;
   /** A retry has ended, or was not made because the budget of the upstream was used up. */
   retried(upstream: string, outcome: RetryOutcome): void;
+  /** A policy has run. @param ms how long it was waited for */
+  policyRan(policy: string, outcome: Ruling['kind'], ms: number): void;
   storeFailed(): void;
   /** The record of an operator's change is missing or lacks the outcome. */
   auditFailed(): void;
@@ -44,6 +47,8 @@ export interface Gauges {
   readonly certificateExpiresAtMs?: () => number | null;
   /** The versions of the settings and plans in force. */
   readonly versions?: () => Versions;
+  /** The names of the policies of all routes, with repetitions; absent if there are none. */
+  readonly policies?: () => readonly string[];
   /** The files whose present content has faults. */
   readonly refusedFiles?: () => readonly (keyof Versions)[];
   /** Whether the gateway has the keys of the tokens' issuer; null or absent if it accepts no tokens. */
@@ -92,6 +97,8 @@ export const CHANGES_LOST = {
   name: 'tollgate_changes_lost_total',
   help: 'Times that the store had lost changes to keys and bans that this gateway had acknowledged.',
 };
+/** The error code of every refusal of a policy, which chooses its codes itself. */
+const BY_POLICY = 'policy';
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this fraction of its window is near the limit. */
@@ -132,8 +139,13 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
   threadMetrics(registry, gauges.thread);
+  const policies = policyMetrics(registry, gauges.policies);
   return {
     registry,
+    policyRan: (policy, outcome, ms) => {
+      policies.runs.inc({ policy, outcome });
+      policies.seconds.inc({ policy }, ms / 1000);
+    },
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs, gauges.isShortOfMemory),
     ...webSocketMetrics(registry, gauges.webSockets),
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
@@ -160,13 +172,14 @@ function recordRequests(registry: Registry): Recorder {
     'Requests that have ended, by route pattern, plan, judgement, status class, error code and who decided.',
     ['route', 'plan', 'judgement', 'status', 'code', 'source'],
   );
-  return ({ route, plan, judgement, status, code, source }) =>
+  return ({ route, plan, judgement, status, code, source, policy }) =>
     requests.count(
       route ?? 'none',
       plan ?? 'none',
       judgement,
       status === 499 ? '499' : STATUS_CLASSES[Math.floor(status / 100)]!,
-      code ?? 'none',
+      // Attack: a policy that puts a text of the client into its code makes a series of each.
+      judgement === 'denied' && policy != null ? BY_POLICY : (code ?? 'none'),
       source ?? 'none',
     );
 }
@@ -255,6 +268,32 @@ function retriesOfUpstreams(registry: Registry, upstreams: Gauges['upstreams']):
       }
     },
   });
+}
+
+const POLICY_OUTCOMES: readonly Ruling['kind'][] = ['allowed', 'refused', 'failed'];
+
+/** @param names in the settings in force */
+function policyMetrics(registry: Registry, names: () => readonly string[] = () => []) {
+  const runs = new Counter({
+    name: 'tollgate_policy_runs_total',
+    help: 'Runs of policies by their name in gateway.yaml: allowed or refused the request, or failed (exception, late, invalid result).',
+    labelNames: ['policy', 'outcome'],
+    registers: [registry],
+    collect() {
+      // Without a zero at the start, Prometheus sees no increase at the first count.
+      for (const policy of names()) for (const outcome of POLICY_OUTCOMES) this.inc({ policy, outcome }, 0);
+    },
+  });
+  const seconds = new Counter({
+    name: 'tollgate_policy_seconds_total',
+    help: 'How long requests have waited for policies, by the name of the policy.',
+    labelNames: ['policy'],
+    registers: [registry],
+    collect() {
+      for (const policy of names()) this.inc({ policy }, 0);
+    },
+  });
+  return { runs, seconds };
 }
 
 function counter(registry: Registry, name: string, help: string): Counter {
@@ -432,6 +471,7 @@ const OUTCOMES: readonly TunnelEnd[] = [
   'upstream_lost',
   'idle',
   'revoked',
+  'suspended',
   'expired',
   'drained',
 ];

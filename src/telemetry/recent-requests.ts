@@ -40,8 +40,10 @@ const COLUMN_OF: Readonly<Record<Judgement, number>> = {
   shed: 4,
   undecided: 5,
   malformed: 6,
+  denied: 7,
   preflight: 7,
   usage: 7,
+  forbidden: 7,
 };
 
 /**

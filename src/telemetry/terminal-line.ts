@@ -116,7 +116,9 @@ function reasonsOf(record: LogRecord, plan: string): Details {
     return { texts: [why, `${ban}, ${textOf(window ?? '')} quota${end}`, `${ban}${end}`], vital: 2 };
   }
   const words = textOf(code).replaceAll('_', ' ').replace('api key', 'API key');
-  return cause === null ? { texts: [words], vital: 0 } : { texts: [`${words}: ${textOf(cause)}`, words], vital: 0 };
+  const why = cause === null ? words : `${words}: ${textOf(cause)}`;
+  const texts = record.policy === undefined ? [] : [`${why} (policy ${textOf(record.policy)})`];
+  return { texts: cause === null ? [...texts, words] : [...texts, why, words], vital: 0 };
 }
 
 function shadowOf({ shadow }: LogRecord): string {

@@ -8,6 +8,7 @@ import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
 import { openAdminAccess } from '../../src/serve/admin-access.ts';
 import { adminApiOn } from '../../src/serve/admin-api.ts';
+import { FakeCustomers } from '../identify/fake-store.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
@@ -52,7 +53,6 @@ export async function adminApiWith(
   };
   const stores = {
     keys,
-    customers: { list: async () => ({ customers: [], cursor: null }) },
     ledger: nothing,
     peppers: ['a pepper for the tests'],
     pepperState: () => 'right' as const,
@@ -61,7 +61,13 @@ export async function adminApiWith(
         return Date.now();
       },
     },
+    customers: new FakeCustomers(),
     deprecatedCalls: nothing,
+    secretUses: {
+      note: async () => {},
+      of: async (_: string, secrets: readonly string[]) => secrets.map(() => null),
+      forget: async () => {},
+    },
     history: { ...nothing, of: async () => null },
     audit,
   };

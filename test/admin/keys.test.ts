@@ -49,7 +49,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect([answer.status, answer.headers.get('x-ratelimit-limit')]).toEqual([200, '5']);
     const shown = await ask(gateway, 'GET', `/admin/keys/${rest.id}`);
     const today = new Date().toISOString().slice(0, 10);
-    expect(shown.body).toEqual({ ...rest, lastUsedOn: expect.toSatisfy((day) => day === null || day <= today) });
+    const lastUsedOn = expect.toSatisfy((day) => day === null || day <= today);
+    const secrets = [{ ...rest.secrets[0], lastUsedOn }];
+    expect(shown.body).toEqual({ ...rest, lastUsedOn, secrets });
     expect(shown.text).not.toContain(key.slice(8, -4));
   });
 
@@ -70,7 +72,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   test('what the API makes the command shows, and what the command makes the API shows', async () => {
     const made = await make({ plan: 'free', name: 'n', notes: 'x', limits: { day: 7 } });
     const { ownLimits: _, key: __, ...report } = made;
-    expect(await command('keys', 'show', made.id, '--json')).toEqual(report);
+    const secrets = [{ ...report.secrets[0], lastUsedOn: null }];
+    expect(await command('keys', 'show', made.id, '--json')).toEqual({ ...report, secrets });
     const other = await command('keys', 'create', '--plan', 'small', '--owner', 'me', '--notes', 'y', '--json');
     const { key: ___, ...told } = other;
     expect(await show(other.id)).toMatchObject({ ...told, notes: 'y' });
@@ -194,6 +197,104 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(ids(await listed('&all=true'))).toContain(made.id);
   });
 
+  test('a key is suspended and resumed, with another version each time, and shown so in every list', async () => {
+    const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free', owner: 'suspended one' });
+    const path = `/admin/keys/${made.body.id}`;
+    const since = expect.any(String);
+    const told = await ask(gateway, 'POST', `${path}/suspend`, { until: '2099-01-01', reason: 'r' });
+    expect([told.status, told.body.suspended]).toEqual([
+      200,
+      { since, until: '2099-01-01T00:00:00.000Z', reason: 'r' },
+    ]);
+    expect(told.headers.get('etag')).not.toBe(made.headers.get('etag'));
+    expect((await ask(gateway, 'GET', '/admin/keys?owner=suspended%20one')).body.keys).toMatchObject([
+      { suspended: { since: told.body.suspended.since } },
+    ]);
+    expect((await command('keys', 'list', '--owner', 'suspended one', '--json'))[0]).toMatchObject({
+      suspended: told.body.suspended,
+    });
+    const endless = await ask(gateway, 'POST', `${path}/suspend`);
+    expect(endless.body.suspended).toEqual({ since: told.body.suspended.since, until: null, reason: null });
+    invalid(await ask(gateway, 'POST', `${path}/suspend`, { until: '2020-01-01' }), /has already passed/);
+    invalid(await ask(gateway, 'POST', `${path}/suspend`, { until: 'soon' }), /^until must be/);
+    invalid(await ask(gateway, 'POST', `${path}/suspend`, { reason: 'x'.repeat(201) }), /at most 200 characters/);
+    const resumed = await ask(gateway, 'POST', `${path}/resume`);
+    expect(resumed.body).not.toHaveProperty('suspended');
+    expect(resumed.headers.get('etag')).toBe(made.headers.get('etag'));
+    const { body } = await ask(gateway, 'GET', `/admin/audit?key=${made.body.id}`);
+    const done = body.changes.filter(({ outcome }: { outcome: string }) => outcome === 'done');
+    expect(done.toReversed().slice(1)).toMatchObject([
+      { action: 'key.suspend', after: { suspended: told.body.suspended } },
+      { action: 'key.suspend', after: { suspended: endless.body.suspended } },
+      { action: 'key.resume', before: { suspended: endless.body.suspended } },
+    ]);
+  });
+
+  test('of two secrets one is ended, within a second, and neither the last one nor what is ambiguous (reliability 266)', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}`;
+    const status = async (key: string) => (await gateway.get('/v1/pets', key)).status;
+    expect(await status(made.key)).toBe(200);
+    const last = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: made.key.slice(-4) });
+    expect([last.status, last.body.message]).toEqual([
+      409,
+      expect.stringMatching(/only secret .* Rotate the key to replace it/),
+    ]);
+    const { key: second } = (await ask(gateway, 'POST', `${path}/rotate`, { overlap: '1h' })).body;
+    const missing = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: '----' });
+    expect([missing.status, missing.body.code]).toEqual([404, 'not_found']);
+    const whole = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: second });
+    invalid(whole, /^last4 must be the last four characters of the secret, and no more of it\.$/);
+    const ended = await ask(gateway, 'POST', `${path}/secrets/end`, { last4: made.key.slice(-4) });
+    expect([ended.status, ended.body.secrets]).toMatchObject([200, [{ last4: second.slice(-4) }]]);
+    await eventually(async () => expect(await status(made.key)).toBe(401), { withinMs: 1_000 });
+    expect(await status(second)).toBe(200);
+    const [change] = (await ask(gateway, 'GET', `/admin/audit?key=${made.id}`)).body.changes;
+    expect(change).toMatchObject({
+      action: 'secret.end',
+      outcome: 'done',
+      before: { secrets: [second.slice(-4), made.key.slice(-4)] },
+      after: { secrets: [second.slice(-4)] },
+    });
+  });
+
+  test('a rotation of a leaked secret ends all that were there at once, and has no overlap (reliability 266)', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}/rotate`;
+    const { key: second } = (await ask(gateway, 'POST', path, { overlap: '30d', leaked: false })).body;
+    invalid(await ask(gateway, 'POST', path, { overlap: '0s', leaked: true }), /^A leaked secret has no overlap/);
+    invalid(await ask(gateway, 'POST', path, { leaked: 'yes' }), /^leaked must be true or false/);
+    const third = (await ask(gateway, 'POST', path, { leaked: true })).body;
+    expect(third.secrets).toMatchObject([{ last4: third.key.slice(-4), expiresAt: null }]);
+    await eventually(
+      async () => {
+        const answers = [made.key, second, third.key].map((key) => gateway.get('/v1/pets', key));
+        expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([401, 401, 200]);
+      },
+      { withinMs: 1_000 },
+    );
+  });
+
+  test('each secret has the day of its own last use, and nothing is left of it once the key is deleted', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}`;
+    await ask(gateway, 'POST', `${path}/rotate`, { overlap: '1h' });
+    const from = new Date().toISOString().slice(0, 10);
+    await gateway.get('/v1/pets', made.key);
+    const secrets = await eventually(async () => {
+      const { body } = await ask(gateway, 'GET', path);
+      expect(body.secrets[1].lastUsedOn).not.toBeNull();
+      return body.secrets;
+    });
+    expect(secrets[0].lastUsedOn).toBeNull();
+    expect([from, new Date().toISOString().slice(0, 10)]).toContain(secrets[1].lastUsedOn);
+    expect((await command('keys', 'show', made.id, '--json')).secrets).toEqual(secrets);
+    const { stdout } = await runCommand(gateway.env, 'keys', 'show', made.id);
+    expect(stdout).toMatch(/secret .*no use on record\nsecret .*, last used \d{4}-\d\d-\d\d\n$/);
+    await ask(gateway, 'DELETE', path);
+    expect((await ask(gateway, 'POST', `${path}/delete`)).status).toBe(200);
+  });
+
   test('If-Match lets a change through for the version that was read, and for no other', async () => {
     const made = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
     const path = `/admin/keys/${made.body.id}`;
@@ -205,6 +306,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     for (const [method, on, body] of [
       ['PATCH', path, { name: 'two' }],
       ['POST', `${path}/rotate`, undefined],
+      ['POST', `${path}/suspend`, undefined],
+      ['POST', `${path}/secrets/end`, { last4: 'abcd' }],
+      ['POST', `${path}/resume`, undefined],
       ['DELETE', path, undefined],
     ] as const) {
       const told = await ask(gateway, method, on, body, stale);
@@ -272,9 +376,12 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     ['PATCH', ''],
     ['DELETE', ''],
     ['POST', '/rotate'],
+    ['POST', '/suspend'],
+    ['POST', '/secrets/end'],
+    ['POST', '/resume'],
     ['GET', '/usage'],
   ])('%s /admin/keys/key_none%s is 404', async (method, path) => {
-    const body = method === 'PATCH' ? { plan: 'free' } : undefined;
+    const body = method === 'PATCH' ? { plan: 'free' } : path === '/secrets/end' ? { last4: 'abcd' } : undefined;
     const told = await ask(gateway, method, `/admin/keys/key_none${path}`, body);
     expect([told.status, told.body]).toEqual([
       404,

@@ -32,6 +32,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { id } = made.body;
     await ask(gateway, 'PATCH', `/admin/keys/${id}`, { plan: 'small', limits: { minute: 7 } }, header);
     const rotated = await ask(gateway, 'POST', `/admin/keys/${id}/rotate`, { overlap: '0s' }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/secrets/end`, { last4: rotated.body.key }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/suspend`, { reason: 'r' }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/suspend`, { reason: 'r' }, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/resume`, undefined, header);
+    await ask(gateway, 'POST', `/admin/keys/${id}/resume`, undefined, header);
     await ask(gateway, 'DELETE', `/admin/keys/${id}`, undefined, header);
     await ask(gateway, 'DELETE', `/admin/keys/${id}`, undefined, header);
     await ask(gateway, 'PATCH', `/admin/keys/${id}`, { plan: 'free' }, header);
@@ -47,6 +52,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
         after: { plan: 'small', limits: { minute: 7 } },
       },
       { action: 'key.rotate', before: { secrets: [made.body.key.slice(-4)] } },
+      { action: 'secret.end', outcome: 'refused', code: 'invalid_request', before: null, after: null },
+      { action: 'key.suspend', outcome: 'done', after: { suspended: { until: null, reason: 'r' } } },
+      { action: 'key.suspend', outcome: 'unchanged' },
+      { action: 'key.resume', outcome: 'done', before: { suspended: { until: null, reason: 'r' } } },
+      { action: 'key.resume', outcome: 'unchanged' },
       { action: 'key.revoke', outcome: 'done', before: { revokedAt: null }, after: { revokedAt: expect.any(String) } },
       { action: 'key.revoke', outcome: 'unchanged', code: null },
       { action: 'key.update', outcome: 'refused', code: 'conflict', before: null, after: null },

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { exitCodeOf } from '../../src/cli/recorded-change.ts';
 import { importKeys } from '../../src/operations/import/import-keys.ts';
-import { FakeStore } from '../identify/fake-store.ts';
+import { FakeCustomers, FakeStore } from '../identify/fake-store.ts';
 
 test('a command whose change a failover may undo has failed, and says on standard error that it was done', () => {
   const told: string[] = [];
@@ -22,6 +22,7 @@ test('a line whose key a failover may undo is told apart from those that are imp
   const plan = { name: 'pro', limits: { minute: 5 }, bans: null, enforce: true, shadow: null };
   const outcomes = importKeys(Readable.from(lines), {
     keys,
+    customers: new FakeCustomers(),
     plans: new Map([['pro', plan as never]]),
     formats: [],
     history: { peppers: ['a pepper for the tests'], root: 'a root for the tests' },

@@ -87,6 +87,7 @@ test('a command that prints a table takes --no-header, and its help lists it and
     'plans diff',
     'plans simulate',
     'bans list',
+    'customers list',
     'audit',
     'usage',
     'now',
@@ -204,7 +205,7 @@ describe('completion', () => {
   test('in bash offers commands, their second words, options and the values of options', async () => {
     const { stdout: script } = await runCommand({}, 'completion', 'bash');
     expect(offered(script, 'tollgate ke')).toEqual(['keys']);
-    expect(offered(script, 'tollgate keys re')).toEqual(['revoke', 'restore']);
+    expect(offered(script, 'tollgate keys re')).toEqual(['resume', 'revoke', 'restore']);
     expect(offered(script, 'tollgate keys create --na')).toEqual(['--name']);
     expect(offered(script, 'tollgate usage --da')).toEqual(['--days', '--data']);
     expect(offered(script, 'tollgate keys import --format n')).toEqual(['ndjson']);

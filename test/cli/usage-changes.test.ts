@@ -54,7 +54,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(again.stdout).toContain(`${id} has 5 a day; the top-up ends`);
     expect(await topUp('--amount', '4', '--id', 'ticket 7')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('Another change of this key was made under this --id'),
+      stderr: expect.stringContaining('Another change was made under this --id'),
     });
     expect((await dayOf()).limit).toBe(5);
     const [refused, repeated, made] = JSON.parse((await run(env, 'audit', '--json')).stdout);

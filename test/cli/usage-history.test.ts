@@ -86,9 +86,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const id = await createKey(env, '--plan', 'pro', '--name', '=1+1');
     await spend(env, id, recorded, 2);
     const [header, record, ...more] = linesOf(await run(env, 'usage', 'export', '--format', 'csv', ...EVERYTHING));
-    expect(header).toBe('id,consumer,name,owner,plan,step,at,admitted,refused,banned');
+    expect(header).toBe('id,consumer,name,owner,plan,step,at,admitted,refused,banned,customer');
     expect(record).toMatch(
-      new RegExp(`^${id}/\\d{4}-\\d\\d-\\d\\d,${id},'=1\\+1,,pro,day,\\d{4}-\\d\\d-\\d\\dT00:00:00Z,2,0,0$`),
+      new RegExp(`^${id}/\\d{4}-\\d\\d-\\d\\d,${id},'=1\\+1,,pro,day,\\d{4}-\\d\\d-\\d\\dT00:00:00Z,2,0,0,$`),
     );
     expect(more).toEqual([]);
   });

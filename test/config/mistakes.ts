@@ -99,6 +99,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     schema: 'accepts',
     faults: ['1:50: keys.formats[0].length'],
   },
+  'keys-certificates-without-ca': { kind: 'gateway', schema: 'accepts', faults: ['1:23: keys.certificates'] },
   'keys-from': {
     kind: 'gateway',
     schema: 'accepts',
@@ -240,6 +241,16 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'plan-without-limits': { kind: 'plans', schema: 'refuses', faults: ['1:16: plans.free.limits'] },
   'plans-empty': { kind: 'plans', schema: 'refuses', faults: ['1:8: plans'] },
   'plans-missing': { kind: 'plans', schema: 'refuses', faults: ['1:1: plans'] },
+  policies: {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:60: routes[0].policies',
+      '4:60: routes[1].policies',
+      '5:60: routes[2].policies',
+      '6:61: routes[3].policies[0]',
+    ],
+  },
   'port-as-text': { kind: 'gateway', schema: 'refuses', faults: ['1:17: listen.port'] },
   'port-too-high': { kind: 'gateway', schema: 'refuses', faults: ['1:17: listen.port'] },
   'proxies-no-network': {
@@ -260,6 +271,27 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'route-relative': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
   'route-rest-in-the-middle': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
   'route-star': { kind: 'gateway', schema: 'refuses', faults: ['3:11: routes[0].path'] },
+  'route-addresses': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:61: routes[0].addresses',
+      '4:62: routes[1].addresses[0]',
+      '4:74: routes[1].addresses[1]',
+      '4:85: routes[1].addresses[2]',
+    ],
+  },
+  'route-scopes': {
+    kind: 'gateway',
+    schema: 'refuses',
+    faults: [
+      '3:58: routes[0].scopes',
+      '4:59: routes[1].scopes[0]',
+      '4:66: routes[1].scopes[1]',
+      '5:85: routes[2].scopes',
+      '6:58: routes[3].scopes',
+    ],
+  },
   'route-twice': { kind: 'gateway', schema: 'accepts', faults: ['6:11: routes[1].path'] },
   'route-upstream-unknown': { kind: 'gateway', schema: 'accepts', faults: ['5:15: routes[0].upstream'] },
   'route-usage': { kind: 'gateway', schema: 'accepts', faults: ['3:11: routes[0].path'] },

@@ -6,6 +6,8 @@ import type { HistoryStore } from '../../src/admit/history-store.ts';
 import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
 import { type KeyFilter, searchKeys } from '../../src/operations/key-search.ts';
+import { FakeCustomers } from '../identify/fake-store.ts';
+import { someCustomer } from '../identify/some-customer.ts';
 import { someKey } from '../identify/some-key.ts';
 
 interface SearchedStore {
@@ -22,9 +24,11 @@ const LONG_AGO_MS = Date.UTC(2024, 0, 1);
 
 export const EVERYTHING: KeyFilter = {
   text: null,
+  meta: null,
   plan: null,
   owner: null,
   expiringMs: null,
+  customer: null,
   unusedDays: null,
   all: false,
 };
@@ -35,11 +39,13 @@ export const EVERYTHING: KeyFilter = {
  */
 export function keySearchContract(open: () => Promise<SearchedStore>): void {
   let store: SearchedStore;
+  let customers: FakeCustomers;
   beforeEach(async () => {
     store = await open();
+    customers = new FakeCustomers();
   });
   const page = (filter: Partial<KeyFilter>, limit = 100, cursor: string | null = null) =>
-    searchKeys({ ...EVERYTHING, ...filter }, { limit, cursor }, { ...store, nowMs: NOW_MS });
+    searchKeys({ ...EVERYTHING, ...filter }, { limit, cursor }, { ...store, customers, nowMs: NOW_MS });
   const search = async (filter: Partial<KeyFilter>, limit = 100) => {
     const pages: Awaited<ReturnType<typeof page>>[] = [];
     for (let cursor: string | null = null; ; ) {
@@ -56,6 +62,24 @@ export function keySearchContract(open: () => Promise<SearchedStore>): void {
     await store.keys.create(key);
     return key;
   };
+
+  test('finds the keys of a customer, alone or with other conditions, and by the plan that the customer has now', async () => {
+    const customer = someCustomer({ plan: 'business' });
+    await customers.create(customer);
+    const [mine, revoked] = [
+      await put({ customer: customer.id }),
+      await put({ customer: customer.id, revokedAtMs: 1 }),
+    ];
+    const theirs = await put({ customer: 'cus_other', plan: 'business' });
+    const own = await put({ plan: 'business' });
+    expect(await ids({ customer: customer.id })).toEqual([mine.id]);
+    expect((await ids({ customer: customer.id, all: true })).toSorted()).toEqual([mine.id, revoked.id].toSorted());
+    expect(await ids({ customer: customer.id, text: own.id })).toEqual([]);
+    expect(await ids({ text: customer.id.slice(2) })).toEqual([mine.id]);
+    expect((await ids({ plan: 'business' })).toSorted()).toEqual([mine.id, own.id].toSorted());
+    expect(await ids({ plan: 'pro' })).toEqual([]);
+    expect(await ids({ customer: theirs.customer!, plan: 'business' })).toEqual([]);
+  });
 
   test.each([
     ['part', 'a part of the name'],

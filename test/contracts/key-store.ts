@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
+import { certificateDigest } from '../../src/identify/certificates.ts';
 import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
 import { deleted, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';
@@ -192,6 +193,48 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       await here.create(fromLater);
       await here.update(key.id, (before) => ({ ...before, plan: 'free' }));
       expect(await there.findByDigest(digest)).toEqual({ ...fromLater, plan: 'free' });
+    });
+  });
+
+  describe('a name of client certificates', () => {
+    const SHOP = 'uri:spiffe://example.com/shop';
+    const certificates = [SHOP, 'dns:shop.internal'];
+    const owners = () =>
+      Promise.all(certificates.map((name) => there.ownerOf(certificateDigest(name)).then((key) => key?.id ?? null)));
+
+    test('belongs to one key: another one is not made with it, nor given it, and stays as it was (reliability 274)', async () => {
+      const { key } = someKey({ certificates });
+      await here.create(key);
+      expect(await owners()).toEqual([key.id, key.id]);
+      const { key: other, digest } = someKey({ certificates: ['dns:other', SHOP] });
+      await expect(there.create(other)).rejects.toThrow('There is already a key with this certificate.');
+      expect([await here.get(other.id), await here.findByDigest(digest)]).toEqual([null, null]);
+      expect(await here.createEach([other, someKey().key])).toEqual(['taken', 'created']);
+      const { certificates: _, ...without } = other;
+      await there.create(without);
+      const change = there.update(other.id, (present) => ({ ...present, certificates: [SHOP] }));
+      await expect(change).rejects.toThrow('There is already a key with this certificate.');
+      expect(await here.get(other.id)).toEqual(without);
+      expect(await owners()).toEqual([key.id, key.id]);
+      // No secret is found by the name of a certificate.
+      expect(await here.findByDigest(certificateDigest(SHOP))).toBeNull();
+    });
+
+    test('is free for another key once its key gives it up, is revoked or is deleted', async () => {
+      for (const end of [
+        (key: StoredKey) => ({ ...key, certificates: ['dns:shop.internal'] }),
+        (key: StoredKey) => revoked(key, 9),
+      ]) {
+        const [{ key }, { key: next }] = [someKey({ certificates: [SHOP] }), someKey({ certificates: [SHOP] })];
+        await here.create(key);
+        await here.update(key.id, end);
+        await there.create(next);
+        expect(await owners()).toContain(next.id);
+        await here.update(key.id, (present) => revoked(present, 9));
+        await here.update(next.id, (present) => revoked(present, 9));
+        await here.delete(next.id, (present) => deleted(present, 10));
+        expect(await owners()).toEqual([null, null]);
+      }
     });
   });
 

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView } from '../../src/admit/ledger.ts';
-import { type Allowance, UNBOUNDED } from '../../src/admit/plan.ts';
+import { type Allowance, type Budget, UNBOUNDED } from '../../src/admit/plan.ts';
 import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { allowance } from '../support/allowance.ts';
@@ -45,6 +45,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   };
 
   decisions(() => ledger, decideOne);
+  severalBudgets(() => ledger);
 
   test('a consumer that is forgotten begins anew, its ban over, and others keep theirs', async () => {
     await ban('a', strict);
@@ -381,5 +382,57 @@ function usageChanges(
     }
     expect((await ledger.topUp('a', of, 2, 'two')).kind).toBe('made');
     expect((await decideOne('a', plan, 0)).state.topUps?.day?.amount).toBe(UNBOUNDED - 5);
+  });
+}
+
+/** A customer with 5 a minute for all keys, 3 for each key and 2 for a group, and at most 4 requests in flight. */
+const shared: Allowance = (() => {
+  const budget = (name: 'customer' | 'customer-search', group: string | null, limit: number): Budget => {
+    const limits = allowance({ minute: limit }).limits.map((of) => ({ ...of, name: `${name}-minute` as const }));
+    return { name, scope: 'customer', group, limits, unlimited: [], ...(group === null ? { inFlight: 4 } : {}) };
+  };
+  const further = [budget('customer', null, 5), budget('customer-search', 'search', 2)];
+  return { ...allowance({ minute: 3 }, null), further, boundsInFlight: true };
+})();
+
+function severalBudgets(ledgerOf: () => Ledger): void {
+  const ask = (key: string, n: number, held = 0): DecisionRequest => {
+    return { consumerId: `cus_a/${key}`, allowance: shared, cost: 1, n, held: [0, held, 0] };
+  };
+  const usedIn = ({ state }: Outcome) => [state, ...state.further!].map(({ windows }) => windows.minute?.used ?? 0);
+
+  describe('a decision that charges several budgets', () => {
+    test('counts in each of them or in none, and what keys of one customer share is one count', async () => {
+      const ledger = ledgerOf();
+      const plain = { ...shared, further: shared.further!.slice(0, 1) };
+      const [first] = await ledger.decide([{ ...ask('key_1', 2), allowance: plain, held: [0, 0] }]);
+      expect(usedIn(first!)).toEqual([2, 2]);
+      const [second] = await ledger.decide([ask('key_2', 4)]);
+      // The group admits two; nothing else is spent by the others.
+      expect(second).toMatchObject({ admitted: 2 });
+      expect(usedIn(second!)).toEqual([2, 4, 2]);
+      const [third] = await ledger.decide([{ ...ask('key_3', 2), allowance: plain, held: [0, 2] }]);
+      expect(third).toMatchObject({ admitted: 1 });
+      expect(usedIn(third!)).toEqual([1, 5]);
+    });
+
+    test('bounds what is in flight, also over several requests of one call, and a report frees it', async () => {
+      const ledger = ledgerOf();
+      const outcomes = await ledger.decide([ask('key_1', 1), ask('key_1', 1), ask('key_2', 1, 2)]);
+      expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([1, 1, 0]);
+      expect(outcomes.map((outcome) => outcome?.inFlight)).toEqual([
+        [null, 1, null],
+        [null, 2, null],
+        [null, 4, null],
+      ]);
+      const plain = { ...shared, further: shared.further!.slice(0, 1) };
+      const [crowded] = await ledger.decide([{ ...ask('key_2', 1, 4), allowance: plain, held: [0, 4] }]);
+      expect(crowded).toMatchObject({ admitted: 0, isCrowded: true, bannedFrom: 1, inFlight: [null, 4] });
+      expect(usedIn(crowded!)).toEqual([0, 2]);
+      await ledger.reportInFlight([{ accountId: 'cus_a', count: 1 }]);
+      expect((await ledger.present('cus_a/key_1', shared))?.inFlight).toEqual([null, 1, null]);
+      await ledger.reportInFlight([{ accountId: 'cus_a', count: 0 }]);
+      expect((await ledger.present('cus_a/key_1', shared))?.inFlight).toEqual([null, 0, null]);
+    });
   });
 }

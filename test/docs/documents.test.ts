@@ -184,13 +184,13 @@ function commandsIn(text: string): string[][] {
 }
 
 function isCommand(words: readonly string[], helps: readonly CommandHelp[]): boolean {
-  const options = words.filter((word) => /^\[?--?[a-z]/.test(word)).map((word) => /--?[a-z-]+/.exec(word)![0]);
+  const options = words.filter((word) => /^\[?--?[a-z]/.test(word)).map((word) => /--?[a-z][a-z0-9-]*/.exec(word)![0]);
   // `usage reset` stands behind `usage`, which is a command too.
   const help = helps.findLast(({ name }) => name === words.slice(0, name.split(' ').length).join(' '));
   if (help === undefined) {
     const isGroup = words.length === 1 && helps.some(({ name }) => name.startsWith(`${words[0]} `));
     return isGroup || ['--help', '--version', 'COMMAND'].includes(words[0]!);
   }
-  const known = new Set(help.options.flatMap(([option]) => option.match(/--?[a-z-]+/g) ?? []));
+  const known = new Set(help.options.flatMap(([option]) => option.match(/--?[a-z][a-z0-9-]*/g) ?? []));
   return options.every((option) => known.has(option));
 }

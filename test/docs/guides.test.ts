@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
@@ -120,7 +120,7 @@ describe('each piece of YAML', () => {
     for (const { page, text } of pieces) expect(text, page).toMatch(/^# (gateway|plans|keys)\.yaml\n/);
   });
 
-  test.each(pieces)('of $page is accepted', async ({ text }) => {
+  test.each(pieces)('of $page is accepted', async ({ page, text }) => {
     if (text.startsWith('# keys.yaml')) {
       expect(parseKeysFile(text, 'keys.yaml', ['pro', 'business'])).not.toHaveProperty('faults');
       return;
@@ -137,13 +137,18 @@ describe('each piece of YAML', () => {
       const { upstreams, routes } = parse(ours) as Record<string, unknown>;
       writeFileSync(gateway, stringify({ upstreams, routes, ...(parse(text) as object) }));
       writeFileSync(plans, oursPlans);
+      const policy = /\.\/policies\/(\w+\.ts)/.exec(text)?.[1];
+      if (policy !== undefined) {
+        mkdirSync(join(folder, 'policies'));
+        writeFileSync(join(folder, 'policies', policy), blocksOf(page).find(({ language }) => language === 'ts')!.text);
+      }
     }
     expect(await loadConfiguration({ TOLLGATE_CONFIG: gateway, TOLLGATE_PLANS: plans })).not.toHaveProperty('faults');
   });
 });
 
 /** Words that only begin the name of a command. */
-const GROUPS = ['keys', 'gateway', 'plans', 'bans', 'routes'];
+const GROUPS = ['keys', 'customers', 'gateway', 'plans', 'bans', 'routes'];
 
 /** The words behind `tollgate` of each command that the pages name, without redirections and what follows in a pipe. */
 function commandsOf(page: string): string[] {
@@ -180,7 +185,7 @@ test('each command that a page names has a help text, and each of its options st
       // `usage` is a command itself, and also the first word of others.
       const hasTwoWords = GROUPS.includes(first!) || /^usage [a-z]+( |$)/.test(command);
       const help = await helpOf(hasTwoWords ? `${first} ${second}` : first!);
-      for (const [, option] of command.matchAll(/(?<= )(--[a-z-]+)/g)) {
+      for (const [, option] of command.matchAll(/(?<= )(--[a-z0-9-]+)/g)) {
         expect(help, `${page}: ${command}`).toContain(`${option} `);
       }
     }

@@ -117,7 +117,10 @@ function accessLines(): object[] {
   log.access(EXCHANGE);
   log.access({ ...EXCHANGE, status: 429, source: 'memory' });
   log.access({ ...EXCHANGE, status: 401, consumerId: null, judgement: 'unauthenticated' });
-  log.access({ ...EXCHANGE, status: 404, attempts: 2, isOverRetryBudget: true, accountId: 'cus_1/key_1' });
+  log.access({
+    ...{ ...EXCHANGE, status: 404, attempts: 2, isOverRetryBudget: true },
+    ...{ policy: './policies/tenant.ts', accountId: 'cus_1/key_1' },
+  });
   void log.close();
   expect(lines).toHaveLength(4);
   return lines;

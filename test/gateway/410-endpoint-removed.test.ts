@@ -76,8 +76,11 @@ function served(deprecated: Deprecation, nowMs: number) {
         retries: null,
         maxBodyBytes: null,
         description: null,
+        policies: null,
         compression: null,
         reply: null,
+        scopes: null,
+        addresses: null,
       },
     ]),
   );

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
+import { openWebSocket, startWebSocketUpstream, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
 
 const PLANS = `
 plans:
@@ -42,4 +43,25 @@ test('429 in_flight_limit_exceeded: more in flight than the plan allows; not cou
   await eventually(() => expect(held).toHaveLength(1));
   held[0]!.end('{}');
   expect((await next).headers.get('ratelimit')).toMatch(/"in-flight";r=1$/);
+});
+
+test('a WebSocket has its place as long as it is open', async () => {
+  const upstream = await startWebSocketUpstream();
+  const gateway = await startGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES, plans: PLANS });
+  const { key } = await gateway.createKey('calm');
+  const one = await openWebSocket(gateway, key, '/v1/live');
+  const two = await openWebSocket(gateway, key, '/v1/live');
+  const inFlight = async () => {
+    const answer = await gateway.get('/usage', key);
+    return ((await answer.json()) as { inFlight: Record<string, { used: number }> }).inFlight['in-flight']!.used;
+  };
+  expect(await inFlight()).toBe(2);
+  const third = await gateway.get('/v1/pets', key);
+  expect(third.status).toBe(429);
+  one.socket.terminate();
+  // The usage is read once a second.
+  await eventually(async () => expect(await inFlight()).toBe(1));
+  expect((await gateway.get('/v1/none', key)).status).toBe(404);
+  two.socket.terminate();
+  await eventually(async () => expect(await inFlight()).toBe(0));
 });

@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
 import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
@@ -24,6 +25,10 @@ const ROUTES = `
       response:
         set: { Cache-Control: no-store, X-Id: '{request.id}' }
         add: { X-Own: gateway }
+  - path: /meta
+    methods: [GET]
+    upstream: store
+    headers: { request: { set: { X-Team: 'team {consumer.meta.team}', X-Tier: '{consumer.meta.tier}', X-Customer: '{customer.id}' } } }
   - { path: /other, methods: [GET], upstream: store }
   - { path: /public, methods: [GET], upstream: store, auth: none, limits: { minute: 100 } }
 `;
@@ -54,6 +59,21 @@ async function ask(path: string, fields = '', authorization = `Authorization: Be
   const response = responses.at(-1)!;
   return { response, raw: raw.toString('latin1'), seen: upstream.requests.at(-1)! };
 }
+
+test('metadata of a key reaches the service by rules alone, and a client cannot send what its key lacks (reliability 273)', async () => {
+  const made = await gateway.createKey('endless', '--meta', 'team=Blå %\u00a0', '--meta', 'other=hidden');
+  const fields = 'X-Tier: mine\r\nX-Team: mine\r\nX-Customer: mine\r\n';
+  const { seen } = await ask('/meta', fields, `Authorization: Bearer ${made.key}\r\n`);
+  expect(seen.values('x-team')).toEqual(['team Bl%C3%A5%20%25%C2%A0']);
+  // A field with a variable that the caller lacks is left out, and the client's own is dropped.
+  expect([...seen.values('x-tier'), ...seen.values('x-customer')]).toEqual([]);
+  expect(JSON.stringify(seen)).not.toContain('hidden');
+  await gateway.command('keys', 'update', made.id, '--meta', 'tier=gold', '--meta', 'team=');
+  await eventually(async () => {
+    const after = (await ask('/meta', fields, `Authorization: Bearer ${made.key}\r\n`)).seen;
+    expect([after.values('x-team'), after.values('x-tier')]).toEqual([[], ['gold']]);
+  });
+});
 
 test('the service gets the fields of the upstream and of the route, and none that a client sends in their place', async () => {
   const { seen } = await ask(

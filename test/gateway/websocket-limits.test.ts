@@ -105,19 +105,22 @@ describe('there are so many WebSockets at a time and no more', () => {
   });
 });
 
-test("a key that is revoked loses its WebSockets within a second, and no other's", async () => {
+test.each([
+  ['revoke', 'revoked'],
+  ['suspend', 'suspended'],
+])("after `keys %s` a key loses its WebSockets within a second, and no other's", async (command, reason) => {
   gateway = await start();
   const { key, id } = await gateway.createKey('free');
   const { key: other } = await gateway.createKey('free');
   const gone = await openWebSocket(gateway, key);
   const stays = await openWebSocket(gateway, other);
   const closed = once(gone.socket, 'close').then(([code]) => [code, performance.now()]);
-  await gateway.command('keys', 'revoke', id);
+  await gateway.command('keys', command, id);
   const revokedAtMs = performance.now();
   const [code, closedAtMs] = await closed;
   expect(code).toBe(1006);
   expect(closedAtMs - revokedAtMs).toBeLessThan(LATE_MS);
-  await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'revoked' }]));
+  await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason }]));
   stays.socket.send('still here');
   expect(String((await once(stays.socket, 'message'))[0])).toBe('still here');
   stays.socket.terminate();

@@ -17,6 +17,9 @@ const KNOWN: Variables = {
   plan: 'free',
   'request.id': 'abc',
   'client.address': '::1',
+  'customer.id': 'cus_1',
+  'customer.name': null,
+  meta: { team: 'Blå', 'cost-centre_2': '7 %', constructor: 'own' },
 };
 
 describe('fields are changed in the order upstream, route, and in each remove, set, add:', () => {
@@ -56,6 +59,36 @@ test('a value has what is known of the request; braces that name nothing stay', 
     ...['X-N', '<Zo%C3%AB%20&%20co,%20100%25>'],
     ...['X-C', '::1'],
   ]);
+});
+
+test('metadata of the consumer is written by its name, and what it lacks leaves the field out, names of every object included (reliability 273)', () => {
+  const set = {
+    'X-Team': '{consumer.meta.team}/{customer.id}',
+    'X-Centre': '{consumer.meta.cost-centre_2}',
+    'X-Own': '{consumer.meta.constructor}',
+    'X-None': 'a{consumer.meta.tier}',
+    'X-Object': '{consumer.meta.valueOf}',
+    'X-Customer': '{customer.name}',
+  };
+  const { 'X-Object': _, ...valid } = set;
+  expect(withRules([], fieldRulesOf('request', [{ set: valid }])!, KNOWN)).toEqual([
+    ...['X-Team', 'Bl%C3%A5/cus_1'],
+    ...['X-Centre', '7%20%25'],
+    ...['X-Own', 'own'],
+  ]);
+  const bare = { ...KNOWN, meta: {} };
+  expect(withRules([], fieldRulesOf('request', [{ set: { 'X-Own': '{consumer.meta.constructor}' } }])!, bare)).toEqual(
+    [],
+  );
+  for (const text of [
+    '{consumer.meta.valueOf}',
+    '{consumer.meta.Team}',
+    '{consumer.meta.}',
+    '{consumer.meta}',
+    '{consumer.meta.a b}',
+  ]) {
+    expect(faultOfFieldValue(text)).toContain(`has ${text}, which the gateway does not know`);
+  }
 });
 
 test('names of responses are compared as they stand: clients fold none', () => {
@@ -134,7 +167,7 @@ describe('refused', () => {
 
   test('with the variables that there are', () => {
     expect(faultOfFieldValue('{a.b}{plan}')).toBe(
-      'has {a.b}, which the gateway does not know; it knows {consumer.id}, {consumer.name}, {plan}, {request.id}, {client.address}',
+      'has {a.b}, which the gateway does not know; it knows {consumer.id}, {consumer.name}, {customer.id}, {customer.name}, {plan}, {request.id}, {client.address}, {consumer.meta.NAME}',
     );
   });
 

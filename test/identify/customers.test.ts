@@ -29,7 +29,7 @@ describe('a key of a customer', () => {
     const { identifier, keys } = await keysOfOne(customer, 2);
     const [one, two] = await Promise.all(keys.map(async ({ secret }) => consumerIn(await identifier.identify(secret))));
     const { id, name, owner, plan, limits } = customer;
-    expect(one).toEqual({ id: keys[0]!.key.id, plan, limits: {}, name: null, owner: null, customer: one!.customer });
+    expect(one).toMatchObject({ id: keys[0]!.key.id, plan, limits: {}, customer: one!.customer });
     expect(one!.customer).toEqual({ id, name, owner, plan, limits });
     expect(two!.customer).toBe(one!.customer);
     expect(Object.isFrozen(one!.customer) && Object.isFrozen(one!.customer!.limits)).toBe(true);

@@ -2,7 +2,7 @@ import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import { digestsOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import { indexedOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { KnownCustomers } from '../../src/identify/known-customers.ts';
 import { PEPPER } from './some-key.ts';
 
@@ -24,7 +24,7 @@ export class FakeStore implements KeyStore {
   }
 
   async ownerOf(digest: string): Promise<StoredKey | null> {
-    return [...this.keys.values()].find((key) => digestsOf(key).includes(digest)) ?? null;
+    return [...this.keys.values()].find((key) => indexedOf(key).includes(digest)) ?? null;
   }
 
   async get(id: string) {
@@ -79,7 +79,7 @@ export class FakeStore implements KeyStore {
 }
 
 /** A store of customers in memory that counts what it is asked, and can be away. */
-export class FakeCustomers implements Pick<CustomerStore, 'get'> {
+export class FakeCustomers implements CustomerStore {
   readonly customers = new Map<string, StoredCustomer>();
   lookUps = 0;
   isAway = false;
@@ -88,6 +88,31 @@ export class FakeCustomers implements Pick<CustomerStore, 'get'> {
     this.lookUps++;
     if (this.isAway) throw new Failure('store_unavailable', 'away');
     return this.customers.get(id) ?? null;
+  }
+
+  async list() {
+    return { customers: [...this.customers.values()], cursor: null };
+  }
+
+  async create(customer: StoredCustomer) {
+    this.customers.set(customer.id, customer);
+    return DURABLE;
+  }
+
+  async update(id: string, change: (customer: StoredCustomer) => StoredCustomer) {
+    const before = this.customers.get(id);
+    if (before === undefined) return null;
+    const customer = change(before);
+    this.customers.set(id, customer);
+    return { customer, durability: DURABLE };
+  }
+
+  async delete(id: string, bury: (customer: StoredCustomer) => StoredCustomer) {
+    const before = this.customers.get(id);
+    if (before === undefined) return null;
+    bury(before);
+    this.customers.delete(id);
+    return { before, durability: DURABLE };
   }
 }
 

@@ -13,7 +13,7 @@ describe('a good key', () => {
     await store.create(key);
     const { identifier } = identifierOn(store);
     const first = await identifier.identify(secret);
-    expect(first).toEqual({
+    expect(first).toMatchObject({
       kind: 'consumer',
       key: { id: key.id, plan: 'pro', limits: { minute: 5 }, name: 'n', owner: 'o', customer: null },
     });

@@ -82,7 +82,17 @@ describe('a token of the issuer', () => {
     const identity = await verifierOf(jwksOf(es)).verifier.identify(token, 'sha', ADDRESS);
     expect(identity).toEqual({
       kind: 'consumer',
-      key: { id: ANN, plan: 'free', limits: {}, name: null, owner: null, customer: null },
+      key: {
+        id: ANN,
+        plan: 'free',
+        limits: {},
+        name: null,
+        owner: null,
+        scopes: [],
+        onlyFrom: null,
+        meta: {},
+        customer: null,
+      },
       expiresAtMs: expect.any(Number),
     });
     expect(ANN).toMatch(/^jwt_[A-Za-z0-9_-]{32}$/);
@@ -363,7 +373,8 @@ describe('a token that names its customer', () => {
     const token = await es.sign({ org: 'cus_acme', plan: 'free' });
     const ask = () => verifier.identify(token, 'sha', ADDRESS);
     const identity = await ask();
-    const key = { id: ANN, plan: 'pro', limits: {}, name: null, owner: null, customer: acme };
+    const nothing = { name: null, owner: null, scopes: [], onlyFrom: null, meta: {} };
+    const key = { id: ANN, plan: 'pro', limits: {}, ...nothing, customer: acme };
     expect(identity).toEqual({ kind: 'consumer', key, expiresAtMs: expect.any(Number) });
     expect(ask()).toBe(identity);
     found.set('cus_acme', { ...acme, plan: 'business' });

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { type CreateGatewayOptions, createGateway, Failure } from '../../src/library.ts';
+import { type CreateGatewayOptions, createGateway, Failure, type Policy } from '../../src/library.ts';
 import { atEnd } from '../support/endings.ts';
 import { textOf } from '../support/guides.ts';
 import { temporaryFolder } from '../support/processes.ts';
@@ -46,6 +46,39 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+describe('policies of a gateway in the process of its caller', () => {
+  const upstreams = { store: { targets: ['http://127.0.0.1:9'] } };
+  const routes = [{ path: '/v1/pets', methods: ['GET'], upstream: 'store', policies: ['tenant'] }];
+
+  test('are functions that the routes name', async () => {
+    const seen: (string | null)[] = [];
+    const tenant: Policy = (request, caller) => {
+      seen.push(`${request.method} ${request.path}`, caller.owner);
+      return { refuse: { status: 403, code: 'wrong_tenant', message: 'No.' } };
+    };
+    const { gateway, call } = await startGateway({ gateway: { upstreams, routes }, policies: { tenant } });
+    const { key } = await gateway.createKey({ plan: 'small', owner: 'acme' });
+    expect([await call(key), seen]).toEqual([403, ['GET /v1/pets', 'acme']]);
+  });
+
+  test('that are missing, or no functions, are faults of the settings', async () => {
+    const faultsOf = (policies: object) =>
+      createGateway({
+        gateway: { upstreams, routes },
+        plans: PLANS,
+        policies: policies as Record<string, Policy>,
+      }).then(
+        (gateway) => gateway.close(),
+        (error: Failure) => [error.code, error.message],
+      );
+    expect(await faultsOf({})).toEqual([
+      'bad_settings',
+      'gateway: routes[0].policies[0]: is not one of the `policies` that `createGateway` was given; the program gives none.',
+    ]);
+    expect(await faultsOf({ tenant: 7 })).toEqual(['bad_settings', 'policies: tenant: must be a function.']);
+  });
+});
+
 describe('a gateway in the process of its caller', () => {
   test('holds a key to its plan, and says what the key has used', async () => {
     const { gateway, call } = await startGateway();
@@ -73,11 +106,22 @@ describe('a gateway in the process of its caller', () => {
     const { key } = await operations.rotateKey({ id, overlap: '0s' });
     expect(await operations.resetUsage({ id, windows: ['minute'] })).toEqual({ id, windows: ['minute'], ban: null });
     expect([await call(made.key), await call(key)]).toEqual([401, 200]);
+    expect(await operations.suspendKey({ id, until: '1h' })).toMatchObject({ id, suspended: { reason: null } });
+    expect(await call(key)).toBe(403);
+    expect(await operations.resumeKey({ id })).not.toHaveProperty('suspended');
     expect(await operations.updateKey({ id, name: 'n' })).toMatchObject({ id, name: 'n', owner: 'Acme' });
     expect((await operations.listKeys({ q: 'acm' })).keys.map(({ id }) => id)).toEqual([id]);
     const { changes } = await operations.listChanges({});
     expect(changes.map(({ action, outcome }) => `${action} ${outcome}`)).toEqual([
-      ...['key.update done', 'usage.reset done', 'key.rotate done', 'key.topup done', 'key.create repeated'],
+      ...[
+        'key.update done',
+        'key.resume done',
+        'key.suspend done',
+        'usage.reset done',
+        'key.rotate done',
+        'key.topup done',
+        'key.create repeated',
+      ],
       'key.create done',
     ]);
     const wrong = operations.topUp({ id, window: 'year' as 'day', amount: 0 });

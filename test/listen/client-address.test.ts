@@ -25,6 +25,7 @@ test.each([
   ['the peer where it says nothing', '10.0.0.1', ['10.0.0.0/8'], [], '10.0.0.1'],
   ['an IPv4-mapped peer as IPv4', '::ffff:192.0.2.1', [], [], '192.0.2.1'],
   ['an IPv4-mapped peer, trusted by its IPv4 form', '::ffff:10.0.0.1', ['10.0.0.1'], ['192.0.2.1'], '192.0.2.1'],
+  ['an IPv4-compatible peer as the IPv6 address that it is', '::192.0.2.1', [], [], '::c000:201'],
   ['IPv6 in one form', '2001:DB8:0:0::1', [], [], '2001:db8::1'],
   ['without its zone', 'fe80::1%eth0', [], [], 'fe80::1'],
   ['without a port', '10.0.0.1', ['10.0.0.1'], ['192.0.2.1:555'], '192.0.2.1'],

@@ -2,8 +2,10 @@ import { expect, test } from 'vitest';
 import type { KeyScan } from '../../src/identify/key-store.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
 import { EVERYTHING } from '../contracts/key-search.ts';
+import { FakeCustomers } from '../identify/fake-store.ts';
 import { someKey } from '../identify/some-key.ts';
 
+const customers = new FakeCustomers();
 const MILLION = 1_000_000;
 
 /** A list of a million keys of which none is found but, if `matches` is set, all. */
@@ -27,7 +29,11 @@ test('a page of a search without matches ends after bounded work, reads a few ke
   let pages = 0;
   let searched = 0;
   do {
-    const page = await searchKeys({ ...EVERYTHING, text: 'none' }, { limit: 100, cursor }, { keys, history, nowMs: 1 });
+    const page = await searchKeys(
+      { ...EVERYTHING, text: 'none' },
+      { limit: 100, cursor },
+      { keys, customers, history, nowMs: 1 },
+    );
     expect(page.keys).toEqual([]);
     expect(page.searched).toBeLessThanOrEqual(100_250);
     pages++;
@@ -46,7 +52,7 @@ test('a page ends sooner if the last use of each key has to be looked up', async
   const page = await searchKeys(
     { ...EVERYTHING, unusedDays: 30 },
     { limit: 100, cursor: null },
-    { keys, history, nowMs },
+    { keys, customers, history, nowMs },
   );
   expect(page).toEqual({ keys: [], cursor: expect.any(String), searched: expect.any(Number) });
   expect(page.searched).toBeLessThanOrEqual(20_250);

@@ -8,7 +8,8 @@ const FACTS: RefusalFacts = {
   ...{ consumerId: 'key_1', plan: 'free', clientAddress: '::1', status: 429, code: 'rate_limit_exceeded' },
   ...{ judgement: 'refused', cost: 1, window: 'minute', decidedAt: null, source: null, strike: null, ban: null },
   limits: [{ window: 'minute', form: 'fixed', limit: 10, used: 10, remaining: 0 }],
-  ...{ planLimits: {}, imposedBan: false, retryAt: null, cause: null, costExceedsLimit: false, bansOfCustomer: false },
+  ...{ planLimits: {}, imposedBan: false, retryAt: null, policy: null, cause: null },
+  ...{ costExceedsLimit: false, bansOfCustomer: false },
 };
 
 test.each(ERROR_CODES)('%s has a text of its own', (code) => {

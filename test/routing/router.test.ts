@@ -31,8 +31,11 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     retries: null,
     maxBodyBytes: null,
     description: null,
+    policies: null,
     compression: null,
     reply: null,
+    scopes: null,
+    addresses: null,
   };
 }
 

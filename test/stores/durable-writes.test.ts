@@ -447,6 +447,7 @@ describe('WAITAOF', () => {
 
 describe('a change made again in a record that was changed otherwise', () => {
   const { key } = someKey({ limits: { minute: 5, day: 9 }, notes: 'old' });
+  const suspended = { atMs: 1, untilMs: null };
   const means = { plans: new Map([['pro', { name: 'pro', limits: {} }]]) as never, nowMs: 1 };
 
   test.each<[what: string, after: StoredKey, there: StoredKey, expected: StoredKey | null]>([
@@ -467,6 +468,7 @@ describe('a change made again in a record that was changed otherwise', () => {
       { ...key, limits: { minute: 5 } },
     ],
     ['a revocation before', { ...key, revokedAtMs: 7 }, { ...key, revokedAtMs: 6 }, { ...key, revokedAtMs: 6 }],
+    ['a suspension that was undone', { ...key, suspended }, { ...key, plan: 'b' }, { ...key, plan: 'b', suspended }],
     ['a revocation that changed nothing', key, { ...key, revokedAtMs: 6 }, { ...key, revokedAtMs: 6 }],
   ])('by %s', (_, after, there, expected) => {
     expect(madeAgain(key, after, there)).toEqual(expected);

@@ -6,6 +6,7 @@ import { RedisCustomers } from '../../src/stores/redis/customers.ts';
 import { DurableWrites, type LostChanges } from '../../src/stores/redis/durable-writes.ts';
 import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
+import { RedisSecretUses } from '../../src/stores/redis/secret-uses.ts';
 import { circuitFor } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
 
@@ -34,5 +35,16 @@ export async function gatewayOn(
   });
   await untilReady(redis, 5_000);
   const fleet = new RedisFleet({ redis, circuit });
-  return { redis, circuit, changes, writes, keys, customers, audit: new RedisAudit({ redis, circuit, writes }), fleet };
+  const secretUses = new RedisSecretUses({ redis, circuit });
+  return {
+    redis,
+    circuit,
+    changes,
+    writes,
+    keys,
+    customers,
+    audit: new RedisAudit({ redis, circuit, writes }),
+    fleet,
+    secretUses,
+  };
 }

@@ -6,6 +6,7 @@ import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { EVERYTHING, keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
+import { FakeCustomers } from '../identify/fake-store.ts';
 import { someKey } from '../identify/some-key.ts';
 import { eventually } from '../support/conditions.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -31,7 +32,7 @@ describe('a search over keys in Redis', () => {
     const putHistory = async (id: string, history: Uint8Array) => {
       await redis.set(keyspace.history(id), Buffer.from(history));
     };
-    return { keys, history: new RedisHistory({ redis, circuit }), putHistory };
+    return { keys, customers: new FakeCustomers(), history: new RedisHistory({ redis, circuit }), putHistory };
   });
 
   test('does without what another program keeps in the place of a key or a history', async () => {
@@ -46,7 +47,12 @@ describe('a search over keys in Redis', () => {
       await redisCommand(url, 'HSET', name, 'a', 'b');
     }
     const filter = { ...EVERYTHING, text: 'n', unusedDays: 1 };
-    const sources = { keys, history: new RedisHistory({ redis, circuit }), nowMs: Date.now() };
+    const sources = {
+      keys,
+      history: new RedisHistory({ redis, circuit }),
+      customers: new FakeCustomers(),
+      nowMs: Date.now(),
+    };
     const found = await searchKeys(filter, { limit: 9, cursor: null }, sources);
     expect(found).toEqual({ keys: [{ key: good.key, lastUsedOn: null }], cursor: null, searched: 3 });
     expect(circuit.state).toBe('present');
@@ -66,9 +72,10 @@ describe('a search over keys in a Redis Cluster', () => {
     const history = new RedisHistory({ redis, circuit });
     const nowMs = Date.UTC(2026, 10, 22);
     await redis.set(keyspace.history(made[0]!.id), Buffer.from(recordAdmitted(null, hourOf(nowMs), 1)));
+    const customers = new FakeCustomers();
     const filter = { ...EVERYTHING, text: 'N-0', unusedDays: 1 };
-    const first = await searchKeys(filter, { limit: 3, cursor: null }, { keys, history, nowMs });
-    const second = await searchKeys(filter, { limit: 3, cursor: first.cursor }, { keys, history, nowMs });
+    const first = await searchKeys(filter, { limit: 3, cursor: null }, { keys, customers, history, nowMs });
+    const second = await searchKeys(filter, { limit: 3, cursor: first.cursor }, { keys, customers, history, nowMs });
     const found = [...first.keys, ...second.keys].map(({ key }) => key.id);
     expect(found).toEqual([2, 4, 6, 8, 10].map((i) => made[i]!.id));
     expect(second.cursor).toBeNull();
@@ -81,7 +88,12 @@ test('a Redis whose user may not read parts of histories refuses to say what is 
   const { redis, circuit, keys } = await gatewayOn(server.url);
   await keys.create(someKey({ createdAtMs: 0 }).key);
   await redisCommand(server.url, 'ACL', 'SETUSER', user, '-getrange');
-  const sources = { keys, history: new RedisHistory({ redis, circuit }), nowMs: Date.now() };
+  const sources = {
+    keys,
+    history: new RedisHistory({ redis, circuit }),
+    customers: new FakeCustomers(),
+    nowMs: Date.now(),
+  };
   for (let i = 0; i < 5; i++) {
     const search = searchKeys({ ...EVERYTHING, unusedDays: 1 }, { limit: 9, cursor: null }, sources);
     await expect(search).rejects.toMatchObject({ code: 'refused', message: expect.stringContaining('+getrange') });

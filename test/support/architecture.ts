@@ -26,6 +26,7 @@ export const ROOMS: readonly string[] = [
     'forward',
     'annotate',
     'validate',
+    'policies',
     'routing',
     'identify',
     'admit',
@@ -36,7 +37,7 @@ export const ROOMS: readonly string[] = [
     'failure',
   ],
 ];
-const STEPS = ['validate', 'routing', 'identify', 'admit', 'annotate', 'forward'];
+const STEPS = ['validate', 'policies', 'routing', 'identify', 'admit', 'annotate', 'forward'];
 /** What every step may stand on: the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
 const GROUND = ['http1', 'io', 'errors', 'failure'];
 /** What operators work with. */
@@ -55,6 +56,7 @@ const FOR_STORES = [
   'src/identify/customer-store.ts',
   'src/identify/key-store.ts',
   'src/identify/pepper-record.ts',
+  'src/identify/secret-use-store.ts',
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
   'src/admit/account-id.ts',

@@ -10,9 +10,15 @@ export interface CertificatePair {
   readonly pem: string;
 }
 
+/** Names of a certificate in place of localhost and 127.0.0.1. */
+export interface AlternativeNames {
+  readonly uris?: readonly string[];
+  readonly dns?: readonly string[];
+}
+
 export interface CertificateAuthority extends CertificatePair {
   /** A certificate that this authority has signed, for localhost and 127.0.0.1; good for 30 days by default. */
-  issue(name: string, days?: number): Promise<CertificatePair>;
+  issue(name: string, days?: number, alternative?: AlternativeNames): Promise<CertificatePair>;
 }
 
 const DAY_MS = 86_400_000;
@@ -37,7 +43,7 @@ export async function createAuthority(folder: string): Promise<CertificateAuthor
       { name: 'keyUsage', keyCertSign: true, cRLSign: true, critical: true },
     ],
   });
-  const issue = async (name: string, days = 30) => {
+  const issue = async (name: string, days = 30, alternative?: AlternativeNames) => {
     const pair = await generate([{ name: 'commonName', value: name }], {
       ...KIND,
       ...validFor(days),
@@ -46,14 +52,20 @@ export async function createAuthority(folder: string): Promise<CertificateAuthor
         { name: 'basicConstraints', cA: false },
         {
           name: 'subjectAltName',
-          altNames: [
-            { type: 2, value: 'localhost' },
-            { type: 7, ip: '127.0.0.1' },
-          ],
+          altNames:
+            alternative === undefined
+              ? [
+                  { type: 2, value: 'localhost' },
+                  { type: 7, ip: '127.0.0.1' },
+                ]
+              : [
+                  ...(alternative.uris ?? []).map((value) => ({ type: 6 as const, value })),
+                  ...(alternative.dns ?? []).map((value) => ({ type: 2 as const, value })),
+                ],
         },
       ],
     });
-    return write(`${name}-${++serial}`, pair);
+    return write(`${name.replaceAll('/', '_')}-${++serial}`, pair);
   };
   return { ...(await write('ca', root)), issue };
 }

@@ -145,6 +145,27 @@ describe('a row', () => {
       ['10:02:03 401 GET      2.3 ms /v1/pets           missing API key'],
     ],
     [
+      'a refusal of a policy',
+      {
+        ...REFUSED,
+        judgement: 'denied',
+        status: 403,
+        code: 'wrong_tenant',
+        policy: './policies/tenant.ts',
+        target: null,
+      },
+      120,
+      ['10:02:03 403 GET      0.4 ms /v1/pets                         wrong tenant (policy ./policies/tenant.ts)'],
+    ],
+    [
+      'a policy that fails',
+      { ...ADMITTED, status: 500, code: 'policy_failed', cause: 'it threw Error: a', policy: './a.ts', target: null },
+      120,
+      [
+        '10:02:03 500 GET      2.3 ms /v1/pets                         policy failed: it threw Error: a (policy ./a.ts)',
+      ],
+    ],
+    [
       'a path that could not be read',
       {
         ...ADMITTED,

@@ -36,6 +36,7 @@ export interface Feature {
 export const PLAIN_GET: FeatureName = 'plain-get';
 
 const DESCRIPTION = join(import.meta.dirname, 'servers', 'description.yaml');
+const POLICY = join(import.meta.dirname, 'servers', 'policy.ts');
 const DOCS = 'https://docs.example.com/errors';
 const ORIGIN = 'https://app.example.com';
 const PLAN = 'good';
@@ -70,6 +71,10 @@ export const FEATURES: readonly Feature[] = [
       },
     },
     expects: { ...SMALL, field: ['X-Served-Plan', PLAN] },
+    proof: { request: get('/v1/needs/x-plan'), status: 200 },
+  }),
+  feature('policies', 'policies: one that compares and sets a field', {
+    settings: { route: { policies: [POLICY] } },
     proof: { request: get('/v1/needs/x-plan'), status: 200 },
   }),
   feature('timeouts', 'timeouts of the route', {

@@ -41,7 +41,7 @@ export async function commandsPage(): Promise<string> {
 /** Every command, as the program itself tells. */
 export async function commandHelps(): Promise<CommandHelp[]> {
   const overview = await outputOf('--help');
-  const names = [...overview.matchAll(/^ {2}(\w+(?: \w+)?) {2,}\S/gm)].map(([, name]) => name!);
+  const names = [...overview.matchAll(/^ {2}(\w+(?: [\w-]+)?) {2,}\S/gm)].map(([, name]) => name!);
   return Promise.all(names.map(async (name) => readHelp(name, await outputOf(...name.split(' '), '--help'))));
 }
 

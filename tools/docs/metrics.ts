@@ -5,10 +5,11 @@ export const LABELS: Readonly<Record<string, string>> = {
   route: 'The pattern of the route, as in gateway.yaml; `none` where no route matches.',
   plan: 'The plan of the caller; `public` on a route with `auth: none`, `none` where the caller was not identified.',
   judgement:
-    '`admitted`, `refused` (quota), `banned`, `shed` (429 `too_many_in_flight`), `unauthenticated`, `preflight`, `usage`, `malformed` ' +
-    'or `undecided` (the store did not answer, the client left before a decision, or the plan of the key is gone).',
+    '`admitted`, `refused` (quota), `banned`, `shed` (429 `too_many_in_flight` and `in_flight_limit_exceeded`), `forbidden` (403 `suspended`), ' +
+    '`denied` (by a policy), `unauthenticated`, `preflight`, `usage`, `malformed` or `undecided` (the store did not answer, the client left ' +
+    'before a decision, the plan of the key is gone, or a policy failed).',
   status: 'The class of the status (`2xx`, `4xx`, …), or `499` for a client that left or did not read its answer.',
-  code: 'The [error code](headers-and-errors.md); `none` where the upstream answered.',
+  code: 'The [error code](headers-and-errors.md); `policy` where a policy refused the request, whatever its code; `none` where the upstream answered.',
   source:
     'Who decided: `store`, `memory` (without a call to the store), `local` (the store was away), or `none` where nothing was decided.',
   part: '`total`, and what of it was spent waiting for the `store`, with the `upstream`, and in the `gateway` itself.',
@@ -27,10 +28,12 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_reloads_total outcome':
     '`loaded`, or `refused` because of a fault or because a plan that live keys use is missing.',
   'tollgate_settings_refused file': '`settings` (gateway.yaml) or `plans` (plans.yaml).',
+  policy: 'The [policy](../guides/policies.md), by its name in gateway.yaml.',
+  'tollgate_policy_runs_total outcome': '`allowed`, `refused` or `failed` (an exception, a late or an invalid result).',
   'tollgate_upstream_retries_total outcome':
     '`answered` (with a response that is not a failure), `failed`, `abandoned` (the client left), `over_budget` (an attempt failed and was not retried, because the retries to this upstream are used up)',
   'tollgate_websockets_total outcome':
-    '`client_closed`, `upstream_closed`, `client_lost`, `upstream_lost`, `idle`, `revoked`, `expired` or `drained`.',
+    '`client_closed`, `upstream_closed`, `client_lost`, `upstream_lost`, `idle`, `revoked`, `suspended`, `expired` or `drained`.',
   'tollgate_given_back_total outcome':
     '`added` to the store, `ended` with its window, or `lost` (sent and not answered, or more than the gateway can remember).',
   'tollgate_local_decisions_total count':

@@ -4,6 +4,7 @@ import { printFault } from '../../config/fault.ts';
 import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { accessOf } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import {
@@ -22,6 +23,7 @@ import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { accessText } from './access-options.ts';
 import { json } from './text-form.ts';
 
 /** `tollgate keys apply`: makes the keys of the store what a file says (contract section 5). */
@@ -311,13 +313,15 @@ function changesOf(change: PlannedChange): Difference {
   );
 }
 
-function membersOf({ plan, name, owner, notes, limits, expiresAtMs, applied }: StoredKey): Record<string, unknown> {
+function membersOf(key: StoredKey): Record<string, unknown> {
+  const { plan, name, owner, notes, limits, expiresAtMs, applied } = key;
   const given = WINDOWS.filter((window) => limits[window] !== undefined);
   const members: Record<string, unknown> = {
     plan,
     name,
     owner,
     notes,
+    ...accessOf(key),
     limits: given.length === 0 ? null : Object.fromEntries(given.map((window) => [window, limits[window]])),
     expires: timeOf(expiresAtMs),
     entry: applied === undefined ? null : entryText(applied),
@@ -328,6 +332,7 @@ function membersOf({ plan, name, owner, notes, limits, expiresAtMs, applied }: S
 function textOf(value: unknown): string {
   if (value === null) return '-';
   if (typeof value !== 'object') return escapedText(JSON.stringify(value)).replace(/^"([\w.:+@-]+)"$/, '$1');
+  if (Array.isArray(value)) return escapedText(accessText(value));
   return Object.entries(value as object)
     .map(([window, limit]) => `${window}=${limit}`)
     .join(' ');

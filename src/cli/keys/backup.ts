@@ -4,10 +4,11 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { backupPassphraseOf, faultOfPassphrase } from '../../config/environment.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isSameDigest } from '../../identify/api-key.ts';
+import { isCustomerId } from '../../identify/customer-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/backup/backup-keys.ts';
-import { type RestoredKey, restoreKeys } from '../../operations/backup/restore-keys.ts';
+import { type RestoredKey, restoreCustomers, restoreKeys } from '../../operations/backup/restore-keys.ts';
 import { openSealed, sealed } from '../../operations/backup/sealed-file.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
 import { embeddedPeppers, type OpenKeys, withKeys, withStore } from '../../serve/open-store.ts';
@@ -27,7 +28,7 @@ const PASSPHRASE_ABOUT =
 export const keysBackup: Command = {
   name: 'keys backup',
   about:
-    'Writes every API key, with its limits and the digests of its secrets, to an encrypted file that `tollgate keys restore` reads. ' +
+    'Writes every customer and every API key, with its limits and the digests of its secrets, to an encrypted file that `tollgate keys restore` reads. ' +
     `It holds no secret, no pepper, and nothing that was counted. ${PASSPHRASE_ABOUT}`,
   positionals: ['FILE'],
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
@@ -53,8 +54,9 @@ export const keysBackup: Command = {
       async (store) => {
         const progress = new Progress(terminal, () => performance.now());
         let count = 0;
-        const everyKey = operationsOn(store).everyKey({ all: true });
-        const text = backupText(everyKey, { peppers: store.peppers, nowMs: Date.now() }, (keys) => {
+        const operations = operationsOn(store);
+        const records = { customers: operations.customers.every(), keys: operations.everyKey({ all: true }) };
+        const text = backupText(records, { peppers: store.peppers, nowMs: Date.now() }, (keys) => {
           count = keys;
           progress.show('keys', keys, null, String);
         });
@@ -113,7 +115,7 @@ async function writeWhole(file: string, bytes: AsyncIterable<Uint8Array>, check:
 export const keysRestore: Command = {
   name: 'keys restore',
   about:
-    'Writes the API keys of a backup to the store; keys that are there already are left as they are. The file is read to its end first: ' +
+    'Writes the customers and the API keys of a backup to the store; those that are there already are left as they are. The file is read to its end first: ' +
     `one that is damaged or cut off restores nothing. ${PASSPHRASE_ABOUT}`,
   positionals: ['FILE'],
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
@@ -202,28 +204,45 @@ function refuseOtherPeppers(
 /** At most this many keys are named in the JSON report and in the record of changes. The counts include all keys. */
 const MAX_KEYS_LISTED = 1_000;
 
+/** Restores the customers and then the keys. @param lacked gets the plans of live keys that plans.yaml lacks */
+async function* restoredOf(
+  backup: Backup,
+  { keys, customers, plans }: OpenKeys,
+  how: { readonly force: boolean; readonly dryRun: boolean },
+  lacked: Set<string>,
+): AsyncGenerator<RestoredKey> {
+  const noted = async function* () {
+    for await (const key of backup.keys()) {
+      if (key.revokedAtMs === null && !plans.plans.has(key.plan)) lacked.add(key.plan);
+      yield key;
+    }
+  };
+  yield* restoreCustomers(backup.customers(), { customers, ...how });
+  yield* restoreKeys(noted(), { keys, ...how });
+}
+
 type Counts = Record<RestoredKey['kind'], number>;
 
 async function restore(backup: Backup, store: OpenKeys, { options }: Words, terminal: Terminal): Promise<ExitCode> {
   const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
   const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
+  const customersOf: Counts = { ...counts };
   const told: RestoredKey[] = [];
   const written: string[] = [];
   const unknownPlans = new Set<string>();
   const progress = new Progress(terminal, () => performance.now());
   let failure: unknown = null;
   let done = 0;
-  const noted = async function* () {
-    for await (const key of backup.keys()) {
-      if (key.revokedAtMs === null && !store.plans.plans.has(key.plan)) unknownPlans.add(key.plan);
-      yield key;
-    }
-  };
   const work = async () => {
     try {
-      for await (const outcome of restoreKeys(noted(), { keys: store.keys, force: options.force === true, dryRun })) {
-        counts[outcome.kind]++;
-        progress.show('restoring', ++done, backup.count, String);
+      const how = { force: options.force === true, dryRun };
+      for await (const outcome of restoredOf(backup, store, how, unknownPlans)) {
+        // The counts are those of keys.
+        if (isCustomerId(outcome.id)) customersOf[outcome.kind]++;
+        else {
+          counts[outcome.kind]++;
+          progress.show('restoring', ++done, backup.count, String);
+        }
         const isWritten = outcome.kind === 'restored' || outcome.kind === 'replaced' || outcome.kind === 'unknown';
         if (isWritten && written.length < MAX_KEYS_LISTED) written.push(outcome.id);
         if (outcome.why === null) continue;
@@ -244,16 +263,12 @@ async function restore(backup: Backup, store: OpenKeys, { options }: Words, term
       const { outcome, code } = outcomeOfError(failure);
       return { outcome: isChanged ? 'unknown' : outcome, code, ...change };
     }
-    return { outcome: counts.unknown > 0 ? 'unknown' : isChanged ? 'done' : 'unchanged', code: null, ...change };
+    const isUnknown = counts.unknown + customersOf.unknown > 0;
+    return { outcome: isUnknown ? 'unknown' : isChanged ? 'done' : 'unchanged', code: null, ...change };
   };
   if (dryRun) await work();
   else await recordedByCommand(store, terminal.error, { action: 'key.restore', target: null, work, changeOf });
-  if (unknownPlans.size > 0) {
-    const names = [...unknownPlans].join(', ');
-    terminal.error(
-      `warning: plans.yaml lacks plans that keys of the backup are on (${names}): requests with them are refused.\n`,
-    );
-  }
+  warnOfPlans(unknownPlans, terminal);
   if (isJson) terminal.out(json({ madeAt: backup.madeAt, ...counts, dryRun, keys: told }));
   else {
     const made = momentText(Date.parse(backup.madeAt), Date.now(), terminal);
@@ -261,7 +276,17 @@ async function restore(backup: Backup, store: OpenKeys, { options }: Words, term
     terminal.out(`${outcomes}: ${keysText(backup.count)} made ${made}, into ${store.name}.\n`);
   }
   if (failure !== null) throw failure;
-  return counts.refused > 0 || counts.unknown > 0 ? 1 : 0;
+  const failed = [counts, customersOf].some(({ refused, unknown }) => refused + unknown > 0);
+  return failed ? 1 : 0;
+}
+
+/** @param lacked plans of live keys that plans.yaml lacks */
+function warnOfPlans(lacked: ReadonlySet<string>, terminal: Terminal): void {
+  if (lacked.size === 0) return;
+  const names = [...lacked].join(', ');
+  terminal.error(
+    `warning: plans.yaml lacks plans that keys of the backup are on (${names}): requests with them are refused.\n`,
+  );
 }
 
 /** `3 restored, 1 there already, 0 left as they are, 0 refused`. */

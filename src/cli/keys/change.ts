@@ -1,13 +1,23 @@
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import { deleteKey, revokeKey, rotateKey, updateKey } from '../../operations/catalogue/keys.ts';
-import { keyReport, keyReportWithSecret, timeOf } from '../../operations/key-report.ts';
+import {
+  deleteKey,
+  endSecret,
+  moveKey,
+  resumeKey,
+  revokeKey,
+  rotateKey,
+  suspendKey,
+  updateKey,
+} from '../../operations/catalogue/keys.ts';
+import { shortReport, suspendedNow, withSecret } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
-import { limitsText, readDuration, readLimits, readMoment } from './text-form.ts';
+import { ACCESS_SPELLED } from './access-options.ts';
+import { limitsText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
 
-// The commands that change one key: `keys update`, `keys rotate`, `keys revoke` and `keys delete`.
+// The commands that change one key: `keys update`, `rotate`, `end-secret`, `suspend`, `resume`, `revoke` and `delete`.
 
 /** `tollgate keys update`: changes the attributes of a key. Its secrets, counters and bans stay. */
 export const keysUpdate: Command = operationCommand({
@@ -22,6 +32,7 @@ export const keysUpdate: Command = operationCommand({
     name: { about: 'What to call it, up to 100 characters; an empty one removes the name.' },
     owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
     notes: { value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' },
+    ...ACCESS_SPELLED,
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',
@@ -41,16 +52,49 @@ export const keysUpdate: Command = operationCommand({
     },
   },
   json: 'Prints the key as `keys list` does.',
-  asJson: ({ key }, { plans }) => keyReport(key!, plans),
+  asJson: ({ output }) => shortReport(output),
   text: ({ output: { id, plan, limits, expiresAt } }, { moment }) =>
     `${id} is on plan ${plan} (${limitsText(limits)}) and ${expiresAt === null ? 'never expires' : `expires ${moment(expiresAt)}`}.\n`,
+});
+
+/** `tollgate keys move`: moves a key to a customer, or away from its own. */
+export const keysMove: Command = operationCommand({
+  name: 'keys move',
+  operation: moveKey,
+  examples: ['tollgate keys move KEY_ID --customer CUSTOMER_ID', 'tollgate keys move KEY_ID --no-customer --plan free'],
+  spelled: {
+    customer: {
+      value: 'CUSTOMER_ID',
+      about: 'The customer that it belongs to from now on, with the plan and the limits of it.',
+    },
+    plan: { about: 'The plan of a key that leaves its customer; that of the customer unless given.' },
+  },
+  options: {
+    'no-customer': { type: 'boolean', about: 'Takes the key away from its customer.' },
+  },
+  given: ({ options }) => {
+    const leaves = options['no-customer'] === true;
+    if (leaves === (options.customer !== undefined)) {
+      throw new Failure('bad_usage', 'Give either --customer CUSTOMER_ID or --no-customer.');
+    }
+    return leaves ? { customer: null } : {};
+  },
+  json: 'Prints the key as `keys list` does, with the ban that has moved along.',
+  asJson: ({ output }) => ({ ...shortReport(output), ban: output.ban }),
+  text: ({ output: { plan, customer, ban }, change }, { id, seconds }) => {
+    const where =
+      customer === undefined ? `belongs to no customer and is on plan ${plan}` : `belongs to ${customer.id}`;
+    if (change?.outcome === 'unchanged') return `${id} already ${where}; nothing was changed.\n`;
+    const banned = ban === null ? '' : ` Its ban moved along and ends ${seconds(ban.until)}.`;
+    return `${id} ${where}. Its counts start anew.${banned}\n`;
+  },
 });
 
 /** `tollgate keys rotate` (contract section 5). */
 export const keysRotate: Command = operationCommand({
   name: 'keys rotate',
   operation: rotateKey,
-  examples: ['tollgate keys rotate KEY_ID --overlap 24h', 'tollgate keys rotate KEY_ID --overlap 0s'],
+  examples: ['tollgate keys rotate KEY_ID --overlap 24h', 'tollgate keys rotate KEY_ID --leaked'],
   spelled: {
     overlap: {
       value: 'DURATION',
@@ -60,10 +104,27 @@ export const keysRotate: Command = operationCommand({
         return given;
       },
     },
+    leaked: {
+      about:
+        'Ends the secrets before it at once, because somebody else may have one. On a terminal the command asks, unless --overlap or --leaked is given.',
+    },
   },
   json: 'Prints the same JSON object as `keys create`, with the new secret.',
   open: { makesSecrets: true },
-  asJson: ({ key, output }, { plans }) => keyReportWithSecret(key!, output.key, plans),
+  check({ options }) {
+    if (options.leaked !== true || options.overlap === undefined) return;
+    throw new Failure('bad_usage', 'A leaked secret has no overlap: give --leaked or --overlap.');
+  },
+  async ask({ keys }, { options, positionals }, { question = null }) {
+    if (question === null || options.leaked === true || options.overlap !== undefined) return {};
+    const key = await keys.get(positionals[0]!);
+    // Nothing is asked about a key that does not exist or was revoked.
+    if (key === null || key.revokedAtMs !== null) return {};
+    const answer = await question('Was the old secret leaked? Then it ends at once, and otherwise in 24 h. [y/N] ');
+    if (answer === null) throw new Failure('refused', 'Nothing was rotated.');
+    return isYes(answer) ? { leaked: true } : {};
+  },
+  asJson: ({ output }) => withSecret(shortReport(output), output.key),
   text: ({ key, output }, { id, moment }) =>
     `${id} has a new secret; the old one ${oldSecretText(key!, moment)}.\n\n  ${output.key}\n\n` +
     'This is the only time that it is shown. Keep it where you keep secrets.\n',
@@ -75,6 +136,69 @@ function oldSecretText({ secrets, expiresAtMs }: StoredKey, moment: (atMs: numbe
   if (old === undefined) return 'no longer works';
   return `stops working ${moment(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
 }
+
+/** `tollgate keys end-secret`: ends one of several secrets. */
+export const keysEndSecret: Command = operationCommand({
+  name: 'keys end-secret',
+  operation: endSecret,
+  examples: ['tollgate keys end-secret KEY_ID --last4 xY7z'],
+  spelled: {
+    last4: {
+      value: 'CHARACTERS',
+      read: (given: string) => {
+        // What was given may be the whole secret, so it is not repeated.
+        if (given.length > 4)
+          throw new Failure('bad_usage', '--last4 takes the last four characters of the secret, and no more of it.');
+        return given;
+      },
+    },
+  },
+  json: 'Prints the key as `keys list` does.',
+  open: { needsPlans: false },
+  asJson: ({ output }) => shortReport(output),
+  text: ({ output: { secrets } }, { id }) =>
+    `The secret has ended. ${id} still has ${secrets.map(secretLabelOf).join(', ')}.\n`,
+});
+
+/** `tollgate keys suspend`: a key that is refused until it is resumed, or for a while. */
+export const keysSuspend: Command = operationCommand({
+  name: 'keys suspend',
+  operation: suspendKey,
+  examples: [
+    'tollgate keys suspend KEY_ID',
+    "tollgate keys suspend KEY_ID --until 24h --reason 'asked for by billing'",
+  ],
+  spelled: {
+    until: {
+      value: 'WHEN',
+      about:
+        'When it ends by itself: in 24h, or on 2030-12-31, or at an RFC 3339 time; left out, only when the key is resumed.',
+      read: (when: string) => {
+        readMoment('--until', when, 0);
+        return when;
+      },
+    },
+    reason: { value: 'TEXT', about: 'For operators, one line of up to 200 characters. The caller never sees it.' },
+  },
+  json: 'Prints the key as `keys list` does, with suspended.',
+  open: { needsPlans: false },
+  asJson: ({ key, output }) => ({ ...shortReport(output), ...suspendedNow(key!, Date.now()) }),
+  text: ({ output: { suspended }, change }, { id, moment }) => {
+    const end = suspended?.until == null ? 'until it is resumed' : `and works again ${moment(suspended.until)}`;
+    return `${id} ${change?.outcome === 'unchanged' ? 'was already' : 'is'} suspended ${end}.\n`;
+  },
+});
+
+/** `tollgate keys resume`: ends a suspension. */
+export const keysResume: Command = operationCommand({
+  name: 'keys resume',
+  operation: resumeKey,
+  examples: ['tollgate keys resume KEY_ID'],
+  json: 'Prints the key as `keys list` does.',
+  open: { needsPlans: false },
+  asJson: ({ output }) => shortReport(output),
+  text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.\n`,
+});
 
 /** `tollgate keys revoke`: ends a key for good (contract section 1). */
 export const keysRevoke: Command = operationCommand({
@@ -92,11 +216,11 @@ export const keysRevoke: Command = operationCommand({
     const key = await keys.get(positionals[0]!);
     // Nothing is asked about a key that does not exist or was revoked before.
     if (key === null || key.revokedAtMs !== null) return null;
-    const usedOn = await operations.lastUsedOn(key.id);
+    const usedOn = await operations.lastUsedOn(key);
     const lastUse = usedOn === null ? 'no use on record' : `last used ${usedOn}`;
     return (await isConfirmed('Revoke', key, lastUse, question)) ? null : 'Nothing was revoked.';
   },
-  asJson: ({ key }, { plans }) => ({ ...keyReport(key!, plans), revokedAt: timeOf(key!.revokedAtMs) }),
+  asJson: ({ output }) => ({ ...shortReport(output), revokedAt: output.revokedAt }),
   text: ({ output: { revokedAt }, change }, { id, moment }) =>
     change?.outcome === 'unchanged' ? `${id} was already revoked ${moment(revokedAt!)}.\n` : `${id} is revoked.\n`,
 });
@@ -142,5 +266,9 @@ async function isConfirmed(
     ...(lastUse === null ? [] : [lastUse]),
   ];
   const answer = await question(`${verb} ${id} (${facts.join(', ')}) for good? This cannot be undone. [y/N] `);
+  return isYes(answer);
+}
+
+function isYes(answer: string | null): boolean {
   return /^\s*y(es)?\s*$/i.test(answer ?? '');
 }

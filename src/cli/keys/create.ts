@@ -3,12 +3,13 @@ import type { Limits } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
 import { createKey } from '../../operations/create-once.ts';
-import { keyReportWithSecret } from '../../operations/key-report.ts';
+import { keyReport, withSecret } from '../../operations/key-report.ts';
 import { changeOfKey } from '../../operations/recorded.ts';
-import { withKeys } from '../../serve/open-store.ts';
+import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { ACCESS_OPTIONS, readAccess } from './access-options.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys create` (contract section 5). */
@@ -19,10 +20,20 @@ export const keysCreate: Command = {
   environment: OF_STORE,
   examples: [
     'tollgate keys create --plan pro --name "Jo\'s shop" --limit minute=500 --expires 90d',
+    'tollgate keys create --customer CUSTOMER_ID --limit minute=300',
     'tollgate keys create --plan free --data ./data --json',
   ],
   options: {
-    plan: { type: 'string', value: 'PLAN', about: 'The plan that it belongs to, one of plans.yaml. Required.' },
+    plan: {
+      type: 'string',
+      value: 'PLAN',
+      about: 'The plan that it belongs to, one of plans.yaml. Required without --customer.',
+    },
+    customer: {
+      type: 'string',
+      value: 'CUSTOMER_ID',
+      about: 'The customer that it belongs to, with the plan and the limits that its keys share.',
+    },
     name: { type: 'string', value: 'NAME', about: 'What to call it, up to 100 characters.' },
     owner: { type: 'string', value: 'OWNER', about: 'Whose it is, up to 100 characters.' },
     notes: { type: 'string', value: 'TEXT', about: 'Notes for those who look after keys, up to 1000 characters.' },
@@ -37,6 +48,7 @@ export const keysCreate: Command = {
       value: 'WHEN',
       about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time. By default never.',
     },
+    ...ACCESS_OPTIONS,
     data: {
       type: 'string',
       value: 'FOLDER',
@@ -55,27 +67,35 @@ export const keysCreate: Command = {
     return withKeys<ExitCode>(
       terminal.env,
       async (store) => {
-        const { key, secret, durability } = await recordedByCommand(store, terminal.error, {
+        const { key, secret, durability, owner } = await recordedByCommand(store, terminal.error, {
           action: 'key.create',
           target: null,
-          work: () =>
-            createKey((nowMs) => attributesOf(words, nowMs), {
+          work: async () => {
+            const id = words.options.customer as string | undefined;
+            const owner = id === undefined ? null : await customerNamed(id, store);
+            const of = owner === null ? {} : { plan: owner.plan, customer: owner.id };
+            const made = await createKey((nowMs) => ({ ...attributesOf(words, nowMs), ...of }), {
               keys: store.keys,
               peppers: store.peppers,
               plans: store.plans.plans,
               random: randomBytes,
               nowMs: Date.now(),
-            }),
+            });
+            return { ...made, owner };
+          },
           changeOf: changeOfKey,
         });
-        const report = keyReportWithSecret(key, secret, store.plans);
+        const owners = new Map(owner === null ? [] : [[owner.id, owner]]);
+        const report = withSecret(keyReport(key, store.plans, owners), secret);
         if (words.options.json === true) terminal.out(json(report));
         else {
           const ends =
             report.expiresAt === null
               ? ''
               : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
-          terminal.out(`${key.id} on plan ${key.plan} (${limitsText(report.limits)})${ends}\n\n  ${secret}\n\n`);
+          const whose = owner === null ? '' : ` of ${owner.id}`;
+          const limits = Object.keys(report.limits).length === 0 ? '' : ` (${limitsText(report.limits)})`;
+          terminal.out(`${key.id}${whose} on plan ${key.plan}${limits}${ends}\n\n  ${secret}\n\n`);
           terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
           terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
         }
@@ -86,17 +106,27 @@ export const keysCreate: Command = {
   },
 };
 
+/** The module is loaded only for a customer: most keys have none, and a command starts anew each time. */
+async function customerNamed(id: string, { customers }: OpenKeys) {
+  const { customerOfNewKey } = await import('../../operations/customers.ts');
+  return customerOfNewKey(id, customers);
+}
+
 function attributesOf(words: Words, nowMs: number) {
-  const { plan, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;
-  if (plan === undefined) {
+  const { plan, customer, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;
+  if (plan === undefined && customer === undefined) {
     throw new Failure('bad_usage', '--plan is missing. See `tollgate keys create --help`.');
   }
+  if (plan !== undefined && customer !== undefined) {
+    throw new Failure('bad_usage', 'The plan of a key of a customer is that of the customer: leave --plan out.');
+  }
   return {
-    plan,
+    plan: plan ?? '',
     name: name ?? null,
     owner: owner ?? null,
     notes: notes ?? null,
     limits: readLimits(words, false) as Limits,
     expiresAtMs: expires === undefined ? null : readMoment('--expires', expires, nowMs),
+    access: readAccess(words),
   };
 }

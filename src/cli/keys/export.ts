@@ -1,14 +1,23 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import { timeOf } from '../../operations/key-report.ts';
+import type { Operations } from '../../operations/operations.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
-const HEADER = ['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const;
+const HEADER = [
+  ...(['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const),
+  'suspended',
+  'customer',
+  ...ACCESS_MEMBERS,
+] as const;
 
 /** `tollgate keys export`: prints every key, without its secrets. */
 export const keysExport: Command = {
@@ -38,7 +47,10 @@ export const keysExport: Command = {
     const isJson = options.json === true;
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (!isJson) terminal.out(csvLine(HEADER));
-      for await (const key of operationsOn(store).everyKey({ all: options.all === true })) {
+      const operations = operationsOn(store);
+      const plans = new Map<string, string>();
+      for await (const stored of operations.everyKey({ all: options.all === true })) {
+        const key = { ...stored, plan: await planOf(stored, operations, plans) };
         terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key)));
       }
       return 0;
@@ -46,8 +58,18 @@ export const keysExport: Command = {
   },
 };
 
+/** The plan of a key: that of its customer, if it has one. @param known plans of customers that were read before */
+async function planOf(key: StoredKey, operations: Operations, known: Map<string, string>): Promise<string> {
+  if (key.customer === undefined) return key.plan;
+  const before = known.get(key.customer);
+  if (before !== undefined) return before;
+  const plan = (await operations.customers.of([key])).get(key.customer)?.plan ?? key.plan;
+  known.set(key.customer, plan);
+  return plan;
+}
+
 function membersOf(key: StoredKey) {
-  const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs } = key;
+  const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs, customer } = key;
   return {
     id,
     plan,
@@ -59,13 +81,24 @@ function membersOf(key: StoredKey) {
     created: timeOf(createdAtMs),
     revoked: timeOf(revokedAtMs),
     last4: key.secrets[0]?.last4 || null,
+    suspended: isSuspended(key.suspended, Date.now()) ? timeOf(key.suspended.atMs) : null,
+    scopes: key.scopes ?? null,
+    addresses: key.addresses ?? null,
+    origins: key.origins ?? null,
+    certificates: key.certificates ?? null,
+    boundTo: key.boundTo ?? null,
+    meta: key.meta ?? null,
+    customer: customer ?? null,
   };
 }
 
 function cellsOf(key: StoredKey): readonly (string | null)[] {
   const { limits, ...rest } = membersOf(key);
   const members = { ...rest, limits: limitsText(limits) };
-  return HEADER.map((column) => members[column]);
+  return HEADER.map((column) => {
+    const cell = members[column];
+    return cell === null || typeof cell === 'string' ? cell : accessCell(cell);
+  });
 }
 
 /**

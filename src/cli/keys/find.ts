@@ -37,11 +37,12 @@ export const keysFind: Command = {
       );
     }
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { key, isCurrent } = await operationsOn(store).find(secret);
-      const nowMs = Date.now();
-      if (options.json === true) terminal.out(json({ key: shownKey(key, store.plans, nowMs), isCurrent }));
+      const operations = operationsOn(store);
+      const { key, isCurrent } = await operations.find(secret);
+      const report = await operations.wholeReport(key);
+      if (options.json === true) terminal.out(json({ key: shownKey(report), isCurrent }));
       else {
-        terminal.out(keyText(key, store.plans, nowMs, terminal));
+        terminal.out(keyText(key, report, store.plans, terminal));
         if (!isCurrent) terminal.out('This secret was rotated away or has expired: the key has another one.\n');
       }
       return 0;

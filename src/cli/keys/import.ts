@@ -51,6 +51,7 @@ export const keysImport: Command = {
         const move = async () => {
           const outcomes = importKeys(readRows(source.chunks(), format), {
             keys: store.keys,
+            customers: store.customers,
             plans: store.plans.plans,
             formats: store.settings.keyFormats,
             history: store.pepperHistory,

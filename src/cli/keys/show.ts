@@ -2,10 +2,18 @@ import { formText } from '../../admit/form-text.ts';
 import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { type KeyReport, keyReport, timeOf, type WholeKeyReport, wholeKeyReport } from '../../operations/key-report.ts';
+import {
+  type CustomersOfKeys,
+  type KeyReport,
+  type KeyReportWithUses,
+  keyReport,
+  suspendedNow,
+  timeOf,
+} from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn, withMeantKeys } from '../operations.ts';
@@ -14,6 +22,7 @@ import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { accessText } from './access-options.ts';
 import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 // The commands that print keys and change nothing: `keys list` and `keys show`.
@@ -34,10 +43,12 @@ export const keysList: Command = {
       type: 'string',
       value: 'TEXT',
       about:
-        'Keys with this text in id, name or owner, in any case, or a secret that ends with it. As TEXT without --search.',
+        'Keys with this text in id, name or owner, in any case, or a secret that ends with it; or with a pair of metadata, such as meta.team=blue. ' +
+        'As TEXT without --search.',
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
     owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
+    customer: { type: 'string', value: 'CUSTOMER_ID', about: 'Keys of this customer.' },
     expiring: { type: 'string', value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: {
       type: 'string',
@@ -69,10 +80,13 @@ export const keysList: Command = {
       const progress = new Progress(terminal, () => performance.now());
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
       const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
+      const customers = await operationsOn(store).customers.of(found.map(({ key }) => key));
       if (options.json === true) {
+        const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
-          ...keyReport(key, plans),
+          ...keyReport(key, plans, customers),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
+          ...suspendedNow(key, nowMs),
           ...lastUse,
         }));
         terminal.out(json(reports));
@@ -82,8 +96,12 @@ export const keysList: Command = {
           ? 'No key matches.'
           : 'There are no keys. `tollgate keys create --plan PLAN` makes one.';
         const withLastUse = filter.unusedDays !== null;
-        const rows = rowsOf(found, withLastUse, plans, terminal);
-        printTable(terminal, withLastUse ? [...COLUMNS, LAST_USED] : COLUMNS, rows, `${none}\n`);
+        const parts = { plans, customers, terminal };
+        // Without a customer among the keys the table is that of earlier versions.
+        const hasCustomers = found.some(({ key }) => key.customer !== undefined);
+        const rows = rowsOf(found, { withLastUse, hasCustomers }, parts);
+        const columns = [...COLUMNS, ...(hasCustomers ? [CUSTOMER] : []), ...(withLastUse ? [LAST_USED] : [])];
+        printTable(terminal, columns, rows, `${none}\n`);
       }
       return 0;
     });
@@ -101,6 +119,7 @@ function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
     text: word ?? search,
     plan: of('plan'),
     owner: of('owner'),
+    customer: of('customer'),
     expiring: of('expiring'),
     unused: of('unused'),
   };
@@ -117,18 +136,23 @@ const COLUMNS: readonly Column[] = [
   { head: 'expires', rank: 4 },
   { head: 'state', rank: 1, isStatus: true },
 ];
+const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 const LAST_USED: Column = { head: 'last used', rank: 1.5 };
 
-function rowsOf(found: readonly FoundKey[], withLastUse: boolean, plans: Plans, terminal: Terminal): string[][] {
+function rowsOf(
+  found: readonly FoundKey[],
+  { withLastUse, hasCustomers }: { readonly withLastUse: boolean; readonly hasCustomers: boolean },
+  { plans, customers, terminal }: { plans: Plans; customers: CustomersOfKeys; terminal: Terminal },
+): string[][] {
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
   return found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, limits } = keyReport(key, plans);
+    const { id, plan, name, owner, limits, customer } = keyReport(key, plans, customers);
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, nowMs);
     const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
-    const row = [id, ends, plan, ...kept];
+    const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customer?.name ?? customer?.id ?? '-'] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
 }
@@ -141,33 +165,38 @@ export const keysShow: Command = {
   environment: OF_STORE,
   examples: ['tollgate keys show KEY_ID'],
   options: {
-    json: { type: 'boolean', about: 'Prints one JSON object: that of `keys list`, with revokedAt and secrets.' },
+    json: {
+      type: 'boolean',
+      about: 'Prints one JSON object: that of `keys list`, with revokedAt, and secrets with the day of their last use.',
+    },
   },
   async run({ options, positionals }, terminal) {
     const [id] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
       const key = await withMeantKeys(store, id, (operations) => operations.show(id));
-      const nowMs = Date.now();
-      if (options.json === true) terminal.out(json(shownKey(key, store.plans, nowMs)));
-      else terminal.out(keyText(key, store.plans, nowMs, terminal));
+      const report = await operationsOn(store).wholeReport(key);
+      if (options.json === true) terminal.out(json(shownKey(report)));
+      else terminal.out(keyText(key, report, store.plans, terminal));
       return 0;
     });
   },
 };
 
+type ShownKey = Omit<KeyReportWithUses, 'ownLimits'>;
+
 /** What the JSON of `keys show` and `keys find` says of a key. */
-export function shownKey(key: StoredKey, plans: Plans, nowMs: number): Omit<WholeKeyReport, 'ownLimits'> {
-  const { ownLimits: _, ...report } = wholeKeyReport(key, plans, nowMs);
+export function shownKey({ ownLimits: _, ...report }: KeyReportWithUses): ShownKey {
   return report;
 }
 
 /** A key in lines, one for each thing that is known of it. */
-export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: Terminal): string {
+export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal: Terminal): string {
+  const nowMs = Date.now();
   const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
-  const report = shownKey(key, plans, nowMs);
   const rows: [string, string][] = [
     ['id', key.id],
     ['state', tonedStatus(stateOf(key, nowMs), terminal.style)],
+    ...customerRow(report.customer),
     ['plan', report.plan],
     ['limits', limitsText(report.limits)],
     ...kindsOf(report.limits, plans.plans.get(report.plan)),
@@ -176,16 +205,44 @@ export function keyText(key: StoredKey, plans: Plans, nowMs: number, terminal: T
     ...(report.notes === null
       ? []
       : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
+    ...ACCESS_MEMBERS.flatMap((member): [string, string][] => {
+      const value = key[member];
+      return value === undefined ? [] : [[member, escapedText(accessText(value))]];
+    }),
     ...(report.entry === undefined ? [] : ([['entry', `${report.entry}, of \`keys apply\``]] as [string, string][])),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
     ...(report.revokedAt === null ? [] : ([['revoked', moment(report.revokedAt)]] as [string, string][])),
-    ...report.secrets.map(({ last4, createdAt, expiresAt }): [string, string] => [
-      'secret',
-      `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${expiresAt === null ? '' : `, ends ${moment(expiresAt)}`}`,
-    ]),
+    ...suspendedRows(report, moment),
+    ...report.secrets.map((secret): [string, string] => ['secret', secretText(secret, moment)]),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+  return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
+}
+
+function secretText(
+  { last4, createdAt, expiresAt, lastUsedOn }: KeyReportWithUses['secrets'][number],
+  moment: (time: string) => string,
+): string {
+  const end = expiresAt === null ? '' : `, ends ${moment(expiresAt)}`;
+  const use = lastUsedOn === null ? 'no use on record' : `last used ${lastUsedOn}`;
+  return `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${end}, ${use}`;
+}
+
+function suspendedRows(
+  { suspended }: Pick<KeyReportWithUses, 'suspended'>,
+  moment: (time: string) => string,
+): [string, string][] {
+  if (suspended === undefined) return [];
+  const { since, until, reason } = suspended;
+  const end = until === null ? 'until it is resumed' : `ends ${moment(until)}`;
+  return [['suspended', `${moment(since)}, ${end}${reason === null ? '' : `: ${escapedText(reason)}`}`]];
+}
+
+/** Empty for a key without one. */
+function customerRow(customer: ShownKey['customer']): [string, string][] {
+  if (customer === undefined) return [];
+  const { id, name } = customer;
+  return [['customer', name === null ? id : `${escapedText(name)} (${id})`]];
 }
 
 /** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */

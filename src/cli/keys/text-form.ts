@@ -2,6 +2,7 @@ import { UNBOUNDED } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
 import {
   DURATION_RULE,
@@ -69,9 +70,13 @@ export function limitsText(limits: KeyReport['limits']): string {
 }
 
 /** Whether a key can be used at `nowMs`, in one word. */
-export function stateOf({ revokedAtMs, expiresAtMs }: StoredKey, nowMs: number): 'active' | 'revoked' | 'expired' {
+export function stateOf(
+  { revokedAtMs, expiresAtMs, suspended }: StoredKey,
+  nowMs: number,
+): 'active' | 'revoked' | 'expired' | 'suspended' {
   if (revokedAtMs !== null) return 'revoked';
-  return expiresAtMs !== null && nowMs >= expiresAtMs ? 'expired' : 'active';
+  if (expiresAtMs !== null && nowMs >= expiresAtMs) return 'expired';
+  return isSuspended(suspended, nowMs) ? 'suspended' : 'active';
 }
 
 /** What identifies a secret to operators without showing it: its last four characters, if they are known. */

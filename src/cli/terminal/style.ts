@@ -1,24 +1,16 @@
 import type { Style, Tone } from '../../io/terminal-text.ts';
 
-const TONES: Readonly<Record<string, Tone>> = {
-  ok: 'green',
-  active: 'green',
-  done: 'green',
-  warn: 'yellow',
-  warning: 'yellow',
-  unknown: 'yellow',
-  expired: 'yellow',
-  refused: 'yellow',
-  fail: 'red',
-  revoked: 'red',
-  banned: 'red',
-  ban: 'red',
-};
+/** The words with which a status begins, by their tone. */
+const WORDS: readonly (readonly [tone: Tone, ...words: string[]])[] = [
+  ['green', 'ok', 'active', 'done'],
+  ['yellow', 'warn', 'warning', 'unknown', 'expired', 'suspended', 'refused'],
+  ['red', 'fail', 'revoked', 'banned', 'ban'],
+];
 
 /** The tone of a status such as `active`, `ban 2` or `refused (not_found)`, by its first word; null for one without. */
 function toneOf(status: string): Tone | null {
   const [word] = /^[a-z]+/.exec(status) ?? [''];
-  return Object.hasOwn(TONES, word) ? TONES[word]! : null;
+  return WORDS.find(([, ...words]) => words.includes(word))?.[0] ?? null;
 }
 
 /** A status with its tone. */

@@ -10,8 +10,9 @@ export type TunnelEnd =
   | 'client_lost'
   | 'upstream_lost'
   | 'idle'
-  /** The key was revoked or has expired. */
+  /** The key was revoked, suspended, or has expired. */
   | 'revoked'
+  | 'suspended'
   | 'expired'
   /** The gateway stopped. */
   | 'drained';

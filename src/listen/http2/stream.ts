@@ -40,6 +40,8 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   readonly encrypted = true;
   /** The protocol version for Via and the log. The request line that is written here has 1.1. */
   readonly httpVersion = '2.0';
+  /** The session's connection. */
+  readonly carrier: Peer;
   readonly remoteAddress: string | undefined;
   readonly remotePort: number | undefined;
   readonly localAddress: string | undefined;
@@ -69,6 +71,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     { writeTimeoutMs, onBytes, endSession, onBegun }: StreamConnectionOptions,
   ) {
     super();
+    this.carrier = peer;
     this.remoteAddress = peer.remoteAddress;
     this.remotePort = peer.remotePort;
     this.localAddress = peer.localAddress;

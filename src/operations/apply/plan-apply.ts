@@ -6,6 +6,7 @@ import type { Path } from '../../config/fault.ts';
 import type { KeyEntry, KeysFile } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
+import { accessOf, changedAccess, metaEdits, type StoredAccess } from '../../identify/access.ts';
 import { newKeyId } from '../../identify/api-key.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
 import { edited, type KeyAttributes, type KeyEdits, keyOf, validateAttributes } from '../key-changes.ts';
@@ -146,6 +147,7 @@ function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, { plans, n
     owner: entry.owner ?? null,
     notes: entry.notes ?? null,
     expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires),
+    access: accessOfEntry(entry),
   };
   validateAttributes(attributes, { plans, nowMs });
   const secret = { digest: '', last4: '', createdAtMs: nowMs, expiresAtMs: null };
@@ -179,6 +181,8 @@ export function appliedTo(
   };
   const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
   const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
+  const given = accessOfEntry(entry);
+  const access = given.meta === undefined ? given : { ...given, meta: metaEdits(present.meta, given.meta) };
   const edits: KeyEdits = {
     ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
     ...text('name'),
@@ -186,9 +190,16 @@ export function appliedTo(
     ...text('notes'),
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
     ...(expiresAtMs === present.expiresAtMs ? {} : { expiresAtMs }),
+    ...(isDeepStrictEqual(changedAccess(accessOf(present), access), accessOf(present)) ? {} : { access }),
     ...(isAlready ? {} : { applied: as }),
   };
   return Object.keys(edits).length === 0 ? present : edited(present, edits, { plans, nowMs });
+}
+
+/** What an entry says of who may call what. An empty `boundTo` removes it. */
+function accessOfEntry(entry: KeyEntry): Omit<StoredAccess, 'boundTo'> & { readonly boundTo?: string | null } {
+  const { boundTo, ...given } = accessOf(entry as StoredAccess);
+  return boundTo === undefined ? given : { ...given, boundTo: boundTo === '' ? null : boundTo };
 }
 
 function limitEdits(present: Limits, wanted: Limits): NonNullable<KeyEdits['limits']> {

@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
+import { readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
 import { readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import type { OpenedFile } from './sealed-file.ts';
 
 // The text of a backup: one JSON object a line. The first describes the backup, the last has the number of keys, and
-// each line between them is the store's record of a key, with the digests of its secrets.
+// each line between them is the store's record of a customer or, after them, of a key with the digests of its secrets.
 
 /** The first line of a backup. */
 interface BackupHead {
@@ -16,7 +17,7 @@ interface BackupHead {
 }
 
 const HEAD = z.looseObject({ madeAt: z.string(), peppers: z.array(z.string()).min(1) });
-const END = z.looseObject({ keys: z.number().int().min(0) });
+const END = z.looseObject({ keys: z.number().int().min(0), customers: z.number().int().min(0).optional() });
 
 /** Lines that are joined before they are encrypted. */
 const LINES_TOGETHER = 100;
@@ -27,13 +28,20 @@ const LINES_TOGETHER = 100;
  * @param onKeys called with the number of keys so far
  */
 export async function* backupText(
-  keys: AsyncIterable<StoredKey>,
+  { customers, keys }: { readonly customers: AsyncIterable<StoredCustomer>; readonly keys: AsyncIterable<StoredKey> },
   { peppers, nowMs }: { readonly peppers: readonly string[]; readonly nowMs: number },
   onKeys: (count: number) => void,
 ): AsyncGenerator<string> {
   const head: BackupHead = { madeAt: new Date(nowMs).toISOString(), peppers: peppers.map(pepperCheckOf) };
   let count = 0;
   let text = `${JSON.stringify(head)}\n`;
+  let customersCount = 0;
+  for await (const customer of customers) {
+    text += `${JSON.stringify(customer)}\n`;
+    if (++customersCount % LINES_TOGETHER !== 0) continue;
+    yield text;
+    text = '';
+  }
   for await (const key of keys) {
     text += `${JSON.stringify(key)}\n`;
     if (++count % LINES_TOGETHER !== 0) continue;
@@ -42,13 +50,16 @@ export async function* backupText(
     onKeys(count);
   }
   onKeys(count);
-  yield `${text}${JSON.stringify({ keys: count })}\n`;
+  // Without customers the text is that of earlier versions, which read it.
+  const end = { keys: count, ...(customersCount === 0 ? {} : { customers: customersCount }) };
+  yield `${text}${JSON.stringify(end)}\n`;
 }
 
 /** A backup that was read to its end once, so that all of it is known to be there and unaltered. */
 export interface Backup extends BackupHead {
   /** How many keys it has. */
   readonly count: number;
+  customers(): AsyncGenerator<StoredCustomer>;
   keys(): AsyncGenerator<StoredKey>;
 }
 
@@ -62,21 +73,41 @@ export async function verifiedBackup(file: OpenedFile): Promise<Backup> {
   let last = '';
   for await (const line of linesOf(file)) {
     if (head === null) head = read(HEAD, line);
-    else if (lines > 1) readStoredKey(last);
+    else if (lines > 1) readRecord(last);
     last = line;
     lines++;
   }
-  const count = lines - 2;
-  if (head === null || count < 0 || read(END, last).keys !== count) throw incomplete();
-  return { madeAt: head.madeAt, peppers: head.peppers, count, keys: () => keysOf(file, count) };
+  if (head === null || lines < 2) throw incomplete();
+  const { keys, customers = 0 } = read(END, last);
+  if (keys + customers !== lines - 2) throw incomplete();
+  const { madeAt, peppers } = head;
+  return {
+    madeAt,
+    peppers,
+    count: keys,
+    customers: () => recordsOf(file, 0, customers, readStoredCustomer),
+    keys: () => recordsOf(file, customers, keys, readStoredKey),
+  };
 }
 
-async function* keysOf(file: OpenedFile, count: number): AsyncGenerator<StoredKey> {
+/** The records of some lines, counted from the one behind the first. */
+async function* recordsOf<T>(
+  file: OpenedFile,
+  from: number,
+  count: number,
+  readRecordOf: (line: string) => T,
+): AsyncGenerator<T> {
   let number = -1;
   for await (const line of linesOf(file)) {
-    if (number >= 0 && number < count) yield readStoredKey(line);
+    if (number >= from && number < from + count) yield readRecordOf(line);
     number++;
   }
+}
+
+/** @throws Failure `store_corrupt` if a line is neither a customer nor a key */
+function readRecord(line: string): void {
+  if (line.startsWith('{"id":"cus_')) readStoredCustomer(line);
+  else readStoredKey(line);
 }
 
 async function* linesOf(file: OpenedFile): AsyncGenerator<string> {

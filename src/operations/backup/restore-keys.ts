@@ -1,7 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
+import { DURABLE } from '../../admit/ledger.ts';
+import { ACCESS_MEMBERS, accessOf, withoutAccess } from '../../identify/access.ts';
+import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
+import { longerOf } from '../../identify/suspension.ts';
 
-/** What became of one key of a backup. */
+/** What became of one key, or one customer, of a backup. */
 export interface RestoredKey {
   readonly id: string;
   /**
@@ -29,7 +33,8 @@ const BATCH_KEYS = 1_000;
  *
  * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
  * - a key that was revoked or deleted since is not brought back,
- * - a secret that was rotated away since does not work again.
+ * - a secret that was rotated away since does not work again,
+ * - a key that was suspended since is not resumed: of two suspensions the one that ends last counts.
  * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
  * @throws Failure `store_unavailable`; the keys reported until then are done
  */
@@ -45,6 +50,52 @@ export async function* restoreKeys(
     batch = [];
   }
   yield* await restoreBatch(batch, options);
+}
+
+/**
+ * Writes the customers of a backup to the store, before its keys. The same rules apply: one that is there is left as it is unless
+ * `force` is set, and one that was deleted since does not come back.
+ * @throws Failure `store_unavailable`; the customers reported until then are done
+ */
+export async function* restoreCustomers(
+  backup: AsyncIterable<StoredCustomer>,
+  { customers, force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'> & { readonly customers: CustomerStore },
+): AsyncGenerator<RestoredKey> {
+  for await (const customer of backup) {
+    const { id } = customer;
+    const there = await customers.get(id, { evenDeleted: true });
+    if (there === null) {
+      const durability = dryRun ? DURABLE : await customers.create(customer);
+      yield durability.kind === 'durable' ? { id, kind: 'restored', why: null } : { id, kind: 'unknown', why: UNKNOWN };
+    } else if (there.deletedAtMs !== undefined) {
+      yield { id, kind: 'refused', why: 'was deleted here for good; it is not brought back.' };
+    } else yield await compareCustomer(customer, there, { customers, force, dryRun });
+  }
+}
+
+async function compareCustomer(
+  customer: StoredCustomer,
+  there: StoredCustomer,
+  { customers, force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'> & { readonly customers: CustomerStore },
+): Promise<RestoredKey> {
+  const { id, plan, limits, name, owner, notes, expiresAtMs } = customer;
+  const different: string[] = ATTRIBUTES.filter((member) => !isDeepStrictEqual(customer[member], there[member]));
+  if (expiresAtMs !== there.expiresAtMs) different.push('its end');
+  if (different.length === 0) return { id, kind: 'same', why: null };
+  const text = different.join(', ');
+  if (!force) return { id, kind: 'left', why: `differs in ${text}; left as it is. --force puts back what may be.` };
+  const putBackOn = (before: StoredCustomer): StoredCustomer => {
+    const { notes: _, ...present } = withoutAccess(before);
+    return {
+      ...present,
+      ...{ plan, limits, name, owner, expiresAtMs },
+      ...(notes === undefined ? {} : { notes }),
+      ...accessOf(customer),
+    };
+  };
+  const updated = dryRun ? null : await customers.update(id, putBackOn);
+  if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
+  return { id, kind: 'replaced', why: `${dryRun ? 'would get' : 'has'} the backup's ${text}.` };
 }
 
 async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions): Promise<RestoredKey[]> {
@@ -104,26 +155,30 @@ async function compare(
   return { id, kind: 'replaced', why: `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.` };
 }
 
-/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation on either side. */
-function putBack(
-  { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs }: StoredKey,
-  { notes: _, ...there }: StoredKey,
-): StoredKey {
+/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation or a suspension on either side. */
+function putBack(key: StoredKey, present: StoredKey): StoredKey {
+  const { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs, suspended } = key;
+  const { notes: _, ...there } = withoutAccess(present);
+  const longer = longerOf(there.suspended, suspended);
   return {
     ...there,
     ...{ plan, limits, name, owner, expiresAtMs },
     ...(notes === undefined ? {} : { notes }),
+    ...accessOf(key),
     revokedAtMs: there.revokedAtMs ?? revokedAtMs,
+    ...(longer === undefined ? {} : { suspended: longer }),
   };
 }
 
-const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes'] as const;
+const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBERS] as const;
 
 /** What differs, in words for operators. */
 function differencesOf(key: StoredKey, there: StoredKey): string[] {
   const different: string[] = ATTRIBUTES.filter((name) => !isDeepStrictEqual(key[name], there[name]));
   if (key.expiresAtMs !== there.expiresAtMs) different.push('its end');
   if (key.revokedAtMs !== there.revokedAtMs) different.push('its revocation');
+  if (!isDeepStrictEqual(key.suspended, there.suspended)) different.push('its suspension');
+  if (key.customer !== there.customer) different.push('its customer');
   if (!isDeepStrictEqual(secretsOf(key), secretsOf(there))) different.push('its secrets');
   return different;
 }

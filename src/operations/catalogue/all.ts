@@ -1,4 +1,5 @@
 import * as bans from './bans.ts';
+import * as customers from './customers.ts';
 import * as keys from './keys.ts';
 import * as live from './live.ts';
 import type { Stream } from './operation.ts';
@@ -9,6 +10,7 @@ import * as usage from './usage.ts';
 
 type Exported =
   | (typeof bans)[keyof typeof bans]
+  | (typeof customers)[keyof typeof customers]
   | (typeof keys)[keyof typeof keys]
   | (typeof live)[keyof typeof live]
   | (typeof plans)[keyof typeof plans]
@@ -22,7 +24,7 @@ export type StoreOperation = Extract<Exported, { readonly line: string; readonly
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 /** Everything that these files define, by its path. */
-const DEFINED = [bans, keys, live, plans, records, usage]
+const DEFINED = [bans, customers, keys, live, plans, records, usage]
   .flatMap((file): unknown[] => Object.values(file))
   .filter((one): one is AnyOperation | Stream => typeof one === 'object' && one !== null && 'line' in one)
   .sort((a, b) => compare(a.line.split(' '), b.line.split(' ')));

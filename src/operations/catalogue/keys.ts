@@ -1,12 +1,17 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { ACCESS, givenAccess, metaName, metaValue } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
+import { PLAN_OF_CUSTOMER } from '../customers.ts';
 import type { KeyEdits } from '../key-changes.ts';
-import { key, label, notes, wholeKeyReport } from '../key-report.ts';
+import { key, label, notes, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
+import type { Operations } from '../operations.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
+import { reason } from '../suspensions.ts';
 import {
   count,
   cursor,
@@ -19,28 +24,46 @@ import {
   MOMENT_RULE,
   momentFrom,
   PAGE,
+  standingBan,
   textRule,
 } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Done, defineOperation } from './operation.ts';
 
-const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
+export const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
 const planRule = 'must be the name of a plan';
 const momentRule = `${MOMENT_RULE}, or null for never`;
-const moment = z
+export const moment = z
   .string(momentRule)
   .refine((text) => momentFrom(text, 0) !== null, momentRule)
   .nullable()
   .describe('An RFC 3339 time, a date (midnight UTC), or a duration from now such as 90d; null means never.')
   .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
-const plan = z.string(planRule).describe('One of the plans in force.');
-const attributes = {
+export const plan = z.string(planRule).describe('One of the plans in force.');
+const customerRule = 'must be the id of a customer';
+/** What keys and customers have in common. */
+export const attributes = {
   name: label.optional(),
   owner: label.optional(),
   notes: notes.optional(),
   expiresAt: moment.optional(),
+};
+/** Each member replaces what the key has; null, or an empty value, removes it. */
+const editedAccess = {
+  scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
+  addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
+  origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
+  certificates: ACCESS.certificates.nullable().optional().describe(ACCESS.certificates.description!),
+  boundTo: ACCESS.boundTo.nullable().optional().describe(ACCESS.boundTo.description!),
+  meta: z
+    .record(metaName, metaValue.nullable())
+    .nullable()
+    .optional()
+    .describe(
+      'Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.',
+    ),
 };
 
 const lastUsedOn = day
@@ -48,7 +71,7 @@ const lastUsedOn = day
   .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
   .meta({ id: 'LastUsedOn' });
 
-const shownKey = key.extend({ lastUsedOn }).meta({ id: 'ShownKey' });
+const shownKey = key.extend({ lastUsedOn, secrets: usedSecrets }).meta({ id: 'ShownKey' });
 const listedKey = key
   .extend({ lastUsedOn: lastUsedOn.optional().describe('Only with the parameter `unused`.') })
   .meta({ id: 'ListedKey' });
@@ -78,12 +101,17 @@ export const listKeys = defineOperation({
       .string(textRule)
       .optional()
       .describe(
-        'A part of the id, the name or the owner, in upper or lower case, or the last four characters of a secret that works, in their ' +
-          'case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
+        "A part of the id, the name, the owner or the customer's id, in upper or lower case, or the last four characters of a secret that works, in their " +
+          'case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
     owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    customer: z
+      .string(textRule)
+      .optional()
+      .describe('The id of the customer that the keys belong to.')
+      .meta({ minLength: 1 }),
     expiring: z
       .string(textRule)
       .optional()
@@ -107,8 +135,8 @@ export const listKeys = defineOperation({
   result: 'A page of keys.',
   async run(context, { q, all, limit, cursor, ...given }) {
     const { operations, nowMs } = context;
-    const { plan = null, owner = null, expiring = null, unused = null } = given;
-    const filter = keyFilterFrom({ text: q ?? null, plan, owner, expiring, unused }, all, {
+    const { plan = null, owner = null, customer = null, expiring = null, unused = null } = given;
+    const filter = keyFilterFrom({ text: q ?? null, plan, owner, customer, expiring, unused }, all, {
       nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
       secretAdvice: context.secretAdvice,
       formats: context.keyFormats(),
@@ -116,8 +144,9 @@ export const listKeys = defineOperation({
     });
     if ('fault' in filter) throw new Failure('refused', filter.fault);
     const found = await operations.search(filter, { limit, cursor: cursor ?? null });
+    const customers = await operations.customers.of(found.keys.map(({ key }) => key));
     const keys = found.keys.map(({ key, ...lastUse }) => ({
-      ...wholeKeyReport(key, operations.plans, nowMs()),
+      ...wholeKeyReport(key, operations.plans, nowMs(), customers),
       ...lastUse,
     }));
     return { output: { keys, cursor: found.cursor, searched: found.searched } };
@@ -143,18 +172,33 @@ export const createKey = defineOperation({
   input: z
     .strictObject(
       {
-        plan,
+        plan: plan.optional().describe('One of the plans in force. Required without `customer`, which has the plan.'),
+        customer: z
+          .string(customerRule)
+          .optional()
+          .describe(
+            'The id of the customer that the key belongs to. The key shares its plan and limits with the other keys of the customer.',
+          ),
         ...attributes,
+        ...givenAccess.shape,
         limits: limits
           .optional()
           .describe(
-            "Limits of its own that replace its plan's, one window at a time. A window that is `custom` in the plan needs one.",
+            "Limits of its own that replace its plan's, one window at a time. A window that is `custom` in the plan needs one. Of a key of " +
+              "a customer, what it may take of the customer's.",
           ),
       },
       'must be an object',
     )
+    .refine(({ plan, customer }) => (plan === undefined) !== (customer === undefined), {
+      error: ({ input }) =>
+        (input as { readonly plan?: unknown }).plan === undefined
+          ? `plan is missing: it ${planRule}.`
+          : PLAN_OF_CUSTOMER,
+    })
     .meta({
       id: 'NewKey',
+      oneOf: [{ required: ['plan'] }, { required: ['customer'] }],
       examples: [{ plan: 'pro', name: "Jo's shop", limits: { minute: 500 }, expiresAt: '90d' }],
     }),
   output: keyWithSecret,
@@ -163,13 +207,16 @@ export const createKey = defineOperation({
     conflict: 'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away.',
   },
   async run({ operations }, input, { once, body }) {
+    const of = await ownerOf(operations, input);
+    const { plan: _, customer: __, name, owner, notes, limits, expiresAt, ...access } = input;
     const attributesAt = (nowMs: number) => ({
-      plan: input.plan,
-      name: input.name ?? null,
-      owner: input.owner ?? null,
-      notes: input.notes ?? null,
-      limits: (input.limits ?? {}) as Limits,
-      expiresAtMs: msOf(input.expiresAt ?? null, nowMs),
+      ...of,
+      name: name ?? null,
+      owner: owner ?? null,
+      notes: notes ?? null,
+      limits: (limits ?? {}) as Limits,
+      expiresAtMs: msOf(expiresAt ?? null, nowMs),
+      access,
     });
     const made =
       once === null
@@ -185,7 +232,8 @@ export const createKey = defineOperation({
       throw new Refused('conflict', message, { keyId: made.id });
     }
     const { key, secret, kind, durability } = made;
-    const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs);
+    const customers = await operations.customers.of([key]);
+    const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs, customers);
     const isRepeated = kind === 'repeated';
     return {
       output: { id, key: secret, ...rest },
@@ -195,6 +243,15 @@ export const createKey = defineOperation({
     };
   },
 });
+
+/** The plan of a new key, or that of its customer. One of them is given. @throws Failure `refused` */
+async function ownerOf(
+  { customers }: Operations,
+  { plan, customer }: { readonly plan?: string | undefined; readonly customer?: string | undefined },
+): Promise<{ readonly plan: string; readonly customer?: string }> {
+  if (customer === undefined) return { plan: plan! };
+  return { plan: (await customers.ofNewKey(customer)).plan, customer };
+}
 
 const ENDED: Readonly<Record<SecretEnd, string>> = {
   revoked: 'is revoked',
@@ -230,10 +287,10 @@ export const findKey = defineOperation({
   }),
   result: 'The key.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { secret }) {
+  async run(context, { secret }) {
     // Secrets have no spaces, but people copy some along.
-    const { key, isCurrent } = await operations.find(secret.trim());
-    return { output: { key: wholeKeyReport(key, operations.plans, nowMs()), isCurrent } };
+    const { key, isCurrent } = await context.operations.find(secret.trim());
+    return { output: { key: await reportOn(key, context), isCurrent } };
   },
 });
 
@@ -248,10 +305,10 @@ export const showKey = defineOperation({
   output: shownKey,
   result: 'The key, without any secret.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id }) {
+  async run({ operations }, { id }) {
     const key = await operations.show(id);
-    const report = wholeKeyReport(key, operations.plans, nowMs());
-    return { output: { ...report, lastUsedOn: await operations.lastUsedOn(key.id) }, key };
+    const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key)]);
+    return { output: { ...report, lastUsedOn }, key };
   },
 });
 
@@ -261,7 +318,7 @@ export const updateKey = defineOperation({
   tag: 'keys',
   role: 'operator',
   sentence:
-    'Changes the plan, limits, name, owner, notes or end of a key. What it has used, its bans and its secrets stay.',
+    'Changes the plan, limits, name, owner, notes or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.',
   description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
   on: 'store',
   action: 'key.update',
@@ -273,6 +330,7 @@ export const updateKey = defineOperation({
       {
         plan: plan.optional(),
         ...attributes,
+        ...editedAccess,
         limits: editedLimits
           .optional()
           .describe("Windows that are absent stay as they are; null restores the plan's own number."),
@@ -284,10 +342,11 @@ export const updateKey = defineOperation({
   output: key,
   result: 'The key, without any secret.',
   fails: { not_found: true, conflict: true },
-  async run(context, { id, expiresAt, ...rest }, { guard }) {
+  async run(context, { id, plan, name, owner, notes, limits, expiresAt, ...access }, { guard }) {
     const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
-    const changed = await context.operations.update(id, { ...(rest as KeyEdits), ...expiry }, guard);
-    return { ...shown(changed.key, context), change: changeOfKey(changed) };
+    const edits = { plan, name, owner, notes, limits, ...expiry, access } as KeyEdits;
+    const changed = await context.operations.update(id, edits, guard);
+    return { ...(await shown(changed.key, context)), change: changeOfKey(changed) };
   },
 });
 
@@ -308,7 +367,114 @@ export const revokeKey = defineOperation({
   fails: { not_found: true },
   async run(context, { id }, { guard }) {
     const changed = await context.operations.revoke(id, guard);
-    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.before.revokedAtMs !== null) };
+    return {
+      ...(await shown(changed.key, context)),
+      change: changeOfKey(changed, changed.before.revokedAtMs !== null),
+    };
+  },
+});
+
+const movedKey = key
+  .extend({
+    ban: standingBan.describe('The ban in force, which has moved with the key; null if it is not banned.'),
+  })
+  .meta({ id: 'MovedKey' });
+
+export const moveKey = defineOperation({
+  name: 'moveKey',
+  line: 'POST /keys/{id}/move',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Moves a key to a customer, or away from its own. A ban in force moves with it, and its counts start anew.',
+  description:
+    'Its secrets, its own limits and what operators see of its past use stay. A key that leaves its customer keeps the plan of the ' +
+    'customer unless `plan` names another one. To move a key to where it is changes nothing.',
+  on: 'store',
+  action: 'key.move',
+  isVersioned: true,
+  isGuarded: true,
+  input: z
+    .strictObject(
+      {
+        customer: z
+          .string(customerRule)
+          .nullable()
+          .describe('The id of the customer; null means that the key belongs to none.'),
+        plan: plan.optional().describe('The plan of a key that leaves its customer, one of the plans in force.'),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'KeyMove', examples: [{ customer: 'cus_nk0lz6lSUZC1ryYk' }, { customer: null, plan: 'free' }] }),
+  output: movedKey,
+  result: 'The key, without any secret, and its ban.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id, customer, plan }, { guard }) {
+    const { before, key, durability, ban } = await context.operations.move(
+      id,
+      { customerId: customer, plan: plan ?? null },
+      guard,
+    );
+    const report = await reportOn(key, context);
+    const standing = ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) };
+    return {
+      output: { ...report, ban: standing },
+      change: changeOfKey({ before, key, durability }, before.customer === key.customer),
+      key,
+    };
+  },
+});
+
+export const suspendKey = defineOperation({
+  name: 'suspendKey',
+  line: 'POST /keys/{id}/suspend',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
+  description:
+    'Its requests get 403 `suspended` and are not counted; its counts, bans and secrets stay. A key that is suspended gets the new end ' +
+    'and reason. The record of changes says who suspended it; the caller does not learn that.',
+  on: 'store',
+  action: 'key.suspend',
+  isVersioned: true,
+  isGuarded: true,
+  input: z
+    .strictObject(
+      {
+        until: moment.optional().describe('When it ends by itself; null or absent: only when the key is resumed.'),
+        reason: reason.optional(),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'NewSuspension', examples: [{ until: '24h', reason: 'asked for by billing' }] }),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id, until = null, reason = null }, { guard }) {
+    const untilMs = msOf(until, context.nowMs());
+    const changed = await context.operations.suspend(id, { untilMs, reason }, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.key === changed.before) };
+  },
+});
+
+export const resumeKey = defineOperation({
+  name: 'resumeKey',
+  line: 'POST /keys/{id}/resume',
+  tag: 'keys',
+  role: 'operator',
+  sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
+  description: 'To resume a key that is not suspended is no mistake.',
+  on: 'store',
+  action: 'key.resume',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject({}, 'must be an object'),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: { not_found: true, conflict: CONFLICT },
+  async run(context, { id }, { guard }) {
+    const changed = await context.operations.resume(id, guard);
+    const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
+    return { ...shown(changed.key, context), change: changeOfKey(changed, !wasSuspended) };
   },
 });
 
@@ -325,25 +491,73 @@ export const rotateKey = defineOperation({
   action: 'key.rotate',
   isVersioned: true,
   isGuarded: true,
-  input: z.strictObject(
-    {
-      overlap: z
-        .string(DURATION_RULE)
-        .refine((text) => durationFrom(text) !== null, DURATION_RULE)
-        .optional()
-        .describe('How long the secrets before it keep working; `0s` ends them at once.')
-        .meta({ pattern: DURATION_PATTERN, default: '24h' }),
-    },
-    'must be an object',
-  ),
+  input: z
+    .strictObject(
+      {
+        overlap: z
+          .string(DURATION_RULE)
+          .refine((text) => durationFrom(text) !== null, DURATION_RULE)
+          .optional()
+          .describe('How long the secrets before it keep working; `0s` ends them at once.')
+          .meta({ pattern: DURATION_PATTERN, default: '24h' }),
+        leaked: flag.describe(
+          'True if somebody else may have one of the secrets before it: all of them end at once. It excludes `overlap`.',
+        ),
+      },
+      'must be an object',
+    )
+    .refine(
+      ({ overlap, leaked }) => !leaked || overlap === undefined,
+      'A leaked secret has no overlap: leave out overlap, or leaked.',
+    ),
   output: keyWithSecret,
   result: 'The key, with its new secret.',
   fails: { not_found: true, conflict: true },
-  async run({ operations, nowMs }, { id, overlap }, { guard }) {
-    const overlapMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
-    const { secret, ...changed } = await operations.rotate(id, overlapMs, guard);
-    const { id: keyId, ...rest } = wholeKeyReport(changed.key, operations.plans, nowMs());
+  async run(context, { id, overlap, leaked }, { guard }) {
+    const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
+    const overlapMs = leaked ? 0 : keptMs;
+    const { secret, ...changed } = await context.operations.rotate(id, overlapMs, guard);
+    const { id: keyId, ...rest } = await reportOn(changed.key, context);
     return { output: { id: keyId, key: secret, ...rest }, change: changeOfKey(changed), key: changed.key };
+  },
+});
+
+const last4Rule = 'must be the last four characters of the secret, and no more of it';
+
+export const endSecret = defineOperation({
+  name: 'endSecret',
+  // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
+  line: 'POST /keys/{id}/secrets/end',
+  tag: 'keys',
+  role: 'operator',
+  sentence:
+    'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
+  description:
+    'A secret that has ended does not work again. The only secret that works is not ended this way, and neither is one of several that end ' +
+    'with the same characters: 409.',
+  on: 'store',
+  action: 'secret.end',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject(
+    {
+      last4: z
+        .string(last4Rule)
+        .max(4, last4Rule)
+        .describe('The last four characters of the secret; an empty text for the one of which only the hash is known.')
+        .meta({ maxLength: 4 }),
+    },
+    'must be an object',
+  ),
+  output: key,
+  result: 'The key, without any secret.',
+  fails: {
+    not_found: 'There is no such key, or it has no secret that works and ends so.',
+    conflict: 'The key is revoked, it is its only secret that works, or several secrets end so.',
+  },
+  async run(context, { id, last4 }, { guard }) {
+    const changed = await context.operations.endSecret(id, last4, guard);
+    return { ...shown(changed.key, context), change: changeOfKey(changed) };
   },
 });
 
@@ -371,10 +585,14 @@ export const deleteKey = defineOperation({
   },
 });
 
-function shown(stored: StoredKey, { operations, nowMs }: StoreContext): Done<z.output<typeof key>> {
-  return { output: wholeKeyReport(stored, operations.plans, nowMs()), key: stored };
+async function shown(stored: StoredKey, context: StoreContext): Promise<Done<z.output<typeof key>>> {
+  return { output: await reportOn(stored, context), key: stored };
 }
 
-function msOf(text: string | null, nowMs: number): number | null {
+async function reportOn(stored: StoredKey, { operations, nowMs }: StoreContext): Promise<WholeKeyReport> {
+  return wholeKeyReport(stored, operations.plans, nowMs(), await operations.customers.of([stored]));
+}
+
+export function msOf(text: string | null, nowMs: number): number | null {
   return text === null ? null : momentFrom(text, nowMs);
 }

@@ -101,7 +101,7 @@ export const showTraffic = defineOperation({
             shed: count,
             undecided: count,
             malformed: count,
-            other: count.describe('Preflights and requests for usage.'),
+            other: count.describe('Preflights, requests for usage and those of suspended keys.'),
             failed: count.describe(
               'Responses with a status of 500 or above, which are counted under their verdict as well.',
             ),
@@ -139,7 +139,8 @@ export const listNear = defineOperation({
 });
 
 const VERDICTS = [
-  ...['admitted', 'refused', 'banned', 'shed', 'unauthenticated', 'preflight', 'usage', 'malformed', 'undecided'],
+  ...['admitted', 'refused', 'banned', 'shed', 'forbidden', 'denied', 'unauthenticated', 'preflight'],
+  ...['usage', 'malformed', 'undecided'],
 ];
 const verdictRule = `must be one of ${VERDICTS.join(', ')}`;
 const verdict = z
@@ -164,6 +165,10 @@ const refusal = z
     status: z.int(),
     code: z.string(),
     judgement: verdict,
+    policy: z
+      .string()
+      .nullable()
+      .describe('The policy that refused it or failed, by its name in gateway.yaml; null if none did.'),
     cost: count,
     window: limitName.nullable(),
     limits: z

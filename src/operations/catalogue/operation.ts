@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import type { Role } from '../../config/admin-tokens.ts';
+import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import type { Action } from '../audit-trail.ts';
 import type { Guard } from '../operations.ts';
@@ -19,7 +20,7 @@ type PathMembers<Line extends string> = Line extends `${string}{${infer Name}}${
   : unknown;
 
 /** The part of the console and the reference in which an operation belongs. */
-type Tag = 'session' | 'keys' | 'bans' | 'gateway' | 'live';
+type Tag = 'session' | 'keys' | 'customers' | 'bans' | 'gateway' | 'live';
 
 interface Described<Name extends string, Line extends RequestLine> {
   /** Of the method of the library, and the operationId of the OpenAPI description. */
@@ -55,11 +56,11 @@ interface Definition<
   readonly result: string;
   /** How it may fail beside the ways that all have, by code; each with its own sentence, or `true` for the usual one. */
   readonly fails?: Readonly<Partial<Record<FailureWay, string | true>>>;
-  /** It makes a key: 201 with its Location. */
+  /** It makes a key or a customer: 201 with its Location. */
   readonly creates?: true;
-  /** The response names the version of the key: it has an ETag. */
+  /** The response names the version of the key or customer: it has an ETag. */
   readonly isVersioned?: true;
-  /** It may be asked for one version of the key (`If-Match`). */
+  /** It may be asked for one version of the key or customer (`If-Match`). */
   readonly isGuarded?: true;
   /** It must be asked for with the version that the operator has seen (`If-Match`). The description of that header. */
   readonly needsVersion?: string;
@@ -108,6 +109,8 @@ export interface Done<Out> {
   readonly change?: Change;
   /** The key, whose version the response names. */
   readonly key?: StoredKey;
+  /** The same of a customer. */
+  readonly customer?: StoredCustomer;
   /** The version of a file, which the response names. */
   readonly version?: string;
   /** Under this name it was done before, and nothing was changed now. */

@@ -5,6 +5,8 @@ import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
+import { shownAccess } from '../key-report.ts';
+import { suspension } from '../suspensions.ts';
 import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, textRule, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
@@ -70,9 +72,12 @@ const keyState = z
     limits,
     name: z.string().nullable(),
     owner: z.string().nullable(),
+    ...shownAccess,
     expiresAt: time.nullable(),
     revokedAt: time.nullable(),
+    suspended: suspension.optional().describe('Absent without one. Its end may have passed.'),
     secrets: z.array(z.string()),
+    customer: z.string().optional().describe('The id of the customer; absent without one.'),
     entry: z
       .string(textRule)
       .optional()
@@ -84,8 +89,21 @@ const keyState = z
   )
   .meta({ id: 'KeyState' });
 
+const customerState = z
+  .strictObject({
+    plan: z.string(),
+    limits,
+    name: z.string().nullable(),
+    owner: z.string().nullable(),
+    expiresAt: time.nullable(),
+    entry: z.string().optional().describe('As that of a key.'),
+  })
+  .describe('What decides what the keys of a customer may do together. Notes are left out.')
+  .meta({ id: 'CustomerState' });
+
 const states = [
   keyState,
+  customerState,
   z.strictObject({ window: windowName, limit: count, until: time.optional() }).meta({ id: 'WindowState' }),
   z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
   z

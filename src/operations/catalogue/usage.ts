@@ -5,7 +5,7 @@ import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
 import { resetReport, topUpReport, type UsageChange } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
-import { amount, count, textRule, time, windowName } from '../values.ts';
+import { amount, count, limitName, textRule, time } from '../values.ts';
 import { type Done, defineOperation } from './operation.ts';
 
 export const showUsage = defineOperation({
@@ -26,11 +26,23 @@ export const showUsage = defineOperation({
   result:
     'What `GET /usage` shows the holder of the key, with the kinds of its windows, top-ups and the ladder of bans.',
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, plan }) => ({ output: await operations.keyUsage(id, plan ?? null) }),
+  run: async ({ operations }, { id, plan }) => ({ output: await operations.counts.forOperators(id, plan ?? null) }),
 });
 
 const ONCE = 'Makes the change once. The same change under the same name changes nothing for 24 hours.';
 const DONE = 'It is done, or was done before under this Idempotency-Key.';
+
+const newTopUp = z
+  .strictObject(
+    {
+      window: limitName.describe(
+        `The window, one of ${WINDOWS.join(', ')}; of a group of routes with its name in front, such as search-minute.`,
+      ),
+      amount: amount.describe('How much to add, a whole number from 1.'),
+    },
+    'must be an object',
+  )
+  .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500 }] });
 
 export const topUp = defineOperation({
   name: 'topUp',
@@ -44,22 +56,28 @@ export const topUp = defineOperation({
   on: 'store',
   action: 'key.topup',
   once: ONCE,
-  input: z
-    .strictObject(
-      {
-        window: windowName.describe(`The window, one of ${WINDOWS.join(', ')}.`),
-        amount: amount.describe('How much to add, a whole number from 1.'),
-      },
-      'must be an object',
-    )
-    .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500 }] }),
+  input: newTopUp,
   output: topUpReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, ...given }, { once }) => doneOnce(id, await operations.topUp(id, given, once)),
+  run: async ({ operations }, { id, ...given }, { once }) =>
+    doneOnce(id, await operations.counts.topUp(id, given, once)),
 });
 
-const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}`;
+const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes, such as search-minute`;
+
+const newReset = z.strictObject(
+  {
+    windows: z
+      .array(limitName, windowsRule)
+      .min(1, windowsRule)
+      .refine((all) => new Set(all).size === all.length, windowsRule)
+      .optional()
+      .describe('The windows to reset. Left out, all that the plan of the key counts.')
+      .meta({ uniqueItems: true }),
+  },
+  'must be an object',
+);
 
 export const resetUsage = defineOperation({
   name: 'resetUsage',
@@ -71,28 +89,17 @@ export const resetUsage = defineOperation({
   on: 'store',
   action: 'usage.reset',
   once: ONCE,
-  input: z.strictObject(
-    {
-      windows: z
-        .array(windowName, windowsRule)
-        .min(1, windowsRule)
-        .refine((all) => new Set(all).size === all.length, windowsRule)
-        .optional()
-        .describe('The windows to reset. Left out, all that the plan of the key counts.')
-        .meta({ uniqueItems: true }),
-    },
-    'must be an object',
-  ),
+  input: newReset,
   output: resetReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
   run: async ({ operations }, { id, windows }, { once }) =>
-    doneOnce(id, await operations.resetUsage(id, windows ?? null, once)),
+    doneOnce(id, await operations.counts.reset(id, windows ?? null, once)),
 });
 
 function doneOnce<T extends object>(id: string, changed: UsageChange<T>): Done<T> {
   if (changed.kind === 'reused') {
-    const message = 'This Idempotency-Key came with another change of this key before. Use a new one for each change.';
+    const message = 'This Idempotency-Key came with another change before. Use a new one for each change.';
     throw new Refused('idempotency_key_reused', message);
   }
   return {
@@ -104,6 +111,36 @@ function doneOnce<T extends object>(id: string, changed: UsageChange<T>): Done<T
 
 const stepRule = 'must be hour or day';
 
+const askedSpan = z.strictObject({
+  from: z
+    .string(textRule)
+    .optional()
+    .describe(
+      'A duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time. The beginning of the history unless given.',
+    ),
+  to: z.string(textRule).optional().describe('In the same form; the present unless given.'),
+  step: z.enum(['hour', 'day'], stepRule).optional().meta({ default: 'hour' }),
+});
+
+const historyReport = z
+  .strictObject({
+    step: z.enum(['hour', 'day']),
+    buckets: z
+      .array(
+        z.strictObject({
+          at: time.describe('When the hour or day begins, UTC.'),
+          admitted: count.describe('The cost of the requests that were admitted; exact.'),
+          refused: count.describe('About how many requests were refused for a limit.'),
+          banned: count.describe('About how many requests were refused for a ban.'),
+        }),
+      )
+      .describe('Oldest first. An hour or day in which nothing happened is left out.'),
+  })
+  .meta({
+    id: 'History',
+    examples: [{ step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }] }],
+  });
+
 export const showHistory = defineOperation({
   name: 'showHistory',
   line: 'GET /keys/{id}/history',
@@ -114,39 +151,90 @@ export const showHistory = defineOperation({
     'The key may be revoked. The id may also be that of a caller with JSON Web Tokens (`jwt_…`). An hour or day is in the response ' +
     'if any part of it lies between `from` and just before `to`. The list is empty if nothing was used or if `usage.history` is off.',
   on: 'store',
-  input: z.strictObject({
-    from: z
-      .string(textRule)
-      .optional()
-      .describe(
-        'A duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time. The beginning of the history unless given.',
-      ),
-    to: z.string(textRule).optional().describe('In the same form; the present unless given.'),
-    step: z.enum(['hour', 'day'], stepRule).optional().meta({ default: 'hour' }),
-  }),
-  output: z
-    .strictObject({
-      step: z.enum(['hour', 'day']),
-      buckets: z
-        .array(
-          z.strictObject({
-            at: time.describe('When the hour or day begins, UTC.'),
-            admitted: count.describe('The cost of the requests that were admitted; exact.'),
-            refused: count.describe('About how many requests were refused for a limit.'),
-            banned: count.describe('About how many requests were refused for a ban.'),
-          }),
-        )
-        .describe('Oldest first. An hour or day in which nothing happened is left out.'),
-    })
-    .meta({
-      id: 'History',
-      examples: [{ step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }] }],
-    }),
+  input: askedSpan,
+  output: historyReport,
   result: 'What `GET /usage?history` shows the holder of the key.',
   fails: { not_found: true },
   async run({ operations, nowMs }, { id, from = null, to = null, step = null }) {
     const span = spanFrom({ from, to, step }, nowMs());
     if ('fault' in span) throw new Failure('refused', span.fault);
-    return { output: await operations.history(id, span) };
+    return { output: await operations.counts.history(id, span) };
+  },
+});
+
+// The same of customers. The limits that the keys of a customer share are its own here: `minute` is what a key sees as
+// `customer-minute`.
+
+export const showCustomerUsage = defineOperation({
+  name: 'showCustomerUsage',
+  line: 'GET /customers/{id}/usage',
+  tag: 'customers',
+  role: 'viewer',
+  sentence:
+    'What the keys of a customer have used together in each window, and the ban of the customer. Costs nothing.',
+  description:
+    'Strikes and a ban are those of the customer: they are empty unless its plan has `bans: { of: customer }`.',
+  on: 'store',
+  output: keyUsage,
+  result: 'As of a key.',
+  fails: { not_found: true, conflict: true },
+  run: async ({ operations }, { id }) => ({ output: await operations.counts.forOperators(id) }),
+});
+
+export const topUpCustomer = defineOperation({
+  name: 'topUpCustomer',
+  line: 'POST /customers/{id}/topups',
+  tag: 'customers',
+  role: 'operator',
+  sentence:
+    'Adds to a limit that the keys of a customer share, until its window ends, on every gateway within a second.',
+  on: 'store',
+  action: 'customer.topup',
+  once: ONCE,
+  input: newTopUp,
+  output: topUpReport,
+  result: DONE,
+  fails: { not_found: true, conflict: true },
+  run: async ({ operations }, { id, ...given }, { once }) =>
+    doneOnce(id, await operations.counts.topUp(id, given, once)),
+});
+
+export const resetCustomerUsage = defineOperation({
+  name: 'resetCustomerUsage',
+  line: 'POST /customers/{id}/usage/reset',
+  tag: 'customers',
+  role: 'operator',
+  sentence:
+    'Sets what the keys of a customer have used together to nothing, and clears the strikes of the customer, on every gateway within a second. ' +
+    'What each key may take of it, top-ups and bans stay.',
+  on: 'store',
+  action: 'usage.reset',
+  once: ONCE,
+  input: newReset,
+  output: resetReport,
+  result: DONE,
+  fails: { not_found: true, conflict: true },
+  run: async ({ operations }, { id, windows }, { once }) =>
+    doneOnce(id, await operations.counts.reset(id, windows ?? null, once)),
+});
+
+export const showCustomerHistory = defineOperation({
+  name: 'showCustomerHistory',
+  line: 'GET /customers/{id}/history',
+  tag: 'customers',
+  role: 'viewer',
+  sentence:
+    'What the keys of a customer have used together, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
+  description:
+    'It is the sum of what its keys have used while they belonged to it, those that were deleted since among them.',
+  on: 'store',
+  input: askedSpan,
+  output: historyReport,
+  result: 'As of a key.',
+  fails: { not_found: true },
+  async run({ operations, nowMs }, { id, from = null, to = null, step = null }) {
+    const span = spanFrom({ from, to, step }, nowMs());
+    if ('fault' in span) throw new Failure('refused', span.fault);
+    return { output: await operations.counts.history(id, span) };
   },
 });

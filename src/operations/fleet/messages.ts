@@ -70,6 +70,8 @@ const REFUSAL = z.object({
   ...{ requestId: text, at: time, method: text, path: text.nullable(), route: text.nullable() },
   ...{ consumerId: text.nullable(), plan: text.nullable(), clientAddress: text, status: count, code: text },
   ...{ judgement: text, cost: count, window: window.nullable() },
+  // A gateway of an earlier version does not say it.
+  policy: text.nullable().default(null),
   limits: z.array(z.object({ window, form: text, limit: z.number(), used: z.number(), remaining: z.number() })),
   ...{ decidedAt: time.nullable(), source: text.nullable() },
   planLimits: z.partialRecord(z.enum(WINDOWS), z.number()),

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
+import { ACCESS_MEMBERS, type AccessEdits } from '../../identify/access.ts';
 import {
   digestOfHash,
   isForeign,
@@ -11,6 +12,7 @@ import {
   type KeyFormat,
   mayEndForeign,
 } from '../../identify/api-key.ts';
+import { type CustomerStore, isCustomerId } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import { idOfImported } from '../create-once.ts';
@@ -43,6 +45,7 @@ export interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
 }
 
 interface ImportedKeyDeps {
+  readonly customers: Pick<CustomerStore, 'get'>;
   readonly plans: ReadonlyMap<string, Plan>;
   readonly formats: readonly KeyFormat[];
   /** All peppers that the store has had. Secrets that were retired under an earlier one are recognised. */
@@ -99,7 +102,7 @@ async function moveBatch(
   const outcomes = new Map<number, LineOutcome>();
   const read: Read[] = [];
   for (const line of lines) {
-    const one = readLine(line, options);
+    const one = await readLine(line, options);
     if ('why' in one) outcomes.set(line.line, one);
     else read.push(one);
   }
@@ -131,11 +134,11 @@ function firstOf(id: string, seen: Set<string>): 'created' | 'taken' {
   return 'created';
 }
 
-function readLine(line: ImportLine, options: ImportOptions): Read | LineOutcome {
+async function readLine(line: ImportLine, options: ImportOptions): Promise<Read | LineOutcome> {
   const refused = (why: string): LineOutcome => ({ line: line.line, kind: 'refused', id: null, why });
   if ('fault' in line) return refused(line.fault);
   try {
-    return { line: line.line, moved: importedKey(line.row, { ...options, nowMs: options.nowMs() }) };
+    return { line: line.line, moved: await importedKey(line.row, { ...options, nowMs: options.nowMs() }) };
   } catch (error) {
     if (error instanceof Failure && error.code === 'refused') return refused(error.message);
     throw error;
@@ -178,7 +181,7 @@ function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey
   if (!existing.secrets.some(({ digest }) => digests.includes(digest))) {
     return 'is there already, with another secret since; left as it is.';
   }
-  const compared = ['plan', 'limits', 'name', 'owner', 'notes'] as const;
+  const compared = ['plan', 'limits', 'name', 'owner', 'notes', 'customer', ...ACCESS_MEMBERS] as const;
   const different = compared.filter((member) => !isDeepStrictEqual(wanted[member], existing[member]));
   return different.length === 0 ? null : `is there already, with another ${different.join(', ')}; left as it is.`;
 }
@@ -199,9 +202,9 @@ interface ImportedKey {
  * secret.
  * @throws Failure `refused` with the fault, never with a secret in the message
  */
-function importedKey(row: Row, deps: ImportedKeyDeps): ImportedKey {
+async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<ImportedKey> {
   const { sha256, last4 } = secretOf(row, deps.formats);
-  const attributes = attributesOf(row, deps.nowMs);
+  const attributes = attributesOf(row, await planOf(row, deps), deps.nowMs);
   validateAttributes(attributes, deps);
   const createdAtMs = createdAt(row, deps.nowMs);
   const { peppers, root } = deps.history;
@@ -244,20 +247,56 @@ function bytesOf(text: string): Buffer | null {
   return /^[A-Za-z0-9+/_-]{43}=?$/.test(text) ? Buffer.from(text, 'base64') : null;
 }
 
-function attributesOf(row: Row, nowMs: number): KeyAttributes {
-  if (row.plan === undefined || row.plan === null) throw refused('plan is missing.');
+/** The plan of a line, or the customer that has it. A plan beside the customer, as an export writes it, must be the customer's. */
+async function planOf(row: Row, { customers }: ImportedKeyDeps): Promise<Pick<KeyAttributes, 'plan' | 'customer'>> {
+  const plan = row.plan === undefined || row.plan === null ? null : textOf('plan', row.plan);
+  if (row.customer === undefined || row.customer === null) {
+    if (plan === null) throw refused('plan is missing.');
+    return { plan };
+  }
+  const id = textOf('customer', row.customer);
+  const customer = isCustomerId(id) ? await customers.get(id) : null;
+  if (customer === null) throw refused('customer is the id of no customer in the store.');
+  if (plan !== null && plan !== customer.plan)
+    throw refused(`plan must be left out, or be ${customer.plan}, that of the customer.`);
+  return { plan: customer.plan, customer: id };
+}
+
+function attributesOf(row: Row, of: Pick<KeyAttributes, 'plan' | 'customer'>, nowMs: number): KeyAttributes {
   const text = (column: 'name' | 'owner' | 'notes') => {
     const value = row[column] ?? null;
     return value === null ? null : textOf(column, value);
   };
   return {
-    plan: textOf('plan', row.plan),
+    ...of,
     name: text('name'),
     owner: text('owner'),
     notes: text('notes'),
     limits: limitsOf(row.limits ?? {}),
     expiresAtMs: momentOf('expires', row.expires ?? null, nowMs),
+    access: accessFromRow(row),
   };
+}
+
+/** What a line says of who may call what. In CSV, lists have spaces between their elements, and metadata is a JSON object. */
+function accessFromRow(row: Row): AccessEdits {
+  const given = ACCESS_MEMBERS.flatMap((member) => {
+    const value = row[member] ?? undefined;
+    return value === undefined
+      ? []
+      : [[member, typeof value === 'string' ? valueOfCell(member, value) : value] as const];
+  });
+  return Object.fromEntries(given);
+}
+
+function valueOfCell(member: keyof AccessEdits, cell: string): unknown {
+  if (member === 'boundTo') return cell;
+  if (member !== 'meta') return cell.split(/ +/);
+  try {
+    return JSON.parse(cell);
+  } catch {
+    throw refused('meta must be a JSON object, such as {"team":"blue"}.');
+  }
 }
 
 /** `minute=500 day=unlimited`, or an object. */

@@ -1,4 +1,5 @@
 import { CsvError, parse } from 'csv-parse';
+import { ACCESS_MEMBERS } from '../../identify/access.ts';
 
 /** The values of one line of a file, by column; null if JSON has null, left out if empty. */
 export type Row = Readonly<Partial<Record<Column, unknown>>>;
@@ -19,6 +20,8 @@ export const COLUMNS = [
   'limits',
   'expires',
   'created',
+  'customer',
+  ...ACCESS_MEMBERS,
 ] as const;
 export type Column = (typeof COLUMNS)[number];
 

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
-import type { WindowName } from '../../admit/windows.ts';
-import { isTokenHolder } from '../../identify/token-holder.ts';
-import { allowanceFor, isLive, presentRefusal, type RefusedSources } from '../refused-now.ts';
+import type { LimitName } from '../../admit/windows.ts';
+import { allowanceOfOwner, ownerOf } from '../account-owners.ts';
+import { customerOfKey } from '../key-report.ts';
+import { presentRefusal, type RefusedSources } from '../refused-now.ts';
 import { count, limitName, unixSeconds } from '../values.ts';
 import type { NearCandidate } from './shapes.ts';
 
@@ -19,11 +20,12 @@ export const nearLimit = z
     used: count,
     remaining: count,
     resetAt: unixSeconds,
+    customer: customerOfKey.optional(),
   })
   .meta({ id: 'Near' });
 export type NearReport = Readonly<z.output<typeof nearLimit>>;
 
-interface NearSources extends Pick<RefusedSources, 'keys' | 'plans' | 'nowMs' | 'ledger'> {
+interface NearSources extends Pick<RefusedSources, 'keys' | 'customers' | 'plans' | 'nowMs' | 'ledger'> {
   readonly history: Pick<HistoryStore, 'refusedNow'>;
 }
 
@@ -56,28 +58,29 @@ export async function nearLimits(
 
 /** @param entry its last refusal; undefined if the index has none. By now another window may be the one that it is near to. */
 async function nearReport(
-  { id, plan: named, cost }: NearCandidate,
+  { id: accountId, plan: named, cost }: NearCandidate,
   entry: RefusedConsumer | undefined,
   sources: NearSources,
 ): Promise<NearReport[]> {
-  const key = isTokenHolder(id) ? null : await sources.keys.get(id);
-  if (!isTokenHolder(id) && !isLive(key, sources.nowMs)) return [];
-  const { name, owner, plan } = key ?? { name: null, owner: null, plan: named };
-  const allowance = allowanceFor(plan, key, sources.plans);
-  const outcome = allowance === null ? null : await sources.ledger.present(id, allowance);
+  const caller = await ownerOf(accountId, sources);
+  if (caller === null || !caller.isLive(sources.nowMs)) return [];
+  const { id, name, owner, customer } = caller;
+  const plan = caller.plan ?? named;
+  const allowance = allowanceOfOwner(caller, plan, sources.plans);
+  const outcome = allowance === null ? null : await sources.ledger.present(accountId, allowance);
   if (outcome === null) return [];
   if (entry !== undefined && presentRefusal(outcome, allowance!, entry.cost) !== null) return [];
   const { windows, ban } = usageReport(id, allowance!, outcome, null);
   if (ban !== null) return [];
   let nearest: NearReport | null = null;
   for (const [window, { limit, used, remaining, resetAt }] of Object.entries(windows) as [
-    WindowName,
+    LimitName,
     ReportedWindow,
   ][]) {
     if (limit === 'unlimited' || remaining === 'unlimited' || limit === 0) continue;
     if (remaining * 10 > limit && remaining >= cost) continue;
     if (nearest !== null && nearest.remaining / nearest.limit <= remaining / limit) continue;
-    nearest = { id, name, owner, plan, window, limit, used, remaining, resetAt };
+    nearest = { id, name, owner, plan, window, limit, used, remaining, resetAt, ...customer };
   }
   return nearest === null ? [] : [nearest];
 }

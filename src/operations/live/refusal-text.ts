@@ -24,6 +24,7 @@ export function textsOf(refusal: RefusalFacts, nowMs: number): Texts {
   const code = isErrorCode(refusal.code) ? refusal.code : null;
   if (code === 'rate_limit_exceeded') return ofLimit(refusal, isPast);
   if (code === 'api_key_banned') return ofBan(refusal, isPast);
+  if (refusal.judgement === 'denied' && refusal.policy !== null) return ofPolicy(refusal, refusal.policy);
   const { explanation: sentence, advice } = code === null ? UNKNOWN : ERRORS[code];
   const cause = refusal.cause === null ? '' : ` The gateway noted: ${refusal.cause.slice(0, MAX_CAUSE)}`;
   return { sentence: cause === '' ? sentence : `${sentence}${cause.replace(/\.?$/, '.')}`, advice };
@@ -75,6 +76,13 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
   return {
     sentence,
     advice: `${isPast ? `The ban is over. ${SINCE}` : waitOr(refusal, 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
+  };
+}
+
+function ofPolicy({ code, status }: RefusalFacts, policy: string): Texts {
+  return {
+    sentence: `The policy ${policy} of this route refused the request with the code ${code} and the status ${status}.`,
+    advice: `Read in the policy when it answers ${code}. It decides by the head of the request and by the record of the key.`,
   };
 }
 

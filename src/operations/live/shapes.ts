@@ -16,7 +16,7 @@ export const TRAFFIC_COLUMNS = [
   'shed',
   'undecided',
   'malformed',
-  /** Preflights, and requests for usage. */
+  /** Preflights, requests for usage, and those of suspended callers or that a policy refused. */
   'other',
   /** Responses with a status of 500 or above. Each of them is counted under its verdict as well. */
   'failed',
@@ -117,6 +117,8 @@ export interface KeptRefusal {
   readonly status: number;
   readonly code: string;
   readonly judgement: string;
+  /** The policy that refused it or failed, by its name in gateway.yaml; null if none did. */
+  readonly policy: string | null;
   readonly cost: number;
   /** The window that refused it; null without one. */
   readonly window: LimitName | null;

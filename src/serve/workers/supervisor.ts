@@ -14,6 +14,7 @@ import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts'
 import type { GatewayOptions, RunningGateway } from '../gateway-process.ts';
 import { factsOf, GATEWAY_STOPS, identityOf, openFleet } from '../live-parts.ts';
 import { LiveSettings, type LiveSettingsOptions } from '../live-settings.ts';
+import { LoadedPolicies } from '../loaded-policies.ts';
 import { Dispatcher } from './dispatcher.ts';
 import {
   countsOf,
@@ -44,6 +45,9 @@ export async function supervise(
   { hasSignInLinks = false, terminal = null }: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
 ): Promise<RunningGateway> {
   const { settings } = configuration;
+  // Each worker loads them too. A fault is found here, once and before there are workers.
+  const policies = new LoadedPolicies();
+  await policies.load(settings);
   const lines = terminal === null ? new JoinedLines(process.stdout.fd) : new LinesToTerminal(terminal);
   const log = logTo(lines, configuration);
   const access = await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }).catch(async (error) => {
@@ -66,7 +70,15 @@ export async function supervise(
   });
   const running: Supervised = { settings, live, pool, dispatcher, metrics, log, access, draining: { hasBegun: true } };
   const adminApi = adminApiOf(running, env);
-  const leaves = [forwardSignals(pool), followSilently(live, { log, env, planUsers: adminApi.stores })];
+  const leaves = [
+    forwardSignals(pool),
+    followSilently(live, {
+      log,
+      env,
+      planUsers: adminApi.stores,
+      load: ({ settings: next }) => policies.load(next),
+    }),
+  ];
   const close = async () => {
     for (const leave of leaves) await leave();
     access.close();
@@ -258,10 +270,10 @@ function forwardSignals(pool: WorkerPool): () => void {
  */
 function followSilently(
   live: LiveSettings,
-  { log, env, planUsers }: Pick<LiveSettingsOptions, 'log' | 'env' | 'planUsers'>,
+  { log, env, planUsers, load }: Required<Pick<LiveSettingsOptions, 'log' | 'env' | 'planUsers' | 'load'>>,
 ): () => Promise<void> {
   const silentLog = { ...log, logger: log.logger.child({}, { level: 'silent' }) };
-  return live.follow({ env, log: silentLog, planUsers });
+  return live.follow({ env, log: silentLog, planUsers, load });
 }
 
 async function readinessOf(pool: WorkerPool, dispatcher: Dispatcher<WorkerProcess>, draining: boolean) {

@@ -2,8 +2,9 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import {
+  certificateDigestsOf,
   type Deleted,
-  digestsOf,
+  indexedOf,
   type KeyPage,
   type KeyScan,
   type KeyStore,
@@ -173,8 +174,9 @@ export class EmbeddedKeys implements KeyStore {
 
   #point(key: StoredKey): void {
     const insert = this.#db.prepare('INSERT INTO digests VALUES (?, ?) ON CONFLICT DO NOTHING');
-    for (const digest of new Set(digestsOf(key))) {
-      if (insert.run(digest, key.id).changes === 0) throw taken('secret');
+    for (const digest of new Set(indexedOf(key))) {
+      if (insert.run(digest, key.id).changes > 0) continue;
+      throw taken(certificateDigestsOf(key).includes(digest) ? 'certificate' : 'secret');
     }
   }
 }
@@ -186,6 +188,6 @@ function ofCustomer(customer: string | undefined): Condition | undefined {
     : { sql: `${CUSTOMER} IS NOT NULL AND ${CUSTOMER} = ?`, values: [customer] };
 }
 
-function taken(what: 'id' | 'secret'): Failure {
+function taken(what: 'id' | 'secret' | 'certificate'): Failure {
   return new Failure('refused', `There is already a key with this ${what}.`);
 }

@@ -111,15 +111,23 @@ export class EmbeddedLedger implements Ledger {
   async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     if (this.#outage !== null && this.#options.decidesWhileAway === false) throw new NothingDone(this.#outage.reason);
     const nowMs = this.#options.wallMs();
-    return requests.map((request) => this.#decide(request, nowMs));
+    const begun = new Map<string, number>();
+    return requests.map((request) => this.#decide(request, nowMs, begun));
   }
 
-  #decide({ consumerId, allowance, cost, n, held }: DecisionRequest, nowMs: number): Outcome {
+  /** @param begun how many requests this call has admitted to each account that bounds those in flight */
+  #decide(request: DecisionRequest, nowMs: number, begun: Map<string, number>): Outcome {
+    const { consumerId, allowance, cost, n } = request;
     const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
     const before = this.#joined(consumerId, ids);
+    const held = request.held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
     const outcome = decide(before, allowance, nowMs, cost, n, held);
     if (n === 0) return outcome;
-    if (held !== undefined) this.#noteInFlight(ids ?? [consumerId], held, outcome.admitted);
+    if (held !== undefined) {
+      const accounts = ids ?? [consumerId];
+      for (const id of accounts) begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
+      this.#noteInFlight(accounts, held, outcome.admitted);
+    }
     const { further = [], ...own } = stateAfter(before, outcome, allowance);
     this.#keepState(consumerId, own, allowance);
     for (const [i, state] of further.entries()) this.#keepState(ids![i + 1]!, state, allowance);

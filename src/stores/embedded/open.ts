@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
-import { shadowIdOf } from '../../admit/account-id.ts';
+import { accountsOf, shadowIdOf } from '../../admit/account-id.ts';
 import type { Ledger } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import type { ChangeFeed, KeyStore, StoreChange } from '../../identify/key-store.ts';
@@ -80,15 +80,18 @@ export async function openForCommand({
 
 /** The parts of the store that keep what gateways count, for commands. */
 async function countsOn(db: DatabaseSync, wallMs: () => number) {
-  const [{ EmbeddedLedgerView }, { EmbeddedHistory }, { EmbeddedDeprecatedCalls }] = await Promise.all([
-    import('./ledger.ts'),
-    import('./history.ts'),
-    import('./deprecated-calls.ts'),
-  ]);
+  const [{ EmbeddedLedgerView }, { EmbeddedHistory }, { EmbeddedDeprecatedCalls }, { EmbeddedSecretUses }] =
+    await Promise.all([
+      import('./ledger.ts'),
+      import('./history.ts'),
+      import('./deprecated-calls.ts'),
+      import('./secret-uses.ts'),
+    ]);
   return {
     ledger: new EmbeddedLedgerView({ db, wallMs }),
     history: new EmbeddedHistory({ db, wallMs }),
     deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+    secretUses: new EmbeddedSecretUses({ db }),
   };
 }
 
@@ -126,8 +129,8 @@ export interface EmbeddedGateway extends EmbeddedSettings {
  */
 export async function openForGateway(gateway: EmbeddedGateway) {
   const { dataFolder, peppers: given, wallMs, onChange, onFailure, onFailedWrite } = gateway;
-  const { ownStore, Checkpoints, EmbeddedLedger, EmbeddedHistory, EmbeddedDeprecatedCalls, EmbeddedFleet } =
-    await partsOfGateways();
+  const parts = await partsOfGateways();
+  const { ownStore, Checkpoints, EmbeddedLedger, EmbeddedHistory, EmbeddedFleet } = parts;
   const owner = await ownStore(dataFolder);
   try {
     const db = openDatabase(dataFolder);
@@ -159,7 +162,8 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       keys,
       customers,
       ledger,
-      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      deprecatedCalls: new parts.EmbeddedDeprecatedCalls({ db }),
+      secretUses: new parts.EmbeddedSecretUses({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
       audit: new EmbeddedAudit({ db, wallMs, onFailedWrite: (error) => ledger.failed(error) }),
       fleet: new EmbeddedFleet({ wallMs }),
@@ -185,15 +189,16 @@ export async function openForGateway(gateway: EmbeddedGateway) {
 }
 
 async function partsOfGateways() {
-  const [owner, checkpoints, ledger, history, deprecatedCalls, fleet] = await Promise.all([
+  const [owner, checkpoints, ledger, history, deprecatedCalls, secretUses, fleet] = await Promise.all([
     import('./owner.ts'),
     import('./checkpoints.ts'),
     import('./ledger.ts'),
     import('./history.ts'),
     import('./deprecated-calls.ts'),
+    import('./secret-uses.ts'),
     import('./fleet.ts'),
   ]);
-  return { ...owner, ...checkpoints, ...ledger, ...history, ...deprecatedCalls, ...fleet };
+  return { ...owner, ...checkpoints, ...ledger, ...history, ...deprecatedCalls, ...secretUses, ...fleet };
 }
 
 /**
@@ -214,7 +219,9 @@ function forgetDeletedKeys(
 async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
   const key = await keys.get(id, { evenDeleted: true });
   if (key?.deletedAtMs === undefined) return;
-  for (const consumerId of [id, shadowIdOf(id)]) await ledger.forget(consumerId);
+  for (const account of accountsOf(key)) {
+    for (const one of [account, shadowIdOf(account)]) await ledger.forget(one);
+  }
 }
 
 /**

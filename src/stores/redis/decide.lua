@@ -9,7 +9,7 @@
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
---       accounts follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
+--       accounts before this call follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
@@ -166,6 +166,9 @@ local function readBan(account, rule, after, values)
   account.banBudget = rule.budgets and number > 0 and rule.budgets[values[7] or ''] or 0
 end
 
+-- How many requests this call has admitted to each account so far, by the name of its hash: `held` does not contain them.
+local begun = {}
+
 -- How many requests of an account are in flight, those of other processes among them: the field is a list of processes, how
 -- many each had, and until when that holds. False if it is foreign.
 local function readInFlight(account, rule, text, held)
@@ -203,7 +206,7 @@ local function readAccount(account, key, rule, after, held)
   account.changes = {}
   readBan(account, rule, after, values)
   account.strikes, account.strikesEnd = values[1], values[2]
-  if account.most then readInFlight(account, rule, values[8], held) end
+  if account.most then readInFlight(account, rule, values[8], held and held + (begun[key] or 0)) end
   local windows, back, before = account.windows, 0, rule.budgets and 8 or 6
   for i = 1, #windows do
     local window = windows[i]
@@ -283,6 +286,7 @@ local function writeAccount(account, key, rule, admitted)
   end
   local ticketsEnd = 0
   if account.most then
+    begun[key] = (begun[key] or 0) + admitted
     local own = account.held + admitted
     if own > 0 then
       ticketsEnd = now + TICKET_MS

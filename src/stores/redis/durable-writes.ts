@@ -7,7 +7,7 @@ import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplic
 export interface LastingWrite {
   /** The id of the changed record. Writes to the same record are repeated in their original order. */
   readonly about: string;
-  /** Each kind has its own maximum of writes that are kept. A revocation ends access: a key, a secret. */
+  /** Each kind has its own maximum of writes that are kept. A revocation ends access: of a key, also for a while, or of a secret. */
   readonly kind: WriteKind;
   /**
    * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of

@@ -1,16 +1,21 @@
-import { digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { certificateDigestsOf, digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import { keyspace } from './keyspace.ts';
 import { type Lead, merged, type RecordKind } from './record-writes.ts';
 
-/** API keys as records: the digests of their secrets lead to them, and the list of the keys of their customer. */
+/** API keys as records: the digests of their secrets and of the names of their certificates lead to them, and the list of the keys of their customer. */
 export const API_KEYS: RecordKind<StoredKey> = {
   noun: 'Key',
   change: 'key',
   nameOf: keyspace.apiKey,
   index: keyspace.apiKeys,
   read: readStoredKey,
-  leadsTo: (key) => [...digestsOf(key).map(pointer), ...ofCustomer(key)],
-  leadsOfUse: (key) => [...key.secrets.map(({ digest }) => pointer(digest)), ...ofCustomer(key)],
+  leadsTo: (key) => [...digestsOf(key).map(pointer), ...ofCertificates(key), ...ofCustomer(key)],
+  leadsOfUse: (key) => [
+    ...key.secrets.map(({ digest }) => pointer(digest)),
+    ...ofCertificates(key),
+    ...ofCustomer(key),
+  ],
   endsAccess,
   madeAgain,
 };
@@ -19,13 +24,21 @@ function pointer(digest: string): Lead {
   return { kind: 'pointer', name: keyspace.digest(digest) };
 }
 
-function ofCustomer({ customer }: StoredKey): readonly Lead[] {
-  return customer === undefined ? [] : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
+function ofCertificates(key: StoredKey): readonly Lead[] {
+  return certificateDigestsOf(key).map((digest) => ({ ...pointer(digest), of: 'certificate' }));
 }
 
-/** Whether a secret that worked, or the whole key, ends with this change. */
+/** A tombstone is in no list. */
+function ofCustomer({ customer, deletedAtMs }: StoredKey): readonly Lead[] {
+  return customer === undefined || deletedAtMs !== undefined
+    ? []
+    : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
+}
+
+/** Whether a secret that worked, or the whole key, ends with this change, or is suspended by it. */
 function endsAccess(before: StoredKey, after: StoredKey): boolean {
   if (after.revokedAtMs !== null || after.deletedAtMs !== undefined) return true;
+  if (after.suspended !== undefined && !isDeepStrictEqual(before.suspended, after.suspended)) return true;
   const endOf = (key: StoredKey, digest: string) => key.secrets.find((secret) => secret.digest === digest)?.expiresAtMs;
   return before.secrets.some(({ digest }) => endOf(after, digest) !== endOf(before, digest));
 }

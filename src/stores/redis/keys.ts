@@ -2,7 +2,7 @@ import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import {
   type Deleted,
-  digestsOf,
+  indexedOf,
   type KeyPage,
   type KeyScan,
   type KeyStore,
@@ -51,7 +51,7 @@ export class RedisKeys implements KeyStore {
 
   async ownerOf(digest: string): Promise<StoredKey | null> {
     const key = this.#records.read(await this.#lookUps.recordOf(digest));
-    return key !== null && digestsOf(key).includes(digest) ? key : null;
+    return key !== null && indexedOf(key).includes(digest) ? key : null;
   }
 
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null> {

@@ -19,6 +19,11 @@ export const keyspace = {
    * (`KeyStore.reserve`). Expires after less than a day.
    */
   reserved: (name: string) => `tg:new:{${name}}`,
+  /**
+   * Hash: the day on which each secret of an API key was used last, by the name of the secret (identify/secret-use-store.ts). Bounded;
+   * expires 92 days after the last first use of a day.
+   */
+  secretUses: (keyId: string) => `tg:used:{${keyId}}`,
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**

@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import type { ResetUsage } from '../../admit/account-changes.ts';
+import { lengthOfOwner } from '../../admit/account-id.ts';
 import type { Ban, Outcome } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -89,7 +90,7 @@ export class RedisLedger implements Ledger {
    * are left without an outcome.
    */
   async #decideApart(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
-    const groups = [...Map.groupBy(requests, ({ consumerId }) => consumerId).values()];
+    const groups = [...Map.groupBy(requests, callOf).values()];
     const held = holdWrites(this.#redis);
     const calls = groups.map((group) => this.#decisions.decide(group));
     held.release();
@@ -220,6 +221,11 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
       return outcome;
     },
   };
+}
+
+/** Consumers of a customer whose requests in flight are bounded share a call, because each call reports all of this process. */
+function callOf({ consumerId, allowance }: DecisionRequest): string {
+  return allowance.boundsInFlight ? consumerId.slice(0, lengthOfOwner(consumerId)) : consumerId;
 }
 
 type Settled = PromiseSettledResult<readonly (Outcome | null)[]>;

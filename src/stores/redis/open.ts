@@ -18,6 +18,7 @@ import { RedisLedger } from './ledger.ts';
 import { RedisPepperRecord } from './pepper-record.ts';
 import { ReplicaWatch, troubleOf } from './replica-watch.ts';
 import { Replication, type WantedReplicas } from './replication.ts';
+import { RedisSecretUses } from './secret-uses.ts';
 import { serverClocks } from './server-clocks.ts';
 import { type Calls, circuitFor } from './shards.ts';
 import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
@@ -98,6 +99,7 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
         ledger: new RedisLedger({ redis, circuit, writes, publish }),
         history: new RedisHistory({ redis, circuit }),
         deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+        secretUses: new RedisSecretUses({ redis, circuit }),
       }),
       close: async () => {
         writes.close();
@@ -160,6 +162,7 @@ export async function openForGateway(gateway: RedisGateway) {
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+    secretUses: new RedisSecretUses({ redis, circuit }),
     history: new RedisHistory({ redis, circuit, wallMs }),
     audit: new RedisAudit({ redis, circuit, writes }),
     fleet: new RedisFleet({ redis, circuit }),

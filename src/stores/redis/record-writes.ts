@@ -24,6 +24,8 @@ export interface StoredRecord {
 export interface Lead {
   readonly kind: 'pointer' | 'list';
   readonly name: string;
+  /** What a pointer is made of, for the refusal of a second record; left out for a secret. */
+  readonly of?: 'certificate';
 }
 
 /** What sets the records of one kind apart. */

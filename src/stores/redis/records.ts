@@ -259,7 +259,7 @@ export class Records<T extends StoredRecord> {
   }
 
   async #insistOnLead(lead: Lead, record: T): Promise<void> {
-    if (!(await this.#lead(lead, record))) throw this.#taken('secret');
+    if (!(await this.#lead(lead, record))) throw this.#taken(lead.of ?? 'secret');
   }
 
   /** @returns false if the pointer belongs to another record */
@@ -321,7 +321,7 @@ export class Records<T extends StoredRecord> {
     return this.#circuit.run(call, name);
   }
 
-  #taken(what: 'id' | 'secret'): Failure {
+  #taken(what: 'id' | 'secret' | 'certificate'): Failure {
     return new Failure('refused', `There is already a ${this.#kind.noun.toLowerCase()} with this ${what}.`);
   }
 }

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { csvLine } from '../../../src/cli/keys/export.ts';
+import { ACCESS_MEMBERS } from '../../../src/identify/access.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
 import { idOfImported } from '../../../src/operations/create-once.ts';
 import { readCsv } from '../../../src/operations/import/rows.ts';
@@ -417,10 +418,15 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     );
     const two = await create('--plan', 'free');
     await run(env, 'keys', 'revoke', two.id);
-    const header = 'id,plan,name,owner,notes,limits,expires,created,revoked,last4\n';
+    const held = await create('--plan', 'free');
+    await run(env, 'keys', 'suspend', held.id);
+    const header = `id,plan,name,owner,notes,limits,expires,created,revoked,last4,suspended,customer,${ACCESS_MEMBERS.join(',')}\n`;
+    const noAccess = ACCESS_MEMBERS.map(() => ',').join('');
     const csv = await run(env, 'keys', 'export');
-    expect(csv.stdout).toBe(
-      `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)}\n`,
+    const first = `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},,${noAccess}\n`;
+    expect(csv.stdout.startsWith(first)).toBe(true);
+    expect(csv.stdout.slice(first.length)).toMatch(
+      new RegExp(`^${held.id},free,,,,,,[^,]+,,....,\\d{4}-[-0-9T:.]+Z,${noAccess}\n$`),
     );
     expect((await run(env, 'keys', 'export', '--csv')).stdout).toBe(csv.stdout);
     const lines = (await run(env, 'keys', 'export', '--json', '--all')).stdout.trimEnd().split('\n');
@@ -436,8 +442,12 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
         created: one.createdAt,
         revoked: null,
         last4: one.key.slice(-4),
+        suspended: null,
+        ...Object.fromEntries(ACCESS_MEMBERS.map((member) => [member, null])),
+        customer: null,
       },
       expect.objectContaining({ id: two.id, revoked: expect.any(String) }),
+      expect.objectContaining({ id: held.id, revoked: null, suspended: expect.any(String) }),
     ]);
     for (const { key } of [one, two]) expect(csv.stdout + lines.join()).not.toContain(key.slice(8, -4));
     expect((await run(env, 'keys', 'export', '--csv', '--json')).code).toBe(2);

@@ -52,7 +52,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       ...rest,
       notes: null,
       revokedAt: null,
-      secrets: [{ last4: key.slice(-4), createdAt: made.createdAt, expiresAt: null }],
+      secrets: [{ last4: key.slice(-4), createdAt: made.createdAt, expiresAt: null, lastUsedOn: null }],
     });
     const text = await run(env, 'keys', 'show', made.id);
     expect(list.stdout + shown.stdout + text.stdout).not.toContain(key.slice(8, -4));

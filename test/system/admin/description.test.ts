@@ -182,7 +182,25 @@ describe('the API held to its description', () => {
     }
     await gateway.get('/v1/pets', undefined, { headers: { 'X-Request-Id': 'refused' } });
     await gateway.get('/v1/pets/1', (await it('POST', '/admin/keys', { plan: 'free' })).body.key);
+    const newCustomer = (plan: string) => it('POST', '/admin/customers', { plan }, { 'Idempotency-Key': 'd' });
+    const { id: customer } = (await newCustomer('small')).body;
+    for (const plan of ['small', 'free']) await newCustomer(plan);
+    const { id: member } = (await it('POST', '/admin/keys', { customer })).body;
     const each: [string, string, unknown?][] = [
+      ['GET', '/admin/customers?q=c&plan=small&owner=o&expiring=1d&limit=1'],
+      ['GET', '/admin/customers?limit=0'],
+      ['GET', `/admin/customers/${customer}`],
+      ['GET', '/admin/customers/none'],
+      ['POST', '/admin/customers', {}],
+      ['PATCH', `/admin/customers/${customer}`, { owner: 'o' }],
+      ['PATCH', `/admin/customers/${customer}`, {}],
+      ['PATCH', '/admin/customers/none', { owner: 'o' }],
+      ['POST', `/admin/customers/${customer}/delete`, {}],
+      ['POST', `/admin/customers/${customer}/delete`, { keys: 'keep' }],
+      ['POST', '/admin/customers/none/delete', {}],
+      ['POST', `/admin/keys/${member}/move`, { customer: null }],
+      ['POST', `/admin/keys/${member}/move`, {}],
+      ['POST', '/admin/keys/none/move', { customer }],
       ['GET', '/admin/keys?limit=1'],
       ['GET', '/admin/keys?limit=0'],
       ['GET', `/admin/keys/${id}`],
@@ -200,6 +218,17 @@ describe('the API held to its description', () => {
       ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
       ['POST', `/admin/keys/${id}/rotate`, { overlap: 1 }],
       ['POST', '/admin/keys/none/rotate'],
+      ['POST', `/admin/keys/${id}/secrets/end`, { last4: key.slice(-4) }],
+      ['POST', `/admin/keys/${id}/rotate`, { leaked: true }],
+      ['POST', `/admin/keys/${id}/secrets/end`, { last4: 12 }],
+      ['POST', '/admin/keys/none/secrets/end', { last4: 'abcd' }],
+      ['POST', `/admin/keys/${id}/suspend`, { until: '1h', reason: 'r' }],
+      ['POST', `/admin/keys/${id}/suspend`, { until: 1 }],
+      ['POST', '/admin/keys/none/suspend'],
+      ['GET', `/admin/keys/${id}`],
+      ['POST', `/admin/keys/${id}/resume`],
+      ['POST', `/admin/keys/${id}/resume`, { now: true }],
+      ['POST', '/admin/keys/none/resume'],
       ['POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 5 }],
       ['POST', `/admin/keys/${id}/topups`, { window: 'hour', amount: 5 }],
       ['POST', '/admin/keys/none/topups', { window: 'day', amount: 5 }],
@@ -260,7 +289,14 @@ describe('the API held to its description', () => {
       ['POST', '/admin/keys/find'],
       ['PATCH', `/admin/keys/${id}`],
       ['POST', `/admin/keys/${id}/rotate`],
+      ['POST', `/admin/keys/${id}/suspend`],
+      ['POST', `/admin/keys/${id}/resume`],
+      ['POST', `/admin/keys/${id}/secrets/end`],
       ['POST', `/admin/keys/${id}/delete`],
+      ['POST', `/admin/keys/${id}/move`],
+      ['POST', '/admin/customers'],
+      ['PATCH', `/admin/customers/${customer}`],
+      ['POST', `/admin/customers/${customer}/delete`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
       ['POST', '/admin/plans/check'],
@@ -294,7 +330,11 @@ describe('the API held to its description', () => {
     }
     const changes = [
       ['PATCH', '', { owner: 'p' }],
+      ['POST', '/move', { customer }],
       ['POST', '/rotate', undefined],
+      ['POST', '/suspend', undefined],
+      ['POST', '/resume', undefined],
+      ['POST', '/secrets/end', { last4: 'abcd' }],
       ['DELETE', '', undefined],
     ] as const;
     const deletion = ['POST', '/delete', undefined] as const;
@@ -305,7 +345,11 @@ describe('the API held to its description', () => {
     for (const tag of ['"x"', 'x']) {
       for (const [method, path, body] of [...changes, deletion])
         await it(method, `/admin/keys/${id}${path}`, body, { 'If-Match': tag });
+      await it('PATCH', `/admin/customers/${customer}`, { owner: 'o' }, { 'If-Match': tag });
+      await it('POST', `/admin/customers/${customer}/delete`, {}, { 'If-Match': tag });
     }
+    await it('POST', `/admin/customers/${customer}/delete`, { keys: 'revoke' });
+    await newCustomer('small');
     await it('DELETE', `/admin/keys/${id}`);
     await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' });
     await it('DELETE', '/admin/keys/none');
@@ -341,19 +385,27 @@ describe('the API held to its description', () => {
     const more = 'redis: { timeout: 2s, durability: { timeout: 100ms } }';
     const unsettled = await startWithAdmin(store, { more });
     const itUnsettled = (...what: What) => referee.ask(unsettled, ...what);
+    const { body: theirs } = await itUnsettled('POST', '/admin/customers', { plan: 'small' });
     const { body: kept } = await itUnsettled('POST', '/admin/keys', { plan: 'small' });
     for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
+    await itUnsettled('POST', `/admin/keys/${kept.id}/secrets/end`, { last4: kept.key.slice(-4) });
+    await itUnsettled('POST', `/admin/keys/${kept.id}/move`, { customer: theirs.id });
     for (const [method, path, body] of [...usageChanges, ...changes])
       await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
     await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
+    await itUnsettled('PATCH', `/admin/customers/${theirs.id}`, { owner: 'p' });
+    await itUnsettled('POST', `/admin/customers/${theirs.id}/delete`);
     const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );
     const bodyFor = (method: string, path: string) => {
-      if (/\/(rotate|delete|reset)$/.test(path)) return undefined;
+      if (/\/(rotate|suspend|resume|delete|reset)$/.test(path)) return undefined;
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/find')) return { secret: key };
+      if (path.endsWith('/secrets/end')) return { last4: 'abcd' };
+      if (path.endsWith('/move')) return { customer: null };
       if (path.endsWith('/topups')) return { window: 'day', amount: 5 };
       return method === 'patch' ? { owner: 'o' } : method === 'post' ? { plan: 'free' } : undefined;
     };

@@ -69,6 +69,33 @@ test('an operator tops up a window and reads the limit that it has now', async (
   expect(await audited('Top up', stand.keys.banned.id)).toContain(PEOPLE.operator);
 });
 
+test('an operator suspends a key until it is resumed: the list shows it, its caller gets 403, and the audit has the reason', async () => {
+  const { page } = operator;
+  const { id, key } = stand.keys.fine;
+  const answers = async () => {
+    const headers = { Authorization: `Bearer ${key}` };
+    const each = stand.gateways.map(({ origin }) => fetch(`${origin}/v1/pets`, { headers }));
+    return (await Promise.all(each)).map(({ status }) => status);
+  };
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Suspend…' }).click();
+  await dialogOf(page).getByLabel('Reason').fill('An unpaid bill');
+  await dialogOf(page).getByRole('button', { name: 'Suspend' }).click();
+  await noticeOf(page).getByText('is suspended until it is resumed.').waitFor();
+  await page.getByText('An unpaid bill', { exact: true }).waitFor();
+  await eventually(async () => expect(await answers()).toEqual([403, 403]), SPARING);
+  await page.goto(`/console/keys?q=${id}`);
+  await page.getByRole('table').getByText('Suspended').waitFor();
+  expect(await audited('Suspend key', id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*An unpaid bill`));
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Resume…' }).click();
+  await dialogOf(page).getByRole('button', { name: 'Resume' }).click();
+  await noticeOf(page).getByText('is resumed.').waitFor();
+  await page.getByRole('button', { name: 'Suspend…' }).waitFor();
+  await eventually(async () => expect(await answers()).toEqual([200, 200]), SPARING);
+  expect(await audited('Resume key', id)).toContain(PEOPLE.operator);
+});
+
 test('an operator rotates a secret: the new one is shown once and works, and is gone from the page afterwards', async () => {
   const { page } = operator;
   const { id, key: earlier } = stand.keys.fine;
@@ -90,6 +117,36 @@ test('an operator rotates a secret: the new one is shown once and works, and is 
     .first()
     .waitFor();
   expect(await audited('Rotate secret', id)).toContain(PEOPLE.operator);
+});
+
+test('an operator ends one of two secrets, and all earlier ones of a key whose secret was leaked', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.near;
+  await page.goto(`/console/keys/${id}`);
+  const secrets = page.getByRole('table', { name: 'Secrets that work' });
+  const rotate = async (isLeaked: boolean) => {
+    await page.getByRole('button', { name: 'Rotate…' }).click();
+    if (isLeaked) await dialogOf(page).getByLabel('Yes: they end at once').check();
+    await dialogOf(page).getByRole('button', { name: 'Rotate' }).click();
+    const secret = await dialogOf(page).getByLabel('Secret', { exact: true }).inputValue();
+    await dialogOf(page).getByRole('button', { name: 'Done' }).click();
+    return secret.slice(-4);
+  };
+  const count = (rows: number) => eventually(async () => expect(await secrets.getByRole('row').count()).toBe(rows + 1));
+  const second = await rotate(false);
+  await count(2);
+  await secrets.getByRole('button', { name: `End the secret ${second}` }).click();
+  await dialogOf(page).getByText('This cannot be undone.').waitFor();
+  await dialogOf(page).getByRole('button', { name: 'End it for good' }).click();
+  await noticeOf(page).getByText(`The secret …${second}`).waitFor();
+  await count(1);
+  expect(await audited('End secret', id)).toContain(PEOPLE.operator);
+  await page.goto(`/console/keys/${id}`);
+  await rotate(false);
+  await count(2);
+  await rotate(true);
+  await noticeOf(page).getByText('The earlier secrets have ended.').waitFor();
+  await count(1);
 });
 
 test('an edit over a change of somebody else saves nothing at first and keeps what was typed', async () => {
@@ -118,6 +175,33 @@ test('an edit over a change of somebody else saves nothing at first and keeps wh
     ownLimits: { minute: 30, day: 4000 },
   });
   expect(await audited('Edit key', id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*day 4,000`));
+});
+
+test('an operator says what may be called with a key, reads it on its screen, and takes it back', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.refused;
+  await page.goto(`/console/keys/${id}`);
+  for (const [text, shown] of [
+    ['orders:read\norders:write\n', ['orders:read', 'orders:write']],
+    ['', undefined],
+  ] as const) {
+    await page.getByRole('button', { name: 'Edit…' }).click();
+    await dialogOf(page).getByLabel('Scopes').fill(text);
+    await dialogOf(page)
+      .getByLabel('Metadata')
+      .fill(text === '' ? 'tier=gold' : 'team=blue\ntier=silver');
+    await dialogOf(page).getByRole('button', { name: 'Save' }).click();
+    const notice =
+      text === '' ? 'Now: no scopes, new metadata.' : 'Now: scopes orders:read orders:write, new metadata.';
+    await noticeOf(page).getByText(notice).waitFor();
+    expect(await keyReport(id)).toMatchObject({
+      meta: text === '' ? { tier: 'gold' } : { team: 'blue', tier: 'silver' },
+    });
+    expect((await keyReport(id)).scopes).toEqual(shown);
+    const facts = page.locator('dl.facts', { hasText: 'Own limits' });
+    await facts.getByText('orders:write').waitFor({ state: text === '' ? 'detached' : 'visible' });
+  }
+  expect(await audited('Edit key', id)).toMatch(/scopes[\s\S]*orders:write/);
 });
 
 test('an admin creates a key: its secret is shown once and is nowhere in the page afterwards', async () => {
@@ -250,6 +334,9 @@ test('what a viewer or an operator may not do is refused by the gateway too, wit
     ['POST', `/admin/keys/${id}/usage/reset`, { windows: ['day'] }],
     ['PATCH', `/admin/keys/${id}`, { notes: 'x' }],
     ['POST', `/admin/keys/${id}/rotate`, {}],
+    ['POST', `/admin/keys/${id}/suspend`, {}],
+    ['POST', `/admin/keys/${id}/resume`, {}],
+    ['POST', `/admin/keys/${id}/secrets/end`, { last4: 'abcd' }],
     ['DELETE', `/admin/keys/${id}`],
   ] as const;
   const admins = [
@@ -268,7 +355,7 @@ test('nothing on the way broke a rule of the content security policy or threw', 
   for (const { violations, errors } of [viewer, operator, admin]) expect([...violations, ...errors]).toEqual([]);
 });
 
-async function keyReport(id: string): Promise<unknown> {
+async function keyReport(id: string): Promise<{ readonly scopes?: readonly string[] }> {
   const headers = { Authorization: `Bearer ${stand.tokens.viewer}` };
   return (await fetch(`${stand.gateways[0].admin}/admin/keys/${id}`, { headers })).json();
 }

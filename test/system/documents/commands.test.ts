@@ -125,11 +125,15 @@ beforeAll(async () => {
   writeFileSync(join(clone, 'passphrase'), 'a passphrase of the documents\n');
 }, 60_000 * ROOM);
 
-async function createKey(settings: object = {}): Promise<{ id: string; key: string }> {
-  const response = await fetch(`${admin}/admin/keys`, {
+function createKey(settings: object = {}): Promise<{ id: string; key: string }> {
+  return make('keys', { plan: 'pro', ...settings });
+}
+
+async function make(what: 'keys' | 'customers', body: object): Promise<{ id: string; key: string }> {
+  const response = await fetch(`${admin}/admin/${what}`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify({ plan: 'pro', ...settings }),
+    body: JSON.stringify(body),
   });
   expect(response.status).toBe(201);
   return (await response.json()) as { id: string; key: string };
@@ -150,12 +154,16 @@ describe('each block of commands works as it stands', () => {
     const { id, key } = await createKey({ limits: { minute: 1 } });
     // A ban can be lifted only from a key that has one.
     if (runs.some((command) => command.includes('bans lift'))) for (let i = 0; i < 12; i += 1) await call(key);
+    const { id: customer } = runs.join().includes('CUSTOMER_ID')
+      ? await make('customers', { plan: 'pro' })
+      : { id: '' };
     const { url } = runs.some((command) => command.includes('redis://…')) ? await testRedis() : { url: '' };
     const script = runs
       .join('\n')
       .replaceAll('http://127.0.0.1:8080', origin)
       .replaceAll('http://127.0.0.1:9090', admin)
       .replaceAll(/\bKEY_ID\b|\bkey_UxYtRgTgI9u8kkw8\b/g, id)
+      .replaceAll('CUSTOMER_ID', customer)
       .replaceAll('tg_live_…', key)
       .replaceAll('redis://…', url)
       .replaceAll('KEY_PEPPER=…', `KEY_PEPPER=${KEY_PEPPER}`)

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { appendFile, chmod, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, expect, test } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
@@ -73,6 +73,30 @@ test('serve reads changed settings, and checks drafts, in its threads', async ()
   expect(await checked.json()).toMatchObject({ faults: [{ path: 'plans.small.limits.minute' }] });
   await writeFile(env.TOLLGATE_PLANS, `${await readFile(env.TOLLGATE_PLANS, 'utf8')}# changed\n`);
   await running.until(/"msg":"settings and plans in force"/);
+});
+
+test('serve loads policies from files, types and imports included, and again after a change', async () => {
+  const env = await settings();
+  const at = dirname(env.TOLLGATE_CONFIG);
+  const routes = 'routes: [{ path: /a, methods: [GET], upstream: s, policies: [./policies/a.ts] }]';
+  await writeFile(env.TOLLGATE_CONFIG, `upstreams: { s: { targets: ['http://127.0.0.1:9'] } }\n${routes}\n`);
+  await mkdir(join(at, 'policies'));
+  const policy = "import type { Policy } from 'tollgate';\nimport { code } from './code.ts';\n";
+  const answer = "{ refuse: { status: 403, code, message: 'No.' } }";
+  await writeFile(join(at, 'policies/a.ts'), `${policy}export default (() => (${answer})) satisfies Policy;\n`);
+  await writeFile(join(at, 'policies/code.ts'), "export const code: string = 'one';\n");
+  const checked = start(['gateway', 'check'], env);
+  expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
+  const made = start(['keys', 'create', '--plan', 'free', '--json'], env);
+  expect((await made.exit).code).toBe(0);
+  const { key } = JSON.parse(made.stdout) as { key: string };
+  const [line] = await start(['serve'], env).until(/^\{.*"msg":"serving"\}$/m, { withinMs: 30_000 });
+  const { port } = JSON.parse(line) as { port: number };
+  const ask = async () =>
+    (await fetch(`http://127.0.0.1:${port}/a`, { headers: { Authorization: `Bearer ${key}` } })).json();
+  expect(await ask()).toMatchObject({ code: 'one' });
+  await writeFile(join(at, 'policies/code.ts'), "export const code: string = 'two';\n");
+  await eventually(async () => expect(await ask()).toMatchObject({ code: 'two' }));
 });
 
 test('serve checks requests against a description, which its thread reads again after a change', async () => {

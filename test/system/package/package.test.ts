@@ -164,13 +164,22 @@ describe('settings that load parts of the package on demand', () => {
   });
 });
 
-describe('the examples of docs/guides/embed.md', async () => {
-  const guide = readFileSync(join(ROOT, 'docs', 'guides', 'embed.md'), 'utf8');
-  const [plansTest, server] = [...guide.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, text]) => text!);
+/** The pieces of a guide in a language, in their order. */
+function piecesOf(guide: string, language: string): readonly string[] {
+  const text = readFileSync(join(ROOT, 'docs', 'guides', guide), 'utf8');
+  return [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))].map(([, piece]) => piece!);
+}
+
+describe('the examples of docs/guides/embed.md and policies.md', async () => {
+  const [plansTest, server] = piecesOf('embed.md', 'ts');
+  const [policy, policyTest] = piecesOf('policies.md', 'ts');
 
   beforeAll(async () => {
     await writeFile(join(folder, 'plans.test.ts'), plansTest!);
     await writeFile(join(folder, 'server.ts'), server!);
+    await mkdir(join(folder, 'policies'));
+    await writeFile(join(folder, 'policies', 'tenant.ts'), policy!);
+    await writeFile(join(folder, 'tenant.test.ts'), policyTest!);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ type: 'module' }));
     // What a project of a reader has besides: vitest, and the types of Node.js.
     await mkdir(join(folder, 'node_modules', '@types'), { recursive: true });
@@ -187,7 +196,9 @@ describe('the examples of docs/guides/embed.md', async () => {
       ({ stdout }: { stdout: string }) => stdout,
     );
     expect(await checked).toBe('');
-    const withVitest = run(process.execPath, [tsc, ...strict, '--skipLibCheck', 'plans.test.ts'], { cwd: folder });
+    const tests = ['plans.test.ts', 'tenant.test.ts', 'policies/tenant.ts'];
+    const extensions = '--allowImportingTsExtensions';
+    const withVitest = run(process.execPath, [tsc, ...strict, '--skipLibCheck', extensions, ...tests], { cwd: folder });
     await expect(
       withVitest.then(
         () => '',
@@ -202,6 +213,33 @@ describe('the examples of docs/guides/embed.md', async () => {
     const { code } = await running.exit;
     expect(running.stdout + running.stderr).toMatch(/Tests .*1 passed/);
     expect(code).toBe(0);
+  });
+
+  test('test a policy with vitest', async () => {
+    const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
+    const running = start(process.execPath, [vitest, 'run', '--root', folder, 'tenant.test.ts']);
+    const { code } = await running.exit;
+    expect(running.stdout + running.stderr).toMatch(/Tests .*3 passed/);
+    expect(code).toBe(0);
+  });
+
+  test('decide about requests of a gateway that is started with the settings of the guide', async () => {
+    const [settings] = piecesOf('policies.md', 'yaml');
+    const service =
+      "listen: { port: 0 }\nadmin: { port: 0 }\nupstreams: { store: { targets: ['http://127.0.0.1:9'] } }\n";
+    await writeFile(join(folder, 'guided.yaml'), `${service}${settings}`);
+    await writeFile(join(folder, 'guided-plans.yaml'), 'plans: { free: { limits: { minute: 5 } } }\n');
+    const files = { TOLLGATE_CONFIG: 'guided.yaml', TOLLGATE_PLANS: 'guided-plans.yaml', TOLLGATE_DATA: 'guided-data' };
+    const program = join(folder, 'node_modules', '.bin', 'tollgate');
+    const made = start(program, ['keys', 'create', '--plan', 'free', '--owner', 'acme', '--json'], files);
+    expect((await made.exit).code).toBe(0);
+    const { key } = JSON.parse(made.stdout) as { key: string };
+    const [line] = await start(program, ['serve'], files).until(/^\{.*"msg":"serving"\}$/m, { withinMs: 30_000 });
+    const { port } = JSON.parse(line) as { port: number };
+    const answer = await fetch(`http://127.0.0.1:${port}/v1/tenants/other/pets`, {
+      headers: { Authorization: `Bearer ${key}` },
+    });
+    expect([answer.status, await answer.json()]).toEqual([403, expect.objectContaining({ code: 'wrong_tenant' })]);
   });
 
   test('put a gateway before a service of the same program', async () => {

@@ -1,5 +1,12 @@
 import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
-import type { createKey, findKey, listKeys, updateKey } from '../../../operations/catalogue/keys.ts';
+import type {
+  createKey,
+  findKey,
+  listKeys,
+  showKey,
+  suspendKey,
+  updateKey,
+} from '../../../operations/catalogue/keys.ts';
 import type { explainRefusal, listGateways } from '../../../operations/catalogue/live.ts';
 import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.ts';
 import type {
@@ -21,6 +28,8 @@ export type { SessionReport as Session } from '../../sign-in.ts';
 
 export type KeyPage = OutputOf<typeof listKeys>;
 export type Key = KeyPage['keys'][number];
+export type ShownKey = OutputOf<typeof showKey>;
+export type NewSuspension = Omit<InputOf<typeof suspendKey>, 'id'>;
 export type KeyWithSecret = OutputOf<typeof createKey>;
 export type FoundKey = OutputOf<typeof findKey>;
 export type KeyEdits = Omit<InputOf<typeof updateKey>, 'id'>;

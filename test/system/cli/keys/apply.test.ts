@@ -143,6 +143,15 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     expect((await audit(env))[0]).toMatchObject({ action: 'key.update', target: id, before: { owner: 'Ann' } });
   });
 
+  test('a suspended key stays suspended, whatever its entry changes (reliability 265)', async () => {
+    await applied({ shop: { plan: 'pro' } });
+    const [{ id }] = (await everyKey(env)) as [StoredKey];
+    await run(env, 'keys', 'suspend', id, '--reason', 'r');
+    const [{ suspended }] = (await everyKey(env)) as [StoredKey];
+    await apply(await fileOf({ shop: { plan: 'business', name: 'n', expires: '2099-01-01' } }));
+    expect(await everyKey(env)).toMatchObject([{ id, plan: 'business', name: 'n', suspended }]);
+  });
+
   test('--dry-run prints the same changes and writes nothing; with --exit-code it is 1 if there are any', async () => {
     await applied({ shop: { plan: 'pro' }, old: { plan: 'free' } });
     const before = [await everyKey(env), await audit(env)];

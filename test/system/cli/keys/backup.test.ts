@@ -93,6 +93,25 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(JSON.parse(old.stdout)).toMatchObject({ isCurrent: false });
   });
 
+  test('--force resumes no key that was suspended since, and suspends one that the backup has suspended (reliability 265)', async () => {
+    const [since, before, longer] = [await create(), await create(), await create()];
+    await run('keys', 'suspend', before.id, '--reason', 'r');
+    await run('keys', 'suspend', longer.id, '--until', '2099-01-01');
+    await run('keys', 'backup', file);
+    await run('keys', 'suspend', since.id);
+    await run('keys', 'resume', before.id);
+    await run('keys', 'suspend', longer.id, '--until', '2098-01-01');
+    expect(await restore()).toMatchObject({ left: 3, replaced: 0 });
+    expect(await restore('--force')).toMatchObject({ left: 1, replaced: 2 });
+    expect(await show(since.id)).toMatchObject({ suspended: { until: null } });
+    expect(await show(before.id)).toMatchObject({ suspended: { until: null, reason: 'r' } });
+    expect(await show(longer.id)).toMatchObject({ suspended: { until: '2099-01-01T00:00:00.000Z' } });
+    await emptyStore();
+    await restore();
+    expect(await show(before.id)).toMatchObject({ suspended: { until: null, reason: 'r' } });
+    expect(await show(since.id)).not.toHaveProperty('suspended');
+  });
+
   test('a file that is cut off restores nothing at all', async () => {
     await create();
     await run('keys', 'backup', file);

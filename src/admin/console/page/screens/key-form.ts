@@ -6,6 +6,7 @@ import { countText, millisecondsOf, momentText } from '../kit/format.ts';
 import { Badge } from '../kit/page.ts';
 import { WINDOWS } from '../kit/windows.ts';
 import type { Key, KeyEdits, KeyWithSecret, Plan } from '../types.ts';
+import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from './key-access.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
 
@@ -13,28 +14,39 @@ export function pathOf(id: string): string {
   return `/admin/keys/${encodeURIComponent(id)}`;
 }
 
-export function stateOf({ revokedAt, expiresAt }: Key): 'active' | 'revoked' | 'expired' {
+export function stateOf({ revokedAt, expiresAt, suspended }: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
+  const isPast = (moment: string) => millisecondsOf(moment) <= Date.now();
   if (revokedAt !== null) return 'revoked';
-  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? 'expired' : 'active';
+  if (expiresAt !== null && isPast(expiresAt)) return 'expired';
+  return suspended === undefined || (suspended.until !== null && isPast(suspended.until)) ? 'active' : 'suspended';
+}
+
+/** Whether a key is revoked or expired. */
+export function hasEnded(key: Key): boolean {
+  const state = stateOf(key);
+  return state === 'revoked' || state === 'expired';
 }
 
 export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
   const state = stateOf(key);
   if (isBanned && state === 'active') return html`<${Badge} kind="bad">Banned</${Badge}>`;
   if (state === 'active') return html`<${Badge} kind="good">Active</${Badge}>`;
+  if (state === 'suspended') return html`<${Badge} kind="warn">Suspended</${Badge}>`;
   return html`<${Badge} kind="plain">${state === 'revoked' ? 'Revoked' : 'Expired'}</${Badge}>`;
 }
 
 /** The text of each field. */
 type Values = Readonly<Record<string, string>>;
 
-function valuesOf({ plan, name, owner, notes, expiresAt, ownLimits }: Key): Values {
+function valuesOf(key: Key): Values {
+  const { plan, name, owner, notes, expiresAt, ownLimits } = key;
   const limits = WINDOWS.map((window) => [window, String(ownLimits[window] ?? '')] as const);
   return {
     plan,
     name: name ?? '',
     owner: owner ?? '',
     notes: notes ?? '',
+    ...accessValuesOf(key),
     expires: expiresAt === null ? '' : localText(new Date(expiresAt)),
     ...Object.fromEntries(limits),
   };
@@ -68,7 +80,7 @@ function changesOf(form: FormData, before: Values): KeyEdits {
     if (text !== undefined) limits[window] = text === '' ? null : text === 'unlimited' ? text : Number(text);
   }
   if (Object.keys(limits).length > 0) changes.limits = limits;
-  return changes;
+  return { ...changes, ...accessChangesOf(changed, before) };
 }
 
 /** What a request has set, in words: `plan pro, 600 a minute, no owner`. Notes may be long. */
@@ -77,8 +89,8 @@ function changedText({ limits = {}, notes, ...rest }: KeyEdits): string {
     limit == null ? `the plan’s limit a ${window}` : `${countText(limit)} a ${window}`;
   return [
     ...Object.entries(rest).map(([name, value]) => {
-      if (name !== 'expiresAt') return value === null ? `no ${name}` : `${name} ${value}`;
-      return value == null ? 'never expires' : `expires ${momentText(value)}`;
+      if (name === 'expiresAt') return value == null ? 'never expires' : `expires ${momentText(String(value))}`;
+      return accessChangeText(name, value) ?? (value === null ? `no ${name}` : `${name} ${value}`);
     }),
     ...Object.entries(limits).map(ofPlan),
     ...(notes === undefined ? [] : [notes === null ? 'no notes' : 'new notes']),
@@ -150,6 +162,7 @@ function KeyFields({
         })}
       </div>
     </fieldset>
+    <${AccessFields} values=${values} />
     <${Field} id="key-notes" label="Notes" hint="For those who look after keys. Callers never see them.">
       <textarea id="key-notes" name="notes" rows="3" maxlength="1000" defaultValue=${values.notes} aria-describedby="key-notes-hint"></textarea>
     </${Field}>`;

@@ -1,9 +1,9 @@
-import { useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { ApiError, isPassing, type Resource, request, useOnce, useRefresh, useResource } from '../api.ts';
 import { LiftDialog, TopUpDialog, useUsage } from '../help.ts';
 import { html } from '../html.ts';
 import { BarChart, type Series } from '../kit/charts.ts';
-import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
+import { ChangeDialog, Field, settledText } from '../kit/dialog.ts';
 import { countText, lengthText, momentText, plural, Time, Until, UtcDay } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Problem, Shown } from '../kit/states.ts';
@@ -19,24 +19,41 @@ import type {
   History,
   InForce,
   Key,
-  KeyWithSecret,
   NewReset,
   Plan,
   Reset,
+  ShownKey,
   Usage,
 } from '../types.ts';
 import { CHANGE_COLUMNS } from './audit.ts';
-import { EditDialog, KeyState, LastFour, pathOf, stateOf } from './key-form.ts';
+import { AccessFacts } from './key-access.ts';
+import {
+  type Changing,
+  changeIfSame,
+  EndSecretDialog,
+  nameOf,
+  ResumeDialog,
+  RotateDialog,
+  type Secret,
+  SuspendDialog,
+} from './key-dialogs.ts';
+import { EditDialog, hasEnded, KeyState, LastFour, pathOf, stateOf } from './key-form.ts';
 import { ordinal } from './now.ts';
 
-type DialogName = 'lift' | 'topup' | 'reset' | 'rotate' | 'revoke' | 'delete' | 'edit';
+type DialogName =
+  | ('lift' | 'topup' | 'reset' | 'rotate' | 'end-secret')
+  | ('suspend' | 'resume' | 'revoke' | 'delete' | 'edit');
 
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
   readonly dialog: DialogName;
   readonly key: Key | null;
   readonly etag: string | null;
+  /** That is to be ended; null for the other dialogs. */
+  readonly secret: Secret | null;
 }
+
+type Open = (dialog: DialogName, secret?: Secret) => void;
 
 /** How often counts are read again, and what changes slowly, in milliseconds. */
 const COUNTS_MS = 5_000;
@@ -47,7 +64,7 @@ export function KeyScreen({ id }: { id: string }) {
   const hasTokens = id.startsWith('jwt_');
   const path = pathOf(id);
   const plan = usePlace().query.get('plan');
-  const key = useResource<Key>(hasTokens ? null : path);
+  const key = useResource<ShownKey>(hasTokens ? null : path);
   const plans = useResource<InForce>('/admin/plans');
   const usage = useUsage(id, plan);
   const hours = useResource<History>(`${path}/history?step=hour`);
@@ -66,7 +83,7 @@ export function KeyScreen({ id }: { id: string }) {
   useRefresh(() => !isGone && readCounts(), COUNTS_MS);
   useRefresh(() => !isGone && readRest(), REST_MS);
   const name = key.data?.name ?? null;
-  const open = (dialog: DialogName) => setOpened({ dialog, key: key.data, etag: key.etag });
+  const open: Open = (dialog, secret) => setOpened({ dialog, key: key.data, etag: key.etag, secret: secret ?? null });
   if (isGone) {
     return html`<${Page} title=${id}>
       <${Problem} error=${new ApiError(404, 'not_found', 'There is no key with this id. It may have been deleted.')} />
@@ -124,13 +141,15 @@ function auditHref(id: string): string {
   return hrefOf(`/audit?key=${encodeURIComponent(id)}`);
 }
 
-function KeyActions({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
+function KeyActions({ of: key, open }: { of: Key; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
   const state = stateOf(key);
   return html`<span class="actions">
     ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('edit')}>Edit…</button>`}
+    ${mayChange && state === 'active' && html`<button type="button" onClick=${() => open('suspend')}>Suspend…</button>`}
+    ${mayChange && state !== 'revoked' && key.suspended !== undefined && html`<button type="button" onClick=${() => open('resume')}>Resume…</button>`}
     ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('revoke')}>Revoke…</button>`}
-    ${mayDelete && state !== 'active' && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
+    ${mayDelete && hasEnded(key) && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
   </span>`;
 }
 
@@ -167,14 +186,21 @@ function About({ of: key }: { of: Key }) {
       <dt>Created</dt>
       <dd><${Time} at=${key.createdAt} dayOnly=${true} /></dd>
       ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
+      ${key.suspended !== undefined && html`<dt>Suspended</dt><dd><${SuspendedText} ...${key.suspended} /></dd>`}
       <dt>Expires</dt>
-      <dd>${key.expiresAt === null ? 'never' : stateOf(key) === 'active' ? html`<${Until} at=${key.expiresAt} />` : html`<${Time} at=${key.expiresAt} />`}</dd>
+      <dd>${key.expiresAt === null ? 'never' : hasEnded(key) ? html`<${Time} at=${key.expiresAt} />` : html`<${Until} at=${key.expiresAt} />`}</dd>
       ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<${UtcDay} of=${key.lastUsedOn} />`}</dd>`}
       <dt>Own limits</dt>
       <dd>${own.join(', ') || 'none'}</dd>
+      <${AccessFacts} of=${key} />
       ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
     </dl>
   </${Section}>`;
+}
+
+function SuspendedText({ since, until, reason }: NonNullable<Key['suspended']>) {
+  return html`<${Time} at=${since} />, ${until === null ? 'until it is resumed' : html`until <${Until} at=${until} />`}
+    ${reason !== null && html`<br /><bdi>${reason}</bdi>`}`;
 }
 
 function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {
@@ -305,9 +331,10 @@ function Used({ history, id, title, step, stepMs, buckets, label }: Span & { his
   </div>`;
 }
 
-function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => void }) {
-  const mayRotate = useMay('operator') && stateOf(key) === 'active';
-  type Secret = Key['secrets'][number];
+function Secrets({ of: key, open }: { of: ShownKey; open: Open }) {
+  const mayRotate = useMay('operator') && !hasEnded(key);
+  const mayEnd = useMay('operator') && stateOf(key) !== 'revoked' && key.secrets.length > 1;
+  type Shown = ShownKey['secrets'][number];
   return html`<${Section} title="Secrets" note="The secrets that work, by their last four characters.">
     ${
       key.secrets.length === 0
@@ -315,18 +342,25 @@ function Secrets({ of: key, open }: { of: Key; open: (dialog: DialogName) => voi
         : html`<${Table}
             caption="Secrets that work"
             rows=${key.secrets}
-            keyOf=${({ createdAt, last4 }: Secret) => `${createdAt} ${last4}`}
+            keyOf=${({ createdAt, last4 }: Shown) => `${createdAt} ${last4}`}
             columns=${[
               {
                 title: 'Secret',
                 isName: true,
-                cell: (secret: Secret) => html`<${LastFour} of=${{ secrets: [secret] }} />`,
+                cell: (secret: Shown) => html`<${LastFour} of=${{ secrets: [secret] }} />`,
               },
-              { title: 'Created', cell: ({ createdAt }: Secret) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
+              { title: 'Created', cell: ({ createdAt }: Shown) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
+              {
+                title: 'Last used',
+                cell: ({ lastUsedOn }: Shown) =>
+                  lastUsedOn === null ? 'not known' : html`<${UtcDay} of=${lastUsedOn} />`,
+              },
               {
                 title: 'Ends',
-                cell: ({ expiresAt }: Secret) =>
-                  expiresAt === null ? 'with the key' : html`<${Until} at=${expiresAt} />`,
+                cell: (
+                  secret: Shown,
+                ) => html`${secret.expiresAt === null ? 'with the key' : html`<${Until} at=${secret.expiresAt} />`}
+                  ${mayEnd && html` <button type="button" aria-label=${`End the secret ${secret.last4 ?? 'known by its hash'}`} onClick=${() => open('end-secret', secret)}>End…</button>`}`,
               },
             ]}
           />`
@@ -386,17 +420,11 @@ function Changes({ id, changes }: { id: string; changes: Resource<ChangePage> })
   </${Section}>`;
 }
 
-interface Changing {
-  readonly of: Key;
-  readonly etag: string | null;
-  readonly onClose: () => void;
-  readonly onChanged: () => void;
-}
-
 function Dialogs({
   dialog,
   of: key,
   etag,
+  secret,
   id,
   name,
   usage,
@@ -406,6 +434,7 @@ function Dialogs({
 }: Omit<Changing, 'of'> & {
   dialog: DialogName;
   of: Key | null;
+  secret: Secret | null;
   id: string;
   name: string | null;
   usage: Usage | null;
@@ -421,27 +450,12 @@ function Dialogs({
   const changing = { of: key, etag, onClose, onChanged };
   if (dialog === 'reset') return html`<${ResetDialog} ...${changing} usage=${usage} />`;
   if (dialog === 'rotate') return html`<${RotateDialog} ...${changing} />`;
+  if (dialog === 'end-secret') return html`<${EndSecretDialog} ...${changing} secret=${secret} />`;
+  if (dialog === 'suspend') return html`<${SuspendDialog} ...${changing} />`;
+  if (dialog === 'resume') return html`<${ResumeDialog} ...${changing} />`;
   if (dialog === 'revoke') return html`<${RevokeDialog} ...${changing} />`;
   if (dialog === 'delete') return html`<${DeleteDialog} ...${changing} />`;
   return html`<${EditDialog} ...${changing} plans=${plans} />`;
-}
-
-function nameOf({ id, name }: Key): string {
-  return name ?? id;
-}
-
-/** Makes a change of the key as it was read with `etag`, and reports it in words if the key has changed since. */
-async function changeIfSame<T>({ etag, onChanged }: Changing, method: string, path: string, body?: object) {
-  try {
-    const headers = { 'If-Match': etag ?? '*' };
-    return await request<T>(method, path, body === undefined ? { headers } : { body, headers });
-  } catch (failure) {
-    if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
-    onChanged();
-    const message =
-      'The key was changed since this dialog was opened, by someone else or by an earlier attempt of yours. Nothing was done now. Close this dialog, look at the key on the page, and decide again.';
-    throw new ApiError(412, failure.code, message);
-  }
 }
 
 function ResetDialog({ of: key, onClose, onChanged, usage }: Changing & { usage: Usage | null }) {
@@ -470,46 +484,6 @@ function ResetDialog({ of: key, onClose, onChanged, usage }: Changing & { usage:
     </fieldset>
   </${ChangeDialog}>`;
 }
-
-function RotateDialog(changing: Changing) {
-  const { of: key, onClose, onChanged } = changing;
-  const [made, setMade] = useState<string | null>(null);
-  const end = useRef('');
-  const act = async (form: FormData) => {
-    const overlap = String(form.get('overlap'));
-    const { status, data } = await changeIfSame<KeyWithSecret>(changing, 'POST', `${pathOf(key.id)}/rotate`, {
-      overlap,
-    });
-    end.current =
-      overlap === '0s' ? 'The earlier secrets have ended.' : `The earlier secrets work for ${OVERLAPS[overlap]} more.`;
-    setMade(data.key);
-    notify(`${nameOf(key)} has a new secret. ${end.current}${settledText(status)}`);
-    onChanged();
-    return null;
-  };
-  return html`<${ChangeDialog}
-    title=${made === null ? `Rotate the secret of ${nameOf(key)}` : `${nameOf(key)} has a new secret`}
-    action="Rotate"
-    act=${act}
-    onClose=${onClose}
-    result=${made !== null && html`<${SecretShown} secret=${made}><p>${end.current}</p></${SecretShown}>`}
-  >
-    <p>It gets a second secret, under the same limits and counts.</p>
-    <${Field} id="rotate-overlap" label="The earlier secrets work for">
-      <select id="rotate-overlap" name="overlap">
-        ${Object.entries(OVERLAPS).map(([value, text]) => html`<option key=${value} value=${value} selected=${value === '24h'}>${text}</option>`)}
-      </select>
-    </${Field}>
-  </${ChangeDialog}>`;
-}
-
-const OVERLAPS: Readonly<Record<string, string>> = {
-  '0s': 'no time: they end at once',
-  '1h': '1 hour',
-  '24h': '24 hours',
-  '7d': '7 days',
-  '30d': '30 days',
-};
 
 function RevokeDialog(changing: Changing) {
   const { of: key, onClose, onChanged } = changing;

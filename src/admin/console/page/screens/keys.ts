@@ -67,7 +67,7 @@ function KeyList() {
   return html`<${Page} title="Keys" beside=${create}>
     <form role="search" aria-label="Keys" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
-        hint="A part of a name, owner or id, the last four characters of a secret, or a whole secret, which stays out of the address." />
+        hint="A part of a name, owner or id, the last four characters of a secret, a pair of metadata such as meta.team=blue, or a whole secret, which stays out of the address." />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       <${TextFilter} name="owner" label="Owner" value=${query.get('owner') ?? ''} ...${text} />
       <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="Any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
@@ -106,7 +106,7 @@ function pathWith(given: readonly (readonly [Filter, string])[], name: Filter, v
 function isSecretLike(text: string): boolean {
   const bare = text.trim();
   if (bare.includes('tg_live_')) return true;
-  if (/^(key_[0-9A-Za-z]{16}|jwt_[\w-]{32}|[^@\s]+@[^@\s]+\.[a-z]{2,})$/.test(bare)) return false;
+  if (/^((?:key|cus)_[0-9A-Za-z]{16}|jwt_[\w-]{32}|[^@\s]+@[^@\s]+\.[a-z]{2,})$/.test(bare)) return false;
   return bare.length >= 20 && !/\s/.test(bare);
 }
 

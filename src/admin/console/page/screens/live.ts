@@ -19,6 +19,8 @@ const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 
   banned: ['Banned', 'bad'],
   unauthenticated: ['Unknown caller', 'warn'],
   shed: ['Shed', 'warn'],
+  forbidden: ['Suspended', 'warn'],
+  denied: ['Refused by a policy', 'warn'],
   undecided: ['Undecided', 'bad'],
   malformed: ['Malformed', 'warn'],
   preflight: ['Preflight', 'plain'],

@@ -1,0 +1,113 @@
+import { Failure } from '../../failure.ts';
+import { createCustomer, deleteCustomer, updateCustomer } from '../../operations/catalogue/customers.ts';
+import { limitsText, readLimits, readMoment } from '../keys/text-form.ts';
+import { operationCommand } from '../operation-command.ts';
+import type { Command, Words } from '../terminal/command.ts';
+
+// The commands that make, change and delete a customer.
+
+const expiresAt = {
+  option: 'expires',
+  value: 'WHEN',
+  about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time, or never. Its keys are refused from then on.',
+  read: (when: string) => {
+    if (when === 'never') return null;
+    readMoment('--expires', when, 0);
+    return when;
+  },
+};
+const notes = { value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' };
+
+/** `tollgate customers create`. */
+export const customersCreate: Command = operationCommand({
+  name: 'customers create',
+  operation: createCustomer,
+  positional: null,
+  examples: [
+    'tollgate customers create --name "Acme Ltd" --plan pro --owner sales@example.com',
+    'tollgate customers create --plan pro --limit day=50000 --expires 2030-12-31 --json',
+  ],
+  spelled: {
+    plan: { about: 'The plan whose limits its keys share, one of plans.yaml. Required.' },
+    name: { about: 'What to call it, up to 100 characters.' },
+    owner: { about: 'Whose it is, up to 100 characters.' },
+    notes,
+    expiresAt,
+    limits: {
+      option: 'limit',
+      value: 'WINDOW=NUMBER',
+      about: "A limit of its own in place of its plan's, such as minute=500. May be given once per window.",
+      read: (_: unknown, words: Words) => readLimits(words, false),
+    },
+  },
+  json: 'Prints one JSON object: the customer.',
+  text: ({ output: { id, plan, limits } }) =>
+    `${id} on plan ${plan} (${limitsText(limits)})\n\n` +
+    `\`tollgate keys create --customer ${id}\` makes a key that shares these limits with its other keys.\n`,
+});
+
+/** `tollgate customers edit`. */
+export const customersEdit: Command = operationCommand({
+  name: 'customers edit',
+  operation: updateCustomer,
+  positional: 'CUSTOMER_ID',
+  examples: [
+    'tollgate customers edit CUSTOMER_ID --plan business',
+    'tollgate customers edit CUSTOMER_ID --limit minute=500 --expires never',
+  ],
+  spelled: {
+    plan: { about: 'Moves it, with all its keys, to another plan of plans.yaml.' },
+    name: { about: 'What to call it, up to 100 characters; an empty one removes the name.' },
+    owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
+    notes,
+    expiresAt,
+    limits: {
+      option: 'limit',
+      value: 'WINDOW=NUMBER',
+      about:
+        "A limit of its own, such as minute=500; minute=default goes back to its plan's. May be given once per window.",
+      read: (_: unknown, words: Words) => readLimits(words, true),
+    },
+  },
+  json: 'Prints the customer as `customers list` does.',
+  text: ({ output: { id, plan, limits, expiresAt: ends } }, { moment }) =>
+    `${id} is on plan ${plan} (${limitsText(limits)}) and ${ends === null ? 'never expires' : `expires ${moment(ends)}`}.\n`,
+});
+
+/** `tollgate customers delete`. */
+export const customersDelete: Command = operationCommand({
+  name: 'customers delete',
+  operation: deleteCustomer,
+  positional: 'CUSTOMER_ID',
+  examples: ['tollgate customers delete CUSTOMER_ID', 'tollgate customers delete CUSTOMER_ID --keys revoke --yes'],
+  spelled: {
+    keys: {
+      value: 'revoke',
+      about: 'First revokes its keys for good. Without it a customer with keys that are not revoked is not deleted.',
+    },
+  },
+  options: {
+    yes: {
+      type: 'boolean',
+      short: 'y',
+      about: 'Deletes without asking; required where there is no terminal to ask on.',
+    },
+  },
+  json: 'Prints {"id","deleted","keysRevoked"}.',
+  open: { needsPlans: false },
+  check({ options }, { question = null }) {
+    if (options.yes === true || question !== null) return;
+    throw new Failure('bad_usage', 'A deleted customer cannot be restored. Give --yes to delete it.');
+  },
+  async confirm(_, { options, positionals }, { question }) {
+    if (options.yes === true) return null;
+    const keys = options.keys === 'revoke' ? ' and revoke its keys' : '';
+    const answer = await question!(`Delete ${positionals[0]}${keys} for good? This cannot be undone. [y/N] `);
+    return /^\s*y(es)?\s*$/i.test(answer ?? '') ? null : 'Nothing was deleted.';
+  },
+  text: ({ change, output: { keysRevoked } }, { id }) => {
+    if (change?.outcome === 'unchanged') return `${id} was deleted before.\n`;
+    if (keysRevoked === 0) return `${id} is deleted.\n`;
+    return `${id} is deleted, and ${keysRevoked === 1 ? 'its key is' : `its ${keysRevoked} keys are`} revoked.\n`;
+  },
+});

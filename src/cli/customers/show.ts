@@ -1,0 +1,148 @@
+import type { ExitCode } from '../../failure.ts';
+import { escapedText } from '../../io/terminal-text.ts';
+import { momentText } from '../../io/time-text.ts';
+import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
+import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
+import { withStore } from '../../serve/open-store.ts';
+import { json, limitsText, readDuration } from '../keys/text-form.ts';
+import { operationsOn } from '../operations.ts';
+import type { Command, Terminal } from '../terminal/command.ts';
+import { type Column, printTable } from '../terminal/table.ts';
+import { OF_STORE } from '../terminal/variables.ts';
+
+// The commands that print customers and change nothing: `customers list` and `customers show`.
+
+const COLUMNS: readonly Column[] = [
+  { head: 'id', rank: 0, isWhole: true },
+  { head: 'name', rank: 1 },
+  { head: 'plan', rank: 2 },
+  { head: 'owner', rank: 4 },
+  { head: 'limits', rank: 6 },
+  { head: 'created', rank: 5 },
+  { head: 'expires', rank: 3 },
+];
+/** Customers in one read, and keys of the customer that is shown. */
+const PAGE = 100;
+
+/** `tollgate customers list`. */
+export const customersList: Command = {
+  name: 'customers list',
+  about: 'Lists the customers, oldest first; with conditions, those that match all of them.',
+  positionals: ['[TEXT]'],
+  environment: OF_STORE,
+  printsTable: true,
+  options: {
+    plan: { type: 'string', value: 'PLAN', about: 'Customers of this plan.' },
+    owner: { type: 'string', value: 'OWNER', about: 'Customers of this owner.' },
+    expiring: { type: 'string', value: 'DURATION', about: 'Customers that end within this time, such as 30d.' },
+    json: {
+      type: 'boolean',
+      about: 'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt, notes, ownLimits.',
+    },
+  },
+  examples: ['tollgate customers list acme', 'tollgate customers list --plan pro --expiring 30d --json'],
+  async run({ options, positionals: [text] }, terminal) {
+    const of = (name: string) => (options[name] as string | undefined) ?? null;
+    const expiring = of('expiring');
+    const expiringMs = expiring === null ? null : readDuration('--expiring', expiring);
+    const filter = { text: text ?? null, plan: of('plan'), owner: of('owner'), expiringMs };
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const { customers } = operationsOn(store);
+      const found: CustomerReport[] = [];
+      let cursor: string | null = null;
+      do {
+        const page = await customers.search(filter, { limit: PAGE, cursor });
+        found.push(...page.customers.map((one) => customerReport(one, store.plans)));
+        cursor = page.cursor;
+      } while (cursor !== null);
+      const isFiltered = Object.values(filter).some((value) => value !== null);
+      const none = isFiltered
+        ? 'No customer matches.'
+        : 'There are no customers. `tollgate customers create --plan PLAN` makes one.';
+      if (options.json === true) terminal.out(json(found));
+      else
+        printTable(
+          terminal,
+          COLUMNS,
+          found.map((one) => rowOf(one, terminal)),
+          `${none}\n`,
+        );
+      return 0;
+    });
+  },
+};
+
+function rowOf({ id, name, plan, owner, limits, createdAt, expiresAt }: CustomerReport, terminal: Terminal): string[] {
+  const moment = momentsOf(terminal);
+  const ends = expiresAt === null ? 'never' : moment(expiresAt);
+  return [id, name ?? '-', plan, owner ?? '-', limitsText(limits), moment(createdAt), ends];
+}
+
+/** `tollgate customers show`. */
+export const customersShow: Command = {
+  name: 'customers show',
+  about: 'Shows one customer: its plan, the limits that its keys share, and its keys that are not revoked.',
+  positionals: ['CUSTOMER_ID'],
+  environment: OF_STORE,
+  examples: ['tollgate customers show CUSTOMER_ID', 'tollgate customers show CUSTOMER_ID --json'],
+  options: {
+    json: {
+      type: 'boolean',
+      about: 'Prints one JSON object: that of `customers list`, with `keys` as `keys list` prints them.',
+    },
+  },
+  async run({ options, positionals: [id] }, terminal) {
+    return withStore<ExitCode>(terminal.env, async (store) => {
+      const operations = operationsOn(store);
+      const customer = await operations.customers.show(id!);
+      const filter = {
+        text: null,
+        meta: null,
+        plan: null,
+        owner: null,
+        expiringMs: null,
+        unusedDays: null,
+        all: false,
+      };
+      const found = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id! }, () => {}));
+      const report = customerReport(customer, store.plans);
+      const owners = new Map([[customer.id, customer]]);
+      const keys = found.map(({ key }) => shortReport(wholeKeyReport(key, store.plans, Date.now(), owners)));
+      if (options.json === true) terminal.out(json({ ...report, keys }));
+      else terminal.out(customerText(report, keys, terminal));
+      return 0;
+    });
+  },
+};
+
+/** A customer in lines, one for each thing that is known of it. */
+function customerText(
+  report: CustomerReport,
+  keys: readonly ReturnType<typeof shortReport>[],
+  terminal: Terminal,
+): string {
+  const moment = momentsOf(terminal);
+  const rows: [string, string][] = [
+    ['id', report.id],
+    ['name', escapedText(report.name ?? '-')],
+    ['plan', report.plan],
+    ['limits', limitsText(report.limits)],
+    ['owner', escapedText(report.owner ?? '-')],
+    ...(report.notes === null
+      ? []
+      : [['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)] as [string, string]]),
+    ...(report.entry === undefined ? [] : [['entry', `${report.entry}, of \`keys apply\``] as [string, string]]),
+    ['created', moment(report.createdAt)],
+    ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
+    ...keys.map(({ id, name, limits }): [string, string] => {
+      const own = limitsText(limits);
+      return ['key', `${id}${name === null ? '' : ` ${escapedText(name)}`}${own === '' ? '' : ` (${own})`}`];
+    }),
+  ];
+  return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+}
+
+function momentsOf(terminal: Terminal): (time: string) => string {
+  const nowMs = Date.now();
+  return (time) => momentText(Date.parse(time), nowMs, terminal);
+}

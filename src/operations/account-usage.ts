@@ -1,0 +1,246 @@
+import { accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import type { HistoryReport } from '../admit/history-report.ts';
+import type { HistoryStore } from '../admit/history-store.ts';
+import type { Durability, LedgerView, MadeOnce } from '../admit/ledger.ts';
+import { type Allowance, allowanceOf, type Limits, type Plans, withAllGroups } from '../admit/plan.ts';
+import { type UsageReport, usageReport } from '../admit/usage-report.ts';
+import type { LimitName, WindowLimit, WindowName } from '../admit/windows.ts';
+import { Failure } from '../failure.ts';
+import type { Random } from '../identify/api-key.ts';
+import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
+import type { StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder } from '../identify/token-holder.ts';
+import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
+import {
+  type CountedLimit,
+  countedLimits,
+  type NewTopUp,
+  type ResetReport,
+  type TopUpReport,
+  type UsageChange,
+} from './usage-changes.ts';
+import { type AskedSpan, reportOf } from './usage-history.ts';
+import { visible } from './values.ts';
+
+interface AccountUsageOptions {
+  readonly ledger: LedgerView;
+  readonly history: HistoryStore;
+  /** @throws Failure `not_found` */
+  readonly keyOf: (id: string) => Promise<StoredKey>;
+  /** @throws Failure `not_found` */
+  readonly customerOf: (id: string) => Promise<StoredCustomer>;
+  /** Returns the plans in force. */
+  readonly plans: () => Plans;
+  readonly random: Random;
+}
+
+/** What is counted for an id: of a key, a token caller (`jwt_…`, or `cus_…/jwt_…`), or a customer. */
+interface Counted {
+  readonly id: string;
+  readonly accountId: string;
+  /** With the budgets of all groups of routes. */
+  readonly allowance: Allowance;
+}
+
+/**
+ * What keys, token callers and customers have used, and what operators change in it. A customer is counted as a key would be: the
+ * limits that its keys share are its own.
+ * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
+ */
+export class AccountUsage {
+  readonly #options: AccountUsageOptions;
+
+  constructor(options: AccountUsageOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The limits of a caller or a customer and what it has used of them.
+   * @param plan the plan of a consumer with tokens, because only the tokens name it; null for a key, which has its own
+   */
+  async of(id: string, plan: string | null = null): Promise<UsageReport> {
+    return (await this.#read(id, plan)).report;
+  }
+
+  /** The same with what only operators see. */
+  async forOperators(id: string, plan: string | null = null): Promise<KeyUsageReport> {
+    const { report, allowance, outcome } = await this.#read(id, plan);
+    return keyUsageReport(report, this.#options.plans().plans.get(allowance.plan), allowance, outcome);
+  }
+
+  async #read(id: string, plan: string | null) {
+    const { ledger } = this.#options;
+    const { accountId, allowance } = await this.#counted(id, plan);
+    const outcome = await ledger.present(accountId, allowance);
+    if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
+    const { shadow } = allowance;
+    const watched = shadow === undefined ? null : await ledger.present(shadowIdOf(accountId), shadow);
+    return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
+  }
+
+  /** What was used by hour or by day. A key may be revoked. */
+  async history(id: string, span: AskedSpan): Promise<HistoryReport> {
+    if (isCustomerId(id)) await this.#options.customerOf(id);
+    const isKey = !isCustomerId(id) && !isTokenCaller(id);
+    const accounts = isKey ? accountsOf(await this.#options.keyOf(id)) : [id];
+    return reportOf(accounts, this.#options.history, span);
+  }
+
+  /**
+   * Adds to one limit of a key or a customer until its window ends.
+   * @param once the id under which the change is made once; null for a new one
+   */
+  async topUp(id: string, topUp: NewTopUp, once: string | null): Promise<UsageChange<TopUpReport>> {
+    const { ledger } = this.#options;
+    const counted = await this.#countedToChange(id);
+    const [{ of, accountId }] = countedLimits(id, limitsIn(counted), counted.allowance, [topUp.window]);
+    const made = await ledger.topUp(accountId, of, topUp.amount, once ?? this.#newId());
+    if (made.kind === 'reused') return made;
+    if (made.kind === 'repeated') {
+      const report = (await this.forOperators(id)).windows[topUp.window];
+      const until = report?.topUp?.until ?? null;
+      return { ...made, report: { id, ...topUp, limit: Number(report?.limit ?? of.limit), until }, states: UNCHANGED };
+    }
+    const { amount, untilMs } = made.value;
+    const limit = of.limit + amount;
+    const states = {
+      before: { window: topUp.window, limit: limit - topUp.amount },
+      after: { window: topUp.window, limit, until: new Date(untilMs).toISOString() },
+    };
+    return { ...made, report: { id, ...topUp, limit, until: Math.ceil(untilMs / 1000) }, states };
+  }
+
+  /**
+   * Sets what a key or a customer has used to nothing, and clears its strikes. A ban stays.
+   * @param named the limits; null for all that it counts
+   * @param once the id under which the change is made once; null for a new one
+   */
+  async reset(id: string, named: readonly LimitName[] | null, once: string | null): Promise<UsageChange<ResetReport>> {
+    const counted = await this.#countedToChange(id);
+    const limits = countedLimits(id, limitsIn(counted), counted.allowance, named);
+    const changeId = once ?? this.#newId();
+    const resets: { readonly made: MadeReset; readonly limits: readonly CountedLimit[] }[] = [];
+    for (const [accountId, some] of Map.groupBy(limits, (limit) => limit.accountId)) {
+      const windows = some.map(({ of }) => of.window);
+      const made = await this.#options.ledger.resetUsage(accountId, windows, changeId);
+      if (made.kind === 'reused') return made;
+      resets.push({ made, limits: some });
+    }
+    const { ban } = await this.of(id);
+    return { ...joined(resets), report: { id, windows: limits.map(({ name }) => name), ban } };
+  }
+
+  async #countedToChange(id: string): Promise<Counted> {
+    if (!isCustomerId(id) && (await this.#options.keyOf(id)).revokedAtMs !== null) {
+      throw new Failure('conflict', `Key ${id} is revoked; nothing of it is counted any more.`);
+    }
+    return this.#counted(id, null);
+  }
+
+  #newId(): string {
+    return Buffer.from(this.#options.random(16)).toString('hex');
+  }
+
+  /** @param given the plan that the operator names; null for none */
+  async #counted(id: string, given: string | null): Promise<Counted> {
+    if (isTokenCaller(id)) return { id, accountId: id, allowance: await this.#allowanceOfTokens(id, given) };
+    if (isCustomerId(id)) {
+      const { plan, limits } = await this.#options.customerOf(id);
+      return { id, accountId: id, allowance: this.#allowance(`Customer ${id}`, plan, given, limits, null) };
+    }
+    const key = await this.#options.keyOf(id);
+    const customer = key.customer === undefined ? null : await this.#options.customerOf(key.customer);
+    const plan = customer?.plan ?? key.plan;
+    const allowance = this.#allowance(`Key ${id}`, plan, given, key.limits, customer);
+    return { id, accountId: accountsOf(key)[0], allowance };
+  }
+
+  #allowance(
+    who: string,
+    name: string,
+    given: string | null,
+    limits: Limits,
+    customer: { readonly limits: Limits } | null,
+  ): Allowance {
+    if (given !== null && given !== name) throw new Failure('refused', `${who} is on the plan ${name}.`);
+    const plan = this.#options.plans().plans.get(name);
+    if (plan === undefined) throw new Failure('conflict', `The plan ${name} of ${lowered(who)} is not in plans.yaml.`);
+    const allowance = allowanceOf(plan, limits, false, customer);
+    if (!('missing' in allowance)) return withAllGroups(allowance);
+    throw new Failure('conflict', `${who} has no limit for ${allowance.missing.join(', ')}.`);
+  }
+
+  /** The plan of a token caller with a customer is that of the customer. */
+  async #allowanceOfTokens(id: string, given: string | null): Promise<Allowance> {
+    const { customerId } = partsOfAccount(id);
+    const customer = customerId === null ? null : await this.#options.customerOf(customerId);
+    const name = customer?.plan ?? given;
+    if (name === null) {
+      throw new Failure(
+        'refused',
+        `The plan of ${id} stands in its tokens and nowhere else. Say which it is: \`tollgate usage ${id} --plan PLAN\`, or GET /admin/keys/${id}/usage?plan=PLAN.`,
+      );
+    }
+    const { plans } = this.#options.plans();
+    const plan = plans.get(name);
+    const allowance = plan === undefined ? null : allowanceOf(plan, {}, false, customer);
+    if (allowance !== null && !('missing' in allowance)) return withAllGroups(allowance);
+    throw new Failure(
+      'refused',
+      `There is no plan '${visible(name)}' that a token can have. The plans are: ${[...plans.keys()].join(', ')}.`,
+    );
+  }
+}
+
+type MadeReset = Exclude<
+  MadeOnce<{ used: Readonly<Partial<Record<WindowName, number>>>; strikes: number }>,
+  { kind: 'reused' }
+>;
+
+/** One change of several accounts: made if any was made now. */
+function joined(resets: readonly { readonly made: MadeReset; readonly limits: readonly CountedLimit[] }[]) {
+  const unknown = resets.map(({ made }) => made.durability).find(({ kind }) => kind !== 'durable');
+  const durability: Durability = unknown ?? { kind: 'durable' };
+  const used: Record<string, number> = {};
+  const none: Record<string, number> = {};
+  let strikes = 0;
+  for (const { made, limits } of resets) {
+    if (made.kind !== 'made') continue;
+    strikes += made.value.strikes;
+    for (const { name, of } of limits) {
+      used[name] = made.value.used[of.window] ?? 0;
+      none[name] = 0;
+    }
+  }
+  if (resets.every(({ made }) => made.kind === 'repeated')) {
+    return { kind: 'repeated' as const, durability, states: UNCHANGED };
+  }
+  const states = { before: { used, strikes }, after: { used: none, strikes: 0 } };
+  return { kind: 'made' as const, durability, states };
+}
+
+const UNCHANGED = { before: null, after: null };
+
+/** Every limit that an id counts, with its account. Those that belong to the customer of a key are not its own. */
+function limitsIn({ accountId, allowance }: Counted): readonly CountedLimit[] {
+  const accounts = accountIdsOf(accountId, allowance);
+  const budgets = [allowance, ...(allowance.further ?? [])];
+  return budgets.flatMap(({ limits }, i) =>
+    limits.map((of: WindowLimit) => ({
+      name: of.name ?? of.window,
+      of,
+      accountId: accounts[i]!,
+      customerId: allowance.further?.[i - 1]?.scope === 'customer' ? partsOfAccount(accountId).customerId : null,
+    })),
+  );
+}
+
+/** Whether an id is that of a caller with tokens, or of its account with a customer. */
+export function isTokenCaller(id: string): boolean {
+  const { consumerId } = partsOfAccount(id);
+  return consumerId !== null && isTokenHolder(consumerId);
+}
+
+function lowered(who: string): string {
+  return `${who[0]!.toLowerCase()}${who.slice(1)}`;
+}

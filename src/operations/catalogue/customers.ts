@@ -1,0 +1,237 @@
+import { z } from 'zod';
+import type { Limits } from '../../admit/plan.ts';
+import { Failure, Refused } from '../../failure.ts';
+import type { StoredCustomer } from '../../identify/customer-store.ts';
+import { bodyDigestOf } from '../create-once.ts';
+import type { CustomerEdits } from '../customer-changes.ts';
+import { customer, customerReport } from '../customer-report.ts';
+import { key, wholeKeyReport } from '../key-report.ts';
+import { changeOfCustomer } from '../recorded.ts';
+import { count, cursor, DURATION_RULE, durationFrom, editedLimits, limits, PAGE, textRule } from '../values.ts';
+import type { StoreContext } from './contexts.ts';
+import { attributes, DURATION_PATTERN, msOf, plan } from './keys.ts';
+import { type Done, defineOperation } from './operation.ts';
+
+/** Keys that the report of one customer has. */
+const MAX_KEYS = 100;
+
+const shownCustomer = customer
+  .extend({
+    keys: z.array(key).describe(`Its keys that are not revoked, oldest first, at most ${MAX_KEYS}.`),
+    keysCursor: cursor.describe(
+      'Leads to the further keys, as `cursor` of `GET /keys?customer=…`; null if these are all.',
+    ),
+  })
+  .meta({ id: 'ShownCustomer' });
+
+export const listCustomers = defineOperation({
+  name: 'listCustomers',
+  line: 'GET /customers',
+  tag: 'customers',
+  role: 'viewer',
+  sentence: 'Lists the customers that match, oldest first.',
+  description:
+    'A customer matches if it matches each parameter that is given. A page ends at `limit` or after bounded work: it may have fewer ' +
+    'customers, even none, while `cursor` leads to another page.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject({
+    ...PAGE,
+    q: z
+      .string(textRule)
+      .optional()
+      .describe('A part of the id, the name or the owner, in upper or lower case.')
+      .meta({ minLength: 1 }),
+    plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
+    owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    expiring: z
+      .string(textRule)
+      .optional()
+      .describe('Customers that end within this time from now, such as 30d, and have not ended yet.')
+      .meta({ pattern: DURATION_PATTERN }),
+  }),
+  output: z.strictObject({
+    customers: z.array(customer),
+    cursor,
+    searched: count.describe('How many customers were looked at for this page.'),
+  }),
+  result: 'A page of customers.',
+  async run({ operations }, { q = null, plan = null, owner = null, expiring = null, limit, cursor }) {
+    const expiringMs = expiring === null ? null : durationFrom(expiring);
+    if (expiring !== null && expiringMs === null) throw new Failure('refused', `expiring ${DURATION_RULE}.`);
+    const filter = { text: q, plan, owner, expiringMs };
+    const found = await operations.customers.search(filter, { limit, cursor: cursor ?? null });
+    const customers = found.customers.map((one) => customerReport(one, operations.plans));
+    return { output: { customers, cursor: found.cursor, searched: found.searched } };
+  },
+});
+
+export const createCustomer = defineOperation({
+  name: 'createCustomer',
+  line: 'POST /customers',
+  tag: 'customers',
+  role: 'admin',
+  sentence: 'Makes a customer, whose keys share one plan and its limits.',
+  description: 'With `Idempotency-Key`, the same request within 24 h gets the same customer and makes no second one.',
+  on: 'store',
+  action: 'customer.create',
+  creates: true,
+  isVersioned: true,
+  once: 'With the quotes of a structured field or without them.',
+  input: z
+    .strictObject(
+      {
+        plan,
+        ...attributes,
+        limits: limits
+          .optional()
+          .describe(
+            'Limits of its own that replace those of its plan for all its keys together. A window that is `custom` in the plan needs one.',
+          ),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'NewCustomer', examples: [{ plan: 'pro', name: 'Acme Ltd', owner: 'sales@example.com' }] }),
+  output: customer,
+  result: 'The customer.',
+  fails: { conflict: 'The customer that this Idempotency-Key made is deleted.' },
+  async run({ operations }, input, { once, body }) {
+    const attributesAt = (nowMs: number) => ({
+      plan: input.plan,
+      name: input.name ?? null,
+      owner: input.owner ?? null,
+      notes: input.notes ?? null,
+      limits: (input.limits ?? {}) as Limits,
+      expiresAtMs: msOf(input.expiresAt ?? null, nowMs),
+    });
+    const { customers, plans } = operations;
+    const made =
+      once === null
+        ? { kind: 'made' as const, ...(await customers.create(attributesAt)) }
+        : await customers.createOnce({ name: once, body: bodyDigestOf(body) }, attributesAt);
+    if (made.kind === 'reused') {
+      const message =
+        'This Idempotency-Key came with another body before. Use a new one for each customer that is to be made.';
+      throw new Refused('idempotency_key_reused', message);
+    }
+    if (made.kind === 'ended') {
+      const message = `Customer ${made.id}, which this Idempotency-Key made, was deleted. Use a new one.`;
+      throw new Refused('conflict', message, { customerId: made.id });
+    }
+    const { customer, durability, kind } = made;
+    const isRepeated = kind === 'repeated';
+    return {
+      output: customerReport(customer, plans),
+      change: { ...changeOfCustomer(null, customer, durability), outcome: isRepeated ? 'repeated' : 'done' },
+      customer,
+      isRepeated,
+    };
+  },
+});
+
+export const showCustomer = defineOperation({
+  name: 'showCustomer',
+  line: 'GET /customers/{id}',
+  tag: 'customers',
+  role: 'viewer',
+  sentence: 'Shows one customer and its keys.',
+  on: 'store',
+  isVersioned: true,
+  output: shownCustomer,
+  result: 'The customer, with its keys.',
+  fails: { not_found: true },
+  async run({ operations, nowMs }, { id }) {
+    const { customers, plans } = operations;
+    const customer = await customers.show(id);
+    const { keys, cursor } = await operations.search(
+      { text: null, meta: null, plan: null, owner: null, customer: id, expiringMs: null, unusedDays: null, all: false },
+      { limit: MAX_KEYS, cursor: null },
+    );
+    const owners = new Map([[id, customer]]);
+    const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs(), owners));
+    return { output: { ...customerReport(customer, plans), keys: reports, keysCursor: cursor }, customer };
+  },
+});
+
+export const updateCustomer = defineOperation({
+  name: 'updateCustomer',
+  line: 'PATCH /customers/{id}',
+  tag: 'customers',
+  role: 'operator',
+  sentence:
+    'Changes the plan, limits, name, owner, notes or end of a customer, for all its keys within a second. What was counted stays.',
+  description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
+  on: 'store',
+  action: 'customer.update',
+  isVersioned: true,
+  isGuarded: true,
+  alsoAs: 'application/merge-patch+json',
+  input: z
+    .strictObject(
+      {
+        plan: plan.optional(),
+        ...attributes,
+        limits: editedLimits
+          .optional()
+          .describe("Windows that are absent stay as they are; null restores the plan's own number."),
+      },
+      'must be an object',
+    )
+    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.')
+    .meta({ id: 'CustomerEdits', minProperties: 1, examples: [{ plan: 'business', limits: { minute: null } }] }),
+  output: customer,
+  result: 'The customer.',
+  fails: { not_found: true },
+  async run(context, { id, expiresAt, ...rest }, { guard }) {
+    const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
+    const edits = { ...(rest as CustomerEdits), ...expiry };
+    const { before, customer, durability } = await context.operations.customers.update(id, edits, guard);
+    return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability) };
+  },
+});
+
+const keysRule = 'must be revoke';
+
+export const deleteCustomer = defineOperation({
+  name: 'deleteCustomer',
+  line: 'POST /customers/{id}/delete',
+  tag: 'customers',
+  role: 'admin',
+  sentence: 'Removes a customer for good, with its name, owner, notes, counters and bans.',
+  description:
+    'While it has keys that are not revoked it is refused, unless `keys` asks for them to be revoked first. Its id stays in the store, so ' +
+    'that no other customer gets it, and the record of changes keeps its entries. To delete it twice is no mistake.',
+  on: 'store',
+  action: 'customer.delete',
+  isGuarded: true,
+  input: z.strictObject(
+    {
+      keys: z
+        .literal('revoke', keysRule)
+        .optional()
+        .describe('`revoke` first revokes its keys, for good. Left out, a customer with keys is not deleted.'),
+    },
+    'must be an object',
+  ),
+  output: z.strictObject({
+    id: z.string(),
+    deleted: z.literal(true),
+    keysRevoked: count.describe('How many keys were revoked with it.'),
+  }),
+  result: 'It is deleted.',
+  fails: { not_found: true, conflict: 'The customer has keys that are not revoked.' },
+  async run({ operations }, { id, keys }, { guard }) {
+    const options = { revokesKeys: keys === 'revoke', ...(guard === undefined ? {} : { guard }) };
+    const { before, durability, keysRevoked } = await operations.customers.delete(id, options);
+    const isSame = before.deletedAtMs !== undefined;
+    const change = changeOfCustomer(before, null, durability);
+    return {
+      output: { id, deleted: true as const, keysRevoked },
+      change: isSame ? { ...change, before: null, outcome: 'unchanged' as const } : change,
+    };
+  },
+});
+
+function shown(stored: StoredCustomer, { operations }: StoreContext): Done<z.output<typeof customer>> {
+  return { output: customerReport(stored, operations.plans), customer: stored };
+}

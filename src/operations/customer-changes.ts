@@ -1,0 +1,89 @@
+import type { Limits, Plan } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import type { Random } from '../identify/api-key.ts';
+import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
+import type { AppliedEntry } from '../identify/key-store.ts';
+import { edited, label, noted, refusePast, refuseUnusable } from './key-changes.ts';
+
+// What operators change in a customer, as pure functions. The values that a customer shares with a key have the same rules.
+
+/** The attributes of a new customer. */
+export interface CustomerAttributes {
+  readonly plan: string;
+  readonly limits: Limits;
+  readonly name: string | null;
+  readonly owner: string | null;
+  readonly notes: string | null;
+  readonly expiresAtMs: number | null;
+}
+
+interface CustomerSources {
+  /** The plans of plans.yaml by name. */
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/**
+ * Makes a customer. Its plan must exist, and every `custom` window must have a limit.
+ * @throws Failure `refused`
+ */
+export function newCustomer(
+  { plan, limits, name, owner, notes, expiresAtMs }: CustomerAttributes,
+  { plans, random, nowMs }: CustomerSources,
+): StoredCustomer {
+  refuseUnusable({ plan, limits }, plans, 'customer');
+  refusePast(expiresAtMs, nowMs, 'customer');
+  return {
+    id: newCustomerId(random),
+    plan,
+    limits,
+    name: label('name', name),
+    owner: label('owner', owner),
+    ...noted(notes),
+    createdAtMs: nowMs,
+    expiresAtMs,
+  };
+}
+
+/** The attributes to change. Absent members stay; in `limits`, null restores the plan's own number. */
+export interface CustomerEdits {
+  readonly plan?: string;
+  readonly name?: string | null;
+  readonly owner?: string | null;
+  readonly notes?: string | null;
+  readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
+  readonly expiresAtMs?: number | null;
+  /** The entry of keys.yaml that manages the customer from now on. */
+  readonly applied?: AppliedEntry;
+}
+
+/**
+ * Changes the attributes of a customer. Its keys follow within a second.
+ * @throws Failure `refused` if its keys could not be used
+ */
+export function editedCustomer(
+  customer: StoredCustomer,
+  edits: CustomerEdits,
+  deps: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
+): StoredCustomer {
+  return edited(customer, edits, deps, 'customer');
+}
+
+/** The tombstone of a deleted customer: its id, under which no other is made. Deleting a customer twice is no error. */
+export function deletedCustomer(customer: StoredCustomer, nowMs: number): StoredCustomer {
+  if (customer.deletedAtMs !== undefined) return customer;
+  const { id, createdAtMs } = customer;
+  return { id, plan: '', limits: {}, name: null, owner: null, createdAtMs, expiresAtMs: null, deletedAtMs: nowMs };
+}
+
+/** @throws Failure `conflict` if the customer has keys that are not revoked */
+export function refuseWithKeys(id: string, keys: number): void {
+  if (keys === 0) return;
+  const [have, them] = keys === 1 ? ['a key that is', 'it'] : [`${keys} keys that are`, 'them'];
+  throw new Failure(
+    'conflict',
+    `Customer ${id} has ${have} not revoked. Move or revoke ${them} first, or ask for ${them} to be revoked with the customer.`,
+  );
+}

@@ -1,0 +1,43 @@
+import { z } from 'zod';
+import type { Plans } from '../admit/plan.ts';
+import type { StoredCustomer } from '../identify/customer-store.ts';
+import { entryText, inOrder, label, notes, timeOf } from './key-report.ts';
+import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
+
+/** A customer as operators see it. */
+export const customer = z
+  .strictObject({
+    id: z.string(),
+    plan: z.string(),
+    name: label,
+    owner: label,
+    limits: z
+      .record(z.string(), limitOrCustom)
+      .describe("What all its keys together may use: the customer's own limits in place of its plan's."),
+    createdAt: time,
+    expiresAt: time.nullable().describe('From then on its keys are refused; null means never.'),
+    notes,
+    ownLimits: limits,
+    entry: z
+      .string()
+      .optional()
+      .describe('The set and the entry of keys.yaml that manage the customer, `SET/ENTRY`; absent without one.'),
+  })
+  .meta({ id: 'Customer' });
+export type CustomerReport = DeepReadonly<z.output<typeof customer>>;
+
+export function customerReport(customer: StoredCustomer, { plans }: Plans): CustomerReport {
+  const { id, plan, name, owner, createdAtMs, expiresAtMs, applied } = customer;
+  return {
+    id,
+    plan,
+    name,
+    owner,
+    limits: inOrder({ ...plans.get(plan)?.limits, ...customer.limits }),
+    createdAt: timeOf(createdAtMs),
+    expiresAt: timeOf(expiresAtMs),
+    notes: customer.notes ?? null,
+    ownLimits: inOrder(customer.limits),
+    ...(applied === undefined ? {} : { entry: entryText(applied) }),
+  };
+}

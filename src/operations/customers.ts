@@ -1,0 +1,305 @@
+import { hash } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { accountIdOf, shadowIdOf } from '../admit/account-id.ts';
+import type { Durability, LedgerView } from '../admit/ledger.ts';
+import type { Plans } from '../admit/plan.ts';
+import { Failure } from '../failure.ts';
+import type { Random } from '../identify/api-key.ts';
+import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import {
+  type CustomerAttributes,
+  type CustomerEdits,
+  deletedCustomer,
+  editedCustomer,
+  newCustomer,
+  refuseWithKeys,
+} from './customer-changes.ts';
+import { moved, refuseMoveOf, revoked } from './key-changes.ts';
+import { folded } from './key-search.ts';
+import { visible } from './values.ts';
+
+interface CustomerOperationsOptions {
+  readonly customers: CustomerStore;
+  readonly keys: KeyStore;
+  readonly ledger: LedgerView;
+  /** Returns the plans in force. */
+  readonly plans: () => Plans;
+  readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
+}
+
+/** Which customers an operator asks for. Each condition that is not null must hold. */
+interface CustomerFilter {
+  /** A part of id, name or owner in any case. */
+  readonly text: string | null;
+  readonly plan: string | null;
+  readonly owner: string | null;
+  /** The customer ends within this time from now, milliseconds, and has not ended yet. */
+  readonly expiringMs: number | null;
+}
+
+/** A page of a search. It may have fewer customers than its limit, even none, although another page follows. */
+interface FoundCustomers {
+  readonly customers: readonly StoredCustomer[];
+  readonly cursor: string | null;
+  /** How many customers were looked at for this page. */
+  readonly searched: number;
+}
+
+/** A customer before and after a change. */
+interface ChangedCustomer {
+  readonly before: StoredCustomer;
+  readonly customer: StoredCustomer;
+  readonly durability: Durability;
+}
+
+/** Checks the customer inside the store's atomic update, just before the change, and throws if it must not be changed. */
+type CustomerGuard = (before: StoredCustomer) => void;
+
+/** A creation that a request may repeat within 24 h. */
+interface Repeatable {
+  /** The Idempotency-Key. */
+  readonly name: string;
+  /** The digest of the body. */
+  readonly body: string;
+}
+
+type CreatedCustomer =
+  | { readonly kind: 'made' | 'repeated'; readonly customer: StoredCustomer; readonly durability: Durability }
+  /** The Idempotency-Key was used before, with a different body. */
+  | { readonly kind: 'reused' }
+  /** The customer that it made is deleted. */
+  | { readonly kind: 'ended'; readonly id: string };
+
+const REPEATABLE_MS = 86_400_000;
+/** Customers and keys in one read. */
+const PAGE = 250;
+/** Customers that a page of a search looks at. */
+const MAX_LOOKED_AT = 20_000;
+
+/**
+ * The operations of operators on customers, and the moves of keys between them.
+ * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
+ */
+export class CustomerOperations {
+  readonly #options: CustomerOperationsOptions;
+
+  constructor(options: CustomerOperationsOptions) {
+    this.#options = options;
+  }
+
+  /** @param attributesAt called with the time of the creation, to which `expires` may be relative */
+  async create(attributesAt: (nowMs: number) => CustomerAttributes) {
+    const customer = this.#made(attributesAt);
+    return { customer, durability: await this.#options.customers.create(customer) };
+  }
+
+  /** Makes a customer once: within 24 h, a repetition with the same Idempotency-Key returns the same one. */
+  async createOnce(
+    { name, body }: Repeatable,
+    attributesAt: (nowMs: number) => CustomerAttributes,
+  ): Promise<CreatedCustomer> {
+    const { customers, keys } = this.#options;
+    const made = this.#made(attributesAt);
+    const digest = hash('sha256', JSON.stringify(['customer', name]));
+    const id = await keys.reserve(digest, made.id, REPEATABLE_MS);
+    const before = await customers.get(id, { evenDeleted: true });
+    if (before === null) {
+      const customer = { ...made, id, creation: { body } };
+      try {
+        return { kind: 'made', customer, durability: await customers.create(customer) };
+      } catch (error) {
+        // The same request has made it meanwhile, through this gateway or another one.
+        if (!(error instanceof Failure) || error.code !== 'refused') throw error;
+      }
+    }
+    // An update that changes nothing shows whether the customer is durable.
+    const present = await customers.update(id, (one) => one);
+    if (present === null) return { kind: 'ended', id };
+    if (present.customer.creation?.body !== body) return { kind: 'reused' };
+    return { kind: 'repeated', ...present };
+  }
+
+  #made(attributesAt: (nowMs: number) => CustomerAttributes): StoredCustomer {
+    const { plans, random, nowMs } = this.#options;
+    const atMs = nowMs();
+    return newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
+  }
+
+  update(id: string, edits: CustomerEdits, guard?: CustomerGuard): Promise<ChangedCustomer> {
+    const { plans, nowMs } = this.#options;
+    const deps = { plans: plans().plans, nowMs: nowMs() };
+    return this.#change(id, (before) => editedCustomer(before, edits, deps), guard);
+  }
+
+  async #change(id: string, change: (before: StoredCustomer) => StoredCustomer, guard?: CustomerGuard) {
+    let before: StoredCustomer | null = null;
+    const updated = await this.#options.customers.update(id, (present) => {
+      before = present;
+      guard?.(present);
+      return change(present);
+    });
+    return updated === null || before === null ? unknownCustomer(id) : { before, ...updated };
+  }
+
+  /**
+   * Removes a customer for good, with its counters and bans. Its id stays as a tombstone. Deleting one twice is no error.
+   * @param revokesKeys false: refused while it has keys that are not revoked. True: they are revoked first
+   */
+  async delete(id: string, { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: CustomerGuard }) {
+    const { customers, ledger, nowMs } = this.#options;
+    if (guard !== undefined) guard(await this.show(id));
+    let keysRevoked = 0;
+    if (revokesKeys) keysRevoked = await this.#revokeKeys(id);
+    else refuseWithKeys(id, (await Array.fromAsync(this.#liveKeys(id))).length);
+    const done = await customers.delete(id, (customer) => {
+      if (customer.deletedAtMs === undefined) guard?.(customer);
+      return deletedCustomer(customer, nowMs());
+    });
+    if (done === null) return unknownCustomer(id);
+    // A key that was made or moved here meanwhile is refused already, because it has no customer.
+    if (revokesKeys) keysRevoked += await this.#revokeKeys(id);
+    for (const accountId of [id, shadowIdOf(id)]) await ledger.forget(accountId);
+    return { ...done, keysRevoked };
+  }
+
+  async #revokeKeys(id: string): Promise<number> {
+    const { keys, nowMs } = this.#options;
+    const live = await Array.fromAsync(this.#liveKeys(id));
+    for (const key of live) await keys.update(key.id, (one) => (one.customer === id ? revoked(one, nowMs()) : one));
+    return live.length;
+  }
+
+  async *#liveKeys(customer: string): AsyncGenerator<StoredKey> {
+    let cursor: string | null = null;
+    do {
+      const page = await this.#options.keys.list({ limit: PAGE, cursor, customer });
+      for (const key of page.keys) if (key.revokedAtMs === null) yield key;
+      cursor = page.cursor;
+    } while (cursor !== null);
+  }
+
+  async show(id: string): Promise<StoredCustomer> {
+    return (await this.#options.customers.get(id)) ?? unknownCustomer(id);
+  }
+
+  /** The customer of a new key, or of one that is moved. @throws Failure `refused` */
+  ofNewKey(id: string): Promise<StoredCustomer> {
+    return customerOfNewKey(id, this.#options.customers);
+  }
+
+  /** The customers of some keys, by id, without those that are deleted. */
+  async of(keys: readonly StoredKey[]): Promise<ReadonlyMap<string, StoredCustomer>> {
+    const ids = [...new Set(keys.flatMap(({ customer }) => customer ?? []))];
+    const found = await Promise.all(ids.map((id) => this.#options.customers.get(id)));
+    return new Map(found.flatMap((customer) => (customer === null ? [] : [[customer.id, customer]])));
+  }
+
+  /** Finds the customers that match a filter, a page at a time in the order of their creation. */
+  async search(
+    filter: CustomerFilter,
+    { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
+  ): Promise<FoundCustomers> {
+    const matches = testOf(filter, this.#options.nowMs());
+    const found: StoredCustomer[] = [];
+    let searched = 0;
+    let after = cursor;
+    for (;;) {
+      const page = await this.#options.customers.list({ limit: PAGE, cursor: after });
+      for (const customer of page.customers) {
+        searched++;
+        if (matches(customer)) found.push(customer);
+        if (found.length < limit) continue;
+        const isLast = customer === page.customers.at(-1) && page.cursor === null;
+        return { customers: found, cursor: isLast ? null : customer.id, searched };
+      }
+      after = page.cursor;
+      if (after === null || searched >= MAX_LOOKED_AT) return { customers: found, cursor: after, searched };
+      // The embedded store answers within the same turn.
+      await nextTurn();
+    }
+  }
+
+  /** Yields every customer, page by page. */
+  async *every(): AsyncGenerator<StoredCustomer> {
+    let cursor: string | null = null;
+    do {
+      const page = await this.#options.customers.list({ limit: PAGE, cursor });
+      yield* page.customers;
+      cursor = page.cursor;
+      await nextTurn();
+    } while (cursor !== null);
+  }
+
+  /**
+   * Moves a key to a customer, or away from its own. A ban in force moves with it; its counts start anew.
+   *
+   * Attack: a banned key is moved so that its ban ends, or a request is refused between the two steps. So the ban is carried before
+   * the key is changed, and again afterwards.
+   * @param customerId null: it leaves its customer
+   * @param plan the plan of a key that leaves its customer; null: that of the customer
+   */
+  async move(
+    keyId: string,
+    { customerId, plan }: { readonly customerId: string | null; readonly plan: string | null },
+    guard?: (before: StoredKey) => void,
+  ) {
+    const { keys, customers, ledger, plans } = this.#options;
+    const present = await keys.get(keyId);
+    if (present === null) return null;
+    guard?.(present);
+    refuseMoveOf(present);
+    const formerId = present.customer ?? null;
+    const owner = customerId === null ? formerId && (await customers.get(formerId)) : await this.ofNewKey(customerId);
+    if (customerId !== null && plan !== null) throw new Failure('refused', PLAN_OF_CUSTOMER);
+    const to = { customer: customerId, plan: plan ?? (owner === null ? present.plan : (owner as StoredCustomer).plan) };
+    const [from, target] = [accountIdOf(keyId, formerId), accountIdOf(keyId, customerId)];
+    // What would be refused carries no ban.
+    moved(present, to, plans().plans);
+    if (from !== target) await ledger.carryBan(from, target);
+    let before: StoredKey = present;
+    const updated = await keys.update(keyId, (key) => {
+      before = key;
+      guard?.(key);
+      if ((key.customer ?? null) !== formerId) {
+        throw new Failure('conflict', `Key ${keyId} has been moved by another operator meanwhile. Look at it again.`);
+      }
+      return moved(key, to, plans().plans);
+    });
+    if (updated === null) return null;
+    if (from !== target) await ledger.carryBan(from, target);
+    return { before, ...updated };
+  }
+}
+
+/** @throws Failure `refused` */
+export async function customerOfNewKey(id: string, customers: Pick<CustomerStore, 'get'>): Promise<StoredCustomer> {
+  const customer = isCustomerId(id) ? await customers.get(id) : null;
+  if (customer !== null) return customer;
+  throw new Failure('refused', 'There is no customer with this id. `tollgate customers list` shows the ids.');
+}
+
+export const PLAN_OF_CUSTOMER = 'The plan of a key of a customer is that of the customer: leave `plan` out.';
+
+function testOf({ text, plan, owner, expiringMs }: CustomerFilter, nowMs: number): (one: StoredCustomer) => boolean {
+  const part = text === null ? null : folded(text);
+  return (one) => {
+    if (plan !== null && one.plan !== plan) return false;
+    if (owner !== null && one.owner !== owner) return false;
+    const { expiresAtMs } = one;
+    if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
+      return false;
+    }
+    return part === null || [one.id, one.name, one.owner].some((word) => word !== null && folded(word).includes(part));
+  };
+}
+
+/** Throws that there is no such customer. Text without the form of an id is not repeated: it may be a secret given by mistake. */
+function unknownCustomer(id: string): never {
+  const message = isCustomerId(id)
+    ? `There is no customer ${visible(id)}.`
+    : 'There is no customer with this id. The id of a customer begins with cus_. `tollgate customers list` shows the ids.';
+  throw new Failure('not_found', message);
+}

@@ -1,0 +1,231 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import type { TestGateway } from '../support/gateway.ts';
+import { ask, STORES, startWithAdmin } from './operator.ts';
+
+describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
+  let gateway: TestGateway;
+  beforeAll(async () => {
+    gateway = await startWithAdmin(await emptyStore());
+  });
+  const admin = (method: string, path: string, body?: unknown, headers = {}) =>
+    ask(gateway, method, `/admin${path}`, body, headers);
+  const create = async (body: object = {}) => (await admin('POST', '/customers', { plan: 'small', ...body })).body;
+  const keyOf = async (customer: string, body: object = {}) =>
+    (await admin('POST', '/keys', { customer, ...body })).body;
+
+  test('a customer is made, shown, listed, changed by its version and deleted', async () => {
+    const made = await admin('POST', '/customers', {
+      plan: 'small',
+      name: 'Acme Ltd',
+      owner: 'sales',
+      notes: 'two\nlines',
+      limits: { day: 50 },
+      expiresAt: '2030-12-31',
+    });
+    const { id } = made.body;
+    expect(made.status).toBe(201);
+    expect(id).toMatch(/^cus_[0-9A-Za-z]{16}$/);
+    expect(made.headers.get('location')).toBe(`/admin/customers/${id}`);
+    const facts = { id, plan: 'small', name: 'Acme Ltd', owner: 'sales', notes: 'two\nlines', ownLimits: { day: 50 } };
+    expect(made.body).toEqual({
+      ...facts,
+      limits: { minute: 3, day: 50 },
+      createdAt: expect.any(String),
+      expiresAt: '2030-12-31T00:00:00.000Z',
+    });
+    const shown = await admin('GET', `/customers/${id}`);
+    expect(shown.body).toEqual({ ...made.body, keys: [], keysCursor: null });
+    expect(shown.headers.get('etag')).toBe(made.headers.get('etag'));
+    expect((await admin('GET', '/customers?q=ACME&plan=small&owner=sales')).body.customers).toEqual([made.body]);
+    expect((await admin('GET', '/customers?q=nobody')).body).toMatchObject({ customers: [], cursor: null });
+
+    const version = { 'If-Match': made.headers.get('etag')! };
+    const edits = { plan: 'free', name: '', limits: { day: null, minute: 7 }, expiresAt: null };
+    const changed = await admin('PATCH', `/customers/${id}`, edits, version);
+    const after = { plan: 'free', name: null, limits: { minute: 7, day: 1000 }, ownLimits: { minute: 7 } };
+    expect(changed.body).toMatchObject({ ...after, owner: 'sales', expiresAt: null });
+    expect((await admin('PATCH', `/customers/${id}`, { name: 'x' }, version)).status).toBe(412);
+    expect((await admin('POST', `/customers/${id}/delete`, {}, version)).status).toBe(412);
+    expect((await admin('POST', `/customers/${id}/delete`, {})).body).toEqual({ id, deleted: true, keysRevoked: 0 });
+    expect((await admin('POST', `/customers/${id}/delete`, {})).status).toBe(200);
+    for (const [method, path] of [
+      ['GET', ''],
+      ['PATCH', ''],
+    ] as const) {
+      const body = method === 'GET' ? undefined : { name: 'x' };
+      expect((await admin(method, `/customers/${id}${path}`, body)).status).toBe(404);
+    }
+    const { changes } = (await admin('GET', `/audit?key=${id}`)).body;
+    const told = changes.map(({ action, outcome }: Record<string, string>) => `${action} ${outcome}`);
+    expect(told.toSorted()).toEqual([
+      'customer.create done',
+      'customer.delete done',
+      'customer.delete refused',
+      'customer.delete unchanged',
+      'customer.update done',
+      'customer.update refused',
+    ]);
+  });
+
+  test.each([
+    [{ plan: 'none' }, /no plan 'none'/],
+    [{ plan: 'enterprise' }, /customer of the plan 'enterprise' brings its own numbers/],
+    [{ plan: 'small', name: 'a\nb' }, /name must be/],
+    [{ plan: 'small', expiresAt: '2020-01-01' }, /customer is to expire has already passed/],
+    [{ plan: 'small', colour: 'red' }, /no member "colour"/],
+    [{}, /plan is missing/],
+  ])('%j makes none', async (body, message) => {
+    expect(await admin('POST', '/customers', body)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringMatching(message) },
+    });
+  });
+
+  test('an Idempotency-Key makes one customer, and another body is refused', async () => {
+    const named = { 'Idempotency-Key': 'one of a kind' };
+    const body = { plan: 'small', name: 'once' };
+    const [first, second] = await Promise.all([1, 2].map(() => admin('POST', '/customers', body, named)));
+    expect(first!.body.id).toBe(second!.body.id);
+    expect((await admin('POST', '/customers', body, named)).headers.get('idempotency-replayed')).toBe('true');
+    expect((await admin('POST', '/customers', { ...body, name: 'x' }, named)).status).toBe(422);
+    await admin('POST', `/customers/${first!.body.id}/delete`, {});
+    expect((await admin('POST', '/customers', body, named)).status).toBe(409);
+  });
+
+  test('a key of a customer has its plan, follows it, and is found by it', async () => {
+    const customer = await create({ name: 'Acme' });
+    const key = await keyOf(customer.id, { name: 'k', limits: { minute: 2 } });
+    expect(key).toMatchObject({ plan: 'small', limits: { minute: 2 }, customer: { id: customer.id, name: 'Acme' } });
+    await gateway.createKey('small');
+    expect(
+      (await admin('GET', `/keys?customer=${customer.id}`)).body.keys.map((one: { id: string }) => one.id),
+    ).toEqual([key.id]);
+    expect((await admin('GET', '/keys?customer=key_x')).status).toBe(400);
+    expect((await gateway.get('/v1/pets', key.key)).headers.get('x-ratelimit-limit')).toBe('2');
+    await admin('PATCH', `/customers/${customer.id}`, { plan: 'free', name: 'Acme 2' });
+    const shown = (await admin('GET', `/customers/${customer.id}`)).body;
+    expect(shown.keys).toMatchObject([{ id: key.id, plan: 'free', customer: { name: 'Acme 2' } }]);
+    expect((await admin('GET', '/keys?plan=free')).body.keys).toMatchObject([{ id: key.id }]);
+    const refused = await admin('PATCH', `/keys/${key.id}`, { plan: 'small' });
+    expect([refused.status, refused.body.message]).toEqual([409, expect.stringMatching(/belongs to customer cus_/)]);
+    expect((await admin('PATCH', `/keys/${key.id}`, { limits: { minute: 1 } })).body.limits).toEqual({ minute: 1 });
+  });
+
+  test.each([
+    [{ customer: 'cus_0000000000000000' }, /no customer/],
+    [{ customer: 'tg_live_secret' }, /no customer/],
+    [{}, /plan is missing/],
+  ])('%j makes no key', async (body, message) => {
+    const { status, body: error } = await admin('POST', '/keys', body);
+    expect([status, error.message]).toEqual([400, expect.stringMatching(message)]);
+    const { id } = await create();
+    expect((await admin('POST', '/keys', { customer: id, plan: 'small' })).status).toBe(400);
+  });
+
+  test('a customer with keys is deleted only with them', async () => {
+    const { id } = await create();
+    const [one, two] = [await keyOf(id), await keyOf(id)];
+    const refused = await admin('POST', `/customers/${id}/delete`, {});
+    expect([refused.status, refused.body.message]).toEqual([409, expect.stringMatching(/2 keys that are not revoked/)]);
+    expect((await admin('POST', `/customers/${id}/delete`, { keys: 'keep' })).status).toBe(400);
+    await admin('DELETE', `/keys/${one.id}`);
+    expect((await admin('POST', `/customers/${id}/delete`, { keys: 'revoke' })).body.keysRevoked).toBe(1);
+    expect((await admin('GET', `/keys/${two.id}`)).body).toMatchObject({
+      revokedAt: expect.any(String),
+      customer: { id, name: null },
+    });
+    expect((await gateway.get('/v1/pets', two.key)).status).toBe(401);
+  });
+
+  test('a key that is moved keeps the ban in force, and nothing else that was counted (reliability 262)', async () => {
+    const { id } = await create();
+    const key = await gateway.createKey('small');
+    const banned = async () => {
+      for (let i = 0; i < 13; i++) await gateway.get('/v1/pets', key.key);
+      return (await admin('GET', `/keys/${key.id}/usage`)).body;
+    };
+    const { ban } = await banned();
+    expect(ban).toMatchObject({ number: 1 });
+    expect((await admin('POST', `/keys/${key.id}/move`, { customer: id })).body.ban).toEqual(ban);
+    const usage = (await admin('GET', `/keys/${key.id}/usage`)).body;
+    const windows = { 'customer-minute': { used: 0 }, 'customer-day': { used: 0 } };
+    expect(usage).toMatchObject({ ban, rung: 1, windows });
+    // One ban under the id of the key, although the former account has it too; and so it is lifted.
+    const bansOfKey = async () =>
+      (await admin('GET', '/bans')).body.bans.filter((one: { id: string }) => one.id === key.id);
+    expect(await bansOfKey()).toHaveLength(1);
+    expect((await admin('POST', `/keys/${key.id}/move`, { customer: null })).body.ban).toEqual(ban);
+    await admin('POST', `/keys/${key.id}/move`, { customer: id });
+    expect((await admin('DELETE', `/bans/${key.id}`)).status).toBe(200);
+    expect(await bansOfKey()).toEqual([]);
+    expect((await admin('GET', `/keys/${key.id}/usage`)).body.ban).toBeNull();
+    // What it used before is still known, and its own counts can be topped up and reset.
+    const { buckets } = (await admin('GET', `/keys/${key.id}/history`)).body;
+    expect(buckets.reduce((sum: number, one: { admitted: number }) => sum + one.admitted, 0)).toBe(3);
+    const topUp = { window: 'minute', amount: 5 };
+    const refused = await admin('POST', `/keys/${key.id}/topups`, { ...topUp, window: 'customer-minute' });
+    expect(refused).toMatchObject({ status: 400, body: { message: expect.stringContaining(`customer ${id}`) } });
+    expect((await admin('POST', `/customers/${id}/topups`, topUp)).body).toMatchObject({ id, limit: 8 });
+  });
+
+  test('what its keys used together is shown, topped up and reset by the customer, and is the sum of its keys', async () => {
+    const { id } = await create();
+    const keys = [await gateway.createKey('small'), await gateway.createKey('small')];
+    for (const key of keys) await admin('POST', `/keys/${key.id}/move`, { customer: id });
+    const statuses: number[] = [];
+    for (let i = 0; i < 6; i++) statuses.push((await gateway.get('/v1/pets', keys[i % 2]!.key)).status);
+    expect(statuses).toEqual([200, 200, 200, 429, 429, 429]);
+    const usage = (await admin('GET', `/customers/${id}/usage`)).body;
+    expect(usage).toMatchObject({ id, windows: { minute: { limit: 3, used: 3 }, day: { used: 3 } }, ban: null });
+    const sumOf = async (path: string) => {
+      const { buckets } = (await admin('GET', `${path}/history`)).body;
+      return buckets.reduce((sum: number, one: { admitted: number }) => sum + one.admitted, 0);
+    };
+    expect(await sumOf(`/customers/${id}`)).toBe(3);
+    expect((await sumOf(`/keys/${keys[0]!.id}`)) + (await sumOf(`/keys/${keys[1]!.id}`))).toBe(3);
+    await admin('POST', `/customers/${id}/topups`, { window: 'minute', amount: 1 });
+    const topped = (await admin('GET', `/customers/${id}/usage`)).body;
+    expect(topped.windows.minute).toMatchObject({ limit: 4, remaining: 1, topUp: { amount: 1 } });
+    const reset = await admin('POST', `/customers/${id}/usage/reset`, { windows: ['minute'] });
+    expect(reset.body).toEqual({ id, windows: ['minute'], ban: null });
+    expect((await admin('GET', `/customers/${id}/usage`)).body.windows).toMatchObject({
+      minute: { used: 0 },
+      day: { used: 3 },
+    });
+    expect((await admin('GET', `/customers/cus_0000000000000000/usage`)).status).toBe(404);
+  });
+
+  test('a key moves to a customer and away, its secret stays, and what it is asked to become must be possible', async () => {
+    const { id } = await create({ plan: 'free' });
+    const key = await gateway.createKey('small');
+    const moved = await admin('POST', `/keys/${key.id}/move`, { customer: id });
+    expect(moved).toMatchObject({ status: 200, body: { plan: 'free', customer: { id }, ban: null } });
+    expect((await admin('GET', `/customers/${id}`)).body.keys).toMatchObject([{ id: key.id }]);
+    expect((await gateway.get('/v1/pets', key.key)).status).toBe(200);
+    const again = await admin('POST', `/keys/${key.id}/move`, { customer: id });
+    expect(again.headers.get('etag')).toBe(moved.headers.get('etag'));
+    for (const body of [{}, { customer: 'cus_0000000000000000' }, { customer: id, plan: 'free' }, { customer: 5 }]) {
+      expect((await admin('POST', `/keys/${key.id}/move`, body)).status).toBe(400);
+    }
+    for (const plan of ['none', 'enterprise']) {
+      expect((await admin('POST', `/keys/${key.id}/move`, { customer: null, plan })).status).toBe(400);
+    }
+    const left = await admin('POST', `/keys/${key.id}/move`, { customer: null, plan: 'small' });
+    expect(left.body).toMatchObject({ plan: 'small' });
+    expect(left.body.customer).toBeUndefined();
+    expect((await admin('GET', `/customers/${id}`)).body.keys).toEqual([]);
+    const stale = { 'If-Match': moved.headers.get('etag')! };
+    expect((await admin('POST', `/keys/${key.id}/move`, { customer: id }, stale)).status).toBe(412);
+    expect((await admin('POST', '/keys/key_none/move', { customer: null })).status).toBe(404);
+    await admin('DELETE', `/keys/${key.id}`);
+    expect((await admin('POST', `/keys/${key.id}/move`, { customer: id })).status).toBe(409);
+    const { changes } = (await admin('GET', `/audit?key=${key.id}`)).body;
+    const moves = changes.filter(
+      ({ action, outcome }: Record<string, string>) => `${action} ${outcome}` === 'key.move done',
+    );
+    expect(moves).toMatchObject([
+      { before: { customer: id }, after: { plan: 'small' } },
+      { before: { plan: 'small' }, after: { customer: id } },
+    ]);
+  });
+});

@@ -1,0 +1,108 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { STORES } from '../admin/operator.ts';
+import { PLANS } from '../support/gateway.ts';
+import { runTollgate, temporaryFolder } from '../support/processes.ts';
+
+describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyStore) => {
+  const shell = async () => {
+    const plans = join(await temporaryFolder(), 'plans.yaml');
+    await writeFile(plans, PLANS);
+    const env = { ...(await emptyStore()), TOLLGATE_PLANS: plans };
+    const run = (...words: string[]) => runTollgate(words, { env });
+    const json = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout);
+    return { run, json, env };
+  };
+
+  test('make one, show it with its keys, change it, and delete it with them', async () => {
+    const { run, json } = await shell();
+    expect((await run('customers', 'list')).stdout).toBe('ID\tNAME\tPLAN\tOWNER\tLIMITS\tCREATED\tEXPIRES\n');
+    const words = ['--name', 'Acme Ltd', '--plan', 'free', '--owner', 'sales', '--notes', 'n', '--limit', 'day=50'];
+    const made = await run('customers', 'create', ...words);
+    const [id] = made.stdout.match(/^cus_[0-9A-Za-z]{16}/)!;
+    expect(made.stdout).toContain(`${id} on plan free (minute=60 day=50)\n`);
+    expect(made.stdout).toContain(`\`tollgate keys create --customer ${id}\``);
+    const key = await json('keys', 'create', '--customer', id!, '--name', 'web', '--limit', 'minute=9');
+    expect(key).toMatchObject({ plan: 'free', limits: { minute: 9 }, customer: { id, name: 'Acme Ltd' } });
+    expect((await run('keys', 'create', '--customer', id!)).stdout).toContain(` of ${id} on plan free\n`);
+    await run('keys', 'create', '--plan', 'small');
+
+    const [listed, ...others] = await json('customers', 'list', 'acme', '--plan', 'free', '--owner', 'sales');
+    expect(others).toEqual([]);
+    expect(listed).toMatchObject({ id, name: 'Acme Ltd', limits: { minute: 60, day: 50 }, ownLimits: { day: 50 } });
+    expect((await run('customers', 'list')).stdout).toMatch(/\ncus_\w+\tAcme Ltd\tfree\tsales/);
+    const shown = await json('customers', 'show', id!);
+    expect(shown.keys.map((one: { id: string }) => one.id)).toContain(key.id);
+    expect((await run('customers', 'show', id!)).stdout).toContain(`key       ${key.id} web (minute=9)\n`);
+    expect(await json('keys', 'list', '--customer', id!)).toHaveLength(2);
+    expect((await run('keys', 'list', '--no-header')).stdout).toMatch(/Acme Ltd/);
+    expect((await run('keys', 'show', key.id)).stdout).toContain(`customer  Acme Ltd (${id})\n`);
+
+    const edited = await run('customers', 'edit', id!, '--plan', 'small', '--limit', 'day=default', '--expires', '90d');
+    expect(edited.stdout).toMatch(/is on plan small \(minute=3 day=1000\) and expires /);
+    expect((await json('keys', 'show', key.id)).plan).toBe('small');
+    const refused = await run('customers', 'delete', id!, '--yes');
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('2 keys that are not revoked')]);
+    const gone = await run('customers', 'delete', id!, '--keys', 'revoke', '--yes');
+    expect(gone.stdout).toBe(`${id} is deleted, and its 2 keys are revoked.\n`);
+    expect((await run('customers', 'show', id!)).stderr).toContain(`There is no customer ${id}.`);
+  });
+
+  test('move a key to a customer and away, and say that its counts start anew', async () => {
+    const { run, json } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free');
+    const { id: key } = await json('keys', 'create', '--plan', 'small');
+    const moved = await run('keys', 'move', key, '--customer', id);
+    expect(moved.stdout).toBe(`${key} belongs to ${id}. Its counts start anew.\n`);
+    expect((await run('keys', 'move', key, '--customer', id)).stdout).toMatch(
+      /already belongs to .*nothing was changed/,
+    );
+    const left = await run('keys', 'move', key, '--no-customer', '--plan', 'small');
+    expect(left.stdout).toBe(`${key} belongs to no customer and is on plan small. Its counts start anew.\n`);
+    for (const words of [[], ['--customer', id, '--no-customer']]) {
+      expect((await run('keys', 'move', key, ...words)).code).toBe(2);
+    }
+    expect((await run('keys', 'create', '--customer', id, '--plan', 'free')).code).toBe(2);
+    expect((await run('keys', 'create', '--customer', 'cus_none')).stderr).toContain('There is no customer');
+  });
+
+  test('are in a backup with their keys, and come back before them; a deleted one does not', async () => {
+    const { run, json, env } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free', '--name', 'Acme', '--notes', 'n');
+    const { id: gone } = await json('customers', 'create', '--plan', 'free');
+    const key = await json('keys', 'create', '--customer', id, '--name', 'web');
+    const file = join(await temporaryFolder(), 'keys.backup');
+    const passphrase = { BACKUP_PASSPHRASE: 'a passphrase of the tests' };
+    expect((await runTollgate(['keys', 'backup', file], { env: { ...env, ...passphrase } })).code).toBe(0);
+    const restore = (...words: string[]) =>
+      runTollgate(['keys', 'restore', file, ...words], { env: { ...env, ...passphrase } });
+    expect((await restore()).stderr).toBe('');
+    await run('customers', 'edit', id, '--plan', 'small', '--name', 'Other');
+    await run('customers', 'delete', gone, '--yes');
+    const differs = await restore('--dry-run', '--force');
+    expect(differs.stderr).toContain(`${id} would get the backup's plan, name.`);
+    expect(differs.stderr).toContain(`${gone} was deleted here for good`);
+    await restore('--force');
+    expect(await json('customers', 'show', id)).toMatchObject({ plan: 'free', name: 'Acme', keys: [{ id: key.id }] });
+  });
+
+  test('are named by an export of keys and by an import', async () => {
+    const { run, json } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free');
+    await run('keys', 'create', '--customer', id);
+    await run('customers', 'edit', id, '--plan', 'small');
+    expect((await run('keys', 'export')).stdout).toMatch(new RegExp(`^key_\\w+,small,.*,${id},`, 'm'));
+    const file = join(await temporaryFolder(), 'keys.csv');
+    const rows = [`,${id}`, `small,${id}`, `free,${id}`, ',cus_none', ','].map(
+      (end, i) => `${String(i).repeat(64)},${end}`,
+    );
+    await writeFile(file, `sha256,plan,customer\n${rows.join('\n')}\n`);
+    const { code, stderr } = await run('keys', 'import', file);
+    expect(code).toBe(1);
+    for (const why of [/plan must be left out, or be small/, /customer is the id of no customer/, /plan is missing/]) {
+      expect(stderr).toMatch(why);
+    }
+    expect(await json('keys', 'list', '--customer', id)).toHaveLength(3);
+  });
+});
