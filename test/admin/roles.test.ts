@@ -46,6 +46,8 @@ const NEEDED: Readonly<Record<string, string>> = {
   'POST customers': 'admin',
   'PATCH customers/{id}': 'operator',
   'POST customers/{id}/delete': 'admin',
+  'POST customers/{id}/suspend': 'operator',
+  'POST customers/{id}/resume': 'operator',
   'POST keys/{id}/topups': 'operator',
   'POST keys/{id}/usage/reset': 'operator',
   'DELETE bans/{id}': 'operator',
