@@ -83,20 +83,49 @@ export class AccountCache {
   /**
    * Keeps the store's decision.
    * @param generation `generation` when the store was asked, at `askedAtMs` (monotonic)
-   * @param ids the accounts that it charged, if there are several
+   * @param charged the allowance, if it has several accounts
+   * @param whole the state with the usage in the backlog, which the store lacks; null if there is none
    */
   rememberDecision(
     consumerId: string,
     outcome: Outcome,
     askedAtMs: number,
     generation: number,
-    ids: readonly string[] | null = null,
+    charged: Pick<Allowance, 'limits' | 'further'> | null = null,
+    whole: AccountState | null = null,
   ): void {
-    const { state, nowMs } = outcome;
+    const { nowMs } = outcome;
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
-    const times = { askedAtMs, answeredAtMs, generation: isConverted(outcome) ? LOCAL : generation };
-    this.#set(consumerId, ids, state, { nowMs, isOwnClock: false, ...times });
+    const isLocal = whole !== null || isConverted(outcome);
+    const at = { nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation: isLocal ? LOCAL : generation };
+    const state = whole ?? outcome.state;
+    if (charged?.further === undefined) {
+      this.#accounts.set(consumerId, { state, ...at, refusal: null });
+      return;
+    }
+    const { further = [], ...own } = state;
+    const budgets = [charged, ...charged.further];
+    for (const [i, id] of accountIdsOf(consumerId, charged).entries()) {
+      const decided = { state: i === 0 ? own : further[i - 1]!, ...at, refusal: null };
+      this.#accounts.set(id, this.#withOtherWindows(id, decided, budgets[i]!.limits));
+    }
+  }
+
+  /**
+   * A decided account with the windows that the decision did not charge, as they were known: those of the plan, if a group of
+   * routes is there instead of them.
+   */
+  #withOtherWindows(id: string, decided: RememberedAccount, limits: readonly WindowLimit[]): RememberedAccount {
+    const known = this.#accounts.get(id);
+    if (known === undefined) return decided;
+    const others = Object.entries(this.#stateAt(known, decided.nowMs).windows).filter(
+      ([name, { endsAtMs }]) => decided.nowMs < endsAtMs && !limits.some(({ window }) => window === name),
+    );
+    if (others.length === 0) return decided;
+    const windows = { ...decided.state.windows, ...Object.fromEntries(others) };
+    const generation = known.generation === decided.generation ? decided.generation : LOCAL;
+    return { ...decided, state: { ...decided.state, windows }, generation };
   }
 
   /** Keeps the state after a local decision. */
@@ -107,34 +136,36 @@ export class AccountCache {
     ids: readonly string[] | null = null,
   ): void {
     const atMs = this.#options.monotonicMs();
-    const times = { askedAtMs: atMs, answeredAtMs: atMs, generation: LOCAL };
-    this.#set(consumerId, ids, state, { nowMs, isOwnClock, ...times });
-  }
-
-  /** Each account is kept by itself, because several consumers share one. */
-  #set(
-    consumerId: string,
-    ids: readonly string[] | null,
-    state: AccountState,
-    at: Omit<RememberedAccount, 'state' | 'refusal'>,
-  ): void {
+    const at = { nowMs, isOwnClock, askedAtMs: atMs, answeredAtMs: atMs, generation: LOCAL, refusal: null };
     if (ids === null) {
-      this.#accounts.set(consumerId, { state, ...at, refusal: null });
+      this.#accounts.set(consumerId, { state, ...at });
       return;
     }
+    // Each account is kept by itself, because several consumers share one.
     const { further = [], ...own } = state;
-    for (const [i, id] of ids.entries()) {
-      this.#accounts.set(id, { state: i === 0 ? own : further[i - 1]!, ...at, refusal: null });
-    }
+    for (const [i, id] of ids.entries()) this.#accounts.set(id, { state: i === 0 ? own : further[i - 1]!, ...at });
   }
 
   /** @param ids the accounts of the consumer, if there are several */
   known(consumerId: string, ids: readonly string[] | null = null): KnownAccount {
-    const own = this.#knownAlone(consumerId);
-    if (ids === null) return own;
-    const others = ids.slice(1).map((id) => this.#accounts.get(id));
-    const further = others.map((other) => (other?.isOwnClock === own.isOwnClock ? other.state : UNSEEN));
-    return { ...own, state: { ...own.state, further } };
+    if (ids === null) return this.#knownAlone(consumerId);
+    const memories = ids.map((id) => this.#accounts.get(id));
+    const isOwnClock = this.#clock === null;
+    const base = memories.find((memory) => memory?.isOwnClock === isOwnClock) ?? this.#clock;
+    const nowMs = base === null ? this.#options.wallMs() : this.#since(base);
+    const [state, ...further] = memories.map((memory) =>
+      memory === undefined ? UNSEEN : this.#stateAt(memory, nowMs),
+    );
+    return { nowMs, isOwnClock, state: { ...state!, further } };
+  }
+
+  /**
+   * The state of an account when the clock of a decision says `nowMs`. What was decided by this gateway's own clock is moved to that
+   * clock, because all accounts of a decision must have one: the store may have answered meanwhile about one of them.
+   */
+  #stateAt(memory: RememberedAccount, nowMs: number): AccountState {
+    const aheadMs = memory.isOwnClock ? nowMs - this.#since(memory) : 0;
+    return aheadMs === 0 ? memory.state : later(memory.state, aheadMs);
   }
 
   #knownAlone(consumerId: string): KnownAccount {
@@ -200,6 +231,20 @@ interface Answer {
 /** The present by the store's clock, Unix milliseconds; a lower bound. */
 function sinceAnswer({ nowMs, answeredAtMs }: Answer, monotonicMs: number): number {
   return Math.floor(nowMs + (monotonicMs - answeredAtMs));
+}
+
+/** The same state by a clock that is `aheadMs` ahead. */
+function later({ windows, strikes, ban, topUps }: AccountState, aheadMs: number): AccountState {
+  const moved = Object.entries(windows).map(([name, { used, endsAtMs, slices }]) => {
+    const parts = slices === undefined ? {} : { slices: { ...slices, startsAtMs: slices.startsAtMs + aheadMs } };
+    return [name, { used, endsAtMs: endsAtMs + aheadMs, ...parts }];
+  });
+  return {
+    windows: Object.fromEntries(moved),
+    strikes: strikes.count === 0 ? strikes : { ...strikes, endsAtMs: strikes.endsAtMs + aheadMs },
+    ban: ban === null ? null : { ...ban, untilMs: ban.untilMs + aheadMs },
+    ...(topUps === undefined ? {} : { topUps }),
+  };
 }
 
 /**

@@ -68,23 +68,34 @@ export class DecisionDispatcher {
 
   /** Decides these batches; a batch whose consumer has a call in flight waits for its end. */
   ask(batches: readonly Batch[]): void {
-    const { backlog } = this.#options;
+    const { backlog, timeoutMs } = this.#options;
     const clear: Batch[] = [];
     const deferred: Batch[] = [];
+    const apart: Batch[] = [];
     for (const batch of batches) {
       const { withinMs } = batch;
       if (batch.state === 'answered') continue;
-      const held = this.#inFlight.get(laneOf(batch));
+      const busy = this.#busyLane(batch);
       if (backlog !== null && someAccount(batch, (id) => backlog.isInDoubt(id))) this.#decideLocally(batch, true);
-      else if (held !== undefined) this.#hold(batch, held);
-      else if (backlog !== null && someAccount(batch, (id) => backlog.has(id)))
-        deferred.push(this.#startTimer(batch, withinMs ?? this.#options.timeoutMs));
-      else clear.push(this.#startTimer(batch, withinMs));
+      else if (busy !== null) this.#hold(batch, busy);
+      else {
+        const isDeferred = backlog !== null && someAccount(batch, (id) => backlog.has(id));
+        if (shareLane(batch, isDeferred ? clear : deferred)) apart.push(batch);
+        else if (isDeferred) deferred.push(this.#startTimer(batch, withinMs ?? timeoutMs));
+        else clear.push(this.#startTimer(batch, withinMs));
+      }
     }
     this.#begin(clear);
     this.#begin(deferred);
+    for (const batch of apart) this.#hold(batch, this.#busyLane(batch)!);
     if (clear.length > 0) this.#decide(clear, clear);
     if (deferred.length > 0) void this.#settleAndDecide(deferred, backlog!);
+  }
+
+  #busyLane(batch: Batch): string | null {
+    if (this.#inFlight.has(batch.consumerId)) return batch.consumerId;
+    const shared = sharedLaneOf(batch);
+    return shared !== null && this.#inFlight.has(shared) ? shared : null;
   }
 
   /** Decides a request locally that may not wait for the store any longer. */
@@ -94,7 +105,9 @@ export class DecisionDispatcher {
 
   #begin(batches: readonly Batch[]): void {
     for (const batch of batches) {
-      this.#inFlight.set(laneOf(batch), null);
+      this.#inFlight.set(batch.consumerId, null);
+      const shared = sharedLaneOf(batch);
+      if (shared !== null) this.#inFlight.set(shared, null);
       for (const id of severalAccounts(batch.consumerId, batch.allowance) ?? NO_ACCOUNTS) {
         this.#shared.set(id, (this.#shared.get(id) ?? 0) + 1);
       }
@@ -104,10 +117,9 @@ export class DecisionDispatcher {
   #end(batches: readonly Batch[]): void {
     let ready: Batch[] | null = null;
     for (const batch of batches) {
-      const lane = laneOf(batch);
-      const held = this.#inFlight.get(lane) ?? null;
-      this.#inFlight.delete(lane);
-      if (held !== null) ready = ready === null ? held : ready.concat(held);
+      ready = this.#release(batch.consumerId, ready);
+      const shared = sharedLaneOf(batch);
+      if (shared !== null) ready = this.#release(shared, ready);
       for (const id of severalAccounts(batch.consumerId, batch.allowance) ?? NO_ACCOUNTS) {
         const left = this.#shared.get(id)! - 1;
         if (left === 0) this.#shared.delete(id);
@@ -117,8 +129,17 @@ export class DecisionDispatcher {
     if (ready !== null) this.#options.onReady(ready);
   }
 
-  #hold(batch: Batch, held: Batch[] | null): void {
+  /** Ends the call of a lane. @returns the batches that are `ready`, with those that waited for it */
+  #release(lane: string, ready: Batch[] | null): Batch[] | null {
+    const held = this.#inFlight.get(lane) ?? null;
+    this.#inFlight.delete(lane);
+    if (held === null) return ready;
+    return ready === null ? held : ready.concat(held);
+  }
+
+  #hold(batch: Batch, lane: string): void {
     const { consumerId, allowance, cost, withinMs } = batch;
+    const held = this.#inFlight.get(lane) ?? null;
     const same = held?.find(
       (other) =>
         other.state === 'new' &&
@@ -131,7 +152,7 @@ export class DecisionDispatcher {
       return;
     }
     this.#startTimer(batch, withinMs ?? this.#options.timeoutMs);
-    if (held === null) this.#inFlight.set(laneOf(batch), [batch]);
+    if (held === null) this.#inFlight.set(lane, [batch]);
     else held.push(batch);
   }
 
@@ -139,7 +160,9 @@ export class DecisionDispatcher {
   async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
     const ids = batches.flatMap(({ consumerId, allowance }) => accountIdsOf(consumerId, allowance));
     const settled = await backlog.settle(ids);
-    for (const batch of batches) if (someAccount(batch, (id) => !settled.has(id))) this.#decideLocally(batch, true);
+    // A call about another consumer of the customer may have been given up meanwhile.
+    const mayNot = (id: string) => !settled.has(id) || backlog.isInDoubt(id);
+    for (const batch of batches) if (someAccount(batch, mayNot)) this.#decideLocally(batch, true);
     const ready = batches.filter(({ state }) => state === 'new');
     if (ready.length > 0) this.#decide(ready, batches);
     else this.#end(batches);
@@ -155,7 +178,7 @@ export class DecisionDispatcher {
       const { consumerId, allowance, cost, waiting } = batch;
       const request = { consumerId, allowance, cost, n: waiting.length };
       if (!allowance.boundsInFlight) return request;
-      return { ...request, held: inFlight.reported(accountIdsOf(consumerId, allowance)) };
+      return { ...request, held: inFlight.reported(allowance, accountIdsOf(consumerId, allowance)) };
     });
     const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
       for (let i = 0; i < batches.length; i++) this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
@@ -166,16 +189,17 @@ export class DecisionDispatcher {
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
   #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
+    const { accounts, backlog } = this.#options;
+    const { consumerId, allowance } = batch;
+    const ids = severalAccounts(consumerId, allowance);
+    if (allowance.boundsInFlight) this.#settleInFlight(batch, ids ?? [consumerId], outcome);
     if (!outcome) {
       this.#decideLocally(batch, outcome === undefined);
       return;
     }
-    const { consumerId, allowance } = batch;
-    const ids = severalAccounts(consumerId, allowance);
-    this.#options.accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, ids);
-    this.#rememberBacklog(consumerId, ids, outcome);
-    if (allowance.boundsInFlight && batch.state !== 'answered')
-      this.#options.inFlight.began(allowance, ids ?? [consumerId], outcome.admitted);
+    // The store's state lacks the usage in the backlog. The account cache must have it for the next outage.
+    const whole = backlog?.withBacklog(consumerId, outcome.state, outcome.nowMs, ids) ?? null;
+    accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, allowance, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
     answer(batch, (index) => {
@@ -183,16 +207,16 @@ export class DecisionDispatcher {
     });
   }
 
+  #settleInFlight({ allowance, state }: Batch, ids: readonly string[], outcome: Outcome | null | undefined): void {
+    const { inFlight } = this.#options;
+    if (!outcome) inFlight.unanswered(allowance, ids, outcome === null);
+    else if (state === 'answered') inFlight.answeredLate(allowance, ids);
+    else inFlight.answered(allowance, ids, outcome.admitted);
+  }
+
   #reportLocal({ admitted, n }: Outcome): void {
     if (admitted > 0) this.#options.onLocalDecision?.('owed', admitted);
     if (admitted < n) this.#options.onLocalDecision?.('uncounted', n - admitted);
-  }
-
-  /** The store's state lacks the usage in the backlog. The account cache must have it for the next outage. */
-  #rememberBacklog(consumerId: string, ids: readonly string[] | null, { state, nowMs }: Outcome): void {
-    const { backlog, accounts } = this.#options;
-    const whole = backlog?.withBacklog(consumerId, state, nowMs, ids) ?? null;
-    if (whole !== null) accounts.rememberLocal(consumerId, whole, { nowMs, isOwnClock: false }, ids);
   }
 
   /** The outcomes of a call that failed: undefined if the store has counted nothing, null if it may have. */
@@ -226,13 +250,24 @@ function someAccount({ consumerId, allowance }: Batch, test: (accountId: string)
   return severalAccounts(consumerId, allowance)?.some(test) ?? test(consumerId);
 }
 
+/** Whether a batch belongs into another call than these, one of which is in its lane. Only several accounts have that. */
+function shareLane(batch: Batch, others: readonly Batch[]): boolean {
+  const { consumerId, allowance } = batch;
+  if (others.length === 0 || (allowance.further === undefined && allowance.groups === undefined)) return false;
+  const shared = sharedLaneOf(batch);
+  return others.some((other) => {
+    return other.consumerId === consumerId || (shared !== null && sharedLaneOf(other) === shared);
+  });
+}
+
 /**
- * What has one call at a time: a consumer; or a customer whose requests in flight are bounded, because each call reports how
- * many this process has in all.
+ * A consumer has one call at a time. So has a customer whose requests in flight are bounded, because each call reports how many
+ * this process has in all.
+ * @returns the id of that customer; null if there is none
  */
-function laneOf({ consumerId, allowance: { boundsInFlight, further } }: Batch): string {
-  if (!boundsInFlight || further?.[0]?.inFlight === undefined) return consumerId;
-  return partsOfAccount(consumerId).customerId ?? consumerId;
+function sharedLaneOf({ consumerId, allowance: { boundsInFlight, further } }: Batch): string | null {
+  if (!boundsInFlight || further?.[0]?.inFlight === undefined) return null;
+  return partsOfAccount(consumerId).customerId;
 }
 
 function answer(batch: Batch, admissionOf: (index: number) => Admission): void {

@@ -11,15 +11,20 @@ interface InFlightOptions {
 
 /** How soon the store learns that a request has ended, if no decision about its account reports it before. */
 const REPORT_WITHIN_MS = 20;
-/** How often an account with running requests is reported; the store forgets it after ten seconds without a report. */
+/**
+ * How often an account with running requests is reported at least; the store forgets it after ten seconds without a report, and
+ * after a failover that lost one it knows too few until the next.
+ */
 const REPORT_EVERY_MS = 3_000;
+/** How often this process looks which accounts to report. */
+const LOOK_EVERY_MS = 1_000;
 
 const NONE: readonly number[] = Object.freeze([]);
 
 interface Held {
   count: number;
   reportedAtMs: number;
-  /** Whether the store has a larger number. */
+  /** Whether the store may have another number. */
   isStale: boolean;
 }
 
@@ -43,29 +48,46 @@ export class InFlightCounts {
     return boundsInFlight ? accountIds.map((id) => this.#held.get(id)?.count ?? 0) : NONE;
   }
 
-  /** How many are in flight in each of these accounts. The caller reports them to the store. */
-  reported(accountIds: readonly string[]): readonly number[] {
-    const nowMs = this.#options.monotonicMs();
-    return accountIds.map((id) => {
-      const held = this.#held.get(id);
-      if (held === undefined) return 0;
-      held.reportedAtMs = nowMs;
-      held.isStale = false;
-      if (held.count === 0) this.#held.delete(id);
-      return held.count;
-    });
+  /** The same, for a decision that reports them to the store. `answered` or `unanswered` follows. */
+  reported(allowance: Allowance, accountIds: readonly string[]): readonly number[] {
+    this.#noteReported(boundedIn(allowance, accountIds));
+    return this.heldOf(allowance, accountIds);
   }
 
-  /** `admitted` requests have begun. Each ends with `end`. */
+  /** The store has decided, and has admitted some. Each of them ends with `end`. */
+  answered(allowance: Allowance, accountIds: readonly string[], admitted: number): void {
+    const ids = boundedIn(allowance, accountIds);
+    if (admitted > 0) this.#add(ids, admitted, false);
+    this.#dropEnded(ids);
+  }
+
+  /** The store has decided, but the gateway had decided without it: the store counts what it admitted, until the next report. */
+  answeredLate(allowance: Allowance, accountIds: readonly string[]): void {
+    this.#unreported(boundedIn(allowance, accountIds), REPORT_WITHIN_MS);
+  }
+
+  /** @param mayHaveCounted whether the store may count requests as in flight that are not */
+  unanswered(allowance: Allowance, accountIds: readonly string[], mayHaveCounted: boolean): void {
+    const ids = boundedIn(allowance, accountIds);
+    this.#unreported(mayHaveCounted ? ids : ids.filter((id) => this.#held.has(id)), LOOK_EVERY_MS);
+  }
+
+  /** The gateway has admitted some without the store. Each of them ends with `end`. */
   began(allowance: Allowance, accountIds: readonly string[], admitted: number): void {
-    if (!allowance.boundsInFlight || admitted === 0) return;
+    if (allowance.boundsInFlight && admitted > 0) this.#add(boundedIn(allowance, accountIds), admitted, true);
+  }
+
+  #add(accountIds: readonly string[], admitted: number, isStale: boolean): void {
     const reportedAtMs = this.#options.monotonicMs();
-    for (const id of boundedIn(allowance, accountIds)) {
+    for (const id of accountIds) {
       const held = this.#held.get(id);
-      if (held === undefined) this.#held.set(id, { count: admitted, reportedAtMs, isStale: false });
-      else held.count += admitted;
+      if (held === undefined) this.#held.set(id, { count: admitted, reportedAtMs, isStale });
+      else {
+        held.count += admitted;
+        held.isStale ||= isStale;
+      }
     }
-    this.#reportIn(REPORT_EVERY_MS);
+    this.#reportIn(LOOK_EVERY_MS);
   }
 
   /** A request has ended. */
@@ -99,24 +121,46 @@ export class InFlightCounts {
     const due: { accountId: string; count: number }[] = [];
     let isWaiting = false;
     for (const [accountId, held] of this.#held) {
-      if (!held.isStale && nowMs - held.reportedAtMs < REPORT_EVERY_MS) continue;
+      if (!held.isStale && nowMs - held.reportedAtMs + LOOK_EVERY_MS < REPORT_EVERY_MS) continue;
       if (this.#options.isBeingDecided(accountId)) isWaiting = true;
       else due.push({ accountId, count: held.count });
     }
-    this.reported(due.map(({ accountId }) => accountId));
+    const ids = due.map(({ accountId }) => accountId);
+    this.#noteReported(ids);
     if (isWaiting) this.#reportIn(REPORT_WITHIN_MS);
-    else if (this.#held.size > 0) this.#reportIn(REPORT_EVERY_MS);
-    if (due.length > 0) await this.#options.reports.reportInFlight(due).catch(() => this.#failed(due));
+    else if (this.#held.size > 0) this.#reportIn(LOOK_EVERY_MS);
+    if (due.length === 0) return;
+    await this.#options.reports.reportInFlight(due).then(
+      () => this.#dropEnded(ids),
+      () => this.#unreported(ids, LOOK_EVERY_MS),
+    );
   }
 
-  /** The store has not answered: it may not know what has ended. */
-  #failed(due: readonly { readonly accountId: string }[]): void {
-    for (const { accountId } of due) {
-      const held = this.#held.get(accountId) ?? { count: 0, reportedAtMs: 0, isStale: true };
-      held.isStale = true;
-      this.#held.set(accountId, held);
+  #noteReported(accountIds: readonly string[]): void {
+    const reportedAtMs = this.#options.monotonicMs();
+    for (const id of accountIds) {
+      const held = this.#held.get(id);
+      if (held !== undefined) Object.assign(held, { reportedAtMs, isStale: false });
     }
-    this.#reportIn(REPORT_EVERY_MS);
+  }
+
+  /** Forgets the accounts of which nothing is in flight, as the store knows. */
+  #dropEnded(accountIds: readonly string[]): void {
+    for (const id of accountIds) {
+      const held = this.#held.get(id);
+      if (held?.count === 0 && !held.isStale) this.#held.delete(id);
+    }
+  }
+
+  /** Has these accounts reported again. */
+  #unreported(accountIds: readonly string[], withinMs: number): void {
+    if (accountIds.length === 0) return;
+    for (const id of accountIds) {
+      const held = this.#held.get(id);
+      if (held === undefined) this.#held.set(id, { count: 0, reportedAtMs: 0, isStale: true });
+      else held.isStale = true;
+    }
+    this.#reportIn(withinMs);
   }
 }
 

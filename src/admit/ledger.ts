@@ -31,8 +31,8 @@ export interface DecisionRequest {
   /** Whole number from 0; with 0 the outcome only holds the present state. */
   readonly n: number;
   /**
-   * How many requests this process has in flight in each account, in the order of the budgets, without those that the same
-   * call admits; left out if the allowance does not bound them.
+   * How many requests this process has in flight in each account before the call, in the order of the budgets; left out if the
+   * allowance does not bound them. The ledger adds those that earlier requests of the same call have begun.
    */
   readonly held?: readonly number[];
 }

@@ -132,8 +132,8 @@ export function callerOf(
     const network = networkOf(origin.address);
     const id = `${perAddress.id}:${network}`;
     const { allowance } = perAddress;
-    const caller = { id, shareId: network, allowance, consumer: null, tokenExpiresAtMs: null, isSuspended: false };
-    return { kind: 'caller', caller };
+    const without = { consumer: null, tokenExpiresAtMs: null, secret: null, isSuspended: false };
+    return { kind: 'caller', caller: { id, shareId: network, allowance, ...without } };
   }
   if (credentials.kind === 'missing' && deps.readsCertificates) return ofCertificate(deps, origin);
   if (credentials.kind !== 'token') return withoutToken(credentials);
@@ -179,10 +179,10 @@ function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
     return { kind: 'unknown', code: identity.code, token: null, cause: identity.cause };
   }
   if (identity.kind === 'unavailable') return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
-  const { key } = identity;
+  const { key, secret } = identity;
   const allowance = deps.allowances.of(key);
   if (allowance === null) return { kind: 'planless', id: key.id, plan: key.plan };
-  return callerWith(key, allowance, null, identity.kind === 'suspended');
+  return callerWith(key, allowance, { tokenExpiresAtMs: null, secret, isSuspended: identity.kind === 'suspended' });
 }
 
 function ofToken(
@@ -209,16 +209,16 @@ function fromToken(deps: GatewayDeps, identity: JwtIdentity): Identified {
   if (allowance === null && key.customer !== null) return { kind: 'planless', id: key.id, plan: key.plan };
   // The token names the plan. If that plan does not exist, or expects each key to set its limits, the token is refused.
   if (allowance === null) return { kind: 'unknown', code: 'invalid_api_key', token: 'plan' };
-  return callerWith(key, allowance, expiresAtMs, false);
+  const isSuspended = identity.kind === 'suspended';
+  return callerWith(key, allowance, { tokenExpiresAtMs: expiresAtMs, secret: null, isSuspended });
 }
 
 function callerWith(
   consumer: Consumer,
   allowance: Allowance,
-  tokenExpiresAtMs: number | null,
-  isSuspended: boolean,
+  { tokenExpiresAtMs, secret, isSuspended }: Pick<Caller, 'tokenExpiresAtMs' | 'secret' | 'isSuspended'>,
 ): Identified {
   const { id: shareId, customer } = consumer;
   const id = customer === null ? shareId : accountIdOf(shareId, customer.id);
-  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs, isSuspended } };
+  return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs, secret, isSuspended } };
 }

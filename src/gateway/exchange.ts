@@ -30,7 +30,9 @@ export interface Caller {
   readonly consumer: Consumer | null;
   /** When the request's token expires, Unix milliseconds; null if the request has none. */
   readonly tokenExpiresAtMs: number | null;
-  /** An operator has suspended it: it is known, and may do nothing. */
+  /** The name of the secret of its key, by which its WebSockets end with that secret; null if it has sent none. */
+  readonly secret: string | null;
+  /** An operator has suspended it, or its customer: it is known, and may do nothing. */
   readonly isSuspended: boolean;
 }
 

@@ -18,24 +18,43 @@ export interface WebSocketLimits {
   readonly max: number;
 }
 
+/** The record that decides how long a connection may stay open. */
+export interface WatchedRecord {
+  /** The id of a key, or for a caller with tokens that of its customer. */
+  readonly id: string;
+  /** The name of the secret of the key that opened the connection (`secretName`); null if none did. */
+  readonly secret: string | null;
+}
+
+/** How a connection ends, or when: Unix milliseconds, Infinity for never. */
+export type EndOfAccess = TunnelEnd | number;
+
+interface OpenConnection {
+  readonly tunnel: Cuttable;
+  /** Null if no record can end it. */
+  readonly record: WatchedRecord | null;
+  /** Unix milliseconds. */
+  endsAtMs: number;
+}
+
 /**
  * The connections that carry a protocol other than HTTP. Limits their number, per key and in total, and cuts those of a
- * key on request: serve/dependencies.ts requests it when a key is revoked, suspended or has expired.
+ * record on request: serve/dependencies.ts asks for it when a key or a customer is revoked, suspended or has expired, or a
+ * secret has ended.
  */
 export class OpenWebSockets {
   readonly #limits: () => WebSocketLimits;
   /** Slots taken, by the id of the consumer. */
   readonly #taken = new Map<string, number>();
-  readonly #open = new Map<Cuttable, string>();
-  /** How many connections each API key has open. */
-  readonly #ofKeys = new Map<string, number>();
-  readonly #onFirst: (keyId: string) => void;
+  readonly #open = new Set<OpenConnection>();
+  readonly #ofRecords = new Map<string, Set<OpenConnection>>();
+  readonly #onOpen: (recordId: string) => void;
   #total = 0;
 
-  /** @param onFirst called when a key opens its first connection */
-  constructor(limits: () => WebSocketLimits, onFirst: (keyId: string) => void = () => {}) {
+  /** @param onOpen called with each connection that a record can end: it may have ended while the connection was opened */
+  constructor(limits: () => WebSocketLimits, onOpen: (recordId: string) => void = () => {}) {
     this.#limits = limits;
-    this.#onFirst = onFirst;
+    this.#onOpen = onOpen;
   }
 
   /** How many connections are open. */
@@ -43,25 +62,28 @@ export class OpenWebSockets {
     return this.#open.size;
   }
 
-  /** The ids of the API keys with an open connection. */
-  get keyIds(): ReadonlySet<string> {
-    return new Set(this.#ofKeys.keys());
+  /** The ids of the records with an open connection. */
+  get recordIds(): ReadonlySet<string> {
+    return new Set(this.#ofRecords.keys());
   }
 
-  /** Takes a slot for this consumer. @returns the slot, or the limit that has been reached */
-  enter(consumerId: string, isKey: boolean): WebSocketSlot | keyof WebSocketLimits {
+  /**
+   * Takes a slot for this consumer.
+   * @param record null if no record can end the connection
+   * @returns the slot, or the limit that has been reached
+   */
+  enter(consumerId: string, record: WatchedRecord | null): WebSocketSlot | keyof WebSocketLimits {
     const own = this.#taken.get(consumerId) ?? 0;
     if (own >= this.#limits().maxPerKey) return 'maxPerKey';
     if (this.#total >= this.#limits().max) return 'max';
     this.#taken.set(consumerId, own + 1);
     this.#total++;
-    let held: Cuttable | null = null;
+    let held: OpenConnection | null = null;
     let left = false;
     return {
       hold: (tunnel) => {
-        held = tunnel;
-        this.#open.set(tunnel, consumerId);
-        if (isKey) this.#countOfKey(consumerId, 1);
+        held = { tunnel, record, endsAtMs: Number.POSITIVE_INFINITY };
+        this.#hold(held);
       },
       leave: () => {
         if (left) return;
@@ -70,22 +92,47 @@ export class OpenWebSockets {
         const rest = this.#taken.get(consumerId)! - 1;
         if (rest === 0) this.#taken.delete(consumerId);
         else this.#taken.set(consumerId, rest);
-        if (held === null) return;
-        this.#open.delete(held);
-        if (isKey) this.#countOfKey(consumerId, -1);
+        if (held !== null) this.#release(held);
       },
     };
   }
 
-  #countOfKey(keyId: string, more: 1 | -1): void {
-    const before = this.#ofKeys.get(keyId) ?? 0;
-    if (before + more === 0) this.#ofKeys.delete(keyId);
-    else this.#ofKeys.set(keyId, before + more);
-    if (before === 0) this.#onFirst(keyId);
+  #hold(connection: OpenConnection): void {
+    this.#open.add(connection);
+    if (connection.record === null) return;
+    const { id } = connection.record;
+    const ofRecord = this.#ofRecords.get(id);
+    if (ofRecord === undefined) this.#ofRecords.set(id, new Set([connection]));
+    else ofRecord.add(connection);
+    this.#onOpen(id);
   }
 
-  /** Ends the connections of one consumer, or all if none is given. */
-  cut(end: TunnelEnd, consumerId: string | null = null): void {
-    for (const [tunnel, owner] of [...this.#open]) if (consumerId === null || owner === consumerId) tunnel.cut(end);
+  #release(connection: OpenConnection): void {
+    this.#open.delete(connection);
+    if (connection.record === null) return;
+    const ofRecord = this.#ofRecords.get(connection.record.id);
+    if (ofRecord?.delete(connection) && ofRecord.size === 0) this.#ofRecords.delete(connection.record.id);
+  }
+
+  /**
+   * Ends the connections of one record, or notes when they will end.
+   * @param endOf the end of access with a secret, or without one
+   */
+  endWith(recordId: string, endOf: (secret: string | null) => EndOfAccess): void {
+    for (const connection of [...(this.#ofRecords.get(recordId) ?? [])]) {
+      const end = endOf(connection.record!.secret);
+      if (typeof end === 'number') connection.endsAtMs = end;
+      else connection.tunnel.cut(end);
+    }
+  }
+
+  /** Ends the connections whose end has come. @param nowMs Unix milliseconds */
+  cutExpired(nowMs: number): void {
+    for (const { tunnel, endsAtMs } of [...this.#open]) if (endsAtMs <= nowMs) tunnel.cut('expired');
+  }
+
+  /** Ends all connections. */
+  cut(end: TunnelEnd): void {
+    for (const { tunnel } of [...this.#open]) tunnel.cut(end);
   }
 }

@@ -28,7 +28,7 @@ import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller, ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
-import type { Cuttable, WebSocketLimits } from './open-web-sockets.ts';
+import type { Cuttable, WatchedRecord, WebSocketLimits } from './open-web-sockets.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
 
@@ -378,7 +378,7 @@ export function proxyUpgrade(
   const form = head.upgrade;
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
-  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(caller.shareId, isKey(caller));
+  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(caller.shareId, recordOf(caller));
   if (typeof room === 'string') {
     flow.forwarded({ kind: 'refused', error: noRoom(room) });
     return null;
@@ -428,9 +428,11 @@ export function proxyUpgrade(
   );
 }
 
-/** Whether the caller has the record of an API key, which may be revoked or expire. A token contains its own expiry. */
-function isKey({ consumer, tokenExpiresAtMs }: Caller): boolean {
-  return consumer !== null && tokenExpiresAtMs === null;
+/** The record whose end is the end of the caller's WebSockets: of its API key, or of the customer that its token names. A token contains its own expiry. */
+function recordOf({ consumer, tokenExpiresAtMs, secret }: Caller): WatchedRecord | null {
+  if (consumer === null) return null;
+  if (tokenExpiresAtMs === null) return { id: consumer.id, secret };
+  return consumer.customer === null ? null : { id: consumer.customer.id, secret: null };
 }
 
 const NO_ROOM: Readonly<Record<keyof WebSocketLimits | 'draining', string>> = {

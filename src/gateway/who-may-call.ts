@@ -1,6 +1,7 @@
 import { type ErrorResponse, insufficientScope } from '../annotate/errors.ts';
 import type { ClientAddress, ClientCertificate } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
+import type { OnlyFrom } from '../identify/only-from.ts';
 import { comesFromOrigin } from '../identify/origins.ts';
 import { Networks } from '../io/networks.ts';
 import type { Route } from '../routing/router.ts';
@@ -56,20 +57,33 @@ export function routeFromElsewhere({ addressLists }: Lists, route: Route, origin
 }
 
 /**
+ * What the caller's own record says and what its customer's says must both allow the request.
  * @returns why a caller may not be used from where the request comes; null if it may
  *
  * Attack: a key has leaked and is used from elsewhere. The client chooses no part of the address: it is that of the connection, or the
  * first from the right of X-Forwarded-For that no trusted proxy has.
  */
 export function callerFromElsewhere(
-  { addressLists, wallMs }: Lists & { readonly wallMs: () => number },
+  deps: Lists & { readonly wallMs: () => number },
   caller: Caller,
   origin: ClientAddress,
   head: Head,
 ): NotFromHere | WrongCertificate | null {
-  const onlyFrom = caller.consumer === null ? null : caller.consumer.onlyFrom;
-  if (onlyFrom === null) return null;
-  const { addresses, origins, boundTo } = onlyFrom;
+  const { consumer } = caller;
+  if (consumer === null) return null;
+  const { onlyFrom, customer } = consumer;
+  const elsewhere = onlyFrom === null ? null : fromElsewhere(deps, onlyFrom, caller, origin, head);
+  if (elsewhere !== null || customer === null || customer.onlyFrom === null) return elsewhere;
+  return fromElsewhere(deps, customer.onlyFrom, { ...caller, id: customer.id }, origin, head);
+}
+
+function fromElsewhere(
+  { addressLists, wallMs }: Lists & { readonly wallMs: () => number },
+  { addresses, origins, boundTo }: OnlyFrom,
+  caller: Pick<Caller, 'id' | 'tokenExpiresAtMs'>,
+  origin: ClientAddress,
+  head: Head,
+): NotFromHere | WrongCertificate | null {
   // Like a wrong secret: someone without the certificate does not learn that the key exists (RFC 8705 section 3).
   if (boundTo !== undefined && certificateOf(origin, wallMs())?.thumbprint !== boundTo) {
     const token = caller.tokenExpiresAtMs === null ? null : 'certificate';
@@ -91,7 +105,7 @@ export function callerFromElsewhere(
   return null;
 }
 
-/** What a caller may do: the scopes of its key or token. A caller that is known by its address alone has none. */
+/** What a caller may do: the scopes of its key or token, and those of its customer. A caller that is known by its address alone has none. */
 export function scopesOf({ consumer }: Caller): readonly string[] {
   return consumer === null ? NONE : consumer.scopes;
 }

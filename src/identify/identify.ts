@@ -2,12 +2,14 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
-import type { Meta, StoredAccess } from './access.ts';
+import type { Meta } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import { certificateDigest } from './certificates.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
-import { isSuspended, type Suspension } from './suspension.ts';
+import { type OnlyFrom, onlyFromOf } from './only-from.ts';
+import { secretName } from './secret-use-store.ts';
+import { isSuspended, longerOf, type Suspension } from './suspension.ts';
 
 /*
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.
@@ -15,9 +17,14 @@ import { isSuspended, type Suspension } from './suspension.ts';
 
 /** The consumer that a secret identifies, or why it identifies none. */
 export type Identity =
-  | { readonly kind: 'consumer'; readonly key: Consumer }
-  /** The consumer is known and an operator has suspended it: it may do nothing. */
-  | { readonly kind: 'suspended'; readonly key: Consumer }
+  | {
+      readonly kind: 'consumer';
+      readonly key: Consumer;
+      /** The name of the secret (`secretName`); null if a certificate stands for the key. */
+      readonly secret: string | null;
+    }
+  /** The consumer is known and an operator has suspended it, or its customer: it may do nothing. */
+  | { readonly kind: 'suspended'; readonly key: Consumer; readonly secret: string | null }
   /** Unknown, revoked and malformed secrets get the same answer, so that a stranger cannot learn which keys have existed. */
   | {
       readonly kind: 'refused';
@@ -38,17 +45,15 @@ export interface Consumer {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
-  /** What the caller may do (RFC 6749 section 3.3); see `scopesOf` in gateway/who-may-call.ts. */
+  /** What the caller may do (RFC 6749 section 3.3), that of its customer included; see `scopesOf` in gateway/who-may-call.ts. */
   readonly scopes: readonly string[];
-  /** Where its requests must come from; null if from anywhere, as for most callers. */
+  /** Where its requests must come from; null if from anywhere, as for most callers. Its customer may say more of that. */
   readonly onlyFrom: OnlyFrom | null;
+  /** With that of its customer. */
   readonly meta: Meta;
   /** Whose caller it is; null for a caller of its own. */
   readonly customer: Customer | null;
 }
-
-/** Where the requests of a caller must come from. Each member is absent where any place will do. */
-type OnlyFrom = Pick<StoredAccess, 'addresses' | 'origins' | 'boundTo'>;
 
 type Known = Extract<Identity, { kind: 'consumer' }>;
 
@@ -64,19 +69,22 @@ export const NO_META: Meta = Object.freeze({});
 function consumerOf(
   { id, plan, limits, name, owner, scopes = NO_SCOPES, addresses, origins, boundTo, meta = NO_META }: StoredKey,
   customer: Customer | null,
+  secret: StoredSecret | null,
   before: Consumer | null,
 ): Known {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
-  const isFree = addresses === undefined && origins === undefined && boundTo === undefined;
-  const onlyFrom = isFree ? null : onlyFromOf({ addresses, origins, boundTo });
-  const of = { id, plan: customer?.plan ?? plan, limits: own, name, owner };
-  const current: Consumer = { ...of, scopes, onlyFrom, meta, customer };
+  const onlyFrom = onlyFromOf({ addresses, origins, boundTo });
+  const alone: Consumer = { id, plan, limits: own, name, owner, scopes, onlyFrom, meta, customer: null };
+  const current = customer === null ? alone : consumerWith(alone, customer);
   const key = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
-  return Object.freeze({ kind: 'consumer', key });
+  return Object.freeze({ kind: 'consumer', key, secret: secret === null ? null : secretName(secret) });
 }
 
-function onlyFromOf(members: { readonly [Member in keyof OnlyFrom]: OnlyFrom[Member] | undefined }): OnlyFrom {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
+/** A caller with what its customer brings: the plan, its scopes and its metadata. */
+export function consumerWith(consumer: Consumer, customer: Customer): Consumer {
+  const scopes =
+    customer.scopes.length === 0 ? consumer.scopes : [...new Set([...consumer.scopes, ...customer.scopes])];
+  return { ...consumer, plan: customer.plan, scopes, meta: { ...customer.meta, ...consumer.meta }, customer };
 }
 
 export { fingerprintOf };
@@ -261,7 +269,7 @@ export class Identifier {
   #answer({ identity, expiresAtMs, suspension }: KnownSecret): Identity {
     if (expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs) return EXPIRED;
     if (suspension === undefined || !isSuspended(suspension, this.#options.wallMs())) return identity;
-    return { kind: 'suspended', key: identity.key };
+    return { kind: 'suspended', key: identity.key, secret: identity.secret };
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
@@ -316,10 +324,10 @@ export class Identifier {
     const before = this.#known.peek(sha);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
-      identity: consumerOf(key, customer?.customer ?? null, before?.identity.key ?? null),
+      identity: consumerOf(key, customer?.customer ?? null, secret, before?.identity.key ?? null),
       keyId: key.id,
       customerId: customer?.customer.id ?? null,
-      suspension: key.suspended,
+      suspension: longerOf(key.suspended, customer?.suspension),
       expiresAtMs: Math.min(
         key.expiresAtMs ?? Number.POSITIVE_INFINITY,
         secret?.expiresAtMs ?? Number.POSITIVE_INFINITY,
@@ -387,7 +395,7 @@ interface KnownSecret {
   readonly identity: Known;
   readonly keyId: string;
   readonly customerId: string | null;
-  /** Undefined for most keys. One whose end has passed has no effect, so no look-up is needed then. */
+  /** That of the key or of its customer, whichever ends last; undefined for most keys. One whose end has passed has no effect, so no look-up is needed then. */
   readonly suspension: Suspension | undefined;
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;

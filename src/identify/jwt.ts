@@ -1,8 +1,8 @@
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
-import { type Consumer, NO_META } from './identify.ts';
+import { type Consumer, consumerWith, NO_META } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
-import type { Customer, CustomerFound, KnownCustomers } from './known-customers.ts';
+import type { CustomerFound, KnownCustomers } from './known-customers.ts';
 import { jwtConsumerId } from './token-holder.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
 
@@ -23,6 +23,8 @@ interface JwtRules {
 /** The consumer that a token identifies, or why it identifies none. */
 export type JwtIdentity =
   | { readonly kind: 'consumer'; readonly key: Consumer; readonly expiresAtMs: number }
+  /** An operator has suspended the customer that the token names: its callers may do nothing. */
+  | { readonly kind: 'suspended'; readonly key: Consumer; readonly expiresAtMs: number }
   | JwtRefused
   /** The issuer's keys are not available: 503, not 401, or clients would discard good tokens. */
   | { readonly kind: 'unavailable'; readonly retryAfterMs: number }
@@ -55,6 +57,8 @@ interface JwtVerifierOptions {
 
 /** A token that was verified. */
 interface VerifiedToken {
+  /** What the token itself says. */
+  readonly consumer: Consumer;
   /** The identity without the customer; with the customer that the token named last, if it names one. */
   identity: JwtConsumer;
   /** Null if it names none. */
@@ -191,7 +195,7 @@ export class JwtVerifier {
     const { consumer, customerId, expiresAtMs } = read;
     const leftMs = expiresAtMs - wallMs();
     if (leftMs <= 0) return refused('expired');
-    const verified = { identity: identityOf(consumer, expiresAtMs), customerId };
+    const verified = { consumer, identity: identityOf(consumer, expiresAtMs), customerId };
     this.#verified.keep(sha, set, verified, leftMs);
     return verified;
   }
@@ -206,13 +210,13 @@ function withCustomer(verified: VerifiedToken, found: CustomerFound): JwtIdentit
   if (found === 'unknown') return refused('customer');
   if (found === 'expired') return refused('customer_expired');
   if (found === 'unavailable') return { kind: 'customer_unavailable' };
+  const isSuspended = 'suspended' in found;
+  const customer = isSuspended ? found.suspended : found;
   const { key, expiresAtMs } = verified.identity;
-  if (key.customer !== found) verified.identity = identityOf(consumerWith(key, found), expiresAtMs);
-  return verified.identity;
-}
-
-function consumerWith(consumer: Consumer, customer: Customer): Consumer {
-  return Object.freeze({ ...consumer, plan: customer.plan, customer });
+  if (key.customer !== customer) {
+    verified.identity = identityOf(Object.freeze(consumerWith(verified.consumer, customer)), expiresAtMs);
+  }
+  return isSuspended ? { ...verified.identity, kind: 'suspended' } : verified.identity;
 }
 
 interface ClaimsOptions {

@@ -1,7 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
+import type { Meta } from './access.ts';
 import type { CustomerStore, StoredCustomer } from './customer-store.ts';
+import { type OnlyFrom, onlyFromOf } from './only-from.ts';
+import { isSuspended, type Suspension } from './suspension.ts';
 
 /** The customer of a caller. Frozen, and the same object for all its callers while the customer does not change. */
 export interface Customer {
@@ -11,17 +14,30 @@ export interface Customer {
   readonly plan: string;
   /** The customer's own limits, which replace those that its plan has for all its keys together. */
   readonly limits: Limits;
+  /** What all its callers may do, beside their own scopes. */
+  readonly scopes: readonly string[];
+  /** Where the requests of all its callers must come from; null if from anywhere. It holds beside what a caller's own record says. */
+  readonly onlyFrom: OnlyFrom | null;
+  /** A caller's own pair stands in place of one of the same name. */
+  readonly meta: Meta;
 }
 
 /** A customer as the store had it. */
 export interface KnownCustomer {
   readonly customer: Customer;
+  /** Undefined for most customers. One whose end has passed has no effect. */
+  readonly suspension: Suspension | undefined;
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;
 }
 
 /** What is known of an id: a customer, that there is none or it has ended, or that the store does not answer. */
-export type CustomerFound = Customer | 'unknown' | 'expired' | 'unavailable';
+export type CustomerFound = Customer | SuspendedCustomer | 'unknown' | 'expired' | 'unavailable';
+
+/** An operator has suspended the customer: its callers may do nothing. */
+export interface SuspendedCustomer {
+  readonly suspended: Customer;
+}
 
 interface KnownCustomersOptions {
   readonly store: Pick<CustomerStore, 'get'>;
@@ -116,7 +132,9 @@ export class KnownCustomers {
 
   #found({ known }: Entry): CustomerFound {
     if (known === null) return 'unknown';
-    return this.#options.wallMs() >= known.expiresAtMs ? 'expired' : known.customer;
+    const { customer, suspension, expiresAtMs } = known;
+    if (this.#options.wallMs() >= expiresAtMs) return 'expired';
+    return isSuspended(suspension, this.#options.wallMs()) ? { suspended: customer } : customer;
   }
 
   /** Look-ups of one customer at the same time are one. */
@@ -153,10 +171,11 @@ const CHANGED = -1;
 
 /** @param before the customer of the previous look-up; reused if nothing has changed */
 function knownOf(
-  { id, name, owner, plan, limits, expiresAtMs }: StoredCustomer,
+  { id, name, owner, plan, limits, scopes = [], addresses, origins, meta = {}, suspended, expiresAtMs }: StoredCustomer,
   before: Customer | null,
 ): KnownCustomer {
-  const current: Customer = { id, name, owner, plan, limits: Object.freeze({ ...limits }) };
+  const of = { id, name, owner, plan, limits: Object.freeze({ ...limits }) };
+  const current: Customer = { ...of, scopes, onlyFrom: onlyFromOf({ addresses, origins }), meta };
   const customer = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
-  return { customer, expiresAtMs: expiresAtMs ?? Number.POSITIVE_INFINITY };
+  return { customer, suspension: suspended, expiresAtMs: expiresAtMs ?? Number.POSITIVE_INFINITY };
 }

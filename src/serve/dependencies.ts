@@ -14,7 +14,6 @@ import { BodyChecks } from '../gateway/body-checks.ts';
 import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import { RequestIds } from '../gateway/gateway-deps.ts';
 import { HeldBodies } from '../gateway/held-body.ts';
-import { OpenWebSockets } from '../gateway/open-web-sockets.ts';
 import { Usage } from '../gateway/usage.ts';
 import { AddressLists } from '../gateway/who-may-call.ts';
 import { FieldNames } from '../http1/forwarded-fields.ts';
@@ -25,7 +24,6 @@ import type { JwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
 import { KnownCustomers } from '../identify/known-customers.ts';
 import { SecretUses } from '../identify/secret-uses.ts';
-import { isSuspended } from '../identify/suspension.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
@@ -201,75 +199,6 @@ export function gatewayDepsOf(
     ),
     ...CLOCKS,
   };
-}
-
-const CHECK_EXPIRIES_EVERY_MS = 1_000;
-
-/**
- * Keeps the open WebSockets of one gateway, and closes those of a key within a second after it is revoked or suspended or has
- * expired, or its customer is deleted or has expired (contract section 1).
- */
-export function closeWebSocketsOfEndedKeys(
-  limits: () => { readonly maxPerKey: number; readonly max: number },
-  { keys, customers, changes, clock }: Pick<GatewayStores, 'keys' | 'customers' | 'changes' | 'clock'>,
-): OpenWebSockets {
-  const changed = new Set<string>();
-  /** By key with open WebSockets, when it expires, in Unix milliseconds. */
-  const expiries = new Map<string, number>();
-  const webSockets = new OpenWebSockets(limits, (id) => {
-    changed.add(id);
-    void checkChanged();
-  });
-  let isChecking = false;
-  const checkChanged = async () => {
-    if (isChecking) return;
-    isChecking = true;
-    for (const id of changed) {
-      changed.delete(id);
-      // While the store is away the key's WebSockets stay open. The store announces changes again when it is back.
-      const endsAtMs = await endOfKey(id, { keys, customers }, clock.nowMs).catch(() => undefined);
-      if (endsAtMs === 'ended') webSockets.cut('revoked', id);
-      else if (endsAtMs === 'suspended') webSockets.cut('suspended', id);
-      else if (endsAtMs === null) expiries.delete(id);
-      else if (endsAtMs !== undefined) expiries.set(id, endsAtMs);
-    }
-    isChecking = false;
-  };
-  changes.subscribe(({ kind, keyId }) => {
-    if (kind === 'account') return;
-    const { keyIds } = webSockets;
-    // Which keys a customer has is asked for each open WebSocket: there are few, and changes of customers are rare.
-    for (const id of keyId === null || kind === 'customer' ? keyIds : [keyId]) if (keyIds.has(id)) changed.add(id);
-    void checkChanged();
-  });
-  setInterval(() => {
-    const [{ nowMs }, { keyIds }] = [clock, webSockets];
-    for (const [id, atMs] of expiries) {
-      if (keyIds.has(id) && atMs > nowMs) continue;
-      expiries.delete(id);
-      webSockets.cut('expired', id);
-    }
-  }, CHECK_EXPIRIES_EVERY_MS).unref();
-  return webSockets;
-}
-
-/**
- * When a key or its customer expires, Unix milliseconds; null: never. `ended` if the key is revoked, or one of them is gone.
- * @param nowMs Unix milliseconds
- */
-async function endOfKey(
-  id: string,
-  { keys, customers }: Pick<GatewayStores, 'keys' | 'customers'>,
-  nowMs: number,
-): Promise<number | null | 'ended' | 'suspended'> {
-  const key = await keys.get(id);
-  if (key === null || key.revokedAtMs !== null) return 'ended';
-  if (isSuspended(key.suspended, nowMs)) return 'suspended';
-  if (key.customer === undefined) return key.expiresAtMs;
-  const customer = await customers.get(key.customer);
-  if (customer === null) return 'ended';
-  const ends = [key.expiresAtMs, customer.expiresAtMs].filter((atMs) => atMs !== null);
-  return ends.length === 0 ? null : Math.min(...ends);
 }
 
 /** Makes the checks of requests against OpenAPI descriptions. */

@@ -34,7 +34,6 @@ import {
 import { type AdminApiTelemetry, adminApiOn, loadRecordOn, reportLoss } from './admin-api.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import {
-  closeWebSocketsOfEndedKeys,
   type GatewaySurroundings,
   gatewayDepsOf,
   openServices,
@@ -50,6 +49,7 @@ import { type GivenPolicies, LoadedPolicies } from './loaded-policies.ts';
 import { openPublicCertificates, type PublicCertificates } from './public-certificates.ts';
 import { warnOfSunsets } from './sunset-warnings.ts';
 import { Upstreams } from './upstreams.ts';
+import { closeWebSocketsOfEndedKeys } from './web-socket-ends.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
 
 export interface RunningGateway extends AdminAddress {

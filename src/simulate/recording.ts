@@ -134,7 +134,7 @@ interface Kind {
  * The groups of routes to which a request belongs, a bit for each: in the low 16 bits those of its plan in the file that is tried, in
  * the high ones those of its plan that was in force. Null if that takes a path, which the record does not have.
  */
-export type GroupsOf = (plan: string, path: string | null, method: string) => number | null;
+export type GroupsOf = (line: Readonly<Pick<LogLine, 'plan' | 'path' | 'method' | 'limits'>>) => number | null;
 
 /** The numbers of lines in the log, by LineKind and property. */
 export interface Census {
@@ -266,8 +266,8 @@ export class Recording {
     if (this.#rows.isFull) this.#storeRun();
   }
 
-  #kindOf({ plan, path, method }: LogLine, shape: number, count: number): number {
-    const groups = this.#groupsOf === null ? 0 : this.#groupsOf(plan, path, method);
+  #kindOf(line: LogLine, shape: number, count: number): number {
+    const groups = this.#groupsOf === null ? 0 : this.#groupsOf(line);
     if (groups === null) this.census.pathless += count;
     const key = shape * 2 ** 32 + (groups ?? 0);
     const known = this.#kindNumbers.get(key);

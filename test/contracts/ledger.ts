@@ -47,6 +47,30 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   decisions(() => ledger, decideOne);
   severalBudgets(() => ledger);
 
+  test('no more are in flight than a customer may have if several of its keys ask in one call', async () => {
+    const shared = {
+      name: 'customer',
+      scope: 'customer',
+      group: null,
+      limits: [],
+      unlimited: [],
+      inFlight: 3,
+    } as const;
+    const plan: Allowance = { ...allowance({ day: 100 }), further: [shared], boundsInFlight: true };
+    const ask = (key: string, n: number, cost = 1): DecisionRequest => {
+      return { consumerId: `cus_1/key_${key}`, allowance: plan, cost, n, held: [0, 0] };
+    };
+    const outcomes = await ledger.decide([ask('a', 2), ask('b', 2), ask('a', 1, 2)]);
+    expect(outcomes.map((outcome) => outcome!.admitted)).toEqual([2, 1, 0]);
+    expect(outcomes.map((outcome) => outcome!.inFlight)).toEqual([
+      [null, 2],
+      [null, 3],
+      [null, 3],
+    ]);
+    const [next] = await ledger.decide([{ ...ask('b', 2), held: [1, 2] }]);
+    expect(next).toMatchObject({ admitted: 1, inFlight: [null, 3] });
+  });
+
   test('a consumer that is forgotten begins anew, its ban over, and others keep theirs', async () => {
     await ban('a', strict);
     await ban('b', strict);

@@ -8,7 +8,7 @@ import type { Head } from '../../src/http1/request-head.ts';
 const NOTHING_MORE = { scopes: [], onlyFrom: null, meta: {} };
 
 test('a policy sees id, name and owner of the customer of a caller, and nothing else of its record', () => {
-  const customer = { id: 'cus_1', name: 'Acme', owner: 'ann', plan: 'pro', limits: { minute: 9 } };
+  const customer = { id: 'cus_1', name: 'Acme', owner: 'ann', plan: 'pro', limits: { minute: 9 }, ...NOTHING_MORE };
   const consumer = { id: 'key_1', name: 'web', owner: null, plan: 'pro', limits: {}, customer, ...NOTHING_MORE };
   const allowance = { plan: 'pro', limits: [], unlimited: [], bans: null };
   const caller: Caller = {
@@ -17,6 +17,7 @@ test('a policy sees id, name and owner of the customer of a caller, and nothing 
     allowance,
     consumer,
     tokenExpiresAtMs: null,
+    secret: null,
     isSuspended: false,
   };
   const head = { fields: new FieldBlock([]) } as Pick<Head, 'fields'> as Head;

@@ -359,7 +359,8 @@ describe('the token of an address that has spent its failed attempts (reliabilit
 });
 
 describe('a token that names its customer', () => {
-  const acme = { id: 'cus_acme', name: 'Acme', owner: null, plan: 'pro', limits: { minute: 9 } };
+  const more = { scopes: [], onlyFrom: null, meta: {} };
+  const acme = { id: 'cus_acme', name: 'Acme', owner: null, plan: 'pro', limits: { minute: 9 }, ...more };
   const found = new Map<string, CustomerFound>([
     ['cus_acme', acme],
     ['cus_late', 'expired'],
@@ -391,6 +392,28 @@ describe('a token that names its customer', () => {
     ['cus_away', 'customer_unavailable'],
   ])('as %j is refused: %s', async (org, expected) => {
     expect(await verifierOf(jwksOf(es), options).told(await es.sign({ org }))).toBe(expected);
+  });
+
+  test('has the scopes and the metadata of the customer beside its own, and no more after they are taken away', async () => {
+    const { verifier } = verifierOf(jwksOf(es), options);
+    const token = await es.sign({ org: 'cus_acme', scope: 'a b' });
+    const ask = () => verifier.identify(token, 'sha', ADDRESS);
+    found.set('cus_acme', { ...acme, scopes: ['b', 'c'], meta: { team: 'blue' } });
+    expect(await ask()).toMatchObject({ key: { scopes: ['a', 'b', 'c'], meta: { team: 'blue' } } });
+    found.set('cus_acme', acme);
+    expect(ask()).toMatchObject({ key: { scopes: ['a', 'b'], meta: {} } });
+  });
+
+  test('is suspended with the customer, and the same consumer after it', async () => {
+    const { verifier } = verifierOf(jwksOf(es), options);
+    const token = await es.sign({ org: 'cus_acme' });
+    const ask = async () => (await verifier.identify(token, 'sha', ADDRESS)) as { kind: string; key: unknown };
+    const { key } = await ask();
+    found.set('cus_acme', { suspended: acme });
+    expect(await ask()).toMatchObject({ kind: 'suspended', key: { id: ANN, plan: 'pro' } });
+    expect((await ask()).key).toBe(key);
+    found.set('cus_acme', acme);
+    expect(await ask()).toMatchObject({ kind: 'consumer' });
   });
 
   test('needs no plan of its own, and one without the claim does', async () => {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { isSuspended, longerOf } from '../../src/identify/suspension.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
+import { someCustomer } from './some-customer.ts';
 import { someKey } from './some-key.ts';
 
 test.each([
@@ -34,6 +35,7 @@ test('a suspension ends at its end by the clock of the gateway, without a look-u
   expect(await identifier.identify(secret)).toEqual({
     kind: 'suspended',
     key: expect.objectContaining({ id: key.id, plan: 'pro', limits: {} }),
+    secret: expect.any(String),
   });
   pass(4_999);
   expect(told(await identifier.identify(secret))).toBe('suspended');
@@ -62,3 +64,27 @@ test('a suspended key stays suspended while the store is away', async () => {
   pass(60_000);
   expect(told(await identifier.identify(secret))).toBe('suspended');
 });
+
+test.each([
+  ['the customer alone', undefined, 5_000, 5_000],
+  ['both, and the key longer', 9_000, 5_000, 9_000],
+  ['both, and the customer longer', 5_000, 9_000, 9_000],
+])(
+  'a key is suspended while it or its customer is: %s (reliability 263)',
+  async (_what, ofKeyMs, ofCustomerMs, endsMs) => {
+    const store = new FakeStore();
+    const { identifier, stored, clock, pass } = identifierOn(store);
+    const until = (ms: number) => ({ suspended: { atMs: 1, untilMs: clock.wallMs + ms } });
+    const customer = someCustomer(until(ofCustomerMs));
+    stored.customers.set(customer.id, customer);
+    const { key, secret } = someKey({ customer: customer.id, ...(ofKeyMs === undefined ? {} : until(ofKeyMs)) });
+    await store.create(key);
+    expect(told(await identifier.identify(secret))).toBe('suspended');
+    pass(endsMs - 1);
+    expect(told(await identifier.identify(secret))).toBe('suspended');
+    pass(1);
+    // It ends by the clock, without a look-up.
+    expect(identifier.identify(secret)).toMatchObject({ kind: 'consumer', key: { id: key.id } });
+    expect([store.lookUps, stored.lookUps]).toEqual([1, 1]);
+  },
+);

@@ -36,6 +36,8 @@ interface Request {
   readonly path: string;
   readonly method?: string;
   readonly cost?: number;
+  /** Bits of groups that a policy chose besides those of the path. */
+  readonly ofPolicy?: number;
 }
 
 /** What a gateway with an empty store writes about these requests under the plans. */
@@ -48,12 +50,12 @@ class Gateway {
     this.#plans = plans;
   }
 
-  request({ caller, atMs, path, method = 'GET', cost = 1 }: Request): string {
+  request({ caller, atMs, path, method = 'GET', cost = 1, ofPolicy = 0 }: Request): string {
     const plan = this.#plans.plans.get(caller.plan)!;
     const found = allowanceOf(plan, caller.own, false, caller.customer);
     if ('missing' in found) throw new Error('a limit is missing');
     const matcher = new PathGroups((plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)));
-    const allowance = withGroups(found, matcher.matching(path, method));
+    const allowance = withGroups(found, matcher.matching(path, method) | ofPolicy);
     const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
     const ids = accountIdsOf(accountId, allowance);
     const [own, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
@@ -224,6 +226,24 @@ describe('a replay with other plans', () => {
     const came = replay(recordingOf(gateway.lines, tried, null), { plans: tried, before: null });
     expect(came.inForce.get('team')).toMatchObject({ limits: { minute: 12, hour: 60 }, eachKey: { minute: 7 } });
     expect(came.totals).toMatchObject({ requests: 9, newlyRefused: 0 });
+  });
+
+  test('counts a request to a group that a policy chose, as long as the plan has the group, and not one whose routes it left', () => {
+    const gateway = new Gateway(IN_FORCE);
+    for (let i = 0; i < 5; i++) gateway.request({ caller: CALLERS[0]!, path: '/v1/pets', atMs: T + i, ofPolicy: 1 });
+    gateway.request({ caller: CALLERS[2]!, path: '/v1/search/a', atMs: T + 100 });
+    const verdicts = (tried: Plans) => {
+      const came = replay(recordingOf(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
+      return [came.differs.verdicts, ...[...came.keys].map(({ counts }) => counts.simulated.refused)];
+    };
+    expect(verdicts(IN_FORCE)).toEqual([0, 1, 0]);
+    const withGroup = (routes: string) =>
+      plansIn(
+        `plans: { team: { limits: { minute: 90 }, bans: off, groups: { search: { routes: [${routes}], limits: { minute: 0 } } } } }`,
+      );
+    expect(verdicts(withGroup('/v1/search/**'))).toEqual([5, 5, 1]);
+    expect(verdicts(withGroup('/v1/other'))).toEqual([4, 5, 0]);
+    expect(verdicts(plansIn('plans: { team: { limits: { minute: 90 }, bans: off } }'))).toEqual([1, 0, 0]);
   });
 
   test('says that requests in flight are not replayed', () => {

@@ -202,9 +202,7 @@ export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal
     ...kindsOf(report.limits, plans.plans.get(report.plan)),
     ['name', escapedText(report.name ?? '-')],
     ['owner', escapedText(report.owner ?? '-')],
-    ...(report.notes === null
-      ? []
-      : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
+    ...(report.notes === null ? [] : ([['notes', report.notes]] as [string, string][])),
     ...ACCESS_MEMBERS.flatMap((member): [string, string][] => {
       const value = key[member];
       return value === undefined ? [] : [[member, escapedText(accessText(value))]];
@@ -216,7 +214,9 @@ export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal
     ...suspendedRows(report, moment),
     ...report.secrets.map((secret): [string, string] => ['secret', secretText(secret, moment)]),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
+  const width = Math.max(...rows.map(([left]) => left.length));
+  const indent = ' '.repeat(width + 2);
+  return rows.map(([left, right]) => `${left.padEnd(width)}  ${right.replaceAll('\n', `\n${indent}`)}\n`).join('');
 }
 
 function secretText(

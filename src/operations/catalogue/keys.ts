@@ -452,7 +452,7 @@ export const suspendKey = defineOperation({
   async run(context, { id, until = null, reason = null }, { guard }) {
     const untilMs = msOf(until, context.nowMs());
     const changed = await context.operations.suspend(id, { untilMs, reason }, guard);
-    return { ...shown(changed.key, context), change: changeOfKey(changed, changed.key === changed.before) };
+    return { ...(await shown(changed.key, context)), change: changeOfKey(changed, changed.key === changed.before) };
   },
 });
 
@@ -474,7 +474,7 @@ export const resumeKey = defineOperation({
   async run(context, { id }, { guard }) {
     const changed = await context.operations.resume(id, guard);
     const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
-    return { ...shown(changed.key, context), change: changeOfKey(changed, !wasSuspended) };
+    return { ...(await shown(changed.key, context)), change: changeOfKey(changed, !wasSuspended) };
   },
 });
 
@@ -557,7 +557,7 @@ export const endSecret = defineOperation({
   },
   async run(context, { id, last4 }, { guard }) {
     const changed = await context.operations.endSecret(id, last4, guard);
-    return { ...shown(changed.key, context), change: changeOfKey(changed) };
+    return { ...(await shown(changed.key, context)), change: changeOfKey(changed) };
   },
 });
 

@@ -70,15 +70,8 @@ export async function supervise(
   });
   const running: Supervised = { settings, live, pool, dispatcher, metrics, log, access, draining: { hasBegun: true } };
   const adminApi = adminApiOf(running, env);
-  const leaves = [
-    forwardSignals(pool),
-    followSilently(live, {
-      log,
-      env,
-      planUsers: adminApi.stores,
-      load: ({ settings: next }) => policies.load(next),
-    }),
-  ];
+  const load = (next: Configuration) => policies.load(next.settings);
+  const leaves = [forwardSignals(pool), followSilently(live, { log, env, planUsers: adminApi.stores, load })];
   const close = async () => {
     for (const leave of leaves) await leave();
     access.close();

@@ -115,18 +115,22 @@ export class EmbeddedLedger implements Ledger {
     return requests.map((request) => this.#decide(request, nowMs, begun));
   }
 
-  /** @param begun how many requests this call has admitted to each account that bounds those in flight */
-  #decide(request: DecisionRequest, nowMs: number, begun: Map<string, number>): Outcome {
-    const { consumerId, allowance, cost, n } = request;
+  /** @param begun how many requests this call has admitted so far, by account, where those in flight are bounded */
+  #decide(
+    { consumerId, allowance, cost, n, held }: DecisionRequest,
+    nowMs: number,
+    begun: Map<string, number>,
+  ): Outcome {
     const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
     const before = this.#joined(consumerId, ids);
-    const held = request.held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
-    const outcome = decide(before, allowance, nowMs, cost, n, held);
+    const inFlight = held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
+    const outcome = decide(before, allowance, nowMs, cost, n, inFlight);
     if (n === 0) return outcome;
-    if (held !== undefined) {
-      const accounts = ids ?? [consumerId];
-      for (const id of accounts) begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
-      this.#noteInFlight(accounts, held, outcome.admitted);
+    for (const [i, count] of outcome.inFlight?.entries() ?? []) {
+      if (count === null) continue;
+      const id = ids?.[i] ?? consumerId;
+      begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
+      this.#noteInFlight(id, count);
     }
     const { further = [], ...own } = stateAfter(before, outcome, allowance);
     this.#keepState(consumerId, own, allowance);
@@ -158,15 +162,12 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
-    for (const { accountId, count } of counts) this.#noteInFlight([accountId], [count], 0);
+    for (const { accountId, count } of counts) this.#noteInFlight(accountId, count);
   }
 
-  #noteInFlight(ids: readonly string[], held: readonly number[], more: number): void {
-    for (const [i, id] of ids.entries()) {
-      const count = (held[i] ?? 0) + more;
-      if (count === 0) this.#inFlight.delete(id);
-      else this.#inFlight.set(id, count);
-    }
+  #noteInFlight(accountId: string, count: number): void {
+    if (count === 0) this.#inFlight.delete(accountId);
+    else this.#inFlight.set(accountId, count);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {

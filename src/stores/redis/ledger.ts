@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import type { ResetUsage } from '../../admit/account-changes.ts';
-import { lengthOfOwner } from '../../admit/account-id.ts';
+import { partsOfAccount } from '../../admit/account-id.ts';
 import type { Ban, Outcome } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -86,7 +86,8 @@ export class RedisLedger implements Ledger {
 
   /**
    * A script may only use the names of one slot. Consumers in the same slot are rare within a turn and are not combined: a
-   * call for a single name never gets TRYAGAIN while its slot moves. If a primary does not answer, only its own consumers
+   * call for a single name never gets TRYAGAIN while its slot moves. Those of a customer are, if its requests in flight are bounded:
+   * each of them must count what the others have begun. If a primary does not answer, only its own consumers
    * are left without an outcome.
    */
   async #decideApart(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
@@ -223,9 +224,9 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
   };
 }
 
-/** Consumers of a customer whose requests in flight are bounded share a call, because each call reports all of this process. */
-function callOf({ consumerId, allowance }: DecisionRequest): string {
-  return allowance.boundsInFlight ? consumerId.slice(0, lengthOfOwner(consumerId)) : consumerId;
+/** What is decided in one call in a cluster: a consumer, or a customer whose requests in flight are bounded. */
+function callOf({ consumerId, allowance: { boundsInFlight } }: DecisionRequest): string {
+  return boundsInFlight ? (partsOfAccount(consumerId).customerId ?? consumerId) : consumerId;
 }
 
 type Settled = PromiseSettledResult<readonly (Outcome | null)[]>;

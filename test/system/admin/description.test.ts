@@ -195,6 +195,17 @@ describe('the API held to its description', () => {
       ['PATCH', `/admin/customers/${customer}`, { owner: 'o' }],
       ['PATCH', `/admin/customers/${customer}`, {}],
       ['PATCH', '/admin/customers/none', { owner: 'o' }],
+      ...['usage', 'history'].flatMap((of): [string, string][] => [
+        ['GET', `/admin/customers/${customer}/${of}`],
+        ['GET', `/admin/customers/none/${of}`],
+      ]),
+      ['GET', `/admin/customers/${customer}/history?step=week`],
+      ['POST', `/admin/customers/${customer}/topups`, { window: 'minute', amount: 1 }],
+      ['POST', `/admin/customers/${customer}/topups`, { window: 'year', amount: 1 }],
+      ['POST', '/admin/customers/none/topups', { window: 'minute', amount: 1 }],
+      ['POST', `/admin/customers/${customer}/usage/reset`, {}],
+      ['POST', `/admin/customers/${customer}/usage/reset`, { windows: ['year'] }],
+      ['POST', '/admin/customers/none/usage/reset', {}],
       ['POST', `/admin/customers/${customer}/delete`, {}],
       ['POST', `/admin/customers/${customer}/delete`, { keys: 'keep' }],
       ['POST', '/admin/customers/none/delete', {}],
@@ -297,6 +308,8 @@ describe('the API held to its description', () => {
       ['POST', '/admin/customers'],
       ['PATCH', `/admin/customers/${customer}`],
       ['POST', `/admin/customers/${customer}/delete`],
+      ['POST', `/admin/customers/${customer}/topups`],
+      ['POST', `/admin/customers/${customer}/usage/reset`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
       ['POST', '/admin/plans/check'],
@@ -307,6 +320,10 @@ describe('the API held to its description', () => {
     for (const amount of [5, 5, 6]) {
       await it('POST', `/admin/keys/${id}/topups`, { window: 'day', amount }, { 'Idempotency-Key': 'b' });
       await it('POST', `/admin/keys/${id}/usage/reset`, { windows: ['day'] }, { 'Idempotency-Key': 'c' });
+      await it('POST', `/admin/customers/${customer}/topups`, { window: 'day', amount }, { 'Idempotency-Key': 'd' });
+    }
+    for (const windows of [['day'], ['minute']]) {
+      await it('POST', `/admin/customers/${customer}/usage/reset`, { windows }, { 'Idempotency-Key': 'e' });
     }
     await it('POST', `/admin/keys/${id}/usage/reset`, {}, { 'Idempotency-Key': 'c' });
     for (const [method, path] of bodies) {
@@ -370,6 +387,10 @@ describe('the API held to its description', () => {
     shadow: { minute: { limit: 4, window: sliding, slices: 30 } }`;
     const without = await startWithAdmin(store, { plans });
     await referee.ask(without, 'GET', `/admin/keys/${id}/usage`);
+    const { id: planless } = (await it('POST', '/admin/customers', { plan: 'small' })).body;
+    await referee.ask(without, 'GET', `/admin/customers/${planless}/usage`);
+    for (const [method, path, body] of usageChanges)
+      await referee.ask(without, method, `/admin/customers/${planless}${path}`, body);
     await referee.ask(without, 'GET', '/admin/plans');
     for (const body of [
       { plan: 'free' },
@@ -391,9 +412,12 @@ describe('the API held to its description', () => {
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
     await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
     await itUnsettled('POST', `/admin/keys/${kept.id}/secrets/end`, { last4: kept.key.slice(-4) });
-    await itUnsettled('POST', `/admin/keys/${kept.id}/move`, { customer: theirs.id });
-    for (const [method, path, body] of [...usageChanges, ...changes])
+    for (const [method, path, body] of usageChanges) {
       await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
+      await itUnsettled(method, `/admin/customers/${theirs.id}${path}`, body);
+    }
+    await itUnsettled('POST', `/admin/keys/${kept.id}/move`, { customer: theirs.id });
+    for (const [method, path, body] of changes) await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
     await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
     await itUnsettled('PATCH', `/admin/customers/${theirs.id}`, { owner: 'p' });
     await itUnsettled('POST', `/admin/customers/${theirs.id}/delete`);

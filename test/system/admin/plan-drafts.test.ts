@@ -94,8 +94,8 @@ describe.each(Object.entries(STORES))('drafts of plans.yaml, on %s', (_, store) 
     const { status, body } = await diff(draft);
     expect([status, body.faults]).toEqual([200, []]);
     expect(body.changes).toEqual([
-      { plan: 'small', what: 'limits.minute', change: 'raised', from: 3, to: 5, keys: 1, breaks: false },
-      { plan: 'gentle', what: 'plan', change: 'removed', from: null, to: null, keys: 1, breaks: true },
+      { plan: 'small', what: 'limits.minute', change: 'raised', from: 3, to: 5, keys: 1, customers: 0, breaks: false },
+      { plan: 'gentle', what: 'plan', change: 'removed', from: null, to: null, keys: 1, customers: 0, breaks: true },
     ]);
     expect(body.refused).toEqual([expect.stringMatching(/^plans\.yaml: plans: lacks `gentle`, which 1 live key uses/)]);
     expect(body.live).toEqual({ keysRead: expect.any(Number), isComplete: true });
@@ -150,6 +150,31 @@ describe.each(Object.entries(STORES))('drafts of plans.yaml, on %s', (_, store) 
     });
     const same = await ask(gateway, 'POST', '/admin/plans/simulate', { text: PLANS, log });
     expect(same.body.report.differs).toEqual({ verdicts: 0, bans: 0 });
+  });
+
+  test('the first group of routes of a plan is tried on the log, and on what the gateway remembers', async () => {
+    const { key, id } = await gateway.createKey('free');
+    for (let i = 0; i < 3; i++) expect((await gateway.get('/v1/pets?limit=1', key)).status).toBe(200);
+    const log = await eventually(() => {
+      const lines = gateway.process.stdout
+        .split('\n')
+        .filter((line) => line.includes(id) && line.includes('"request"'));
+      return lines.length === 3 ? lines.join('\n') : false;
+    });
+    const group = 'groups: { pets: { routes: [GET /v1/pets], limits: { minute: 2 } } }';
+    const text = PLANS.replace(/^ {2}free: \{/m, `  free: { ${group},`);
+    for (const record of [{ log }, { record: 'recent' }]) {
+      const { status, body } = await ask(gateway, 'POST', '/admin/plans/simulate', { text, ...record });
+      expect([status, body.faults]).toEqual([200, []]);
+      const mine = body.report.keys.filter((one: { id: string }) => one.id === id);
+      expect(mine).toMatchObject([{ customerId: null, plan: 'free', newlyRefused: 1 }]);
+      const [free] = body.report.byPlan.filter(({ plan }: { plan: string }) => plan === 'free');
+      expect(free.limits).toContain('; pets: minute 2 on GET /v1/pets');
+    }
+    const { changes } = (await diff(text)).body;
+    expect(changes).toMatchObject([
+      { plan: 'free', what: 'groups.pets', change: 'added', to: 'minute 2 on GET /v1/pets' },
+    ]);
   });
 
   test('the recent requests of the gateway are replayed under the draft', async () => {

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { type Allowance, allowanceOf } from '../../../src/admit/plan.ts';
 import { type History, historyOf } from '../../../tools/chaos/simulated/history.ts';
 import { GOOD_LINK } from '../../../tools/chaos/simulated/link.ts';
 import { play } from '../../../tools/chaos/simulated/play.ts';
@@ -19,8 +20,20 @@ test('a fleet of gateways keeps the written bounds in random histories', async (
   for (const count of Object.values(answers)) expect(count).toBeGreaterThan(HISTORIES);
 });
 
+test('every other history has groups of routes, usage histories and requests in flight, and most of these have customers', () => {
+  const histories = Array.from({ length: 200 }, (_, seed) => historyOf(seed));
+  const several = histories.filter(({ plans }) => plans.some(({ history }) => history === 'admitted'));
+  expect(several.map(({ seed }) => seed)).toEqual(histories.map(({ seed }) => seed).filter((seed) => seed % 2 === 1));
+  const share = (is: (history: History) => boolean) => several.filter(is).length / several.length;
+  expect(share(({ customers }) => customers !== undefined)).toBeGreaterThan(0.6);
+  const has = (is: (plan: Allowance) => unknown) => share(({ plans }) => plans.some(is));
+  expect(has(({ groups }) => groups?.some(({ instead }) => instead))).toBeGreaterThan(0.4);
+  expect(has(({ boundsInFlight }) => boundsInFlight)).toBeGreaterThan(0.7);
+  expect(has(({ bansOfCustomer }) => bansOfCustomer)).toBeGreaterThan(0.3);
+});
+
 test('the same seed gives the same history, and the same history the same result', async () => {
-  for (const seed of [3, 7, 11, 19]) {
+  for (const seed of [3, 4, 7, 11, 18, 19]) {
     expect(historyOf(seed)).toEqual(historyOf(seed));
     expect(await play(historyOf(seed))).toEqual(await play(historyOf(seed)));
   }
@@ -54,6 +67,14 @@ describe('a history that breaks a bound', () => {
   test('is shrunk to the steps that matter', async () => {
     expect((await play(broken)).broken).toMatch(/^The store counts 2 until /);
     expect((await shrink(broken)).steps).toEqual([broken.steps[2]]);
+  });
+
+  test('is shrunk as well if the bound is that of a customer', async () => {
+    const plan = { name: 'pro', limits: { day: 5 }, forms: inTokyo, bans: null, enforce: true, shadow: {} } as const;
+    const ofCustomer = allowanceOf(plan, {}, true, { limits: {} }) as Allowance;
+    const history = { ...broken, plans: [ofCustomer], customers: 1 };
+    expect((await play(history)).broken).toMatch(/^The store counts 2 until .* Account cus_0\. Consumer cus_0\/c1: /);
+    expect((await shrink(history)).steps).toEqual([broken.steps[2]]);
   });
 });
 

@@ -1,9 +1,11 @@
+import { readFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DECIDE_LUA } from '../../../src/stores/redis/decision-call.ts';
+import { DECIDE_LUA, WINDOWS_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { RECONCILE_USAGE_LUA } from '../../../src/stores/redis/usage-reconciler.ts';
 import { RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
+import { additionIn, decisionParts } from '../../../tools/chaos/simulated/script-arguments.ts';
 import { Chance } from '../../../tools/kit/chance.ts';
 import { testRedis } from '../../support/redis.ts';
 
@@ -25,20 +27,35 @@ afterAll(() => redis.disconnect());
 const PAUSES_MS = [0, 1, 300, 999, 1_000, 20_000, 60_000, 3_600_000];
 
 /** A rule of decide.lua with one or two windows of every kind. */
-function ruleOf(chance: Chance, nowMs: number): string {
+function ruleOf(chance: Chance, nowMs: number, kept = 0): string {
   const bans = chance.share() < 0.3 ? [0, 0, 0, 0, 0, 0] : [1 + chance.below(4), 60_000, 1_500, 2, 60_000, 60_000];
+  return [kept, ...bans, ...windowsOf(chance, nowMs)].join(' ');
+}
+
+function windowsOf(chance: Chance, nowMs: number): number[] {
   const first = 1 + chance.below(3);
-  const windows = [first, first + 1].flatMap((index) => {
+  return [first, first + 1].flatMap((index) => {
     const kind = chance.below(3);
     const instants = kind === 2 ? [nowMs - 90_000, nowMs - 1, nowMs + chance.below(2_000), nowMs + 90_000] : [];
     const slices = kind === 1 ? chance.of([4, 7, 30]) : 0;
     return [index + 10 * slices + 1_000 * instants.length, chance.below(10), ...instants];
   });
-  return [0, ...bans, ...windows].join(' ');
 }
 
+/** The same for a key of a customer with one group of routes; all of the three accounts may bound the requests in flight. */
+function ruleOfSeveral(chance: Chance, nowMs: number, holder: string) {
+  const bounds = Array.from({ length: 3 }, () => (chance.share() < 0.5 ? '-' : String(1 + chance.below(6))));
+  const [own, ...further] = bounds;
+  const budgets = further.map((bound, i) => `${BUDGETS[i]} ${bound} ${windowsOf(chance, nowMs).join(' ')}`);
+  const common = `${holder} ${chance.below(2)} 2 ${own}`;
+  const isBounded = bounds.some((bound) => bound !== '-');
+  return { isBounded, text: [ruleOf(chance, nowMs, 1), common, ...budgets].join('|') };
+}
+
+const BUDGETS = ['customer', 'customer-search'];
+
 /** Redis still tells the window of a ban that is forgotten; gateways do not read it. */
-const withoutFormerBan = (reply: string) => reply.replace(/ 0 0 \d ([01])$/, ' 0 0 0 $1');
+const withoutFormerBan = (reply: string) => reply.replace(/ 0 0 \d$/, ' 0 0 0');
 
 test('the model of Redis gives the same replies as Redis to every sequence of decisions and reconciled usage', async () => {
   const [decideLua, reconcileLua] = [withClock(DECIDE_LUA), withClock(RECONCILE_USAGE_LUA)];
@@ -55,17 +72,75 @@ test('the model of Redis gives the same replies as Redis to every sequence of de
       if (chance.share() < 0.6) {
         const args = [`2 ${chance.below(6)} ${1 + chance.below(3)} 1 `, ruleOf(chance, nowMs)];
         const reply = String(await redis.eval(decideLua, 1, name, ...args));
-        expect(withoutFormerBan(model.decide([id], args).reply), told).toBe(withoutFormerBan(reply));
+        expect(withoutFormerBan(model.decide(decisionParts([name], args)).reply), told).toBe(withoutFormerBan(reply));
       } else {
         const ownNowMs = chance.of([0, nowMs - 5_000_000]);
         const index = 1 + chance.below(4);
         const endsAtMs = (ownNowMs || nowMs) + chance.of([-1, 0, 1, 500, 59_000, 4_000_000]);
         const kind = chance.below(3);
         const args = [ownNowMs, 1, index, kind === 1 ? 4 : 0, kind === 2 ? 1 : 0, 1 + chance.below(4), endsAtMs];
-        expect(model.reconcile(id, args).reply, told).toEqual(
+        expect(model.reconcile(id, additionIn(args)).reply, told).toEqual(
           await redis.eval(reconcileLua, 2, name, keyspace.history(id), ...args),
         );
       }
     }
   }
 });
+
+test('it does the same to several budgets of one decision, and to reports of requests in flight', async () => {
+  const inFlight = readFileSync(new URL('../../../src/stores/redis/in-flight.lua', import.meta.url), 'utf8');
+  const [decideLua, inFlightLua] = [withClock(DECIDE_LUA), withClock(WINDOWS_LUA + inFlight)];
+  const chance = new Chance(20261124);
+  for (let run = 0; run < 150; run++) {
+    let nowMs = T0;
+    const model = new RedisModel(() => nowMs);
+    const accounts = ['a', 'b'].map((key) => {
+      const customerId = `cus_${run}`;
+      return [`${customerId}/key_${key}`, customerId, `${customerId}#search`] as const;
+    });
+    for (let step = 0; step < 12; step++) {
+      nowMs += chance.of(PAUSES_MS);
+      await redis.set('tg:test:model', nowMs);
+      const told = `run ${run}, step ${step}`;
+      const ids = chance.of(accounts);
+      const holder = chance.of(['one', 'two']);
+      if (chance.share() < 0.7) {
+        const rules = [1, 2].map(() => ruleOfSeveral(chance, nowMs, holder));
+        const parts = Array.from({ length: 1 + chance.below(2) }, () => chance.of(accounts));
+        const names = parts.flatMap(([own, customer, group]) => {
+          const histories = [keyspace.history(own), keyspace.history(customer)];
+          return [keyspace.account(own), ...histories, keyspace.account(customer), keyspace.account(group)];
+        });
+        const runs = parts.map((_, i) => {
+          const held = rules[i]!.isBounded ? ids.map(() => chance.below(4)) : [];
+          return [2 + i, 1 + chance.below(5), 1 + chance.below(3), 1, ...held, ''].join(' ');
+        });
+        const args = [runs.join(''), ...rules.map(({ text }) => text)];
+        const reply = String(await redis.eval(decideLua, names.length, ...names, ...args));
+        const { reply: modelled } = model.decide(decisionParts(names, args));
+        expect(withoutFormerBans(modelled), told).toBe(withoutFormerBans(reply));
+      } else {
+        const [id, count] = [chance.of(ids), chance.below(4)];
+        model.reportInFlight(id, holder, count);
+        await redis.eval(inFlightLua, 1, keyspace.account(id), holder, count);
+      }
+    }
+  }
+});
+
+/** The same for each consumer of a reply, whose numbers end with the bans of two accounts. */
+function withoutFormerBans(reply: string): string {
+  const [now, ...numbers] = reply.split(' ');
+  const parts = [now];
+  for (let at = 0; at < numbers.length; ) {
+    const end = at + 1 + Number(numbers[at]);
+    parts.push(
+      numbers
+        .slice(at, end)
+        .join(' ')
+        .replace(/(?<= 0 0 )\d+(?=(?: \d+){5}$|$)/g, '0'),
+    );
+    at = end;
+  }
+  return parts.join(', ');
+}

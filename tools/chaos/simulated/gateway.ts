@@ -1,15 +1,18 @@
 import { Admitter } from '../../../src/admit/admit.ts';
 import type { DecisionRequest, DeferredUsage, Ledger, UsageReconciler } from '../../../src/admit/ledger.ts';
-import type { Allowance } from '../../../src/admit/plan.ts';
+import { type Allowance, withGroups } from '../../../src/admit/plan.ts';
 import type { Admission } from '../../../src/admit/verdict.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../../src/stores/redis/connection.ts';
 import type { DurableWrites } from '../../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
 import { RedisUsageReconciler } from '../../../src/stores/redis/usage-reconciler.ts';
+import type { Step } from './history.ts';
 import { type Judge, TIMEOUT_MS } from './judge.ts';
 import { Link } from './link.ts';
 import type { RedisServer } from './redis-server.ts';
+
+type Asked = Pick<Extract<Step, { kind: 'ask' }>, 'waitedMs' | 'groups' | 'lastsMs'>;
 
 const FAILURES = 3;
 const PROBE_EVERY_MS = 250;
@@ -20,6 +23,8 @@ export class SimulatedGateway {
   readonly #admitter: Admitter;
   readonly #circuit: Circuit;
   readonly #judge: Judge;
+  readonly #charged = new Map<Allowance, Map<string, Allowance>>();
+  #isKilled = false;
   /** `0` for the first process of gateway 0, `0b` for the next one. */
   readonly name: string;
   plan: Allowance;
@@ -63,11 +68,35 @@ export class SimulatedGateway {
     return this.#admitter.backlogSize;
   }
 
-  ask(consumerId: string, cost: number, waitedMs: number): void {
-    const request = this.#judge.asked(this.name, consumerId, this.plan, cost, waitedMs);
-    const onAdmission = (admission: Admission) => this.#judge.answered(request, admission);
-    const atOnce = this.#admitter.ask(consumerId, this.plan, cost, waitedMs, { onAdmission });
+  /** @param groups the groups of routes of the request, a bit for each @param lastsMs how long it is in flight */
+  ask(consumerId: string, cost: number, { waitedMs, groups = 0, lastsMs = 0 }: Asked): void {
+    const allowance = this.#allowanceOf(groups, waitedMs);
+    const request = this.#judge.asked(this.name, consumerId, allowance, cost, waitedMs);
+    const onAdmission = (admission: Admission) => {
+      const end = this.#judge.answered(request, admission);
+      if (admission.kind === 'unavailable' || admission.verdict.kind !== 'admitted' || !allowance.boundsInFlight)
+        return;
+      setTimeout(() => {
+        if (this.#isKilled) return;
+        this.#admitter.ended(consumerId, allowance);
+        end();
+      }, lastsMs);
+    };
+    const atOnce = this.#admitter.ask(consumerId, allowance, cost, waitedMs, { onAdmission });
     if (atOnce !== null) onAdmission(atOnce);
+  }
+
+  /**
+   * Requests of the same groups have the same allowance, as in the gateway (src/gateway/allowances.ts). But several budgets have one
+   * for each deadline, so that the judge can tell requests apart that are asked about in different calls.
+   */
+  #allowanceOf(groups: number, waitedMs: number): Allowance {
+    const { plan } = this;
+    if (plan.further === undefined && plan.groups === undefined && !plan.boundsInFlight) return plan;
+    const variants = this.#charged.get(plan) ?? new Map<string, Allowance>();
+    const charged = variants.get(`${groups} ${waitedMs}`) ?? withGroups({ ...plan }, groups);
+    this.#charged.set(plan, variants.set(`${groups} ${waitedMs}`, charged));
+    return charged;
   }
 
   forget(): void {
@@ -76,6 +105,7 @@ export class SimulatedGateway {
 
   /** The process is gone at once. What it had sent may still arrive. */
   kill(): void {
+    this.#isKilled = true;
     this.#circuit.close();
     this.link.abandon();
   }
@@ -84,7 +114,7 @@ export class SimulatedGateway {
     const reconcile = (deferred: readonly DeferredUsage[]) => {
       const results = reconciler.reconcile(deferred);
       results.then(() => {
-        for (const { consumerId } of deferred) this.#judge.reconciled(this.name, consumerId);
+        for (const usage of deferred) this.#judge.reconciled(this.name, usage.consumerId);
       });
       return results;
     };
@@ -95,9 +125,20 @@ export class SimulatedGateway {
     const decide = (requests: readonly DecisionRequest[]) => {
       const ended = this.#judge.ledgerAsked(this.name, requests);
       const outcomes = ledger.decide(requests);
-      outcomes.then(ended, ended);
+      outcomes.then(
+        () => ended(true),
+        () => ended(false),
+      );
       return outcomes;
     };
-    return { decide } as Ledger;
+    const reportInFlight = (counts: Parameters<Ledger['reportInFlight']>[0]) => {
+      for (const { accountId, count } of counts) this.#judge.reported(this.name, accountId, count);
+      const done = ledger.reportInFlight(counts);
+      done.catch(() => {
+        for (const { accountId } of counts) this.#judge.reportFailed(this.name, accountId);
+      });
+      return done;
+    };
+    return { decide, reportInFlight } as Ledger;
   }
 }

@@ -1,10 +1,8 @@
-import type { CalendarUnit } from '../../../src/admit/calendar.ts';
-import type { Allowance, BanRule } from '../../../src/admit/plan.ts';
-import { type WindowForm, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
+import type { Allowance } from '../../../src/admit/plan.ts';
 import { Chance } from '../../kit/chance.ts';
 import { GOOD_LINK, type LinkMode } from './link.ts';
+import { planOf, planOfSeveralBudgets } from './plans.ts';
 import type { ServerMode } from './redis-server.ts';
-import { ZONES } from './store-judge.ts';
 
 /** What happens in one step of a history. Gateways, consumers and plans are numbers from 0. */
 export type Step =
@@ -16,6 +14,10 @@ export type Step =
       readonly n: number;
       /** How long these requests have already waited for the store. */
       readonly waitedMs: number;
+      /** The groups of routes that they belong to, a bit for each of the plan; left out if there are none. */
+      readonly groups?: number;
+      /** How long each of them is in flight if it is admitted; left out if no number of those is bounded. */
+      readonly lastsMs?: number;
       /** The next step happens in the same turn of the event loop. */
       readonly isSameTurn: boolean;
     }
@@ -37,29 +39,40 @@ export interface History {
   /** What each gateway's own clock is off by at its start, milliseconds. */
   readonly wallOffsetsMs: readonly number[];
   readonly consumers: number;
+  /** How many customers the consumers belong to, in turn; left out if each consumer is by itself. */
+  readonly customers?: number;
   /** The store's clock at the start, Unix milliseconds. */
   readonly startsAtMs: number;
   readonly steps: readonly Step[];
 }
 
+/** The longest that a request of a history is in flight. */
+export const LONGEST_MS = 15_000;
+
 const DAY_MS = 86_400_000;
 const MIDNIGHT_MS = 20_836 * DAY_MS;
 
-/** The history of a seed: always the same one. */
+/**
+ * The history of a seed: always the same one. Those of odd seeds have customers, groups of routes, usage histories and bounded
+ * requests in flight.
+ */
 export function historyOf(seed: number): History {
   const chance = new Chance(seed);
-  const plans = Array.from({ length: 1 + chance.below(3) }, () => planOf(chance));
+  const hasSeveralBudgets = seed % 2 !== 0;
+  const customers = hasSeveralBudgets ? chance.of([0, 1, 1, 1, 2]) : 0;
+  const plan = () => (hasSeveralBudgets ? planOfSeveralBudgets(chance, customers > 0) : planOf(chance));
+  const plans = Array.from({ length: 1 + chance.below(3) }, plan);
   const gateways = 1 + chance.below(3);
-  const consumers = 1 + chance.below(3);
+  const consumers = (hasSeveralBudgets ? 2 : 1) + chance.below(3);
   const wallOffsetsMs = Array.from({ length: gateways }, () => MIDNIGHT_MS + offBy(chance));
   // Calendar periods end soon after the start.
   const startsAtMs = MIDNIGHT_MS + chance.of([0, 4_500_000, 25_200_000]) - chance.below(10_000);
   const isCalm = chance.share() < 0.25;
   const size = 8 + chance.below(40);
-  const steps = Array.from({ length: size }, () =>
-    stepOf(chance, { plans: plans.length, gateways, consumers, isCalm }),
-  );
-  return { seed, plans, wallOffsetsMs, consumers, startsAtMs, steps };
+  const fleet = { plans: plans.length, gateways, consumers, isCalm, hasSeveralBudgets };
+  const steps = Array.from({ length: size }, () => stepOf(chance, fleet));
+  const ofCustomers = customers === 0 ? {} : { customers };
+  return { seed, plans, wallOffsetsMs, consumers, ...ofCustomers, startsAtMs, steps };
 }
 
 interface Fleet {
@@ -68,9 +81,10 @@ interface Fleet {
   readonly consumers: number;
   /** Nothing fails. */
   readonly isCalm: boolean;
+  readonly hasSeveralBudgets: boolean;
 }
 
-function stepOf(chance: Chance, { plans, gateways, consumers, isCalm }: Fleet): Step {
+function stepOf(chance: Chance, { plans, gateways, consumers, isCalm, hasSeveralBudgets }: Fleet): Step {
   const gateway = chance.below(gateways);
   const what = chance.share();
   if (what < 0.52) {
@@ -82,6 +96,12 @@ function stepOf(chance: Chance, { plans, gateways, consumers, isCalm }: Fleet): 
       n: chance.of([1, 1, 1, 2, 3, 6]),
       waitedMs: chance.of([0, 0, 0, 0, 0, 0, 60, 95, 100]),
       isSameTurn: chance.share() < 0.25,
+      ...(hasSeveralBudgets
+        ? {
+            groups: chance.of([0, 0, 0, 1, 2, 3]),
+            lastsMs: chance.of([1, 12, 40, 300, 2_000, 2_000, 7_000, LONGEST_MS]),
+          }
+        : {}),
     };
   }
   if (what < 0.78) return { kind: 'pass', ms: chance.of(PAUSES_MS) };
@@ -120,42 +140,15 @@ function linkOf(chance: Chance): LinkMode {
   };
 }
 
-/** Small limits, so that short histories reach them. Each plan has a week that no history reaches or outlasts. */
-function planOf(chance: Chance): Allowance {
-  const limits = [];
-  for (const window of ['second', 'minute', 'hour', 'day'] as const) {
-    if (chance.share() < 0.5)
-      limits.push(windowLimit(window, chance.below(12) + (chance.share() < 0.9 ? 1 : 0), formOf(window, chance)));
-  }
-  limits.push(windowLimit('week', 10_000));
-  return { plan: 'simulated', limits, unlimited: [], bans: chance.share() < 0.4 ? null : bansOf(chance) };
-}
-
-function formOf(window: WindowName, chance: Chance): WindowForm {
-  const kind = chance.below(3);
-  if (kind === 0) return {};
-  if (kind === 1 || window === 'second' || window === 'minute') return { slices: chance.of([4, 5, 12, 30]) };
-  return { calendar: { unit: window as CalendarUnit, zone: chance.of(Object.keys(ZONES)), anchor: 1 } };
-}
-
-function bansOf(chance: Chance): BanRule {
-  return {
-    after: 1 + chance.below(5),
-    withinMs: chance.of([1_000, 10_000, 600_000]),
-    firstMs: chance.of([500, 1_500, 60_000]),
-    factor: chance.of([1, 1.5, 2]),
-    longestMs: chance.of([60_000, 3_600_000]),
-    forgetMs: chance.of([1_000, 60_000, DAY_MS]),
-  };
-}
-
 /** One line for each step, for people. */
 export function textOf(step: Step): string {
   switch (step.kind) {
     case 'ask': {
       const waited = step.waitedMs === 0 ? '' : `, which have waited ${step.waitedMs} ms`;
       const turn = step.isSameTurn ? ' (the next step is in the same turn)' : '';
-      return `gateway ${step.gateway} gets ${step.n} of consumer ${step.consumer} at cost ${step.cost}${waited}${turn}`;
+      const groups = step.groups ? `, of the groups ${step.groups}` : '';
+      const lasts = step.lastsMs === undefined ? '' : `, which last ${step.lastsMs} ms`;
+      return `gateway ${step.gateway} gets ${step.n} of consumer ${step.consumer} at cost ${step.cost}${groups}${lasts}${waited}${turn}`;
     }
     case 'pass':
       return `${step.ms} ms pass`;
@@ -180,12 +173,4 @@ export function textOf(step: Step): string {
     case 'lift':
       return `the ban of consumer ${step.consumer} is lifted; gateways learn of it after ${step.heardAfterMs} ms`;
   }
-}
-
-export function planText({ limits, bans }: Allowance): string {
-  const windows = limits.map(({ window, limit, slices, calendar }) => {
-    if (slices !== undefined) return `${window} ${limit} in ${slices} slices`;
-    return `${window} ${limit}${calendar === undefined ? '' : ` by the calendar of ${calendar.form.zone}`}`;
-  });
-  return `${windows.join(', ')}; bans ${bans === null ? 'off' : JSON.stringify(bans)}`;
 }

@@ -2,8 +2,11 @@ import { decide, UNSEEN } from '../../../src/admit/decide.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { Admission } from '../../../src/admit/verdict.ts';
-import type { WindowName } from '../../../src/admit/windows.ts';
-import type { WireCall, WireListener } from './link.ts';
+import type { WindowLimit, WindowName } from '../../../src/admit/windows.ts';
+import { budgetsOf, type JudgedBudget } from './budgets.ts';
+import { InFlightJudge } from './in-flight-judge.ts';
+import type { Counted, WireCall, WireListener } from './link.ts';
+import { type Executed, joined } from './redis-model.ts';
 import type { RedisServer } from './redis-server.ts';
 import { StoreJudge } from './store-judge.ts';
 
@@ -12,6 +15,7 @@ export interface Request {
   readonly gateway: string;
   readonly consumerId: string;
   readonly plan: Allowance;
+  readonly budgets: readonly JudgedBudget[];
   readonly cost: number;
   /** When it must be answered, by the monotonic clock, milliseconds. */
   readonly dueAtMs: number;
@@ -24,23 +28,30 @@ export interface Request {
 interface LedgerCall {
   readonly gateway: string;
   readonly consumerIds: readonly string[];
-  readonly entries: readonly (readonly Request[])[];
+  readonly entries: readonly Request[][];
+  /** When it began, as a number that grows with each beginning, end and command. */
+  readonly beganAt: number;
   /** The command that was sent last for it. */
   wire: WireCall | null;
   hasEnded: boolean;
+  /** When it ended, as such a number; infinite before that. */
+  endedAt: number;
   isJudged: boolean;
 }
 
-/** What a gateway has done about one consumer. */
+/** A window, or the usage history. */
+type Place = WindowName | 'history';
+
+/** What a gateway has done about one account. */
 interface Account {
   /** The cost that it admitted alone and that certainly no call has counted, by window. */
-  readonly owed: Map<WindowName, number>;
+  readonly owed: Map<Place, number>;
   /** The cost that it has sent to be added, and that was not certainly refused, by window. */
-  readonly sent: Map<WindowName, number>;
+  readonly sent: Map<Place, number>;
   /** Calls that may count and have no certain end. */
   readonly open: Set<WireCall>;
   /** What it admitted: with the store, or owed. */
-  readonly admitted: { readonly atMs: number; readonly cost: number; readonly plan: Allowance }[];
+  readonly admitted: { readonly atMs: number; readonly cost: number; readonly plan: string }[];
   /** Its knowledge was disturbed at this time. */
   disturbedAtMs: number;
   /** Usage has been added to the store at these times, which may have ended windows earlier. */
@@ -66,11 +77,15 @@ export class Judge implements WireListener {
   readonly answers = { store: 0, memory: 0, local: 0 };
   readonly #server: RedisServer;
   readonly #store = new StoreJudge();
+  readonly #inFlight = new InFlightJudge();
   readonly #accounts = new Map<string, Account>();
   readonly #killed = new Set<string>();
   readonly #waiting = new Set<Request>();
   readonly #calls: LedgerCall[] = [];
   readonly #ofWire = new Map<WireCall, LedgerCall>();
+  /** When each command was sent. */
+  readonly #sentAt = new Map<WireCall, number>();
+  #moment = 0;
   /** Disturbances of each consumer's state that gateways cannot know of. */
   #disturbances = 0;
   #disturbedAtMs = Number.NEGATIVE_INFINITY;
@@ -78,6 +93,8 @@ export class Judge implements WireListener {
   #lastOfStore = -1;
   /** Gateways have different plans. */
   #areMixed = false;
+  /** Writes or usage were lost: the history of a customer may lack what those of its keys have. */
+  #haveHistoriesSuffered = false;
 
   constructor(server: RedisServer) {
     this.#server = server;
@@ -89,6 +106,7 @@ export class Judge implements WireListener {
       gateway,
       consumerId,
       plan,
+      budgets: budgetsOf(consumerId, plan),
       cost,
       dueAtMs,
       call: null,
@@ -99,12 +117,13 @@ export class Judge implements WireListener {
     return request;
   }
 
-  answered(request: Request, admission: Admission): void {
-    if (this.#killed.has(request.gateway)) return;
+  /** @returns is to be called when the request has ended, if it was admitted */
+  answered(request: Request, admission: Admission): () => void {
+    if (this.#killed.has(request.gateway)) return () => {};
     if (request.answer !== 'none') this.#break('A request was answered twice.');
     if (admission.kind === 'unavailable' || admission.source === null) {
       this.#break('A request was not decided.');
-      return;
+      return () => {};
     }
     this.#waiting.delete(request);
     request.answer = admission.source;
@@ -112,19 +131,61 @@ export class Judge implements WireListener {
     this.answers[admission.source]++;
     if (admission.source === 'memory') this.#judgeMemory(request);
     if (admission.source === 'local') this.#judgeLocal(request);
-    if (admission.source !== 'store') return;
-    if (request.call === null)
+    if (admission.source === 'store' && request.call === null && !this.#wasTakenForAnother(request))
       this.#break('The gateway answered a request as the store did, which was not asked about it.');
-    else if (request.isAdmitted)
-      this.#of(request).admitted.push({ atMs: performance.now(), cost: request.cost, plan: request.plan });
+    if (!request.isAdmitted) return () => {};
+    if (admission.source === 'store') this.#noteAdmitted(request);
+    const begun = this.#inFlight.began(request.gateway, request.budgets, admission.source === 'store');
+    this.#report(begun.wrong);
+    return begun.end;
+  }
+
+  /**
+   * Requests that differ only in their deadlines may be asked about in different calls, and the judge cannot tell them apart. One that
+   * is answered as the store decided takes the place of one that was not.
+   */
+  #wasTakenForAnother(request: Request): boolean {
+    const { gateway, consumerId, plan, cost } = request;
+    for (const call of this.#calls) {
+      if (call.gateway !== gateway || call.isJudged) continue;
+      for (const entry of call.entries) {
+        const at = entry.findIndex((one) => {
+          return one.answer !== 'store' && one.consumerId === consumerId && one.plan === plan && one.cost === cost;
+        });
+        if (at < 0) continue;
+        const other = entry[at]!;
+        entry[at] = request;
+        request.call = call;
+        other.call = null;
+        if (other.answer === 'local') this.#judgeLocal(other);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  #noteAdmitted({ gateway, cost, plan, budgets }: Request): void {
+    for (const { accountId, limits } of budgets) {
+      const entry = { atMs: performance.now(), cost, plan: formOf(plan, limits) };
+      this.#account(gateway, accountId).admitted.push(entry);
+    }
   }
 
   /** @returns is to be called when the ledger has answered, before the gateway learns of it */
-  ledgerAsked(gateway: string, requests: readonly DecisionRequest[]): () => void {
+  ledgerAsked(gateway: string, requests: readonly DecisionRequest[]): (hasAnswered: boolean) => void {
     const consumerIds = requests.map(({ consumerId }) => consumerId);
     const entries: Request[][] = [];
-    const call: LedgerCall = { gateway, consumerIds, entries, wire: null, hasEnded: false, isJudged: false };
-    for (const { consumerId, allowance, cost, n } of requests) {
+    const begun = { gateway, consumerIds, entries, beganAt: this.#moment++ };
+    const call: LedgerCall = {
+      ...begun,
+      wire: null,
+      hasEnded: false,
+      endedAt: Number.POSITIVE_INFINITY,
+      isJudged: false,
+    };
+    for (const { consumerId, allowance, cost, n, held } of requests) {
+      for (const [i, { accountId, inFlight }] of budgetsOf(consumerId, allowance).entries())
+        if (inFlight !== null) this.reported(gateway, accountId, held![i]!);
       const found: Request[] = [];
       for (const one of this.#waiting) {
         if (found.length === n) break;
@@ -137,17 +198,35 @@ export class Judge implements WireListener {
       entries.push(found);
     }
     this.#calls.push(call);
-    return () => {
+    return (hasAnswered) => {
       call.hasEnded = true;
+      call.endedAt = this.#moment++;
+      if (hasAnswered) return;
+      for (const { consumerId, allowance } of requests)
+        for (const { accountId } of budgetsOf(consumerId, allowance)) this.reportFailed(gateway, accountId);
     };
   }
 
-  /** The gateway's reconciler has answered about a consumer: it waits for no earlier reply. */
-  reconciled(gateway: string, consumerId: string): void {
-    for (const call of this.#account(gateway, consumerId).open) if (!call.isDecision) call.isGivenUp = true;
+  /** A gateway is about to report what it has in flight, by itself or with a decision. */
+  reported(gateway: string, accountId: string, count: number): void {
+    this.#report(this.#inFlight.reported(gateway, accountId, count));
+  }
+
+  reportFailed(gateway: string, accountId: string): void {
+    this.#inFlight.unanswered(gateway, accountId);
+  }
+
+  /** The gateway's reconciler has answered about an account: it waits for no earlier reply. */
+  reconciled(gateway: string, accountId: string): void {
+    for (const call of this.#account(gateway, accountId).open) {
+      if (call.isDecision) continue;
+      call.isGivenUp = true;
+      this.#haveHistoriesSuffered = true;
+    }
   }
 
   onSent(call: WireCall): void {
+    this.#sentAt.set(call, this.#moment++);
     if (call.isDecision) {
       const asked = this.#calls.find((one) => {
         return one.gateway === call.gateway && !one.hasEnded && one.consumerIds.join() === call.consumerIds.join();
@@ -162,49 +241,62 @@ export class Judge implements WireListener {
         this.#ofWire.set(call, late);
       }
     }
-    for (const { consumerId, windows } of call.counts) {
-      const account = this.#account(call.gateway, consumerId);
-      if (account.open.size > 0 && !call.isDecision) this.#inDoubt(call.gateway, consumerId, 'usage');
-      if (account.open.size > 0 && call.isDecision && ![...account.open].every((one) => one === call)) {
-        this.#inDoubt(call.gateway, consumerId, 'a decision');
-      }
+    for (const counted of call.counts) {
+      const account = this.#account(call.gateway, counted.accountId);
+      for (const open of account.open) if (open !== call) this.#judgeOpen(open, counted, call);
       account.open.add(call);
-      for (const { window, spent } of windows) add(account.sent, window, spent);
+      for (const { to, cost } of counted.adds) add(account.sent, to, cost);
     }
   }
 
-  #inDoubt(gateway: string, consumerId: string, what: string): void {
-    this.#break(`Gateway ${gateway} sends ${what} about ${consumerId} while an earlier call may still count.`);
+  /**
+   * Nothing that counts is sent about an account while an earlier call may count there. But several consumers share the account of
+   * a customer: while the gateway waits for a decision about one of them, it may send one about another, or usage.
+   */
+  #judgeOpen(open: WireCall, { accountId, consumerId }: Counted, call: WireCall): void {
+    const earlier = open.counts.find((one) => one.accountId === accountId)!;
+    const isOfAnother = isShared(accountId) && earlier.consumerId !== consumerId;
+    // A command that is sent again, after the reply that the script is unknown, is of a call that began before.
+    const beganAt = this.#ofWire.get(call)?.beganAt ?? this.#moment;
+    const untilAt = open.isDecision ? this.#ofWire.get(open)?.endedAt : this.#sentAt.get(open);
+    if (isOfAnother && untilAt !== undefined && beganAt < untilAt) return;
+    const what = call.isDecision ? 'a decision' : 'usage';
+    this.#break(`Gateway ${call.gateway} sends ${what} about ${accountId} while an earlier call may still count.`);
   }
 
   onExecuted(call: WireCall): void {
     call.executedAt = this.#disturbances;
     const asked = this.#ofWire.get(call);
     for (const [i, done] of call.reply!.executed.entries()) {
-      const id = done.consumerId;
-      if (done.kind === 'addition') {
+      if (done.kind === 'decision') this.#judgeDecision(call, done, asked?.entries[i]?.[0]?.plan);
+      else if (done.kind === 'report') {
+        this.#store.reported(done);
+        this.#inFlight.noted(call.gateway, done.holder, done.accountId);
+      } else {
         this.#report(this.#store.added(done));
         this.#disturbances++;
         for (const [name, account] of this.#accounts)
-          if (name.endsWith(` ${id}`)) account.cutsAtMs.push(performance.now());
-      } else {
-        const plan = asked?.entries[i]?.[0]?.plan;
-        if (plan === undefined) this.#store.disturbedOne(id);
-        else this.#report(this.#store.decided(plan, done));
+          if (name.endsWith(` ${done.accountId}`)) account.cutsAtMs.push(performance.now());
       }
     }
   }
 
+  #judgeDecision(call: WireCall, done: Extract<Executed, { kind: 'decision' }>, plan: Allowance | undefined): void {
+    for (const [i, { accountId }] of done.accounts.entries())
+      if (typeof done.outcome.inFlight?.[i] === 'number') this.#inFlight.noted(call.gateway, done.holder, accountId);
+    if (plan === undefined) for (const { accountId } of done.accounts) this.#store.disturbedOne(accountId);
+    else this.#report(this.#store.decided(plan, done));
+  }
+
   onEnded(call: WireCall): void {
-    for (const { consumerId, windows } of call.counts) {
-      const account = this.#account(call.gateway, consumerId);
+    for (const { accountId, adds } of call.counts) {
+      const account = this.#account(call.gateway, accountId);
       if (call.state !== 'unknown') account.open.delete(call);
-      if (call.state === 'undone' && !call.isGivenUp)
-        for (const { window, spent } of windows) add(account.sent, window, -spent);
+      if (call.state === 'undone' && !call.isGivenUp) for (const { to, cost } of adds) add(account.sent, to, -cost);
     }
     if (call.state !== 'answered') return;
-    for (const consumerId of call.consumerIds) {
-      const account = this.#account(call.gateway, consumerId);
+    for (const accountId of call.accountIds) {
+      const account = this.#account(call.gateway, accountId);
       if (call.isDecision) account.seen = call.executedAt!;
       if (call.counts.length > 0) continue;
       // The store has answered a call that counts nothing, so all calls before it have had their effect.
@@ -219,6 +311,8 @@ export class Judge implements WireListener {
   /** The store has lost writes, or its clock was set. */
   storeDisturbed(): void {
     this.#store.disturbed();
+    this.#inFlight.disturbed();
+    this.#haveHistoriesSuffered = true;
     this.#disturbances++;
     this.#lastOfStore = this.#disturbances;
     this.#disturbAll();
@@ -231,21 +325,23 @@ export class Judge implements WireListener {
     this.#disturbAll();
   }
 
-  lifted(consumerId: string, gateways: readonly string[]): void {
-    this.#store.disturbedOne(consumerId);
+  lifted(accountId: string, gateways: readonly string[]): void {
+    this.#store.disturbedOne(accountId);
     for (const gateway of gateways) {
-      const account = this.#account(gateway, consumerId);
+      const account = this.#account(gateway, accountId);
       account.isLiftPending = true;
       account.disturbedAtMs = performance.now();
     }
   }
 
-  liftAnnounced(gateway: string, consumerId: string): void {
-    this.#account(gateway, consumerId).isLiftPending = false;
+  liftAnnounced(gateway: string, accountId: string): void {
+    this.#account(gateway, accountId).isLiftPending = false;
   }
 
   killed(gateway: string): void {
     this.#killed.add(gateway);
+    this.#inFlight.killed(gateway);
+    this.#haveHistoriesSuffered = true;
     for (const request of this.#waiting) if (request.gateway === gateway) this.#waiting.delete(request);
   }
 
@@ -256,12 +352,13 @@ export class Judge implements WireListener {
       if (performance.now() <= dueAtMs) break;
       this.#break(`Gateway ${gateway} lets a request of ${consumerId} wait longer than redis.timeout.`);
     }
+    this.#report(this.#inFlight.check(this.#server.model));
     for (const call of this.#calls) if (call.hasEnded && !call.isJudged) this.#judgeAnswers(call);
     for (const [name, { owed, sent }] of this.#accounts) {
       for (const [window, cost] of sent) {
         if (cost > (owed.get(window) ?? 0)) {
           this.#break(
-            `Gateway and consumer ${name}: ${cost} was sent to be added to the ${window}, of ${owed.get(window) ?? 0} owed.`,
+            `Gateway and account ${name}: ${cost} was sent to be added to the ${window}, of ${owed.get(window) ?? 0} owed.`,
           );
         }
       }
@@ -273,9 +370,29 @@ export class Judge implements WireListener {
     if (this.#waiting.size > 0) this.#break('A request was never answered.');
     for (const [name, { owed, sent }] of this.#accounts) {
       if (this.#killed.has(name.split(' ')[0]!)) continue;
-      const [due = 0, came = 0] = [owed.get('week'), sent.get('week')];
-      if (came !== due)
-        this.#break(`Gateway and consumer ${name}: of ${due} that the store never counted, ${came} was sent to it.`);
+      for (const place of ['week', 'history'] as const) {
+        const [due = 0, came = 0] = [owed.get(place), sent.get(place)];
+        if (came !== due)
+          this.#break(
+            `Gateway and account ${name}: of ${due} that the store never counted in the ${place}, ${came} was sent to it.`,
+          );
+      }
+    }
+    this.#judgeHistories();
+  }
+
+  /** The history of a customer is the sum of those of its keys. */
+  #judgeHistories(): void {
+    if (this.#haveHistoriesSuffered) return;
+    const sums = new Map<string, number>();
+    const { histories } = this.#server.model;
+    for (const [accountId, cost] of histories) {
+      const [customerId, keyId] = accountId.split('/') as [string, string?];
+      if (keyId !== undefined) sums.set(customerId, (sums.get(customerId) ?? 0) + cost);
+    }
+    for (const [customerId, sum] of sums) {
+      const cost = histories.get(customerId) ?? 0;
+      if (cost !== sum) this.#break(`The history of ${customerId} has ${cost}; those of its keys have ${sum}.`);
     }
   }
 
@@ -308,48 +425,53 @@ export class Judge implements WireListener {
   }
 
   #judgeMemory(request: Request): void {
-    const account = this.#of(request);
+    const { gateway, budgets, plan, cost } = request;
     if (request.isAdmitted) this.#break('The gateway admitted a request from memory.');
-    if (account.isLiftPending || this.#areMixed || account.seen < this.#disturbances) return;
-    const state = this.#server.model.account(request.consumerId) ?? UNSEEN;
-    if (decide(state, request.plan, this.#server.nowMs(), request.cost, 1).admitted === 0) return;
+    const accounts = budgets.map(({ accountId }) => this.#account(gateway, accountId));
+    if (this.#areMixed || accounts.some(({ isLiftPending, seen }) => isLiftPending || seen < this.#disturbances))
+      return;
+    const states = budgets.map(({ accountId }) => this.#server.model.account(accountId) ?? UNSEEN);
+    if (decide(joined(states), plan, this.#server.nowMs(), cost, 1).admitted === 0) return;
     this.#break(
-      `Gateway ${request.gateway} refused a request of ${request.consumerId} from memory, which the store would admit.`,
+      `Gateway ${gateway} refused a request of ${request.consumerId} from memory, which the store would admit.`,
     );
   }
 
   #judgeLocal(request: Request): void {
-    const { call, cost, plan } = request;
+    const { call, budgets } = request;
     if (!request.isAdmitted) return;
     const isOwed = call === null || (call.hasEnded && (call.wire === null || call.wire.state === 'undone'));
     if (!isOwed) return;
-    const account = this.#of(request);
-    for (const { window } of plan.limits) add(account.owed, window, cost);
+    this.#noteAdmitted(request);
+    for (const budget of budgets) this.#judgeLocalBudget(request, budget);
+  }
+
+  /** A gateway by itself keeps each budget. */
+  #judgeLocalBudget({ gateway, cost, plan }: Request, { accountId, limits, hasHistory }: JudgedBudget): void {
+    const account = this.#account(gateway, accountId);
+    for (const { window } of limits) add(account.owed, window, cost);
+    if (hasHistory) add(account.owed, 'history', cost);
     const nowMs = performance.now();
-    account.admitted.push({ atMs: nowMs, cost, plan });
     const hasMissed = account.seen < this.#lastOfStore || [...account.open].some(({ isDecision }) => !isDecision);
     if (hasMissed) account.disturbedAtMs = nowMs;
-    for (const { window, lengthMs, limit, slices } of plan.limits) {
+    const form = formOf(plan, limits);
+    for (const { window, lengthMs, limit, slices } of limits) {
       if (account.disturbedAtMs > nowMs - 2 * lengthMs) continue;
       const fromMs = nowMs - lengthMs + CLOCK_SLACK_MS;
       const most =
         slices === undefined ? limit * (2 + account.cutsAtMs.filter((atMs) => atMs > fromMs - lengthMs).length) : limit;
-      const inSpan = account.admitted.filter((one) => one.plan === plan && one.atMs > fromMs);
+      const inSpan = account.admitted.filter((one) => one.plan === form && one.atMs > fromMs);
       const admitted = inSpan.reduce((sum, one) => sum + one.cost, 0);
       if (admitted > most) {
         this.#break(
-          `Gateway ${request.gateway} has admitted ${admitted} of ${request.consumerId} in a ${window} of ${limit} by itself.`,
+          `Gateway ${gateway} has admitted ${admitted} of ${accountId} in a ${window} of ${limit} by itself.`,
         );
       }
     }
   }
 
-  #of({ gateway, consumerId }: Request): Account {
-    return this.#account(gateway, consumerId);
-  }
-
-  #account(gateway: string, consumerId: string): Account {
-    const name = `${gateway} ${consumerId}`;
+  #account(gateway: string, accountId: string): Account {
+    const name = `${gateway} ${accountId}`;
     const known = this.#accounts.get(name);
     if (known !== undefined) return known;
     const made: Account = {
@@ -380,6 +502,16 @@ export class Judge implements WireListener {
   }
 }
 
-function add(sums: Map<WindowName, number>, window: WindowName, cost: number): void {
-  sums.set(window, (sums.get(window) ?? 0) + cost);
+/** Whether an account counts the requests of several consumers. */
+function isShared(accountId: string): boolean {
+  return accountId.startsWith('cus_') && !accountId.includes('/');
+}
+
+/** What makes counts of one account comparable: the limits under which it was charged. */
+function formOf({ bans }: Allowance, limits: readonly WindowLimit[]): string {
+  return JSON.stringify([bans, limits]);
+}
+
+function add(sums: Map<Place, number>, place: Place, cost: number): void {
+  sums.set(place, (sums.get(place) ?? 0) + cost);
 }

@@ -1,6 +1,6 @@
-import { WINDOWS, type WindowName } from '../../../src/admit/windows.ts';
-import { keyspace } from '../../../src/stores/redis/keyspace.ts';
+import type { WindowName } from '../../../src/admit/windows.ts';
 import type { RedisServer, Reply } from './redis-server.ts';
+import { accountIn, additionIn, decisionParts } from './script-arguments.ts';
 
 /** How a link treats what passes over it. */
 export interface LinkMode {
@@ -19,10 +19,12 @@ export const GOOD_LINK: LinkMode = { thereMs: 1, backMs: 1, loses: 'nothing', do
 export interface WireCall {
   readonly number: number;
   readonly gateway: string;
-  /** What it counts, by consumer; empty for a call that cannot count. */
+  /** What it counts, by account; empty for a call that cannot count. */
   readonly counts: readonly Counted[];
-  /** The consumers that it is about. */
+  /** The consumers of a decision, in order. */
   readonly consumerIds: readonly string[];
+  /** The accounts that it is about. */
+  readonly accountIds: readonly string[];
   readonly isDecision: boolean;
   /** `undone`: answered, and certainly nothing was counted. `unknown`: the connection ended without a reply. */
   state: 'sent' | 'answered' | 'undone' | 'unknown';
@@ -35,9 +37,11 @@ export interface WireCall {
 }
 
 export interface Counted {
-  readonly consumerId: string;
-  /** What it adds to windows; a decision names none. */
-  readonly windows: readonly { readonly window: WindowName; readonly spent: number }[];
+  readonly accountId: string;
+  /** The consumer of a decision; null for usage. */
+  readonly consumerId: string | null;
+  /** What it adds to windows and to the history; a decision names none. */
+  readonly adds: readonly { readonly to: WindowName | 'history'; readonly cost: number }[];
 }
 
 /** Is called with what happens on a link. */
@@ -113,23 +117,32 @@ export class Link {
 
   sendCommand({ name, args, resolve, reject }: Command): void {
     const [, size, ...rest] = args as string[];
-    const consumerIds = rest.slice(0, Number(size)).map(consumerOf);
-    const texts = rest.slice(Number(size));
-    const counts = countedIn(texts[0]!, consumerIds).map((consumerId) => ({ consumerId, windows: [] }));
-    this.#send({ counts, consumerIds, isDecision: true }, resolve, reject, () => {
-      return this.#server.decide(name === 'eval', consumerIds, texts);
+    const parts = decisionParts(rest.slice(0, Number(size)), rest.slice(Number(size)));
+    const consumerIds = parts.map(({ accountIds }) => accountIds[0]!);
+    const accountIds = parts.flatMap((part) => part.accountIds);
+    const counts = parts
+      .filter(({ n }) => n > 0)
+      .flatMap((part) =>
+        part.accountIds.map((id, _, [consumerId]) => ({ accountId: id, consumerId: consumerId!, adds: [] })),
+      );
+    this.#send({ counts, consumerIds, accountIds, isDecision: true }, resolve, reject, () => {
+      return this.#server.decide(name === 'eval', parts);
     });
   }
 
   tollgateReconcile(key: string, _history: string, ...args: number[]): Promise<unknown> {
-    const consumerId = consumerOf(key);
-    const windows = [];
-    for (let at = 2; at < args.length; at += 5) windows.push({ window: WINDOWS[args[at]! - 1]!, spent: args[at + 3]! });
-    const counts = windows.length === 0 ? [] : [{ consumerId, windows }];
-    return new Promise((resolve, reject) => {
-      const call = { counts, consumerIds: [consumerId], isDecision: false };
-      this.#send(call, resolve, reject, () => this.#server.reconcile(consumerId, args));
-    });
+    const accountId = accountIn(key);
+    const addition = additionIn(args);
+    const windows = addition.windows.map(({ window, spent }) => ({ to: window, cost: spent }));
+    const hours = addition.hours.map(({ cost }) => ({ to: 'history' as const, cost }));
+    const adds = [...windows, ...hours];
+    const counts = adds.length === 0 ? [] : [{ accountId, consumerId: null, adds }];
+    return this.#call(accountId, counts, () => this.#server.reconcile(accountId, addition));
+  }
+
+  tollgateInFlight(key: string, holder: string, count: number): Promise<unknown> {
+    const accountId = accountIn(key);
+    return this.#call(accountId, [], () => this.#server.reportInFlight(accountId, holder, count));
   }
 
   tollgateTrial(): Promise<unknown> {
@@ -140,13 +153,18 @@ export class Link {
     return this.#ask(() => this.#server.ping());
   }
 
+  #call(accountId: string, counts: readonly Counted[], execute: () => Reply): Promise<unknown> {
+    const call = { counts, consumerIds: [], accountIds: [accountId], isDecision: false };
+    return new Promise((resolve, reject) => this.#send(call, resolve, reject, execute));
+  }
+
   #ask(execute: () => Reply): Promise<unknown> {
-    const call = { counts: [], consumerIds: [], isDecision: false };
+    const call = { counts: [], consumerIds: [], accountIds: [], isDecision: false };
     return new Promise((resolve, reject) => this.#send(call, resolve, reject, execute));
   }
 
   #send(
-    what: Pick<WireCall, 'counts' | 'consumerIds' | 'isDecision'>,
+    what: Pick<WireCall, 'counts' | 'consumerIds' | 'accountIds' | 'isDecision'>,
     resolve: (reply: unknown) => void,
     reject: (error: Error) => void,
     execute: () => Reply,
@@ -200,23 +218,4 @@ export class Link {
     open.call.state = state;
     this.#listener.onEnded(open.call);
   }
-}
-
-const ACCOUNT_PREFIX = keyspace.account('').slice(0, -1);
-
-function consumerOf(name: string): string {
-  return name.slice(ACCOUNT_PREFIX.length, -1);
-}
-
-/** The consumers about whom a decision counts, from the runs of decide.lua. */
-function countedIn(runs: string, consumerIds: readonly string[]): string[] {
-  const numbers = runs.trim().split(' ').map(Number);
-  const counted: string[] = [];
-  let next = 0;
-  for (let at = 0; at < numbers.length; at += 4) {
-    const ofRun = consumerIds.slice(next, next + numbers[at + 3]!);
-    next += ofRun.length;
-    if (numbers[at + 1]! > 0) counted.push(...ofRun);
-  }
-  return counted;
 }

@@ -1,8 +1,9 @@
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { SimulatedGateway } from './gateway.ts';
-import type { History, Step } from './history.ts';
+import { type History, LONGEST_MS, type Step } from './history.ts';
 import { Judge } from './judge.ts';
 import { GOOD_LINK } from './link.ts';
+import { TICKET_MS } from './redis-model.ts';
 import { RedisServer } from './redis-server.ts';
 import { VirtualTime } from './virtual-time.ts';
 
@@ -62,7 +63,7 @@ class Fleet {
     switch (step.kind) {
       case 'ask': {
         const gateway = this.#gateways[step.gateway]!;
-        for (let i = 0; i < step.n; i++) gateway.ask(`c${step.consumer}`, step.cost, step.waitedMs);
+        for (let i = 0; i < step.n; i++) gateway.ask(this.#consumerId(step.consumer), step.cost, step);
         if (step.isSameTurn) return;
         break;
       }
@@ -102,7 +103,7 @@ class Fleet {
         this.judge.reloaded(new Set(this.#gateways.map(({ plan }) => plan)).size > 1);
         break;
       case 'lift':
-        this.#lift(`c${step.consumer}`, step.heardAfterMs);
+        this.#lift(this.#consumerId(step.consumer), step.heardAfterMs);
         break;
     }
     await this.#time.turn();
@@ -117,6 +118,14 @@ class Fleet {
     }
     await this.#time.pass(REST_MS);
     if (this.judge.broken === null) this.judge.end();
+    if (!this.#history.plans.some(({ boundsInFlight }) => boundsInFlight)) return;
+    await this.#time.pass(LONGEST_MS + TICKET_MS);
+    this.judge.check();
+  }
+
+  #consumerId(consumer: number): string {
+    const { customers } = this.#history;
+    return customers === undefined ? `c${consumer}` : `cus_${consumer % customers}/c${consumer}`;
   }
 
   #start(gateway: number, wallOffsetMs: number, plan: Allowance): SimulatedGateway {
@@ -132,17 +141,20 @@ class Fleet {
     setTimeout(() => link.connect(), forMs);
   }
 
+  /** Lifts the ban of a consumer, or else that of its customer. */
   #lift(consumerId: string, heardAfterMs: number): void {
-    if (!this.#server.model.lift(consumerId)) return;
+    const [customerId] = consumerId.split('/') as [string];
+    const accountId = [consumerId, customerId].find((id) => this.#server.model.lift(id));
+    if (accountId === undefined) return;
     const gateways = [...this.#gateways];
     this.judge.lifted(
-      consumerId,
+      accountId,
       gateways.map(({ name }) => name),
     );
     for (const gateway of gateways) {
       setTimeout(() => {
         gateway.forget();
-        this.judge.liftAnnounced(gateway.name, consumerId);
+        this.judge.liftAnnounced(gateway.name, accountId);
       }, heardAfterMs);
     }
   }

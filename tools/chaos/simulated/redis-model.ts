@@ -1,4 +1,3 @@
-import type { Calendar } from '../../../src/admit/calendar.ts';
 import { type AccountState, decide, lift, type Outcome, stateAfter, UNSEEN } from '../../../src/admit/decide.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import {
@@ -10,27 +9,54 @@ import {
   type WindowLimit,
   type WindowName,
 } from '../../../src/admit/windows.ts';
+import { type Addition, allowanceIn, type DecisionPart, windowOf } from './script-arguments.ts';
 
-/** What one script call has done to one consumer. */
-export type Executed = ExecutedDecision | ExecutedAddition;
+/** What one script call has done to one consumer or account. */
+export type Executed = ExecutedDecision | ExecutedAddition | ExecutedReport;
 
 /** A part of a call of decide.lua. */
 export interface ExecutedDecision {
   readonly kind: 'decision';
   readonly consumerId: string;
   readonly outcome: Outcome;
-  /** The store had nothing of this consumer before. */
-  readonly isFirst: boolean;
+  /** The consumer's own account, then those of the further budgets. */
+  readonly accounts: readonly ChargedAccount[];
+  /** The process that asked, if requests in flight are bounded, and how many it had in each account, with those of this call. */
+  readonly holder: string;
+  readonly held: readonly number[] | null;
+  /** What was added to each history. */
+  readonly recorded: readonly Recorded[];
+}
+
+export interface ChargedAccount {
+  readonly accountId: string;
+  /** Undefined: the store had nothing of this account. */
+  readonly before: AccountState | undefined;
   readonly stored: AccountState;
+  readonly tickets: readonly Ticket[];
+}
+
+interface Recorded {
+  readonly accountId: string;
+  readonly cost: number;
 }
 
 /** A call of reconcile-usage.lua. */
 export interface ExecutedAddition {
   readonly kind: 'addition';
-  readonly consumerId: string;
+  readonly accountId: string;
   readonly nowMs: number;
   readonly windows: readonly AddedWindow[];
   readonly stored: AccountState;
+}
+
+/** A call of in-flight.lua. */
+export interface ExecutedReport {
+  readonly kind: 'report';
+  readonly accountId: string;
+  readonly holder: string;
+  readonly count: number;
+  readonly nowMs: number;
 }
 
 export interface AddedWindow {
@@ -44,15 +70,39 @@ export interface AddedWindow {
   readonly isAdded: boolean;
 }
 
+/** How many requests of an account a process has in flight, as it reported last. */
+export interface Ticket {
+  readonly holder: string;
+  readonly count: number;
+  /** By the store's clock, Unix milliseconds. */
+  readonly endsAtMs: number;
+}
+
+/** How long a report of requests in flight holds (windows.lua). */
+export const TICKET_MS = 10_000;
+
+interface StoredAccount {
+  readonly state: AccountState;
+  readonly tickets: readonly Ticket[];
+}
+
+/** What the store holds: accounts, and the whole cost in each history. */
+interface Data {
+  readonly accounts: ReadonlyMap<string, StoredAccount>;
+  readonly histories: ReadonlyMap<string, number>;
+}
+
+const NOTHING: StoredAccount = { state: UNSEEN, tickets: [] };
+
 /**
  * A model of Redis as the gateways use it: it takes the arguments of the scripts, decides with `decide`, which is the twin of
  * decide.lua, and gives their replies. test/tools/chaos/redis-model.test.ts compares it with a real Redis.
  */
 export class RedisModel {
   readonly #nowMs: () => number;
-  #accounts: ReadonlyMap<string, AccountState> = new Map();
-  /** The accounts before each of the last writes, the oldest first. */
-  #before: ReadonlyMap<string, AccountState>[] = [];
+  #data: Data = { accounts: new Map(), histories: new Map() };
+  /** The data before each of the last writes, the oldest first. */
+  #before: Data[] = [];
 
   /** @param nowMs the store's clock, whole Unix milliseconds */
   constructor(nowMs: () => number) {
@@ -60,61 +110,94 @@ export class RedisModel {
   }
 
   /** The stored state, with what has ended; undefined if there is none. */
-  account(consumerId: string): AccountState | undefined {
-    return this.#accounts.get(consumerId);
+  account(accountId: string): AccountState | undefined {
+    return this.#data.accounts.get(accountId)?.state;
+  }
+
+  /** The reports of requests in flight that hold, by account. */
+  tickets(): [accountId: string, tickets: readonly Ticket[]][] {
+    return [...this.#data.accounts].map(([id, { tickets }]) => [id, inForce(tickets, this.#nowMs())]);
+  }
+
+  /** The whole cost in the history of each consumer and customer. */
+  get histories(): ReadonlyMap<string, number> {
+    return this.#data.histories;
   }
 
   /** Undoes the last writes, as a restart or a failover does that loses them. */
   lose(writes: number): void {
-    for (let i = 0; i < writes; i++) this.#accounts = this.#before.pop() ?? this.#accounts;
+    for (let i = 0; i < writes; i++) this.#data = this.#before.pop() ?? this.#data;
   }
 
   /** decide.lua. @returns the reply, and what was done */
-  decide(consumerIds: readonly string[], [runs, ...rules]: readonly string[]): { reply: string; executed: Executed[] } {
+  decide(parts: readonly DecisionPart[]): { reply: string; executed: Executed[] } {
     const nowMs = this.#nowMs();
-    const allowances = rules.map((rule) => allowanceIn(numbersIn(rule), nowMs));
-    if (allowances.includes(null)) return { reply: `${nowMs}`, executed: [] };
+    const allowances = new Map(parts.map(({ rule }) => [rule, allowanceIn(rule, nowMs)]));
+    if ([...allowances.values()].includes(null)) return { reply: `${nowMs}`, executed: [] };
     const executed: Executed[] = [];
     const reply = [nowMs];
-    const numbers = numbersIn(runs!);
-    let next = 0;
-    for (let at = 0; at < numbers.length; at += 4) {
-      const [rule, n, cost, keys] = numbers.slice(at, at + 4) as [number, number, number, number];
-      const allowance = allowances[rule - 2]!;
-      for (let i = 0; i < keys; i++) {
-        const consumerId = consumerIds[next++]!;
-        const known = this.#accounts.get(consumerId);
-        const before = known ?? UNSEEN;
-        const outcome = decide(before, allowance, nowMs, cost, n);
-        const stored = n > 0 ? stateAfter(before, outcome, allowance) : before;
-        if (n > 0) this.#write(consumerId, stored);
-        executed.push({ kind: 'decision', consumerId, outcome, isFirst: known === undefined, stored });
-        const told = numbersOf(outcome, allowance);
-        reply.push(told.length, ...told);
+    const begun = new Map<string, number>();
+    for (const part of parts) {
+      const allowance = allowances.get(part.rule)!;
+      const held = part.held?.map((count, i) => (count < 0 ? count : count + (begun.get(part.accountIds[i]!) ?? 0)));
+      const done = this.#decideOne({ ...part, held: held ?? null }, allowance, nowMs);
+      executed.push(done);
+      for (const [i, bounded] of done.outcome.inFlight?.entries() ?? []) {
+        const id = part.accountIds[i]!;
+        if (bounded !== null) begun.set(id, (begun.get(id) ?? 0) + done.outcome.admitted);
       }
+      const told = numbersOf(done.outcome, allowance);
+      reply.push(told.length, ...told);
     }
     return { reply: reply.join(' '), executed };
   }
 
+  #decideOne(
+    { rule, n, cost, accountIds, historyIds, held }: DecisionPart,
+    allowance: Allowance,
+    nowMs: number,
+  ): ExecutedDecision {
+    const { accounts } = this.#data;
+    const known = accountIds.map((id) => accounts.get(id));
+    const before = joined(known.map((account) => account?.state ?? UNSEEN));
+    const others = known.map((account, i) => {
+      const tickets = inForce(account?.tickets ?? [], nowMs).map((ticket) => endingBy(ticket, nowMs + TICKET_MS));
+      return held?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
+    });
+    const inFlight = others.map((tickets, i) => Math.max(held?.[i] ?? 0, 0) + sumOf(tickets));
+    const outcome = decide(before, allowance, nowMs, cost, n, inFlight);
+    const { further = [], ...own } = n > 0 ? stateAfter(before, outcome, allowance) : before;
+    const charged = accountIds.map((accountId, i): ChargedAccount => {
+      const isBounded = rule.inFlight[i] !== null && n > 0;
+      const mine = { holder: rule.holder, count: (held?.[i] ?? 0) + outcome.admitted, endsAtMs: nowMs + TICKET_MS };
+      const tickets = isBounded ? [...others[i]!, ...(mine.count > 0 ? [mine] : [])] : (known[i]?.tickets ?? []);
+      return { accountId, before: known[i]?.state, stored: i === 0 ? own : further[i - 1]!, tickets };
+    });
+    const recorded = historyIds.map((accountId) => ({ accountId, cost: cost * outcome.admitted }));
+    if (n > 0) this.#write(charged, recorded);
+    return {
+      kind: 'decision',
+      consumerId: accountIds[0]!,
+      outcome,
+      accounts: charged,
+      holder: rule.holder,
+      held,
+      recorded,
+    };
+  }
+
   /** reconcile-usage.lua. @returns the reply, and what was done */
-  reconcile(consumerId: string, args: readonly number[]): { reply: number[]; executed: Executed[] } {
+  reconcile(
+    accountId: string,
+    { ownNowMs, windows: brought, hours }: Addition,
+  ): { reply: number[]; executed: Executed[] } {
     const nowMs = this.#nowMs();
-    const [ownNowMs, size, ...rest] = args as [number, number, ...number[]];
-    const numbers = rest.slice(0, 5 * size);
     const shiftMs = ownNowMs > 0 ? nowMs - ownNowMs : 0;
-    const before = this.#accounts.get(consumerId) ?? UNSEEN;
+    const { state: before, tickets } = this.#data.accounts.get(accountId) ?? NOTHING;
     const windows: Partial<Record<WindowName, WindowCount>> = { ...before.windows };
     const added: AddedWindow[] = [];
-    for (let at = 0; at < numbers.length; at += 5) {
-      const [index, slices, isCalendar, spent, ends] = numbers.slice(at, at + 5) as [
-        number,
-        number,
-        number,
-        number,
-        number,
-      ];
-      const window = WINDOWS[index - 1]!;
-      const isFixed = slices === 0 && isCalendar === 0;
+    for (const { window, slices, isCalendar, spent, endsAtMs: ends } of brought) {
+      const isFixed = slices === 0 && !isCalendar;
       const latestMs = isFixed ? nowMs + WINDOW_MS[window] : Number.POSITIVE_INFINITY;
       const endsAtMs = Math.min(ends + shiftMs, latestMs);
       const isAdded = endsAtMs > nowMs;
@@ -122,95 +205,96 @@ export class RedisModel {
         const limit = windowOf(window, 0, slices, () => ({ startsAtMs: nowMs, endsAtMs }));
         windows[window] = countIn(presentCount(windows[window], limit, nowMs).count, limit, nowMs, spent);
       }
-      added.push({ window, slices, isCalendar: isCalendar === 1, spent, endsAtMs, isAdded });
+      added.push({ window, slices, isCalendar, spent, endsAtMs, isAdded });
     }
     const stored = { ...before, windows };
-    if (added.some(({ isAdded }) => isAdded)) this.#write(consumerId, stored);
+    const recorded = hours.map(({ cost }) => ({ accountId, cost }));
+    if (added.some(({ isAdded }) => isAdded)) this.#write([{ accountId, stored, tickets }], recorded);
+    else if (recorded.length > 0) this.#write([], recorded);
     return {
       reply: added.map(({ isAdded }) => (isAdded ? 1 : 0)),
-      executed: [{ kind: 'addition', consumerId, nowMs, windows: added, stored }],
+      executed: [{ kind: 'addition', accountId, nowMs, windows: added, stored }],
     };
   }
 
-  /** lift.lua. @returns whether a ban was in force */
-  lift(consumerId: string): boolean {
-    const before = this.#accounts.get(consumerId);
-    if (before === undefined) return false;
-    const after = lift(before, this.#nowMs());
-    if (after !== before) this.#write(consumerId, after);
-    return after !== before;
+  /** in-flight.lua. @returns what was done */
+  reportInFlight(accountId: string, holder: string, count: number): Executed[] {
+    const nowMs = this.#nowMs();
+    const { state, tickets } = this.#data.accounts.get(accountId) ?? NOTHING;
+    const others = inForce(tickets, nowMs).filter((ticket) => ticket.holder !== holder);
+    const left = others.map((ticket) => endingBy(ticket, nowMs + TICKET_MS));
+    if (count > 0) left.push({ holder, count, endsAtMs: nowMs + TICKET_MS });
+    this.#write([{ accountId, stored: state, tickets: left }], []);
+    return [{ kind: 'report', accountId, holder, count, nowMs }];
   }
 
-  #write(consumerId: string, state: AccountState): void {
-    this.#before.push(this.#accounts);
+  /** lift.lua. @returns whether a ban was in force */
+  lift(accountId: string): boolean {
+    const before = this.#data.accounts.get(accountId);
+    if (before === undefined) return false;
+    const after = lift(before.state, this.#nowMs());
+    if (after !== before.state) this.#write([{ accountId, stored: after, tickets: before.tickets }], []);
+    return after !== before.state;
+  }
+
+  /** What one script writes is written, and lost, as a whole. */
+  #write(
+    changed: readonly Pick<ChargedAccount, 'accountId' | 'stored' | 'tickets'>[],
+    recorded: readonly Recorded[],
+  ): void {
+    this.#before.push(this.#data);
     if (this.#before.length > MAX_LOST) this.#before.shift();
-    this.#accounts = new Map(this.#accounts).set(consumerId, state);
+    const accounts = new Map(this.#data.accounts);
+    for (const { accountId, stored, tickets } of changed) accounts.set(accountId, { state: stored, tickets });
+    const histories = new Map(this.#data.histories);
+    for (const { accountId, cost } of recorded) histories.set(accountId, (histories.get(accountId) ?? 0) + cost);
+    this.#data = { accounts, histories };
   }
 }
 
 /** The most writes that a replica may lag behind. */
 const MAX_LOST = 16;
 
-function numbersIn(text: string): number[] {
-  return text.trim().split(/\s+/).map(Number);
+/** The state of a consumer, with those of its further budgets. */
+export function joined([own, ...further]: readonly AccountState[]): AccountState {
+  return further.length === 0 ? own! : { ...own!, further };
 }
 
-/** The allowance that a rule describes; null if the instants of a calendar window do not include the present. */
-function allowanceIn(numbers: readonly number[], nowMs: number): Allowance | null {
-  // The first number says whether a history is kept: simulated gateways keep none.
-  const [, after, withinMs, firstMs, factor, longestMs, forgetMs] = numbers as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
-  const limits: WindowLimit[] = [];
-  for (let at = 7; at < numbers.length; ) {
-    const [code, limit] = numbers.slice(at, at + 2) as [number, number];
-    const [size, slices] = [Math.floor(code / 1_000), Math.floor(code / 10) % 100];
-    const instants = numbers.slice(at + 2, at + 2 + size);
-    at += 2 + size;
-    const window = WINDOWS[(code % 10) - 1]!;
-    if (size === 0) {
-      limits.push(windowOf(window, limit, slices));
-      continue;
-    }
-    const next = instants.findIndex((instant) => nowMs < instant);
-    if (next <= 0) return null;
-    limits.push(
-      windowOf(window, limit, slices, () => ({ startsAtMs: instants[next - 1]!, endsAtMs: instants[next]! })),
-    );
-  }
-  const bans = after === 0 ? null : { after, withinMs, firstMs, factor, longestMs, forgetMs };
-  return { plan: '', limits, unlimited: [], bans };
+function inForce(tickets: readonly Ticket[], nowMs: number): readonly Ticket[] {
+  return tickets.filter(({ endsAtMs }) => endsAtMs > nowMs);
 }
 
-function windowOf(window: WindowName, limit: number, slices: number, periodAt?: Calendar['periodAt']): WindowLimit {
-  return {
-    window,
-    lengthMs: WINDOW_MS[window],
-    limit,
-    ...(slices === 0 ? {} : { slices }),
-    ...(periodAt === undefined ? {} : { calendar: { periodAt } as Calendar }),
-  };
+/** After the clock was set back, a ticket ends no later than one that begins now. */
+function endingBy(ticket: Ticket, latestMs: number): Ticket {
+  return { ...ticket, endsAtMs: Math.min(ticket.endsAtMs, latestMs) };
+}
+
+function sumOf(tickets: readonly Ticket[]): number {
+  return tickets.reduce((sum, { count }) => sum + count, 0);
 }
 
 /** The numbers of decide.lua's reply about one consumer. */
-function numbersOf({ admitted, bannedFrom, imposesBan, state }: Outcome, { limits }: Allowance): number[] {
+function numbersOf({ admitted, bannedFrom, imposesBan, isCrowded, inFlight = [], state }: Outcome, plan: Allowance) {
+  const { limits, further = [] } = plan;
+  const accounts = [state, ...(state.further ?? [])];
   const numbers = [admitted];
-  for (const { window, slices } of limits) {
-    const count = state.windows[window];
-    if (slices === undefined) numbers.push(count?.used ?? 0, count?.endsAtMs ?? 0);
-    else if (count?.slices === undefined) numbers.push(0);
-    else numbers.push(count.slices.counts.length, count.slices.startsAtMs, count.slices.first, ...count.slices.counts);
+  for (const [i, { windows }] of accounts.entries()) {
+    for (const limit of i === 0 ? limits : further[i - 1]!.limits) numbers.push(...countNumbers(windows, limit));
   }
-  const { strikes, ban } = state;
-  if (strikes.count > 0 || ban !== null) {
-    numbers.push(bannedFrom, strikes.count, strikes.endsAtMs, ban?.number ?? 0, ban?.untilMs ?? 0);
-    numbers.push(ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1, imposesBan ? 1 : 0);
+  for (const count of inFlight) if (count !== null) numbers.push(count);
+  if (!isCrowded && accounts.every(({ strikes, ban }) => strikes.count === 0 && ban === null)) return numbers;
+  numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : 0);
+  for (const { strikes, ban } of accounts.slice(0, 2)) {
+    const budget = 1 + further.findIndex(({ name }) => name === ban?.budget);
+    const window = ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1 + 10 * budget;
+    numbers.push(strikes.count, strikes.endsAtMs, ban?.number ?? 0, ban?.untilMs ?? 0, window);
   }
   return numbers;
+}
+
+function countNumbers(windows: AccountState['windows'], { window, slices }: WindowLimit): number[] {
+  const count = windows[window];
+  if (slices === undefined) return [count?.used ?? 0, count?.endsAtMs ?? 0];
+  if (count?.slices === undefined) return [0];
+  return [count.slices.counts.length, count.slices.startsAtMs, count.slices.first, ...count.slices.counts];
 }

@@ -1,4 +1,5 @@
 import { type Executed, RedisModel } from './redis-model.ts';
+import type { Addition, DecisionPart } from './script-arguments.ts';
 
 /** What a server replies to a command, and what it has done. */
 export interface Reply {
@@ -51,21 +52,24 @@ export class RedisServer {
     this.model.lose(lostWrites);
   }
 
-  decide(isWhole: boolean, consumerIds: readonly string[], args: readonly string[]): Reply {
+  decide(isWhole: boolean, parts: readonly DecisionPart[]): Reply {
     if (!isWhole && !this.#knowsScript) return refusal('NOSCRIPT No matching script.');
     return this.#write(() => {
       this.#knowsScript = true;
-      const { reply, executed } = this.model.decide(consumerIds, args);
+      const { reply, executed } = this.model.decide(parts);
       return { value: Buffer.from(reply), executed };
     });
   }
 
-  reconcile(consumerId: string, args: readonly number[]): Reply {
-    if (args.length === 1 && this.mode !== 'LOADING') return { value: [], executed: [] };
+  reconcile(accountId: string, addition: Addition): Reply {
     return this.#write(() => {
-      const { reply, executed } = this.model.reconcile(consumerId, args);
+      const { reply, executed } = this.model.reconcile(accountId, addition);
       return { value: reply, executed };
     });
+  }
+
+  reportInFlight(accountId: string, holder: string, count: number): Reply {
+    return this.#write(() => ({ value: 0, executed: this.model.reportInFlight(accountId, holder, count) }));
   }
 
   write(): Reply {

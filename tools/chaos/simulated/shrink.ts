@@ -25,5 +25,5 @@ export async function shrink(history: History): Promise<History> {
 
 /** The sentence without its numbers and names: two histories with the same one break the same bound. */
 function boundOf(broken: string | null): string | null {
-  return broken === null ? null : broken.replace(/\b[a-z]?\d+[a-z]?\b/g, '#').slice(0, 40);
+  return broken === null ? null : broken.replace(/\b(?:cus_)?[a-z]?\d+[a-z]?\b/g, '#').slice(0, 40);
 }

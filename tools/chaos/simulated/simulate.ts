@@ -1,4 +1,5 @@
-import { type History, historyOf, planText, textOf } from './history.ts';
+import { type History, historyOf, textOf } from './history.ts';
+import { planText } from './plans.ts';
 import { play } from './play.ts';
 import { shrink } from './shrink.ts';
 

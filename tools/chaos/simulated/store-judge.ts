@@ -2,7 +2,14 @@ import { type AccountState, type Outcome, UNSEEN } from '../../../src/admit/deci
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
 import { WINDOW_MS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
-import type { ExecutedAddition, ExecutedDecision } from './redis-model.ts';
+import { budgetsOf, type JudgedBudget, struckOf } from './budgets.ts';
+import {
+  type ChargedAccount,
+  type ExecutedAddition,
+  type ExecutedDecision,
+  type ExecutedReport,
+  TICKET_MS,
+} from './redis-model.ts';
 
 /** Cost that was counted between two instants: the same one, unless the judge learned of it from a slice. */
 interface Counted {
@@ -26,6 +33,15 @@ interface JudgedAccount {
   strikesEndAtMs: number;
   banNumber: number;
   banUntilMs: number;
+  /** What each process has in flight, and until when that holds. */
+  readonly held: Map<string, { readonly count: number; readonly untilMs: number }>;
+}
+
+/** One budget in a decision: its account as the judge knows it and as the store has it. */
+interface Charged {
+  readonly budget: JudgedBudget;
+  readonly account: JudgedAccount;
+  readonly told: AccountState;
 }
 
 /**
@@ -40,26 +56,56 @@ export class StoreJudge {
     for (const id of this.#accounts.keys()) this.#accounts.delete(id);
   }
 
-  disturbedOne(consumerId: string): void {
-    this.#accounts.delete(consumerId);
+  disturbedOne(accountId: string): void {
+    this.#accounts.delete(accountId);
   }
 
   /** @returns what is wrong, or null */
-  decided(plan: Allowance, { consumerId: id, outcome, isFirst, stored }: ExecutedDecision): string | null {
-    const bans = JSON.stringify(plan.bans);
-    const account = this.#accounts.get(id) ?? (isFirst ? accountOf(UNSEEN, plan, bans) : null);
-    const isKnown = account !== null && account.bans === bans && plan.limits.every((one) => isSameForm(account, one));
-    if (!isKnown) {
-      this.#accounts.set(id, accountOf(stored, plan, bans));
+  decided(plan: Allowance, executed: ExecutedDecision): string | null {
+    const { consumerId, outcome, accounts } = executed;
+    const budgets = budgetsOf(consumerId, plan);
+    const ids = budgets.map(({ accountId }) => accountId).join(', ');
+    const charged = accounts.map(({ accountId }) => accountId).join(', ');
+    if (ids !== charged) return `The store charged ${charged} for ${consumerId}; it should be ${ids}.`;
+    const struck = struckOf(budgets, plan);
+    const bansOf = (i: number) => JSON.stringify(i === struck ? plan.bans : null);
+    const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i)));
+    const wrong = spentByRefusal(executed) ?? historyOf(budgets, executed);
+    if (wrong !== null) return wrong;
+    if (known.includes(null)) {
+      for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i));
       return null;
     }
-    this.#accounts.set(id, account);
-    const wrong = judge(account, plan, outcome);
-    return wrong === null ? null : `${wrong} Consumer ${id}: ${JSON.stringify(outcome)}.`;
+    const all = budgets.map((budget, i): Charged => {
+      return { budget, account: known[i]!, told: i === 0 ? outcome.state : outcome.state.further![i - 1]! };
+    });
+    const broken = judge(all, plan, executed, struck);
+    return broken === null ? null : `${broken} Consumer ${consumerId}: ${JSON.stringify(outcome)}.`;
+  }
+
+  /** What the judge knows about an account; null if it does not know it, or knows it under other rules. */
+  #known({ accountId, before }: ChargedAccount, budget: JudgedBudget, bans: string): JudgedAccount | null {
+    const account = this.#accounts.get(accountId) ?? (before === undefined ? accountOf(UNSEEN, budget, bans) : null);
+    if (account === null || account.bans !== bans || !budget.limits.every((one) => isSameForm(account, one)))
+      return null;
+    this.#accounts.set(accountId, account);
+    return account;
+  }
+
+  /** The judge goes on from what the store has. */
+  #startAgain({ accountId, stored, tickets }: ChargedAccount, budget: JudgedBudget, bans: string): void {
+    const account = accountOf(stored, budget, bans);
+    for (const { holder, count, endsAtMs } of tickets) account.held.set(holder, { count, untilMs: endsAtMs });
+    this.#accounts.set(accountId, account);
+  }
+
+  /** A process has reported what it has in flight. */
+  reported({ accountId, holder, count, nowMs }: ExecutedReport): void {
+    this.#accounts.get(accountId)?.held.set(holder, { count, untilMs: nowMs + TICKET_MS });
   }
 
   /** @returns what is wrong, or null */
-  added({ consumerId: id, windows, nowMs, stored }: ExecutedAddition): string | null {
+  added({ accountId: id, windows, nowMs, stored }: ExecutedAddition): string | null {
     const account = this.#accounts.get(id);
     if (account === undefined) return null;
     for (const { window, slices, isCalendar, spent, endsAtMs, isAdded } of windows) {
@@ -91,29 +137,117 @@ export class StoreJudge {
   }
 }
 
-function judge(account: JudgedAccount, plan: Allowance, outcome: Outcome): string | null {
-  const { nowMs, cost, n, admitted, bannedFrom } = outcome;
-  if (n === 0) return null;
-  if (nowMs < account.banUntilMs) {
-    return admitted === 0 && bannedFrom === 0 ? null : 'The store did not ban a request during a ban.';
-  }
-  let mayRefuse = false;
-  let neverFits = false;
-  for (const limit of plan.limits) {
-    const window = account.windows.get(limit.window) ?? emptyWindow(formOf(limit));
-    account.windows.set(limit.window, window);
-    const { least, most } = countNow(window, limit, nowMs);
-    const spent = admitted * cost;
-    if (admitted > 0 && least + spent > limit.limit) {
-      return `The store admitted ${spent} in a ${limit.window} of ${limit.limit} (${window.form}) with ${least} counted.`;
+/** Refused requests spend nothing in any budget: no count grows by more than what was admitted. */
+function spentByRefusal({ outcome, accounts, consumerId }: ExecutedDecision): string | null {
+  const spent = outcome.admitted * outcome.cost;
+  for (const { accountId, before, stored } of accounts) {
+    for (const [window, { used }] of Object.entries(stored.windows)) {
+      const grown = used - (before?.windows[window as WindowName]?.used ?? 0);
+      if (grown > spent)
+        return `The store admitted ${spent} of ${consumerId} and counted ${grown} in the ${window} of ${accountId}.`;
     }
-    if (most + spent + cost > limit.limit) mayRefuse = true;
-    if (cost > limit.limit) neverFits = true;
-    const wrong = count(window, limit, nowMs, spent, outcome.state.windows[limit.window]);
-    if (wrong !== null) return wrong;
   }
+  return null;
+}
+
+/** What was admitted is in the history of the consumer and in that of its customer. */
+function historyOf(budgets: readonly JudgedBudget[], { outcome, recorded, consumerId }: ExecutedDecision) {
+  const cost = outcome.n === 0 ? 0 : outcome.admitted * outcome.cost;
+  const due = budgets.filter(({ hasHistory }) => hasHistory).map(({ accountId }) => `${cost} for ${accountId}`);
+  const done = recorded.map((one) => `${one.cost} for ${one.accountId}`);
+  if (due.join() === done.join()) return null;
+  return `The history has ${done.join(', ') || 'nothing'} after a decision about ${consumerId}; it should have ${due.join(', ')}.`;
+}
+
+function judge(
+  charged: readonly Charged[],
+  plan: Allowance,
+  { outcome, holder, held }: ExecutedDecision,
+  struck: number,
+): string | null {
+  const { nowMs, cost, n, admitted, bannedFrom, isCrowded } = outcome;
+  if (n === 0) return null;
+  const crowd = judgeCrowd(charged, outcome, holder, held);
+  if (crowd !== null) return crowd;
+  if (charged.some(({ account }) => nowMs < account.banUntilMs)) {
+    if (admitted > 0 || bannedFrom > 0) return 'The store did not ban a request during a ban.';
+    return countAll(charged, nowMs, 0);
+  }
+  let mayRefuse = isCrowded === true;
+  let neverFits = false;
+  const spent = admitted * cost;
+  for (const { budget, account } of charged) {
+    for (const limit of budget.limits) {
+      const window = windowOf(account, limit);
+      const { least, most } = countNow(window, limit, nowMs);
+      if (admitted > 0 && least + spent > limit.limit) {
+        return `The store admitted ${spent} in a ${limit.window} of ${limit.limit} (${window.form}) with ${least} counted in ${budget.accountId}.`;
+      }
+      if (most + spent + cost > limit.limit) mayRefuse = true;
+      if (cost > limit.limit) neverFits = true;
+    }
+  }
+  charged[struck]!.account.strikesEndAtMs -= backMs(charged, nowMs);
+  const wrong = countAll(charged, nowMs, spent);
+  if (wrong !== null) return wrong;
   if (admitted < n && !mayRefuse) return 'The store refused a request for which all windows had room.';
-  return judgeStrikes(account, plan, outcome, neverFits);
+  return judgeStrikes(charged[struck]!, plan, outcome, neverFits || isCrowded === true);
+}
+
+/** Never more in flight than the limit, and no refusal for a crowd that there is not. */
+function judgeCrowd(
+  charged: readonly Charged[],
+  { nowMs, admitted, isCrowded, inFlight }: Outcome,
+  holder: string,
+  held: readonly number[] | null,
+): string | null {
+  let isFull = false;
+  for (const [i, { budget, account }] of charged.entries()) {
+    if (budget.inFlight === null) continue;
+    const own = held![i]! + admitted;
+    account.held.set(holder, { count: own, untilMs: nowMs + TICKET_MS });
+    let all = 0;
+    for (const { count, untilMs } of account.held.values()) if (untilMs > nowMs) all += count;
+    if (admitted > 0 && all > budget.inFlight)
+      return `The store lets ${all} be in flight of ${budget.accountId}, of at most ${budget.inFlight}.`;
+    if (all >= budget.inFlight) isFull = true;
+    if (inFlight?.[i] !== all)
+      return `The store counts ${inFlight?.[i]} in flight of ${budget.accountId}; it should be ${all}.`;
+  }
+  return isCrowded && !isFull ? 'The store refused a request because of a crowd that there is not.' : null;
+}
+
+/** Counts what was spent in each window of each budget. @returns what the store has counted otherwise, or null */
+function countAll(charged: readonly Charged[], nowMs: number, spent: number): string | null {
+  for (const { budget, account, told } of charged) {
+    for (const limit of budget.limits) {
+      const wrong = count(windowOf(account, limit), limit, nowMs, spent, told.windows[limit.window]);
+      if (wrong !== null) return `${wrong} Account ${budget.accountId}.`;
+    }
+  }
+  return null;
+}
+
+/**
+ * By how much the clock of the store seems to have been set back: usage of a gateway whose own clock was wrong may end later than
+ * the period of a calendar window. The strikes move back with it.
+ */
+function backMs(charged: readonly Charged[], nowMs: number): number {
+  let latestMs = 0;
+  for (const { budget, account } of charged) {
+    for (const limit of budget.limits) {
+      const { endsAtMs } = windowOf(account, limit);
+      if (limit.calendar === undefined || nowMs >= endsAtMs) continue;
+      latestMs = Math.max(latestMs, endsAtMs - endOfPeriod(limit.calendar.form, nowMs));
+    }
+  }
+  return latestMs;
+}
+
+function windowOf({ windows }: JudgedAccount, limit: WindowLimit): JudgedWindow {
+  const window = windows.get(limit.window) ?? emptyWindow(formOf(limit));
+  windows.set(limit.window, window);
+  return window;
 }
 
 /** The cost that counts at present: exactly, or for slices that the judge did not see from the beginning two bounds. */
@@ -170,13 +304,19 @@ function endOfPeriod({ unit, zone }: { unit: string; zone: string }, nowMs: numb
   return (Math.floor((nowMs + aheadMs) / lengthMs) + 1) * lengthMs - aheadMs;
 }
 
-function judgeStrikes(account: JudgedAccount, plan: Allowance, outcome: Outcome, neverFits: boolean): string | null {
-  const { nowMs, cost, n, admitted, bannedFrom, state } = outcome;
+/** @param isNoStrike whether no refusal of this decision is a strike */
+function judgeStrikes(
+  { account, told: state }: Charged,
+  plan: Allowance,
+  outcome: Outcome,
+  isNoStrike: boolean,
+): string | null {
+  const { nowMs, cost, n, admitted, bannedFrom } = outcome;
   const rule = plan.bans;
   if (rule === null) return outcome.bannedFrom === n ? null : 'The store banned a request under a plan without bans.';
   if (nowMs >= account.strikesEndAtMs) account.strikes = 0;
   if (account.banNumber > 0 && nowMs >= account.banUntilMs + rule.forgetMs) account.banNumber = 0;
-  const refused = neverFits ? 0 : n - admitted;
+  const refused = isNoStrike ? 0 : n - admitted;
   const missing = rule.after - account.strikes;
   if (refused === 0 || refused < missing) {
     if (bannedFrom !== n) return `The store banned before the strike number ${rule.after}.`;
@@ -200,11 +340,15 @@ function judgeStrikes(account: JudgedAccount, plan: Allowance, outcome: Outcome,
   return `The store imposed the ban ${JSON.stringify(state.ban)}; it should be number ${account.banNumber} until ${account.banUntilMs}.`;
 }
 
-/** What the judge knows after a decision under `plan`. Of windows that the plan does not have it does not know the form. */
-function accountOf({ windows, strikes, ban }: AccountState, plan: Allowance, bans: string): JudgedAccount {
+/** What the judge knows after a decision under a budget. Of windows that the budget does not have it does not know the form. */
+function accountOf(
+  { windows, strikes, ban }: AccountState,
+  { limits }: Pick<JudgedBudget, 'limits'>,
+  bans: string,
+): JudgedAccount {
   const judged = Object.entries(windows).map(([name, { used, endsAtMs, slices }]): [WindowName, JudgedWindow] => {
     const window = name as WindowName;
-    const limit = plan.limits.find((one) => one.window === window);
+    const limit = limits.find((one) => one.window === window);
     const form = limit === undefined ? 'unknown' : formOf(limit);
     if (slices === undefined) return [window, { form, used, endsAtMs, log: [] }];
     const sliceMs = WINDOW_MS[window] / slices.per;
@@ -221,6 +365,7 @@ function accountOf({ windows, strikes, ban }: AccountState, plan: Allowance, ban
     strikesEndAtMs: strikes.endsAtMs,
     banNumber: ban?.number ?? 0,
     banUntilMs: ban?.untilMs ?? 0,
+    held: new Map(),
   };
 }
 

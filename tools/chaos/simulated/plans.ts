@@ -1,0 +1,100 @@
+import type { CalendarUnit } from '../../../src/admit/calendar.ts';
+import { type Allowance, allowanceOf, type BanRule, type Plan, type WindowForms } from '../../../src/admit/plan.ts';
+import { type WindowForm, type WindowLimit, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
+import type { Chance } from '../../kit/chance.ts';
+import { ZONES } from './store-judge.ts';
+
+const DAY_MS = 86_400_000;
+const WEEK_LIMIT = 10_000;
+
+/** Small limits, so that short histories reach them. Each plan has a week that no history reaches or outlasts. */
+export function planOf(chance: Chance): Allowance {
+  const limits = [];
+  for (const window of ['second', 'minute', 'hour', 'day'] as const) {
+    if (chance.share() < 0.5)
+      limits.push(windowLimit(window, chance.below(12) + (chance.share() < 0.9 ? 1 : 0), formOf(window, chance)));
+  }
+  limits.push(windowLimit('week', WEEK_LIMIT));
+  return { plan: 'simulated', limits, unlimited: [], bans: chance.share() < 0.4 ? null : bansOf(chance) };
+}
+
+function formOf(window: WindowName, chance: Chance): WindowForm {
+  const kind = chance.below(3);
+  if (kind === 0) return {};
+  if (kind === 1 || window === 'second' || window === 'minute') return { slices: chance.of([4, 5, 12, 30]) };
+  return { calendar: { unit: window as CalendarUnit, zone: chance.of(Object.keys(ZONES)), anchor: 1 } };
+}
+
+function bansOf(chance: Chance): BanRule {
+  return {
+    after: 1 + chance.below(5),
+    withinMs: chance.of([1_000, 10_000, 600_000]),
+    firstMs: chance.of([500, 1_500, 60_000]),
+    factor: chance.of([1, 1.5, 2]),
+    longestMs: chance.of([60_000, 3_600_000]),
+    forgetMs: chance.of([1_000, 60_000, DAY_MS]),
+  };
+}
+
+/** The same with groups of routes, usage histories, bounds of requests in flight and, of a customer, what each key may take. */
+export function planOfSeveralBudgets(chance: Chance, isOfCustomer: boolean): Allowance {
+  const { limits, forms } = budgetOf(chance);
+  const eachKey = chance.share() < 0.7 ? { ...budgetOf(chance), ...inFlightOf(chance) } : null;
+  const groups = Array.from({ length: chance.below(3) }, (_, i) => {
+    return { name: `g${i}`, routes: [], ...budgetOf(chance), instead: chance.share() < 0.3 };
+  });
+  const plan: Plan = {
+    name: 'simulated',
+    limits,
+    forms,
+    bans: chance.share() < 0.4 ? null : bansOf(chance),
+    enforce: true,
+    shadow: {},
+    ...(isOfCustomer && eachKey !== null ? { eachKey } : {}),
+    ...(groups.length === 0 ? {} : { groups }),
+    ...inFlightOf(chance),
+    ...(isOfCustomer && chance.share() < 0.4 ? { bansOfCustomer: true } : {}),
+  };
+  return allowanceOf(plan, {}, true, isOfCustomer ? { limits: {} } : null) as Allowance;
+}
+
+/** One to four windows with small limits, and the week. */
+function budgetOf(chance: Chance): { limits: Partial<Record<WindowName, number>>; forms: WindowForms } {
+  const limits: Partial<Record<WindowName, number>> = {};
+  const forms: Partial<Record<WindowName, WindowForm>> = {};
+  for (const window of ['second', 'minute', 'hour', 'day'] as const) {
+    if (chance.share() < 0.6) continue;
+    limits[window] = chance.below(15) + (chance.share() < 0.9 ? 1 : 0);
+    forms[window] = formOf(window, chance);
+  }
+  return { limits: { ...limits, week: WEEK_LIMIT }, forms };
+}
+
+function inFlightOf(chance: Chance): { readonly inFlight?: number } {
+  return chance.share() < 0.5 ? {} : { inFlight: 1 + chance.below(5) };
+}
+
+export function planText(plan: Allowance): string {
+  const { limits, bans, bansOfCustomer, inFlight, further = [], groups = [] } = plan;
+  const budgets = [
+    budgetText('', limits, inFlight),
+    ...further.map((budget) => budgetText(`${budget.name}: `, budget.limits, budget.inFlight)),
+    ...groups.map(({ name, instead, limits: ofGroup, forms }) => {
+      const windows = Object.entries(ofGroup).map(([window, limit]) =>
+        windowLimit(window as WindowName, limit, forms?.[window as WindowName]),
+      );
+      return budgetText(`group ${name}${instead ? ' instead' : ''}: `, windows);
+    }),
+  ];
+  const rule = bans === null ? 'off' : `${bansOfCustomer ? 'of customer ' : ''}${JSON.stringify(bans)}`;
+  return `${budgets.join('; ')}; bans ${rule}`;
+}
+
+function budgetText(name: string, limits: readonly WindowLimit[], inFlight?: number): string {
+  const windows = limits.map(({ window, limit, slices, calendar }) => {
+    if (slices !== undefined) return `${window} ${limit} in ${slices} slices`;
+    return `${window} ${limit}${calendar === undefined ? '' : ` by the calendar of ${calendar.form.zone}`}`;
+  });
+  if (inFlight !== undefined) windows.push(`${inFlight} in flight`);
+  return `${name}${windows.join(', ')}`;
+}

@@ -1,0 +1,186 @@
+import type { Calendar } from '../../../src/admit/calendar.ts';
+import type { Allowance, BanRule, Budget } from '../../../src/admit/plan.ts';
+import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
+import { accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
+
+/*
+ * The arguments of the scripts, as decide.lua and reconcile-usage.lua describe them, in words.
+ */
+
+/** A rule of decide.lua: an allowance whose calendar windows are instants. */
+export interface Rule {
+  readonly bans: BanRule | null;
+  /** How many histories are kept: of the consumer, and of its customer. */
+  readonly histories: number;
+  /** The name of the process, if requests in flight are bounded. */
+  readonly holder: string;
+  readonly bansOfCustomer: boolean;
+  /** How many requests may be in flight in each account; null for any number. */
+  readonly inFlight: readonly (number | null)[];
+  /** The numbers of the windows of each account. */
+  readonly windows: readonly (readonly number[])[];
+  /** The names of the further budgets. */
+  readonly names: readonly string[];
+}
+
+/** What a call of decide.lua asks about one consumer. */
+export interface DecisionPart {
+  readonly rule: Rule;
+  readonly n: number;
+  readonly cost: number;
+  /** Its own account, then those of the further budgets. */
+  readonly accountIds: readonly string[];
+  /** The accounts whose histories are kept. */
+  readonly historyIds: readonly string[];
+  /** How many requests the process has in flight in each account; null if the rule bounds none. */
+  readonly held: readonly number[] | null;
+}
+
+/** @param names the KEYS of the script @param texts its ARGV */
+export function decisionParts(names: readonly string[], [runs, ...texts]: readonly string[]): readonly DecisionPart[] {
+  const rules = texts.map(ruleIn);
+  const numbers = numbersIn(runs!);
+  const parts: DecisionPart[] = [];
+  let next = 0;
+  for (let at = 0; at < numbers.length; ) {
+    const [ruleNumber, n, cost, consumers] = numbers.slice(at, at + 4) as [number, number, number, number];
+    at += 4;
+    const rule = rules[ruleNumber - 2]!;
+    const isBounded = rule.inFlight.some((most) => most !== null);
+    const held = isBounded ? numbers.slice(at, at + rule.inFlight.length) : null;
+    at += held?.length ?? 0;
+    for (let i = 0; i < consumers; i++) {
+      const histories = names.slice(next + 1, next + 1 + rule.histories);
+      const others = names.slice(next + 1 + rule.histories, next + rule.histories + rule.inFlight.length);
+      const accountIds = [names[next]!, ...others].map(accountIn);
+      next += rule.histories + rule.inFlight.length;
+      parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held });
+    }
+  }
+  return parts;
+}
+
+/** The allowance of a rule; null if the instants of a calendar window do not include the present. */
+export function allowanceIn(rule: Rule, nowMs: number): Allowance | null {
+  const limits = rule.windows.map((numbers) => limitsIn(numbers, nowMs));
+  if (limits.some((one) => one === null)) return null;
+  const further = rule.names.map((name, i): Budget => {
+    const budget = { name, scope: 'customer', group: null, unlimited: [] } as const;
+    return { ...budget, limits: limits[i + 1]!, ...boundIn(rule.inFlight[i + 1]!) };
+  });
+  return {
+    plan: '',
+    limits: limits[0]!,
+    unlimited: [],
+    bans: rule.bans,
+    ...boundIn(rule.inFlight[0]!),
+    ...(further.length === 0 ? {} : { further }),
+    ...(rule.bansOfCustomer ? { bansOfCustomer: true } : {}),
+  };
+}
+
+/** Usage that reconcile-usage.lua adds to one account. */
+export interface Addition {
+  /** The present by the clock of the gateway; 0 if the ends are by the store's clock. */
+  readonly ownNowMs: number;
+  readonly windows: readonly {
+    readonly window: WindowName;
+    readonly slices: number;
+    readonly isCalendar: boolean;
+    readonly spent: number;
+    readonly endsAtMs: number;
+  }[];
+  /** What is added to the history, by hour since 1970. */
+  readonly hours: readonly { readonly hour: number; readonly cost: number }[];
+}
+
+/** @param args the ARGV of the script */
+export function additionIn([ownNowMs, size, ...rest]: readonly number[]): Addition {
+  const numbers = rest.slice(0, 5 * size!);
+  const windows = chunks(numbers, 5).map(([index, slices, isCalendar, spent, endsAtMs]) => {
+    const window = WINDOWS[index! - 1]!;
+    return { window, slices: slices!, isCalendar: isCalendar === 1, spent: spent!, endsAtMs: endsAtMs! };
+  });
+  const hours = chunks(rest.slice(5 * size!), 2).map(([hour, cost]) => ({ hour: hour!, cost: cost! }));
+  return { ownNowMs: ownNowMs!, windows, hours };
+}
+
+/** A limit in the form that the scripts know. */
+export function windowOf(
+  window: WindowName,
+  limit: number,
+  slices: number,
+  periodAt?: Calendar['periodAt'],
+): WindowLimit {
+  return {
+    window,
+    lengthMs: WINDOW_MS[window],
+    limit,
+    ...(slices === 0 ? {} : { slices }),
+    ...(periodAt === undefined ? {} : { calendar: { periodAt } as Calendar }),
+  };
+}
+
+/** The account whose hash has this name. */
+export function accountIn(name: string): string {
+  return accountIdIn(name, ACCOUNT_PREFIX);
+}
+
+function historyIn(name: string): string {
+  return accountIdIn(name, HISTORY_PREFIX);
+}
+
+const ACCOUNT_PREFIX = keyspace.account('').slice(0, -2);
+const HISTORY_PREFIX = keyspace.history('').slice(0, -2);
+
+function ruleIn(text: string): Rule {
+  const [first, common, ...budgets] = text.split('|');
+  const [kept, after, ...rest] = numbersIn(first!) as [number, number, ...number[]];
+  const [withinMs, firstMs, factor, longestMs, forgetMs] = rest as [number, number, number, number, number];
+  const [holder = '', struck, histories = Math.min(kept, 1), most] = common?.split(' ') ?? [];
+  const parts = budgets.map((budget) => budget.split(' '));
+  return {
+    bans: after === 0 ? null : { after, withinMs, firstMs, factor, longestMs, forgetMs },
+    histories: Number(histories),
+    holder,
+    bansOfCustomer: struck === '1',
+    inFlight: [most, ...parts.map(([, bound]) => bound)].map((bound) =>
+      bound === undefined || bound === '-' ? null : Number(bound),
+    ),
+    windows: [rest.slice(5), ...parts.map(([, , ...numbers]) => numbers.map(Number))],
+    names: parts.map(([name]) => name!),
+  };
+}
+
+function limitsIn(numbers: readonly number[], nowMs: number): WindowLimit[] | null {
+  const limits: WindowLimit[] = [];
+  for (let at = 0; at < numbers.length; ) {
+    const [code, limit] = numbers.slice(at, at + 2) as [number, number];
+    const [size, slices] = [Math.floor(code / 1_000), Math.floor(code / 10) % 100];
+    const instants = numbers.slice(at + 2, at + 2 + size);
+    at += 2 + size;
+    const window = WINDOWS[(code % 10) - 1]!;
+    if (size === 0) {
+      limits.push(windowOf(window, limit, slices));
+      continue;
+    }
+    const next = instants.findIndex((instant) => nowMs < instant);
+    if (next <= 0) return null;
+    limits.push(
+      windowOf(window, limit, slices, () => ({ startsAtMs: instants[next - 1]!, endsAtMs: instants[next]! })),
+    );
+  }
+  return limits;
+}
+
+function boundIn(inFlight: number | null) {
+  return inFlight === null ? {} : { inFlight };
+}
+
+function chunks(numbers: readonly number[], size: number): number[][] {
+  return Array.from({ length: Math.floor(numbers.length / size) }, (_, i) => numbers.slice(i * size, (i + 1) * size));
+}
+
+function numbersIn(text: string): number[] {
+  return text.trim().split(/\s+/).map(Number);
+}
