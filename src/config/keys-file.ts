@@ -4,19 +4,28 @@ import { ACCESS, givenAccess } from '../identify/access.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
-// keys.yaml, the file of `tollgate keys apply`: which keys are to exist, and what is said of each.
+// keys.yaml, the file of `tollgate keys apply`: which keys and customers are to exist, and what is said of each.
 
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or \`unlimited\``;
 const limit = z
   .union([z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.literal('unlimited', limitRule)], limitRule)
   .optional()
-  .describe("The key's own number of requests in this window, in place of its plan's. `unlimited`: no bound.");
+  .describe(
+    "Its own number of requests in this window, in place of its plan's; of a key of a customer, what it may take of the customer's. `unlimited`: no bound.",
+  );
 const text = (most: number) => {
   const rule = `must be text of at most ${most} characters`;
   return z.string(rule).refine((given) => [...given].length <= most, rule);
 };
 const endRule =
   'must be a date such as 2030-12-31, a time such as 2030-12-31T12:00:00Z, or `never`; a duration would mean another day each time';
+const limits = z
+  .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
+  .optional();
+const expires = z
+  .string(endRule)
+  .refine((given) => given === 'never' || values.momentOf(given) !== null, endRule)
+  .optional();
 const idRule = 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL';
 
 const entry = z.strictObject({
@@ -30,7 +39,13 @@ const entry = z.strictObject({
   plan: z
     .string('must be the name of a plan')
     .optional()
-    .describe('The plan of the key, one of plans.yaml. Required unless `id` is given.'),
+    .describe('The plan of the key, one of plans.yaml. Required unless `id` or `customer` is given.'),
+  customer: values
+    .name()
+    .optional()
+    .describe(
+      'The name of an entry of `customers` to which a new key belongs: it has the plan and the limits of the customer, so leave `plan` out. A key that exists is never moved: its entry is refused until `tollgate keys move` has moved it.',
+    ),
   name: text(100)
     .optional()
     .describe('What to call the key, at most 100 characters. A new key has the name of its entry if it is left out.'),
@@ -44,22 +59,44 @@ const entry = z.strictObject({
     .union([ACCESS.boundTo, z.literal('')])
     .optional()
     .describe(`${ACCESS.boundTo.description} An empty text removes it.`),
-  limits: z
-    .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
-    .optional()
-    .describe(
-      "All limits of the key's own: a window that is left out has its plan's number. `{}` removes all of them.",
-    ),
-  expires: z
-    .string(endRule)
-    .refine((given) => given === 'never' || values.momentOf(given) !== null, endRule)
-    .optional()
-    .describe(
-      'When the key ends: a date such as 2030-12-31 (midnight UTC), an RFC 3339 time, or `never`. A duration such as 90d would mean another day each time and is refused.',
-    ),
+  limits: limits.describe(
+    "All limits of the key's own: a window that is left out has its plan's number. `{}` removes all of them.",
+  ),
+  expires: expires.describe(
+    'When the key ends: a date such as 2030-12-31 (midnight UTC), an RFC 3339 time, or `never`. A duration such as 90d would mean another day each time and is refused.',
+  ),
 });
 
-/** keys.yaml: the keys that `tollgate keys apply` makes and keeps as they stand here. */
+const customerIdRule = 'must be the id of a customer, such as cus_nk0lz6lSUZC1ryYk';
+
+const customerEntry = z.strictObject({
+  id: z
+    .string(customerIdRule)
+    .regex(/^cus_[0-9A-Za-z]{1,16}$/, customerIdRule)
+    .optional()
+    .describe(
+      'The id of a customer that exists and that no other set manages: the file manages it from then on. Left out, apply makes a customer.',
+    ),
+  plan: z
+    .string('must be the name of a plan')
+    .optional()
+    .describe('The plan that its keys share, one of plans.yaml. Required unless `id` is given.'),
+  name: text(100)
+    .optional()
+    .describe(
+      'What to call the customer, at most 100 characters. A new one has the name of its entry if it is left out.',
+    ),
+  owner: text(100).optional().describe('Who looks after it, at most 100 characters; an empty text removes the owner.'),
+  notes: text(1_000).optional().describe('Notes for operators, at most 1000 characters; an empty text removes them.'),
+  limits: limits.describe(
+    "All limits of the customer's own, which its keys share: a window that is left out has its plan's number. `{}` removes all of them.",
+  ),
+  expires: expires.describe(
+    'When its keys end: a date such as 2030-12-31 (midnight UTC), an RFC 3339 time, or `never`. A duration is refused.',
+  ),
+});
+
+/** keys.yaml: the keys and customers that `tollgate keys apply` makes and keeps as they stand here. */
 export const keysSchema = z
   .strictObject({
     set: values
@@ -67,16 +104,27 @@ export const keysSchema = z
       .describe(
         'The name of this set of keys, such as `partners`. Every file has its own: `--prune` revokes only keys of the same set. A key is known by its set and the name of its entry, so a set that is renamed makes new keys.',
       ),
+    customers: z
+      .record(values.name(), customerEntry)
+      .optional()
+      .describe(
+        'The customers, each by a name that you choose and keep. They are made and changed before the keys. One that leaves the file stays: `tollgate customers delete` ends a customer.',
+      ),
     keys: z
       .record(values.name(), entry)
       .describe(
         'The keys, each by a name that you choose and keep. What an entry leaves out is left as it is: apply changes only what the entry contains.',
       ),
   })
-  .meta({ title: 'Tollgate keys.yaml', description: 'The keys that `tollgate keys apply` makes and keeps.' });
+  .meta({
+    title: 'Tollgate keys.yaml',
+    description: 'The keys and customers that `tollgate keys apply` makes and keeps.',
+  });
 
 /** An entry of keys.yaml. */
 export type KeyEntry = z.output<typeof entry>;
+/** A customer of keys.yaml. */
+export type CustomerEntry = z.output<typeof customerEntry>;
 export type KeysFile = z.output<typeof keysSchema>;
 
 /** More than settings may have: 5,000 keys with everything that an entry can have. It takes some 200 MB while it is read. */
@@ -94,23 +142,35 @@ export function parseKeysFile(text: string, file: string, plans: readonly string
     schema: keysSchema,
     maxParts: MAX_PARTS,
     check(raw, fault) {
-      const known = new Set(plans);
-      const entryOf = new Map<string, string>();
-      const keys = field(raw, 'keys');
-      for (const [name, given] of isMapping(keys) ? Object.entries(keys) : []) {
-        if (!isMapping(given)) continue;
-        const [plan, id] = [field(given, 'plan'), field(given, 'id')];
-        if (typeof plan === 'string' && !known.has(plan)) {
-          fault(['keys', name, 'plan'], `is not a plan of plans.yaml. The plans are: ${plans.join(', ')}.`);
-        } else if (plan === undefined && id === undefined) {
-          fault(['keys', name], 'has no `plan`. Give the plan of the key, or the `id` of a key that exists.');
-        }
-        if (typeof id !== 'string') continue;
-        const other = entryOf.get(id);
-        if (other === undefined) entryOf.set(id, name);
-        else fault(['keys', name, 'id'], `is the id of \`${other}\` as well; leave out one of the two.`);
-      }
+      for (const section of ['customers', 'keys'] as const) checkEntries(raw, section, plans, fault);
     },
   };
   return parseYaml(text, file, kind);
+}
+
+type Check = Parameters<NonNullable<FileKind<typeof keysSchema>['check']>>;
+
+/** Checks what each entry of a section says of its plan, its customer and its id. */
+function checkEntries(raw: unknown, section: 'customers' | 'keys', plans: readonly string[], fault: Check[1]): void {
+  const what = section === 'keys' ? 'key' : 'customer';
+  const entryOf = new Map<string, string>();
+  const [entries, customers] = [field(raw, section), field(raw, 'customers')];
+  for (const [name, given] of isMapping(entries) ? Object.entries(entries) : []) {
+    if (!isMapping(given)) continue;
+    const [plan, id, customer] = [field(given, 'plan'), field(given, 'id'), field(given, 'customer')];
+    if (typeof plan === 'string' && !plans.includes(plan)) {
+      fault([section, name, 'plan'], `is not a plan of plans.yaml. The plans are: ${plans.join(', ')}.`);
+    } else if (section === 'keys' && customer !== undefined) {
+      if (typeof customer === 'string' && !(isMapping(customers) && Object.hasOwn(customers, customer))) {
+        fault([section, name, 'customer'], 'is not an entry of `customers`.');
+      }
+      if (plan !== undefined) fault([section, name, 'plan'], 'is that of the customer; leave it out.');
+    } else if (plan === undefined && id === undefined) {
+      fault([section, name], `has no \`plan\`. Give the plan of the ${what}, or the \`id\` of a ${what} that exists.`);
+    }
+    if (typeof id !== 'string') continue;
+    const other = entryOf.get(id);
+    if (other === undefined) entryOf.set(id, name);
+    else fault([section, name, 'id'], `is the id of \`${other}\` as well; leave out one of the two.`);
+  }
 }

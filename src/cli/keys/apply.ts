@@ -5,8 +5,15 @@ import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { accessOf } from '../../identify/access.ts';
+import { isCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
+import {
+  type ApplyCustomersDeps,
+  applyCustomers,
+  type CustomerOutcome,
+  type MadeCustomer,
+} from '../../operations/apply/apply-customers.ts';
 import {
   type ApplyDeps,
   type ApplyOutcome,
@@ -15,9 +22,10 @@ import {
   type MadeChange,
 } from '../../operations/apply/apply-keys.ts';
 import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/apply/plan-apply.ts';
+import type { PlannedCustomer } from '../../operations/apply/plan-customers.ts';
 import { SecretFolder } from '../../operations/apply/secret-folder.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
-import { changeOfKey } from '../../operations/recorded.ts';
+import { changeOfCustomer, changeOfKey } from '../../operations/recorded.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
@@ -30,7 +38,7 @@ import { json } from './text-form.ts';
 export const keysApply: Command = {
   name: 'keys apply',
   about:
-    'Makes and changes API keys so that they are as FILE says, and nothing else. Applied again, it changes nothing; after an ' +
+    'Makes and changes API keys and customers so that they are as FILE says, and nothing else. Applied again, it changes nothing; after an ' +
     'interruption, apply it again. A file with a fault is not applied at all.',
   positionals: ['FILE'],
   environment: OF_STORE,
@@ -67,7 +75,7 @@ export const keysApply: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","notInFile","keys"}; notInFile names the keys of the set that FILE lacks and that stay without --prune; keys are those that differ, each with entry, id, action, outcome, changes and why.',
+        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","notInFile","customers","keys"}; the numbers count keys and customers; notInFile names the keys of the set that FILE lacks and that stay without --prune; customers and keys are those that differ, each with entry, id, action, outcome, changes and why.',
     },
   },
   async run(words, terminal) {
@@ -84,18 +92,19 @@ export const keysApply: Command = {
     await prepareFolder(secrets, plan, isDry);
     if (isDry) {
       report(plan, [], file, words, terminal);
-      if (plan.ended.length > 0) return 1;
-      return options['exit-code'] === true && plan.changes.length > 0 ? 1 : 0;
+      if (endedIn(plan).length > 0) return 1;
+      return options['exit-code'] === true && changesIn(plan) > 0 ? 1 : 0;
     }
     if (!(await isConfirmed(plan, words, terminal))) {
       terminal.error('Nothing was changed.\n');
       return 1;
     }
     const makesKeys = plan.changes.some(({ kind }) => kind === 'create');
+    const makes = makesKeys || plan.customers.changes.some(({ kind }) => kind === 'create');
     // The store is opened for writing only now: an unchanged file writes nothing.
     return withKeys(terminal.env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
       makesSecrets: makesKeys,
-      missingStore: makesKeys ? 'make' : 'empty',
+      missingStore: makes ? 'make' : 'empty',
       warn: () => {},
     });
   },
@@ -105,7 +114,7 @@ export const keysApply: Command = {
  * Reads the file and compares it with the store.
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
-async function planned(file: string, { keys, plans }: OpenKeys, { options }: Words) {
+async function planned(file: string, { keys, customers, plans }: OpenKeys, { options }: Words) {
   const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
   const parsed = parseKeysFile(read.text, file, [...plans.plans.keys()]);
@@ -118,7 +127,7 @@ async function planned(file: string, { keys, plans }: OpenKeys, { options }: Wor
       `${file} has no keys, and --prune would revoke every key of the set ${keysFile.set}. If that is meant, add --allow-empty.`,
     );
   }
-  const plan = await planApply(keysFile, { keys, plans: plans.plans, prune, nowMs: Date.now() });
+  const plan = await planApply(keysFile, { keys, customers, plans: plans.plans, prune, nowMs: Date.now() });
   const faults = plan.faults.map(({ path, message }) => printFault({ ...parsed.locate(path), message }));
   if (faults.length > 0) throw new Failure('bad_settings', faults.join('\n'));
   return { keysFile, plan };
@@ -186,6 +195,7 @@ async function apply(
 ): Promise<ExitCode> {
   const deps: ApplyDeps = {
     keys: store.keys,
+    customers: store.customers,
     plans: store.plans.plans,
     peppers: store.peppers,
     random: randomBytes,
@@ -200,16 +210,28 @@ async function apply(
           changeOfKey({ before, key: after, durability }, isSame),
       }),
   };
+  const customerDeps: ApplyCustomersDeps = {
+    customers: store.customers,
+    plans: store.plans.plans,
+    nowMs: () => Date.now(),
+    recorded: (change, work) =>
+      recordedByCommand(store, terminal.error, {
+        action: CUSTOMER_ACTIONS[change.kind],
+        target: change.id,
+        work,
+        changeOf: ({ before, after, durability }: MadeCustomer) => changeOfCustomer(before, after, durability),
+      }),
+  };
   if (secrets !== null) {
     for (const warning of await finishPrepared(keysFile, { ...deps, secrets })) terminal.error(`warning: ${warning}\n`);
   }
-  const outcomes: ApplyOutcome[] = [];
+  const outcomes: AnyOutcome[] = [];
   const progress = new Progress(terminal, () => performance.now());
   let failure: { readonly error: unknown } | null = null;
   try {
-    for await (const outcome of applyKeys(plan, deps)) {
+    for await (const outcome of everyOutcome(plan, deps, customerDeps)) {
       outcomes.push(outcome);
-      progress.show('applying', outcomes.length, plan.changes.length, String);
+      progress.show('applying', outcomes.length, changesIn(plan), String);
     }
   } catch (error) {
     failure = { error };
@@ -217,23 +239,49 @@ async function apply(
   progress.end();
   report(plan, outcomes, file, words, terminal);
   if (failure !== null) throw failure.error;
-  return plan.ended.length > 0 || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
+  return endedIn(plan).length > 0 || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
 }
 
+/** Customers first: the keys of a new customer belong to it. */
+async function* everyOutcome(
+  plan: ApplyPlan,
+  deps: ApplyDeps,
+  customerDeps: ApplyCustomersDeps,
+): AsyncGenerator<AnyOutcome> {
+  yield* applyCustomers(plan.set, plan.customers.changes, customerDeps);
+  yield* applyKeys(plan, deps);
+}
+
+type AnyOutcome = ApplyOutcome | CustomerOutcome;
+
+function changesIn({ customers, changes }: ApplyPlan): number {
+  return customers.changes.length + changes.length;
+}
+
+/** The entries of customers and keys that are left as they are in the store. */
+function endedIn({ customers, ended }: ApplyPlan): ApplyPlan['ended'] {
+  return [...customers.ended, ...ended];
+}
+
+const CUSTOMER_ACTIONS = { create: 'customer.create', update: 'customer.update' } as const;
 const ACTIONS = { create: 'key.create', update: 'key.update', revoke: 'key.revoke' } as const;
 const COUNTED = { create: 'created', update: 'changed', revoke: 'revoked' } as const;
 
 /** Prints what was done; with --dry-run, what would be. */
 function report(
   plan: ApplyPlan,
-  outcomes: readonly ApplyOutcome[],
+  outcomes: readonly AnyOutcome[],
   file: string,
   { options }: Words,
   terminal: Terminal,
 ): void {
   const isDry = options['dry-run'] === true;
-  const listed = isDry ? plan.changes.map((change) => ({ change, kind: 'planned' as const, why: null })) : outcomes;
-  const [unchangedBefore, refusedBefore] = [plan.unchanged, plan.ended.length];
+  const all = [...plan.customers.changes, ...plan.changes];
+  const ended = endedIn(plan);
+  const listed: readonly Listed[] = isDry
+    ? all.map((change) => ({ change, kind: 'planned' as const, why: null }))
+    : outcomes;
+  const [unchangedBefore, refusedBefore] = [plan.customers.unchanged + plan.unchanged, ended.length];
   const counts = { created: 0, changed: 0, revoked: 0, unchanged: unchangedBefore, refused: refusedBefore, unknown: 0 };
   for (const { kind, change } of listed) {
     if (kind === 'done' || kind === 'planned') counts[COUNTED[change.kind]]++;
@@ -241,28 +289,27 @@ function report(
     else counts[kind]++;
   }
   if (options.json === true) {
-    const keys = [
+    const entries = [
       ...listed.map(({ change, kind, why }) => {
         const { name, id } = change;
         return { entry: name, id, action: change.kind, outcome: kind, changes: changesOf(change), why };
       }),
-      ...plan.ended.map(({ name, id, why }) => ({
+      ...ended.map(({ name, id, why }) => ({
         ...{ entry: name, id, action: null, outcome: 'refused', changes: {}, why },
       })),
     ];
-    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, notInFile: plan.unpruned, keys }));
+    const [customers, keys] = [true, false].map((of) => entries.filter(({ id }) => isCustomerId(id) === of));
+    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, notInFile: plan.unpruned, customers, keys }));
     return;
   }
   for (const { change, kind, why } of listed) {
     if (kind !== 'same' && kind !== 'refused') terminal.out(`${lineOf(change)}\n`);
     if (why !== null) terminal.error(`${change.name}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
   }
-  for (const { name, why } of plan.ended) terminal.error(`${name}: ${why}\n`);
+  for (const { name, why } of ended) terminal.error(`${name}: ${why}\n`);
   const { created, changed, revoked, unchanged, refused, unknown } = counts;
-  if (plan.changes.length + plan.ended.length === 0) {
-    terminal.out(
-      `Nothing to do: ${keysText(unchanged)} of the set ${plan.set} as ${file} says.\n${unprunedText(plan)}`,
-    );
+  if (all.length + ended.length === 0) {
+    terminal.out(`Nothing to do: ${entriesText(plan)} of the set ${plan.set} as ${file} says.\n${unprunedText(plan)}`);
     return;
   }
   const would = isDry ? 'to be ' : '';
@@ -278,6 +325,18 @@ function report(
   if (created > 0 && !isDry) terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
 }
 
+type Listed = {
+  readonly change: PlannedChange | PlannedCustomer;
+  readonly kind: AnyOutcome['kind'] | 'planned';
+  readonly why: string | null;
+};
+
+/** `2 keys and 1 customer`. */
+function entriesText({ unchanged, customers }: ApplyPlan): string {
+  const some = customers.unchanged;
+  return `${keysText(unchanged)}${some === 0 ? '' : ` and ${some} ${some === 1 ? 'customer' : 'customers'}`}`;
+}
+
 /** At most this many names of keys that the file lacks are printed; --json has all of them. */
 const MAX_NAMED = 10;
 
@@ -291,7 +350,7 @@ function unprunedText({ unpruned }: ApplyPlan): string {
 }
 
 /** One line for a change: `~ acme key_…: plan: free → pro`. */
-function lineOf(change: PlannedChange): string {
+function lineOf(change: PlannedChange | PlannedCustomer): string {
   const sign = { create: '+', update: '~', revoke: '-' }[change.kind];
   const texts = Object.entries(changesOf(change)).map(([member, { from, to }]) =>
     change.kind === 'create' ? `${member}: ${textOf(to)}` : `${member}: ${textOf(from)} → ${textOf(to)}`,
@@ -303,7 +362,7 @@ function lineOf(change: PlannedChange): string {
 type Difference = Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
 
 /** What a change makes different, in the words of the file. */
-function changesOf(change: PlannedChange): Difference {
+function changesOf(change: PlannedChange | PlannedCustomer): Difference {
   const before = change.kind === 'create' ? {} : membersOf(change.before);
   const after = change.kind === 'revoke' ? { ...before, revoked: true } : membersOf(change.after);
   const members = [...new Set([...Object.keys(before), ...Object.keys(after)])];
@@ -313,15 +372,16 @@ function changesOf(change: PlannedChange): Difference {
   );
 }
 
-function membersOf(key: StoredKey): Record<string, unknown> {
-  const { plan, name, owner, notes, limits, expiresAtMs, applied } = key;
+function membersOf(record: StoredKey | StoredCustomer): Record<string, unknown> {
+  const { plan, name, owner, notes, limits, expiresAtMs, applied } = record;
   const given = WINDOWS.filter((window) => limits[window] !== undefined);
   const members: Record<string, unknown> = {
     plan,
+    ...('customer' in record ? { customer: record.customer } : {}),
     name,
     owner,
     notes,
-    ...accessOf(key),
+    ...accessOf(record),
     limits: given.length === 0 ? null : Object.fromEntries(given.map((window) => [window, limits[window]])),
     expires: timeOf(expiresAtMs),
     entry: applied === undefined ? null : entryText(applied),

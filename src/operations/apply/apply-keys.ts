@@ -4,9 +4,11 @@ import type { Plan } from '../../admit/plan.ts';
 import type { KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
 import { digestOf, mint, type Random } from '../../identify/api-key.ts';
+import type { CustomerStore } from '../../identify/customer-store.ts';
 import { type AppliedEntry, digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
-import { type ApplyPlan, appliedTo, idOf, isPrunable, type PlannedChange } from './plan-apply.ts';
+import { MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
+import { type ApplyPlan, appliedTo, type CustomersOfFile, idOf, isPrunable, type PlannedChange } from './plan-apply.ts';
 import type { SecretFolder } from './secret-folder.ts';
 
 /** A change that was made, or that was no longer needed. */
@@ -21,15 +23,16 @@ export interface MadeChange {
   readonly why: string | null;
 }
 
-/** What became of a planned change. `unknown`: it was made, and a failover of the store may undo it. */
+/** What became of a planned change of a key. */
 export interface ApplyOutcome {
   readonly change: PlannedChange;
-  readonly kind: 'done' | 'same' | 'unknown' | 'refused';
+  readonly kind: OutcomeKind;
   readonly why: string | null;
 }
 
 export interface ApplyDeps {
   readonly keys: Pick<KeyStore, 'createEach' | 'get' | 'update'>;
+  readonly customers: Pick<CustomerStore, 'get'>;
   readonly plans: ReadonlyMap<string, Plan>;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
@@ -43,7 +46,6 @@ export interface ApplyDeps {
 
 /** Changes that are made at the same time. */
 const AT_ONCE = 64;
-const UNKNOWN = 'a failover of Redis may still undo it; apply again to be sure.';
 
 /**
  * Makes the planned changes, each in whole or not at all, and each only if it is still the right one: an entry is compared with its key
@@ -53,14 +55,21 @@ const UNKNOWN = 'a failover of Redis may still undo it; apply again to be sure.'
  * @throws Failure `store_unavailable`, `audit_unavailable`, or `refused` if a secret cannot be written; the changes reported until then
  *   are made
  */
-export async function* applyKeys({ set, changes }: ApplyPlan, deps: ApplyDeps): AsyncGenerator<ApplyOutcome> {
+export async function* applyKeys(
+  { set, customers, changes }: ApplyPlan,
+  deps: ApplyDeps,
+): AsyncGenerator<ApplyOutcome> {
   for (let i = 0; i < changes.length; i += AT_ONCE) {
     const batch = changes.slice(i, i + AT_ONCE);
     const secrets = await preparedSecrets(set, batch, deps);
     const created = new CreatedTogether(deps.keys);
     const settled = await Promise.allSettled(
       batch.map((change) =>
-        outcomeOf(change, () => deps.recorded(change, () => make(change, { set, secrets, created }, deps))),
+        outcomeOf(change, () =>
+          deps.recorded(change, () =>
+            make(change, { set, customersOfFile: customers.byEntry, secrets, created }, deps),
+          ),
+        ),
       ),
     );
     for (const result of settled) if (result.status === 'fulfilled') yield result.value;
@@ -86,7 +95,7 @@ async function preparedSecrets(
 async function outcomeOf(change: PlannedChange, work: () => Promise<MadeChange>): Promise<ApplyOutcome> {
   try {
     const { durability, isSame, why } = await work();
-    if (durability.kind !== 'durable') return { change, kind: 'unknown', why: UNKNOWN };
+    if (durability.kind !== 'durable') return { change, kind: 'unknown', why: MAY_BE_UNDONE_TEXT };
     return { change, kind: isSame ? 'same' : 'done', why };
   } catch (error) {
     if (!(error instanceof Failure) || !['refused', 'conflict', 'not_found'].includes(error.code)) throw error;
@@ -97,18 +106,24 @@ async function outcomeOf(change: PlannedChange, work: () => Promise<MadeChange>)
 /** What the changes of a batch have in common. */
 interface Batch {
   readonly set: string;
+  readonly customersOfFile: CustomersOfFile;
   /** By the name of the entry. */
   readonly secrets: ReadonlyMap<string, string>;
   readonly created: CreatedTogether;
 }
 
-async function make(change: PlannedChange, { set, secrets, created }: Batch, deps: ApplyDeps): Promise<MadeChange> {
+async function make(change: PlannedChange, batch: Batch, deps: ApplyDeps): Promise<MadeChange> {
+  const { set, customersOfFile, secrets, created } = batch;
   const { id, name } = change;
   const as = { set, name };
   const nowMs = deps.nowMs();
   if (change.kind === 'create') return create({ as, secret: secrets.get(name)!, created }, change.after, deps);
   if (change.kind === 'update') {
-    return replace(id, (present) => appliedTo(present, as, change.entry, { plans: deps.plans, nowMs }), deps);
+    return replace(
+      id,
+      (present) => appliedTo(present, as, change.entry, { plans: deps.plans, customersOfFile, nowMs }),
+      deps,
+    );
   }
   const isStill = (present: StoredKey) => isPrunable(present, set) && present.applied!.name === name;
   return replace(id, (present) => (isStill(present) ? revoked(present, nowMs) : present), deps);
@@ -155,8 +170,12 @@ type CreateOutcome = 'created' | 'unknown' | 'taken';
 async function create(
   { as, secret, created }: { readonly as: AppliedEntry; readonly secret: string; readonly created: CreatedTogether },
   withoutSecret: StoredKey,
-  { keys, secrets, peppers, nowMs }: ApplyDeps,
+  { keys, customers, secrets, peppers, nowMs }: ApplyDeps,
 ): Promise<MadeChange> {
+  const { customer } = withoutSecret;
+  if (customer !== undefined && (await customers.get(customer)) === null) {
+    throw new Failure('refused', `Its customer ${customer} does not exist, so the key was not made.`);
+  }
   const createdAtMs = nowMs();
   const key = { ...withoutSecret, createdAtMs, secrets: [storedSecret(secret, peppers[0]!, createdAtMs)] };
   const outcome = await created.create(key);

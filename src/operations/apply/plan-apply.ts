@@ -1,16 +1,16 @@
-import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import type { Limits, Plan } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import type { Plan } from '../../admit/plan.ts';
 import type { Path } from '../../config/fault.ts';
 import type { KeyEntry, KeysFile } from '../../config/keys-file.ts';
-import { momentOf } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
 import { accessOf, changedAccess, metaEdits, type StoredAccess } from '../../identify/access.ts';
 import { newKeyId } from '../../identify/api-key.ts';
+import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
 import { edited, type KeyAttributes, type KeyEdits, keyOf, validateAttributes } from '../key-changes.ts';
 import { timeOf } from '../key-report.ts';
+import { attributeEdits, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
+import { type CustomersPlan, planCustomers } from './plan-customers.ts';
 
 /** A change that makes the store more like keys.yaml. `name` is that of the entry. */
 export type PlannedChange = {
@@ -24,6 +24,8 @@ export type PlannedChange = {
 
 export interface ApplyPlan {
   readonly set: string;
+  /** What is done with the customers, before the keys. */
+  readonly customers: CustomersPlan;
   readonly changes: readonly PlannedChange[];
   /** How many entries the store has as they stand in the file. */
   readonly unchanged: number;
@@ -31,18 +33,15 @@ export interface ApplyPlan {
   readonly unpruned: readonly string[];
   /** Faults of the file that only the store shows, each with its place in the file: nothing may be applied. */
   readonly faults: readonly { readonly path: Path; readonly message: string }[];
-  /** Entries whose key was revoked or deleted. They do not keep the others from being applied. */
+  /** Entries whose key was revoked or deleted, or belongs to another customer. They do not keep the others from being applied. */
   readonly ended: readonly EndedEntry[];
 }
 
-/** An entry whose key is revoked or deleted; it is left so. */
-interface EndedEntry {
-  readonly name: string;
-  readonly id: string;
-  readonly why: string;
-}
+/** The customers that the entries of a file name. */
+export type CustomersOfFile = ReadonlyMap<string, Pick<StoredCustomer, 'id' | 'plan'>>;
 
 interface PlanOptions {
+  readonly customers: Pick<CustomerStore, 'get'>;
   readonly keys: Pick<KeyStore, 'get' | 'scan'>;
   readonly plans: ReadonlyMap<string, Plan>;
   /** Whether keys of the set that have no entry in the file are revoked; otherwise they are only named. */
@@ -60,9 +59,12 @@ const SCANNED_AT_ONCE = 250;
  * Compares keys.yaml with the store. It writes nothing.
  * @throws Failure `store_unavailable`, `store_corrupt`
  */
-export async function planApply({ set, keys: entries }: KeysFile, options: PlanOptions): Promise<ApplyPlan> {
+export async function planApply(file: KeysFile, options: PlanOptions): Promise<ApplyPlan> {
+  const { set, keys: entries } = file;
+  const customers = await planCustomers(file, options);
+  const deps = { ...options, customersOfFile: customers.byEntry };
   const changes: PlannedChange[] = [];
-  const faults: { path: Path; message: string }[] = [];
+  const faults: { path: Path; message: string }[] = [...customers.faults];
   const ended: EndedEntry[] = [];
   const entryOf = new Map<string, string>();
   const all = Object.entries(entries);
@@ -79,7 +81,7 @@ export async function planApply({ set, keys: entries }: KeysFile, options: PlanO
     );
     for (const [j, [name, entry]] of batch.entries()) {
       const as = { set, name };
-      const planned = planOne(as, entry, found[j] ?? null, options);
+      const planned = planOne(as, entry, found[j] ?? null, deps);
       if (planned === null) continue;
       if ('fault' in planned) faults.push({ path: ['keys', name, ...planned.at], message: planned.fault });
       else if ('why' in planned) ended.push(planned);
@@ -89,7 +91,15 @@ export async function planApply({ set, keys: entries }: KeysFile, options: PlanO
   const unchanged = all.length - changes.length - ended.length;
   const absent = await absentKeys(set, entryOf, options);
   if (options.prune) changes.push(...absent);
-  return { set, changes, unchanged, unpruned: options.prune ? [] : absent.map(({ name }) => name), faults, ended };
+  return {
+    set,
+    customers,
+    changes,
+    unchanged,
+    unpruned: options.prune ? [] : absent.map(({ name }) => name),
+    faults,
+    ended,
+  };
 }
 
 /** The id of an entry's key. */
@@ -97,21 +107,17 @@ export function idOf(as: AppliedEntry, { id }: Pick<KeyEntry, 'id'>): string {
   return id ?? newKeyId(bytesFrom(['tollgate keys apply', as.set, as.name]));
 }
 
-/**
- * The bytes that a text stands for, the same in every store: two applies at the same moment make one key, and a backup that is
- * restored elsewhere has the keys under the ids that the file means. The id of a key is not a secret.
- */
-function bytesFrom(parts: readonly string[]): (bytes: number) => Uint8Array {
-  let block = 0;
-  return (bytes) => {
-    const text = JSON.stringify([...parts, block++]);
-    return hash('sha512', text, 'buffer').subarray(0, bytes);
-  };
-}
-
 type PlannedEntry = PlannedChange | EndedEntry | { readonly fault: string; readonly at: Path } | null;
 
-function planOne(as: AppliedEntry, entry: KeyEntry, present: StoredKey | null, options: PlanOptions): PlannedEntry {
+/** How an entry is compared with its key. */
+interface Compared {
+  readonly plans: ReadonlyMap<string, Plan>;
+  readonly customersOfFile: CustomersOfFile;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+function planOne(as: AppliedEntry, entry: KeyEntry, present: StoredKey | null, options: Compared): PlannedEntry {
   const { name } = as;
   const id = idOf(as, entry);
   try {
@@ -126,7 +132,9 @@ function planOne(as: AppliedEntry, entry: KeyEntry, present: StoredKey | null, o
     const after = appliedTo(present, as, entry, options);
     return after === present ? null : { kind: 'update', name, id, entry, before: present, after };
   } catch (error) {
-    if (error instanceof Failure && error.code === 'refused') return { fault: error.message, at: [] };
+    if (!(error instanceof Failure)) throw error;
+    if (error.code === 'conflict') return { name, id, why: error.message };
+    if (error.code === 'refused') return { fault: error.message, at: [] };
     throw error;
   }
 }
@@ -138,10 +146,43 @@ export function endOf({ id, revokedAtMs, deletedAtMs }: StoredKey): string | nul
   return revokedAtMs === null ? null : `${id} was revoked on ${timeOf(revokedAtMs)} and does not come back. ${advice}`;
 }
 
+/** @throws Failure `conflict` if its own entry is left as it is */
+function customerNamed(name: string, { customersOfFile }: Pick<Compared, 'customersOfFile'>) {
+  const customer = customersOfFile.get(name);
+  if (customer !== undefined) return customer;
+  throw new Failure('conflict', `The entry \`${name}\` of its customer is not applied, so neither is this one.`);
+}
+
+/**
+ * Apply moves no key: a move makes its counts start anew.
+ * @throws Failure `conflict` if the entry says that the key belongs to another customer, or has a plan although its customer has one
+ */
+function refuseOtherCustomer(
+  { id, customer }: StoredKey,
+  entry: KeyEntry,
+  compared: Pick<Compared, 'customersOfFile'>,
+) {
+  const where = customer === undefined ? 'belongs to no customer' : `belongs to ${customer}`;
+  if (entry.customer !== undefined) {
+    const named = customerNamed(entry.customer, compared);
+    if (named.id === customer) return;
+    const message = `${id} ${customer === undefined ? where : `belongs to another customer, ${customer}`}. Apply moves no key; use \`tollgate keys move ${id} --customer ${named.id}\`.`;
+    throw new Failure('conflict', message);
+  }
+  if (customer === undefined || entry.plan === undefined) return;
+  throw new Failure(
+    'conflict',
+    `${id} ${where}, which has its plan. Leave \`plan\` out, or use \`tollgate keys move ${id} --no-customer\`.`,
+  );
+}
+
 /** The key that an entry asks for, as yet without a secret. */
-function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, { plans, nowMs }: PlanOptions): StoredKey {
+function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, options: Compared): StoredKey {
+  const { plans, nowMs } = options;
+  const customer = entry.customer === undefined ? null : customerNamed(entry.customer, options);
   const attributes: KeyAttributes = {
-    plan: entry.plan!,
+    plan: customer?.plan ?? entry.plan!,
+    ...(customer === null ? {} : { customer: customer.id }),
     limits: limitsOf(entry.limits ?? {}),
     name: entry.name ?? as.name,
     owner: entry.owner ?? null,
@@ -157,14 +198,16 @@ function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, { plans, n
 /**
  * The key as its entry says. What the entry leaves out stays.
  * @returns the same object if nothing differs
- * @throws Failure `refused` if the changed key could not be used, or if it is that of another entry; `conflict` if it is revoked
+ * @throws Failure `refused` if the changed key could not be used, or if it is that of another entry; `conflict` if it is revoked or
+ *   belongs to another customer
  */
 export function appliedTo(
   present: StoredKey,
   as: AppliedEntry,
   entry: KeyEntry,
-  { plans, nowMs }: Pick<PlanOptions, 'plans' | 'nowMs'>,
+  { plans, customersOfFile, nowMs }: Compared,
 ): StoredKey {
+  refuseOtherCustomer(present, entry, { customersOfFile });
   const isAlready = isDeepStrictEqual(present.applied, as);
   if (entry.id === undefined && !isAlready) {
     const { id, applied } = present;
@@ -175,21 +218,10 @@ export function appliedTo(
       `The key of this name, ${id}, is now ${owner}. Choose another name, or add \`id: ${id}\`.`,
     );
   }
-  const text = (member: 'name' | 'owner' | 'notes') => {
-    const wanted = entry[member];
-    return wanted === undefined || (present[member] ?? '') === wanted ? {} : { [member]: wanted };
-  };
-  const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
-  const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
   const given = accessOfEntry(entry);
   const access = given.meta === undefined ? given : { ...given, meta: metaEdits(present.meta, given.meta) };
   const edits: KeyEdits = {
-    ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
-    ...text('name'),
-    ...text('owner'),
-    ...text('notes'),
-    ...(Object.keys(limits).length === 0 ? {} : { limits }),
-    ...(expiresAtMs === present.expiresAtMs ? {} : { expiresAtMs }),
+    ...attributeEdits(present, entry),
     ...(isDeepStrictEqual(changedAccess(accessOf(present), access), accessOf(present)) ? {} : { access }),
     ...(isAlready ? {} : { applied: as }),
   };
@@ -200,20 +232,6 @@ export function appliedTo(
 function accessOfEntry(entry: KeyEntry): Omit<StoredAccess, 'boundTo'> & { readonly boundTo?: string | null } {
   const { boundTo, ...given } = accessOf(entry as StoredAccess);
   return boundTo === undefined ? given : { ...given, boundTo: boundTo === '' ? null : boundTo };
-}
-
-function limitEdits(present: Limits, wanted: Limits): NonNullable<KeyEdits['limits']> {
-  const different = WINDOWS.filter((window) => present[window] !== wanted[window]);
-  return Object.fromEntries(different.map((window) => [window, wanted[window] ?? null]));
-}
-
-function limitsOf(given: NonNullable<KeyEntry['limits']>): Limits {
-  return Object.fromEntries(Object.entries(given).filter(([, limit]) => limit !== undefined)) as Limits;
-}
-
-/** @param text that keys.yaml accepts for `expires` */
-function endsAt(text: string): number | null {
-  return text === 'never' ? null : momentOf(text);
 }
 
 /** The keys of the set that have no entry in the file, oldest first, as changes that revoke them. */

@@ -37,11 +37,12 @@ function storeWith(onCreate: (key: StoredKey) => 'created' | 'lost') {
 }
 
 async function apply(folder: string, store: ApplyDeps['keys']): Promise<unknown> {
+  const customers = { get: async () => null };
   const secrets = await SecretFolder.read(folder);
   const scan = async () => ({ found: [], searched: 0, cursor: null });
-  const plan = await planApply(FILE, { keys: { ...store, scan }, plans, prune: false, nowMs: 1 });
+  const plan = await planApply(FILE, { keys: { ...store, scan }, customers, plans, prune: false, nowMs: 1 });
   const deps: ApplyDeps = {
-    ...{ keys: store, plans, peppers: [PEPPER], random: randomBytes, nowMs: () => 1, secrets },
+    ...{ keys: store, customers, plans, peppers: [PEPPER], random: randomBytes, nowMs: () => 1, secrets },
     recorded: (_, work) => work(),
   };
   try {

@@ -238,6 +238,107 @@ test('an operator revokes a key: the dialog says that it is for good, and every 
   expect(await audited('Revoke key', id)).toContain(PEOPLE.operator);
 });
 
+test('an operator tops up and resets what the keys of a customer share, on the customer and not on a key', async () => {
+  const { page } = operator;
+  const { id, name } = stand.customer;
+  await page.goto(`/console/keys/${stand.keys.app.id}`);
+  await page.getByText('minute, shared by the customer').waitFor();
+  await page.getByText('in flight, shared by the customer').waitFor();
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  await dialogOf(page).getByText('on the screen of its customer').waitFor();
+  expect(await dialogOf(page).getByLabel('Window').locator('option').allInnerTexts()).toHaveLength(1);
+  await page.keyboard.press('Escape');
+  await page.getByRole('link', { name }).first().click();
+  await page.getByRole('heading', { level: 1, name }).waitFor();
+  await page.getByRole('table', { name: 'Keys' }).getByRole('link', { name: 'Web shop' }).waitFor();
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  await dialogOf(page).getByLabel('Window').selectOption('pet-minute');
+  await dialogOf(page).getByLabel('Requests to add').fill('40');
+  await dialogOf(page).getByRole('button', { name: 'Top up' }).click();
+  await noticeOf(page).getByText(`${name} has 100 requests a minute, pet until`).waitFor();
+  expect(await audited('Top up customer', id)).toContain(PEOPLE.operator);
+  await page.getByRole('button', { name: 'Reset usage…' }).click();
+  await dialogOf(page).getByRole('button', { name: 'Reset usage' }).click();
+  await noticeOf(page).getByText(`The usage of ${name} was reset: minute; day; minute, pet.`).waitFor();
+});
+
+test('an operator moves a key to a customer and away again: its screen and its list name the customer', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.near;
+  const { id: customerId, name } = stand.customer;
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Move…' }).click();
+  await dialogOf(page).getByLabel('Customer').fill('acm');
+  await page.locator(`#move-customers option[value="${customerId}"]`).waitFor({ state: 'attached' });
+  await dialogOf(page).getByLabel('Customer').fill(customerId);
+  await dialogOf(page).getByRole('button', { name: 'Move' }).click();
+  await noticeOf(page).getByText(`Paws & Claws belongs to ${name} now, on the plan team.`).waitFor();
+  await page.goto(`/console/keys?customer=${customerId}`);
+  await page
+    .getByRole('row', { name: /Paws & Claws/ })
+    .getByRole('link', { name })
+    .waitFor();
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Edit…' }).click();
+  await dialogOf(page).getByText(`It shares the plan and the limits of ${name}.`).waitFor();
+  await dialogOf(page).getByLabel('Notes').fill('of Acme');
+  await dialogOf(page).getByRole('button', { name: 'Save' }).click();
+  await noticeOf(page).getByText('Paws & Claws is changed. Now: new notes.').waitFor();
+  await page.getByRole('button', { name: 'Move…' }).click();
+  await dialogOf(page).getByLabel('Customer').fill('');
+  await dialogOf(page).getByLabel('Plan').selectOption('business');
+  await dialogOf(page).getByRole('button', { name: 'Move' }).click();
+  await noticeOf(page).getByText('belongs to no customer now, on the plan business.').waitFor();
+  expect(await audited('Move key', id)).toContain(PEOPLE.operator);
+});
+
+test('an admin makes a customer with a key, changes its plan, and deletes it: the key ends with it', async () => {
+  const { page } = admin;
+  await page.goto('/console/customers');
+  await page.getByRole('button', { name: 'Create customer…' }).click();
+  await dialogOf(page).getByLabel('Plan').selectOption('free');
+  await dialogOf(page).getByLabel('Name').fill('Zoo shops');
+  await dialogOf(page).getByRole('button', { name: 'Create customer' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Zoo shops' }).waitFor();
+  const id = page.url().split('/').at(-1)!;
+  await page.getByRole('button', { name: 'Create key…' }).click();
+  await dialogOf(page).getByLabel('Name').fill('Ticket shop');
+  await dialogOf(page).getByRole('button', { name: 'Create key' }).click();
+  const secret = await dialogOf(page).getByLabel('Secret', { exact: true }).inputValue();
+  await dialogOf(page).getByRole('button', { name: 'Done' }).click();
+  await page.getByRole('table', { name: 'Keys' }).getByRole('link', { name: 'Ticket shop' }).waitFor();
+  const call = () => fetch(`${stand.gateways[1].origin}/v1/pets`, { headers: { Authorization: `Bearer ${secret}` } });
+  expect((await call()).status).toBe(200);
+  await page.getByRole('button', { name: 'Edit…' }).click();
+  await dialogOf(page).getByLabel('Plan').selectOption('pro');
+  await dialogOf(page).getByRole('button', { name: 'Save' }).click();
+  await noticeOf(page).getByText('Zoo shops is changed. Now: plan pro.').waitFor();
+  await eventually(async () => expect((await call()).headers.get('ratelimit-policy')).toContain('q=300'), SPARING);
+  // The id opens the customer wherever it is typed.
+  await page.goto('/console/keys');
+  await page.getByRole('searchbox', { name: 'Search' }).fill(id);
+  await page.getByRole('heading', { level: 1, name: 'Zoo shops' }).waitFor();
+  await page.getByRole('button', { name: 'Delete…' }).click();
+  await dialogOf(page).getByText('It has 1 key. To keep one, move it first.').waitFor();
+  await dialogOf(page)
+    .getByLabel(/Revoke its keys/)
+    .check();
+  await dialogOf(page).getByRole('button', { name: 'Delete for good' }).click();
+  await noticeOf(page).getByText(`Zoo shops (${id}) is deleted. 1 key revoked with it.`).waitFor();
+  await eventually(async () => expect((await call()).status).toBe(401), SPARING);
+  expect(await audited('Delete customer', id)).toContain(PEOPLE.admin);
+});
+
+test('a secret that is pasted into the search for customers stays out of the address', async () => {
+  const { page } = viewer;
+  await page.goto('/console/customers');
+  await page.getByRole('searchbox', { name: 'Search' }).fill(stand.keys.shop.key);
+  await page.getByText('This looks like the secret of a key. It was not sent.').waitFor();
+  expect(page.url()).not.toContain('tg_live_');
+  await page.getByRole('searchbox', { name: 'Search' }).fill('acme');
+  await page.getByRole('link', { name: stand.customer.name }).waitFor();
+});
+
 test('a draft of plans shows a fault at its line, what differs, whom it touches and what it would have refused', async () => {
   const { page } = admin;
   await page.goto('/console/plans/edit');
@@ -336,12 +437,18 @@ test('what a viewer or an operator may not do is refused by the gateway too, wit
     ['POST', `/admin/keys/${id}/rotate`, {}],
     ['POST', `/admin/keys/${id}/suspend`, {}],
     ['POST', `/admin/keys/${id}/resume`, {}],
+    ['POST', `/admin/keys/${id}/move`, { customer: stand.customer.id }],
+    ['PATCH', `/admin/customers/${stand.customer.id}`, { notes: 'x' }],
+    ['POST', `/admin/customers/${stand.customer.id}/topups`, { window: 'day', amount: 1 }],
+    ['POST', `/admin/customers/${stand.customer.id}/usage/reset`, {}],
     ['POST', `/admin/keys/${id}/secrets/end`, { last4: 'abcd' }],
     ['DELETE', `/admin/keys/${id}`],
   ] as const;
   const admins = [
     ['POST', '/admin/keys', { plan: 'free' }],
     ['POST', `/admin/keys/${id}/delete`],
+    ['POST', '/admin/customers', { plan: 'free' }],
+    ['POST', `/admin/customers/${stand.customer.id}/delete`],
     ['PUT', '/admin/plans/file', { text: '' }],
   ] as const;
   await viewer.page.goto('/console/');

@@ -18,21 +18,27 @@ let stand: Stand;
 let callers: { stop(): Promise<void> };
 let admin: Visit;
 let hostile: { id: string; key: string };
+let hostileCustomer: { id: string };
 
 beforeAll(async () => {
   [browser, stand] = await Promise.all([launchBrowser(), startStand()]);
   callers = stand.drive();
   await untilDriven(stand);
-  const created = await fetch(`${stand.gateways[0].admin}/admin/keys`, {
-    method: 'POST',
-    headers: { Authorization: `Bearer ${stand.tokens.admin}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify({
-      plan: 'enterprise',
-      name: `${BAD_NAME}${RTL}`.padEnd(98, 'W'),
-      owner: `"><svg onload=document.title=3>${'W'.repeat(68)}`,
-      notes: `${BAD}\n${RTL}\n${'W'.repeat(800)}`,
-      limits: { minute: 0, day: 999_999_999_999_999 },
-    }),
+  const create = (what: string, body: object) =>
+    fetch(`${stand.gateways[0].admin}/admin/${what}`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${stand.tokens.admin}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  const names = { name: BAD_NAME, owner: BAD_PATH, notes: BAD };
+  hostileCustomer = (await (await create('customers', { plan: 'team', ...names })).json()) as typeof hostileCustomer;
+  await create('keys', { customer: hostileCustomer.id, ...names });
+  const created = await create('keys', {
+    plan: 'enterprise',
+    name: `${BAD_NAME}${RTL}`.padEnd(98, 'W'),
+    owner: `"><svg onload=document.title=3>${'W'.repeat(68)}`,
+    notes: `${BAD}\n${RTL}\n${'W'.repeat(800)}`,
+    limits: { minute: 0, day: 999_999_999_999_999 },
   });
   hostile = (await created.json()) as typeof hostile;
   expect(created.status, JSON.stringify(hostile)).toBe(201);
@@ -74,7 +80,12 @@ test('markup in names, owners, notes and paths is text on every screen, and no r
   }
   await page.goto('/console/keys?q=onerror');
   await page.getByRole('link', { name: 'onerror' }).first().waitFor();
-  expect(await page.getByRole('link', { name: 'onerror' }).count()).toBe(2);
+  expect(await page.getByRole('link', { name: 'onerror' }).count()).toBe(4);
+  for (const path of ['/customers?q=onerror', `/customers/${hostileCustomer.id}`]) {
+    await page.goto(`/console${path}`);
+    await page.getByRole('link', { name: 'onerror' }).first().waitFor();
+    expect(await intruders(page), path).toEqual([]);
+  }
   await page.goto(`/console/keys/${hostile.id}`);
   await page.getByRole('heading', { level: 1 }).filter({ hasText: '<script>' }).waitFor();
   await page.getByText('<img src=x').first().waitFor();

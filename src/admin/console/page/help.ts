@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { ApiError, type Resource, request, useOnce, useResource } from './api.ts';
 import { html } from './html.ts';
-import { nameOf, pathOf } from './kit/callers.ts';
+import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
 import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText } from './kit/format.ts';
 import { Shown } from './kit/states.ts';
@@ -19,6 +19,18 @@ export interface Helped {
   readonly plan?: string | null;
   /** The window that refuses it. */
   readonly window?: string;
+  /** Of a key. */
+  readonly customer?: CustomerOfKey | undefined;
+}
+
+/** How the names of limits begin that all keys of a customer share. They are changed for the customer alone. */
+const SHARED = 'customer-';
+
+/** Whose limit is to be topped up: the customer's, if a limit that its keys share refuses the key. */
+function toppedUp(of: Helped): Helped {
+  const { window = '', customer } = of;
+  if (customer === undefined || !window.startsWith(SHARED)) return of;
+  return { how: 'topup', ...customer, window: window.slice(SHARED.length) };
 }
 
 interface Changes {
@@ -63,7 +75,8 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   </${ChangeDialog}>`;
 }
 
-export function TopUpDialog({ of, onClose, onChanged }: Changes) {
+export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
+  const of = toppedUp(helped);
   const { id, name } = of;
   const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of);
@@ -73,7 +86,7 @@ export function TopUpDialog({ of, onClose, onChanged }: Changes) {
     return message;
   };
   return html`<${ChangeDialog} title=${`Top up ${name ?? id}`} action="Top up" act=${act} onClose=${onClose}>
-    <p>The amount is added to the limit of one window until that window ends. A ban stays until it is lifted or ends.</p>
+    <p>The amount is added to the limit of one window until that window ends${isCustomer(id) && ', for all its keys together'}. A ban stays until it is lifted or ends.</p>
     <${Shown} of=${usage} what="the windows">
       ${({ windows }: Usage) => html`<${TopUpFields} windows=${windows} refusing=${of.window} />`}
     </${Shown}>
@@ -102,9 +115,12 @@ function TopUpFields({
   refusing: string | undefined;
   isOptional?: boolean;
 }) {
-  const counted = Object.entries(windows).filter(([, { limit }]) => limit !== 'unlimited');
-  if (counted.length === 0) return html`<p>All its windows are unlimited.</p>`;
-  return html`<div class="pair">
+  const counted = changeable(windows);
+  const shared =
+    Object.keys(windows).some((window) => window.startsWith(SHARED)) &&
+    html`<p class="muted">What it shares with other keys is topped up on the screen of its customer.</p>`;
+  if (counted.length === 0) return html`<p>It has no limit of its own.</p>${shared}`;
+  return html`${shared}<div class="pair">
     <${Field} id="topup-window" label=${isOptional ? 'Window to top up' : 'Window'}>
       <select id="topup-window" name="window">
         ${counted.map(
@@ -132,9 +148,7 @@ export function ResetDialog({
   onChanged: () => void;
 }) {
   const once = useOnce();
-  const [windows] = useState(() =>
-    Object.entries(usage?.windows ?? {}).filter(([, { limit }]) => limit !== 'unlimited'),
-  );
+  const [windows] = useState(() => changeable(usage?.windows ?? {}));
   const act = async (form: FormData) => {
     const chosen = form.getAll('windows') as NonNullable<NewReset['windows']>[number][];
     const body: NewReset = { windows: chosen };
@@ -149,10 +163,16 @@ export function ResetDialog({
     <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>
     <fieldset>
       <legend>Windows</legend>
+      ${windows.length === 0 && html`<p>It has no limit of its own.</p>`}
       ${windows.map(
         ([window, { used, limit }]) =>
           html`<label class="check" key=${window}><input type="checkbox" name="windows" value=${window} defaultChecked=${true} /> ${windowText(window)}: ${countText(used)} of ${countText(limit)} used</label>`,
       )}
     </fieldset>
   </${ChangeDialog}>`;
+}
+
+/** The windows that can be topped up and reset by the id that has them: they count, and belong to no one else. */
+function changeable(windows: Windows) {
+  return Object.entries(windows).filter(([name, { limit }]) => limit !== 'unlimited' && !name.startsWith(SHARED));
 }

@@ -10,7 +10,7 @@ import { isCallerId } from '../kit/filters.ts';
 import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
-import { WindowList } from '../kit/windows.ts';
+import { WindowList, windowText } from '../kit/windows.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Refusal, RefusalList, Usage } from '../types.ts';
@@ -163,7 +163,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
           ${limits.map(
             ({ window: of, form, limit, used, remaining }) =>
               html`<li key=${of}>
-                <p><strong>${of}</strong> <span class="muted">${form}</span> ${of === window && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
+                <p><strong>${windowText(of)}</strong> <span class="muted">${form}</span> ${of === window && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
                 <${Meter} label=${`Used of the ${of}`} used=${used} limit=${limit} />
                 <p>
                   ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
@@ -212,7 +212,7 @@ function Since({ usage, cost }: { usage: Usage | null; cost: number }) {
   );
   if (spent === undefined) return 'The same request succeeds now.';
   const [window, { resetAt }] = spent;
-  return html`The ${window} is used up again since, until <${Until} at=${resetAt} />.`;
+  return html`The ${windowText(window)} is used up again since, until <${Until} at=${resetAt} />.`;
 }
 
 /** Reads the refusals again when the next of them may be repeated: their advice is another one then. */
@@ -245,8 +245,8 @@ function answerOf({ requestId, at, code, window, limits, retryAt, status, impose
     return null;
   const why =
     code === 'rate_limit_exceeded'
-      ? `you had used all ${countText(limit)} requests a ${window}`
-      : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(limit)} requests a ${window}, which blocks all requests for a while`;
+      ? `you had used all ${countText(limit)} requests a ${windowText(window)}`
+      : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(limit)} requests a ${windowText(window)}, which blocks all requests for a while`;
   const then =
     retryAt === null
       ? 'Waiting does not help: please ask us for a higher limit.'

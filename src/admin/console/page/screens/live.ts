@@ -9,6 +9,7 @@ import { useNames } from '../kit/names.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
+import { windowText } from '../kit/windows.ts';
 import { hrefOf, usePlace } from '../router.ts';
 import type { RequestsEvent } from '../types.ts';
 import { useGatewayNames } from './now.ts';
@@ -30,7 +31,7 @@ const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 
 
 export function VerdictBadge({ verdict, window = null }: { verdict: string; window?: string | null }) {
   const [title, kind] = VERDICTS[verdict] ?? [verdict, 'plain'];
-  return html`<${Badge} kind=${kind}>${title}${window !== null && verdict === 'refused' && ` (${window})`}</${Badge}>`;
+  return html`<${Badge} kind=${kind}>${title}${window !== null && verdict === 'refused' && ` (${windowText(window)})`}</${Badge}>`;
 }
 
 /** Which texts of the address are filters. The admin API would refuse the others. */

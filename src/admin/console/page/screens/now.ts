@@ -19,6 +19,7 @@ import {
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { useMay } from '../session.ts';
 import type { Gateway, GatewayList, NowEvent } from '../types.ts';
@@ -179,7 +180,7 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
                     ? html`<${Badge} kind="bad">Banned (${ordinal(ban ?? 1)} ban)</${Badge}>`
                     : html`<${Badge} kind="warn">Refused</${Badge}>`,
               },
-              { title: 'Window', cell: ({ window }: Refused) => window },
+              { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
               { title: 'Until', cell: ({ until }: Refused) => html`<${Until} at=${until} />` },
               ...(mayHelp
                 ? [
@@ -230,11 +231,11 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
             columns=${[
               { title: 'Key', isName: true, cell: (key: Near) => html`<${CallerName} ...${key} />` },
               { title: 'Plan', cell: ({ plan }: Near) => plan },
-              { title: 'Window', cell: ({ window }: Near) => window },
+              { title: 'Window', cell: ({ window }: Near) => windowText(window) },
               {
                 title: 'Used',
                 cell: ({ used, limit, window }: Near) =>
-                  html`<span class="used"><${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} /> ${countText(used)} of ${countText(limit)}</span>`,
+                  html`<span class="used"><${Meter} label=${`Used of the ${windowText(window)}`} used=${used} limit=${limit} /> ${countText(used)} of ${countText(limit)}</span>`,
               },
               { title: 'Left', isNumber: true, cell: ({ remaining }: Near) => countText(remaining) },
               { title: 'Resets', cell: ({ resetAt }: Near) => html`<${Until} at=${resetAt} />` },

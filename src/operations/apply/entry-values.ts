@@ -1,0 +1,61 @@
+import { hash } from 'node:crypto';
+import type { Limits } from '../../admit/plan.ts';
+import { WINDOWS } from '../../admit/windows.ts';
+import type { CustomerEntry, KeyEntry } from '../../config/keys-file.ts';
+import { momentOf } from '../../config/values.ts';
+import type { StoredCustomer } from '../../identify/customer-store.ts';
+import type { StoredKey } from '../../identify/key-store.ts';
+import type { CustomerEdits } from '../customer-changes.ts';
+
+// What the entries of keys and of customers have in common.
+
+/** An entry that is left as it is in the store, such as one whose key is revoked. */
+export interface EndedEntry {
+  readonly name: string;
+  readonly id: string;
+  readonly why: string;
+}
+
+/**
+ * The bytes that a text stands for, the same in every store: two applies at the same moment make one key, and a backup that is
+ * restored elsewhere has the keys under the ids that the file means. The id of a key is not a secret.
+ */
+export function bytesFrom(parts: readonly string[]): (bytes: number) => Uint8Array {
+  let block = 0;
+  return (bytes) => {
+    const text = JSON.stringify([...parts, block++]);
+    return hash('sha512', text, 'buffer').subarray(0, bytes);
+  };
+}
+
+/** What an entry changes in the attributes that keys and customers have. What it leaves out stays. */
+export function attributeEdits(present: StoredKey | StoredCustomer, entry: KeyEntry | CustomerEntry): CustomerEdits {
+  const text = (member: 'name' | 'owner' | 'notes') => {
+    const wanted = entry[member];
+    return wanted === undefined || (present[member] ?? '') === wanted ? {} : { [member]: wanted };
+  };
+  const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
+  const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
+  return {
+    ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
+    ...text('name'),
+    ...text('owner'),
+    ...text('notes'),
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(expiresAtMs === present.expiresAtMs ? {} : { expiresAtMs }),
+  };
+}
+
+function limitEdits(present: Limits, wanted: Limits): NonNullable<CustomerEdits['limits']> {
+  const different = WINDOWS.filter((window) => present[window] !== wanted[window]);
+  return Object.fromEntries(different.map((window) => [window, wanted[window] ?? null]));
+}
+
+export function limitsOf(given: NonNullable<KeyEntry['limits']>): Limits {
+  return Object.fromEntries(Object.entries(given).filter(([, limit]) => limit !== undefined)) as Limits;
+}
+
+/** @param text that keys.yaml accepts for `expires` */
+export function endsAt(text: string): number | null {
+  return text === 'never' ? null : momentOf(text);
+}
