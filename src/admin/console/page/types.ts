@@ -1,5 +1,10 @@
 import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
-import type { createCustomer, listCustomers, showCustomer } from '../../../operations/catalogue/customers.ts';
+import type {
+  createCustomer,
+  deleteCustomer,
+  listCustomers,
+  showCustomer,
+} from '../../../operations/catalogue/customers.ts';
 import type {
   createKey,
   findKey,
@@ -42,6 +47,9 @@ export type CustomerPage = OutputOf<typeof listCustomers>;
 export type Customer = CustomerPage['customers'][number];
 export type ShownCustomer = OutputOf<typeof showCustomer>;
 export type NewCustomer = InputOf<typeof createCustomer>;
+export type DeletedCustomer = OutputOf<typeof deleteCustomer>;
+export type KeyOrCustomer = Key | Customer;
+export type SearchPage = KeyPage | CustomerPage;
 
 export type Usage = OutputOf<typeof showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;

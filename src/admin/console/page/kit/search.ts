@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
+import type { SearchPage } from '../types.ts';
 import { countText, plural } from './format.ts';
 import { Empty, Problem } from './states.ts';
 
@@ -37,9 +38,9 @@ function useSearch<T, P extends SearchPage>(
         const page = new URLSearchParams(from.query);
         page.set('limit', String(wanted - now.rows.length));
         if (now.cursor !== null) page.set('cursor', now.cursor);
-        const { data } = await request<P>('GET', `${path}?${page}`, { signal: controller.signal });
+        const { data } = await request<SearchPage>('GET', `${path}?${page}`, { signal: controller.signal });
         const { cursor } = data;
-        const rows = [...now.rows, ...rowsOf(data)];
+        const rows = [...now.rows, ...rowsOf(data as P)];
         const isRunning = cursor !== null && rows.length < wanted;
         now = { ...now, rows, cursor, searched: now.searched + data.searched, isRunning };
         setFound(now);
@@ -64,12 +65,6 @@ function useSearch<T, P extends SearchPage>(
     setFound((before) => ({ ...before, isRunning: false }));
   };
   return { found: found.query === query ? found : none, more: () => void search(found), stop };
-}
-
-/** A page of a search of the admin API. */
-interface SearchPage {
-  readonly cursor: string | null;
-  readonly searched: number;
 }
 
 /**

@@ -117,7 +117,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
 }
 
 /** The columns that describe a change, here and on the screen of a key. */
-export const CHANGE_COLUMNS: readonly Column<Change>[] = [
+const CHANGE_COLUMNS: readonly Column<Change>[] = [
   { title: 'Time', cell: ({ time }) => html`<${Time} at=${time} />` },
   { title: 'Actor', cell: ({ actor }) => html`<${ActorName} ...${actor} />` },
   { title: 'Action', isName: true, cell: ({ action }) => ACTIONS[action] ?? action },
