@@ -448,11 +448,15 @@ while i <= #runs do
     at = at + rule.histories
     for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
     at = at + #rule.accounts - 1
-    for j, count in pairs(held or {}) do held[j] = count + (begun[keys[j]] or 0) end
+    if held then
+      for j, count in pairs(held) do held[j] = count + (begun[keys[j]] or 0) end
+    end
     local reply, admitted = decide(rule, keys, histories, n, cost, held)
     if type(reply) == 'table' and reply.err then return reply end
-    for j in pairs(held or {}) do
-      if rule.accounts[j].most then begun[keys[j]] = (begun[keys[j]] or 0) + (admitted or 0) end
+    if held then
+      for j in pairs(held) do
+        if rule.accounts[j].most then begun[keys[j]] = (begun[keys[j]] or 0) + (admitted or 0) end
+      end
     end
     replies[#replies + 1] = reply
   end
