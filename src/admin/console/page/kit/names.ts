@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, request } from '../api.ts';
-import type { Customer, Key } from '../types.ts';
+import type { KeyOrCustomer } from '../types.ts';
 import { pathOf } from './callers.ts';
 
 /** Names that one screen asks for at most: a tail may name thousands of callers. */
@@ -15,7 +15,7 @@ export function useNames(ids: readonly (string | null)[]): ReadonlyMap<string, s
     const controller = new AbortController();
     const { signal } = controller;
     const set = (name: string | null) => setNames((known) => new Map(known).set(next, name));
-    request<Key | Customer>('GET', pathOf(next), { signal }).then(
+    request<KeyOrCustomer>('GET', pathOf(next), { signal }).then(
       ({ data }) => set(data.name),
       (failure) => {
         // One that was deleted, or whose name is not available now, is shown by its id.

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
+import type { FoundPage } from '../types.ts';
 import { countText, plural } from './format.ts';
 import { Empty, Problem } from './states.ts';
 
@@ -17,7 +18,7 @@ interface Found<T> {
 }
 
 /** Searches until a page is full: a single response may have few keys, even none, although others follow. */
-function useSearch<T, P extends SearchPage>(
+function useSearch<T, P extends FoundPage>(
   path: string,
   rowsOf: (page: P) => readonly T[],
   query: string,
@@ -37,9 +38,9 @@ function useSearch<T, P extends SearchPage>(
         const page = new URLSearchParams(from.query);
         page.set('limit', String(wanted - now.rows.length));
         if (now.cursor !== null) page.set('cursor', now.cursor);
-        const { data } = await request<P>('GET', `${path}?${page}`, { signal: controller.signal });
+        const { data } = await request<FoundPage>('GET', `${path}?${page}`, { signal: controller.signal });
         const { cursor } = data;
-        const rows = [...now.rows, ...rowsOf(data)];
+        const rows = [...now.rows, ...rowsOf(data as P)];
         const isRunning = cursor !== null && rows.length < wanted;
         now = { ...now, rows, cursor, searched: now.searched + data.searched, isRunning };
         setFound(now);
@@ -66,12 +67,6 @@ function useSearch<T, P extends SearchPage>(
   return { found: found.query === query ? found : none, more: () => void search(found), stop };
 }
 
-/** A page of a search of the admin API. */
-interface SearchPage {
-  readonly cursor: string | null;
-  readonly searched: number;
-}
-
 /**
  * What a search finds, a page at a time.
  * @param path of the search in the admin API
@@ -80,7 +75,7 @@ interface SearchPage {
  * @param none what is shown if there are no records at all
  * @param leftOut what a search without matches has left out, as a sentence
  */
-export function SearchResults<T, P extends SearchPage>({
+export function SearchResults<T, P extends FoundPage>({
   path,
   query,
   noun,

@@ -114,8 +114,8 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   </${Shown}>`;
 }
 
-/** The columns that describe a change, here and on the screen of a key. */
-export const CHANGE_COLUMNS: readonly Column<Change>[] = [
+/** The columns that describe a change, here and on the screens of a key and a customer. */
+const CHANGE_COLUMNS: readonly Column<Change>[] = [
   { title: 'Time', cell: ({ time }) => html`<${Time} at=${time} />` },
   { title: 'Actor', cell: ({ actor }) => html`<${ActorName} ...${actor} />` },
   { title: 'Action', isName: true, cell: ({ action }) => ACTIONS[action] ?? action },

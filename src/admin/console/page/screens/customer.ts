@@ -11,7 +11,7 @@ import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { Use } from '../kit/use.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { ChangePage, History, InForce, Plan, ShownCustomer, Usage } from '../types.ts';
+import type { ChangePage, DeletedCustomer, History, InForce, Plan, ShownCustomer, Usage } from '../types.ts';
 import { LastChanges } from './audit.ts';
 import { CustomerFacts, CustomerState } from './customer-facts.ts';
 import { changeIfSame } from './key-dialogs.ts';
@@ -159,12 +159,7 @@ function DeleteDialog(changing: Changing) {
   const some = keysCursor === null ? plural(keys.length, 'key') : `more than ${plural(keys.length, 'key')}`;
   const act = async () => {
     const body = keys.length === 0 ? {} : { keys: 'revoke' };
-    const { status, data } = await changeIfSame<{ keysRevoked: number }>(
-      changing,
-      'POST',
-      `${pathOf(id)}/delete`,
-      body,
-    );
+    const { status, data } = await changeIfSame<DeletedCustomer>(changing, 'POST', `${pathOf(id)}/delete`, body);
     navigate('/customers');
     const revoked = data.keysRevoked === 0 ? '' : ` ${plural(data.keysRevoked, 'key')} revoked with it.`;
     return `${nameOf(customer)} (${id}) is deleted.${revoked}${settledText(status)}`;

@@ -6,7 +6,7 @@ import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/di
 import { countText, millisecondsOf, momentText } from '../kit/format.ts';
 import { Badge } from '../kit/page.ts';
 import { WINDOWS } from '../kit/windows.ts';
-import type { Customer, Key, KeyEdits, KeyWithSecret, Plan } from '../types.ts';
+import type { Key, KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
 import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from './key-access.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
@@ -35,7 +35,7 @@ export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) 
 /** The text of each field. */
 type Values = Readonly<Record<string, string>>;
 
-function valuesOf(record: Key | Customer): Values {
+function valuesOf(record: KeyOrCustomer): Values {
   const { plan, name, owner, notes, expiresAt, ownLimits } = record;
   const limits = WINDOWS.map((window) => [window, String(ownLimits[window] ?? '')] as const);
   return {
@@ -227,7 +227,7 @@ export function EditDialog({
   onClose,
   onChanged,
 }: {
-  of: Key | Customer;
+  of: KeyOrCustomer;
   etag: string | null;
   plans: readonly Plan[] | null;
   onClose: () => void;
@@ -243,7 +243,7 @@ export function EditDialog({
     if (Object.keys(body).length === 0) throw new ApiError(0, 'unchanged', 'Nothing is changed yet.');
     const headers = { 'If-Match': base.current.etag ?? '*' };
     try {
-      const { status, data } = await request<Key | Customer>('PATCH', pathOf(record.id), { body, headers });
+      const { status, data } = await request<KeyOrCustomer>('PATCH', pathOf(record.id), { body, headers });
       onChanged();
       return `${nameOf(data)} is changed. Now: ${changedText(body)}.${settledText(status)}`;
     } catch (failure) {
@@ -253,7 +253,7 @@ export function EditDialog({
   };
   /** Copies the new state into the fields that were not touched. @returns what has become different, as an error */
   const takeOver = async ({ status, code }: ApiError) => {
-    const fresh = await request<Key | Customer>('GET', pathOf(record.id));
+    const fresh = await request<KeyOrCustomer>('GET', pathOf(record.id));
     const [before, after] = [base.current.values, valuesOf(fresh.data)];
     base.current = { values: after, etag: fresh.etag };
     onChanged();
@@ -269,11 +269,11 @@ export function EditDialog({
       field.dispatchEvent(new Event('change', { bubbles: true }));
     }
     const news = different.map((name) => `${name} is now ${after[name] || 'empty'}`).join(', ');
-    const what = news === '' ? 'something beside these fields' : news;
+    const differences = news === '' ? 'something beside these fields' : news;
     return new ApiError(
       status,
       code,
-      `Someone changed this ${what} meanwhile, and your changes are not saved yet: ${what}. The fields show it, with your changes on top. Save again to apply yours.`,
+      `Someone changed this ${what} meanwhile, and your changes are not saved yet: ${differences}. The fields show it, with your changes on top. Save again to apply yours.`,
     );
   };
   return html`<${ChangeDialog} title=${`Edit ${nameOf(record)}`} action="Save" act=${act} onClose=${onClose}>
