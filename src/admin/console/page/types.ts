@@ -1,10 +1,5 @@
 import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
-import type {
-  createCustomer,
-  deleteCustomer,
-  listCustomers,
-  showCustomer,
-} from '../../../operations/catalogue/customers.ts';
+import type { deleteCustomer, listCustomers, showCustomer } from '../../../operations/catalogue/customers.ts';
 import type {
   createKey,
   findKey,
