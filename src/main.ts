@@ -33,6 +33,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'customers show': async () => (await import('./cli/customers/show.ts')).customersShow,
   'customers edit': async () => (await import('./cli/customers/change.ts')).customersEdit,
   'customers topup': async () => (await import('./cli/usage-changes.ts')).customersTopUp,
+  'customers suspend': async () => (await import('./cli/customers/change.ts')).customersSuspend,
+  'customers resume': async () => (await import('./cli/customers/change.ts')).customersResume,
   'customers delete': async () => (await import('./cli/customers/change.ts')).customersDelete,
   doctor: async () => (await import('./cli/doctor.ts')).doctor,
   'gateway check': async () => (await import('./cli/gateway/check.ts')).gatewayCheck,

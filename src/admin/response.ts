@@ -145,8 +145,14 @@ export function etagOf(record: StoredKey | StoredCustomer): string {
   const { id, plan, limits, name, owner, notes, createdAtMs, expiresAtMs } = record;
   const windows = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
   const common = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs];
-  const what = 'secrets' in record ? [...common, ...ofKey(record)] : common;
+  const what = 'secrets' in record ? [...common, ...ofKey(record)] : [...common, ...ofCustomer(record)];
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
+}
+
+/** Nothing for a customer that is not suspended and says nothing of who may call what. */
+function ofCustomer(customer: StoredCustomer): readonly unknown[] {
+  const { suspended } = customer;
+  return [...(suspended === undefined ? [] : [suspended]), ...Object.entries(accessOf(customer))];
 }
 
 function ofKey(key: StoredKey): readonly unknown[] {

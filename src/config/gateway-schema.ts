@@ -722,7 +722,7 @@ export const routeEntry = z.strictObject({
     .boolean()
     .prefault(false)
     .describe(
-      '`true` lets a client upgrade to WebSocket, over HTTP/1.1 only. The request is admitted first and counted once; `websockets` bounds how many there are. A WebSocket ends within a second of its key being revoked or suspended or expiring, but not when the key is banned; during a drain it stays open until `drainTimeout`. `false` removes Upgrade and serves the request as plain HTTP.',
+      '`true` lets a client upgrade to WebSocket, over HTTP/1.1 only. The request is admitted first and counted once; `websockets` bounds how many there are. A WebSocket ends within a second of its key, the secret that opened it, or the customer of its key or token being revoked, ended or suspended or expiring, but not when the key is banned; during a drain it stays open until `drainTimeout`. `false` removes Upgrade and serves the request as plain HTTP.',
     ),
   auth: z
     .enum(['key', 'none'], 'must be `key` or `none`')

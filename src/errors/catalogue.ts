@@ -99,11 +99,12 @@ export const ERRORS = {
     status: 403,
     closes: false,
     sentence: 'This API key is suspended. Ask its operator.',
-    when: 'An operator has suspended the key, until a moment or until it is resumed. The caller is not told by whom or why; `tollgate audit --key KEY_ID` is.',
-    remedy: 'Ask the operator. The same key works again once it is resumed.',
+    when: 'An operator has suspended the key, or its customer, until a moment or until it is resumed. The caller is not told by whom or why; `tollgate audit --key KEY_ID` is.',
+    remedy: 'Ask the operator. The same key works again once it, or its customer, is resumed.',
     counted: 'no; it is no strike and no failed authentication',
-    explanation: 'An operator has suspended the API key of the request. This request was not counted.',
-    advice: 'Look at the key for the end and the reason of the suspension, and resume it if the caller may call again.',
+    explanation: 'An operator has suspended the API key of the request, or its customer. This request was not counted.',
+    advice:
+      'Look at the key, and at its customer if it has one, for the end and the reason of the suspension, and resume it if the caller may call again.',
   },
   address_not_allowed: {
     status: 403,

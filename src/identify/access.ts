@@ -110,16 +110,20 @@ const metaNameRule = 'must be 1 to 32 lower-case letters, digits, _ and -, and b
 const metaValueRule = 'must be a text of 1 to 256 characters in one line, without control characters';
 const metaRule = `must be at most ${MAX_META} pairs of a name and a text, such as team: blue`;
 export const metaName = z.string(metaNameRule).regex(new RegExp(`^${META_NAME}$`), metaNameRule);
-export const metaValue = z
+const metaValue = z
   .string(metaValueRule)
   .refine(
     (text) =>
       text !== '' && [...text].length <= 256 && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text),
     metaValueRule,
   );
+const metaError = ({ code }: { readonly code?: string }) => (code === 'invalid_key' ? metaNameRule : metaRule);
 const meta = z
-  .record(metaName, metaValue, { error: ({ code }) => (code === 'invalid_key' ? metaNameRule : metaRule) })
+  .record(metaName, metaValue, { error: metaError })
   .refine((pairs) => Object.keys(pairs).length <= MAX_META, metaRule);
+
+/** Metadata after a change: the pairs that it names. Those that are absent stay; null removes one. */
+export const editedMeta = z.record(metaName, metaValue.nullable(), { error: metaError });
 
 /** The members as operators give them. */
 export const ACCESS = {
@@ -146,8 +150,29 @@ export const ACCESS = {
 /** Each of them may be left out. */
 export const givenAccess = z.object(ACCESS).partial();
 
+/** The same of a customer. Certificates stand for keys alone. */
+export const CUSTOMER_ACCESS = {
+  scopes: scopes.describe(
+    'What callers with keys and tokens of the customer may do, beside the scopes of the key or token itself, at most 32.',
+  ),
+  addresses: addresses.describe(
+    "The addresses and networks that requests of all its callers must come from, at most 64. A key's own list must allow the address as well.",
+  ),
+  origins: origins.describe(
+    "The origins of the web pages that requests of all its callers must come from, at most 32. A key's own list must allow the page as well.",
+  ),
+  meta: meta.describe(
+    'Metadata: up to 16 pairs of a name (`[a-z][a-z0-9_-]{0,31}`) and a text of up to 256 characters. Rules of header fields have them for all its ' +
+      'callers as `{consumer.meta.NAME}`; a pair of a key stands in place of one of the same name.',
+  ),
+};
+
+/** Each of them may be left out. */
+export const givenCustomerAccess = z.object(CUSTOMER_ACCESS).partial();
+
 type Member = keyof typeof ACCESS;
 export const ACCESS_MEMBERS = Object.keys(ACCESS) as readonly Member[];
+export const CUSTOMER_ACCESS_MEMBERS = Object.keys(CUSTOMER_ACCESS) as readonly (keyof typeof CUSTOMER_ACCESS)[];
 
 /** The members as the store has them. Loose: a later version may allow more. */
 export const STORED_ACCESS = {

@@ -35,7 +35,7 @@ export interface KnownCustomer {
 export type CustomerFound = Customer | SuspendedCustomer | 'unknown' | 'expired' | 'unavailable';
 
 /** An operator has suspended the customer: its callers may do nothing. */
-export interface SuspendedCustomer {
+interface SuspendedCustomer {
   readonly suspended: Customer;
 }
 

@@ -31,6 +31,7 @@ const ACTIONS = [
   ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
   ...(['key.suspend', 'key.resume', 'secret.end', 'key.move'] as const),
   ...(['customer.create', 'customer.update', 'customer.delete', 'customer.topup'] as const),
+  ...(['customer.suspend', 'customer.resume'] as const),
   ...(['key.topup', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];
@@ -238,12 +239,14 @@ export interface KeyState extends StoredAccess {
 }
 
 /** The state of a customer for the record. */
-export type CustomerState = Pick<KeyState, 'plan' | 'limits' | 'name' | 'owner' | 'expiresAt' | 'entry'>;
+export type CustomerState = Omit<KeyState, 'revokedAt' | 'secrets' | 'customer'>;
 
 export function customerStateOf(customer: StoredCustomer): CustomerState {
   const { plan, limits, name, owner, expiresAtMs, applied } = customer;
   const entry = applied === undefined ? {} : { entry: entryText(applied) };
-  return { plan, limits, name, owner, expiresAt: timeOf(expiresAtMs), ...entry };
+  const { suspended } = customer;
+  const state = { plan, limits, name, owner, ...accessOf(customer), expiresAt: timeOf(expiresAtMs) };
+  return { ...state, ...suspendedMember(suspended), ...entry };
 }
 
 export function keyStateOf(key: StoredKey): KeyState {

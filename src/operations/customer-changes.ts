@@ -1,9 +1,12 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
+import { type AccessEdits, changedAccess } from '../identify/access.ts';
 import type { Random } from '../identify/api-key.ts';
 import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { AppliedEntry } from '../identify/key-store.ts';
 import { edited, label, noted, refusePast, refuseUnusable } from './key-changes.ts';
+import { suspensionOf } from './suspensions.ts';
 
 // What operators change in a customer, as pure functions. The values that a customer shares with a key have the same rules.
 
@@ -15,6 +18,8 @@ export interface CustomerAttributes {
   readonly owner: string | null;
   readonly notes: string | null;
   readonly expiresAtMs: number | null;
+  /** Absent: nothing but the plan says who may call what. */
+  readonly access?: AccessEdits;
 }
 
 interface CustomerSources {
@@ -30,7 +35,7 @@ interface CustomerSources {
  * @throws Failure `refused`
  */
 export function newCustomer(
-  { plan, limits, name, owner, notes, expiresAtMs }: CustomerAttributes,
+  { plan, limits, name, owner, notes, expiresAtMs, access = {} }: CustomerAttributes,
   { plans, random, nowMs }: CustomerSources,
 ): StoredCustomer {
   refuseUnusable({ plan, limits }, plans, 'customer');
@@ -42,6 +47,7 @@ export function newCustomer(
     name: label('name', name),
     owner: label('owner', owner),
     ...noted(notes),
+    ...changedAccess({}, access),
     createdAtMs: nowMs,
     expiresAtMs,
   };
@@ -55,6 +61,7 @@ export interface CustomerEdits {
   readonly notes?: string | null;
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
+  readonly access?: AccessEdits;
   /** The entry of keys.yaml that manages the customer from now on. */
   readonly applied?: AppliedEntry;
 }
@@ -69,6 +76,25 @@ export function editedCustomer(
   deps: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
 ): StoredCustomer {
   return edited(customer, edits, deps, 'customer');
+}
+
+/**
+ * Suspends a customer, or gives a suspended one another end and reason. It returns the same object if nothing differs.
+ * @throws Failure `refused` as `suspensionOf`
+ */
+export function suspendedCustomer(
+  customer: StoredCustomer,
+  given: Parameters<typeof suspensionOf>[1],
+  nowMs: number,
+): StoredCustomer {
+  const suspension = suspensionOf(customer.suspended, given, nowMs);
+  return isDeepStrictEqual(customer.suspended, suspension) ? customer : { ...customer, suspended: suspension };
+}
+
+/** Ends the suspension of a customer; without one nothing changes. */
+export function resumedCustomer(customer: StoredCustomer): StoredCustomer {
+  const { suspended, ...rest } = customer;
+  return suspended === undefined ? customer : rest;
 }
 
 /** The tombstone of a deleted customer: its id, under which no other is made. Deleting a customer twice is no error. */

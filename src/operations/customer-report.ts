@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
+import { accessOf } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
-import { entryText, inOrder, label, notes, timeOf } from './key-report.ts';
+import { entryText, inOrder, label, notes, shownCustomerAccess, suspendedNow, timeOf } from './key-report.ts';
+import { suspension } from './suspensions.ts';
 import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
 
 /** A customer as operators see it. */
@@ -17,7 +19,9 @@ export const customer = z
     createdAt: time,
     expiresAt: time.nullable().describe('From then on its keys are refused; null means never.'),
     notes,
+    ...shownCustomerAccess,
     ownLimits: limits,
+    suspended: suspension.optional().describe('Absent unless the customer is suspended now.'),
     entry: z
       .string()
       .optional()
@@ -26,7 +30,8 @@ export const customer = z
   .meta({ id: 'Customer' });
 export type CustomerReport = DeepReadonly<z.output<typeof customer>>;
 
-export function customerReport(customer: StoredCustomer, { plans }: Plans): CustomerReport {
+/** @param nowMs Unix milliseconds */
+export function customerReport(customer: StoredCustomer, { plans }: Plans, nowMs: number): CustomerReport {
   const { id, plan, name, owner, createdAtMs, expiresAtMs, applied } = customer;
   return {
     id,
@@ -37,7 +42,9 @@ export function customerReport(customer: StoredCustomer, { plans }: Plans): Cust
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
     notes: customer.notes ?? null,
+    ...accessOf(customer),
     ownLimits: inOrder(customer.limits),
+    ...suspendedNow(customer, nowMs),
     ...(applied === undefined ? {} : { entry: entryText(applied) }),
   };
 }

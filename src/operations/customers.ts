@@ -14,9 +14,11 @@ import {
   editedCustomer,
   newCustomer,
   refuseWithKeys,
+  resumedCustomer,
+  suspendedCustomer,
 } from './customer-changes.ts';
 import { moved, refuseMoveOf, revoked } from './key-changes.ts';
-import { folded } from './key-search.ts';
+import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';
 import { visible } from './values.ts';
 
 interface CustomerOperationsOptions {
@@ -32,7 +34,7 @@ interface CustomerOperationsOptions {
 
 /** Which customers an operator asks for. Each condition that is not null must hold. */
 interface CustomerFilter {
-  /** A part of id, name or owner in any case. */
+  /** A part of id, name or owner in any case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. */
   readonly text: string | null;
   readonly plan: string | null;
   readonly owner: string | null;
@@ -132,6 +134,20 @@ export class CustomerOperations {
     const { plans, nowMs } = this.#options;
     const deps = { plans: plans().plans, nowMs: nowMs() };
     return this.#change(id, (before) => editedCustomer(before, edits, deps), guard);
+  }
+
+  /** Suspends a customer until a moment (Unix milliseconds), or until it is resumed. */
+  suspend(
+    id: string,
+    given: { readonly untilMs: number | null; readonly reason: string | null },
+    guard?: CustomerGuard,
+  ): Promise<ChangedCustomer> {
+    const nowMs = this.#options.nowMs();
+    return this.#change(id, (before) => suspendedCustomer(before, given, nowMs), guard);
+  }
+
+  resume(id: string, guard?: CustomerGuard): Promise<ChangedCustomer> {
+    return this.#change(id, resumedCustomer, guard);
   }
 
   async #change(id: string, change: (before: StoredCustomer) => StoredCustomer, guard?: CustomerGuard) {
@@ -284,8 +300,10 @@ export async function customerOfNewKey(id: string, customers: Pick<CustomerStore
 export const PLAN_OF_CUSTOMER = 'The plan of a key of a customer is that of the customer: leave `plan` out.';
 
 function testOf({ text, plan, owner, expiringMs }: CustomerFilter, nowMs: number): (one: StoredCustomer) => boolean {
-  const part = text === null ? null : folded(text);
+  const meta: MetaPair | null = text === null ? null : metaAskedBy(text);
+  const part = text === null || meta !== null ? null : folded(text);
   return (one) => {
+    if (meta !== null && !hasPair(one, meta)) return false;
     if (plan !== null && one.plan !== plan) return false;
     if (owner !== null && one.owner !== owner) return false;
     const { expiresAtMs } = one;

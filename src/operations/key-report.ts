@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
-import { accessOf, givenAccess } from '../identify/access.ts';
+import { accessOf, givenAccess, givenCustomerAccess } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { isSuspended } from '../identify/suspension.ts';
@@ -37,6 +37,8 @@ export const usedSecrets = z
   .describe('The secrets that have not ended, newest first.');
 /** Who may call what, as reports have it. Each member is absent where the record says nothing. */
 export const shownAccess = givenAccess.shape;
+/** The same of a customer. */
+export const shownCustomerAccess = givenCustomerAccess.shape;
 /** Whose key it is. */
 export const customerOfKey = z
   .strictObject({ id: z.string(), name: z.string().nullable() })
@@ -139,8 +141,8 @@ export function workingSecrets({ secrets }: Pick<StoredKey, 'secrets'>, nowMs: n
   return secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
 }
 
-/** The member `suspended` of the report of a key; absent unless it is suspended now. */
-export function suspendedNow({ suspended }: StoredKey, nowMs: number) {
+/** The member `suspended` of the report of a key or a customer; absent unless it is suspended now. */
+export function suspendedNow({ suspended }: Pick<StoredKey, 'suspended'>, nowMs: number) {
   return suspendedMember(isSuspended(suspended, nowMs) ? suspended : undefined);
 }
 

@@ -12,12 +12,18 @@ import { DURATION_RULE, durationFrom } from './values.ts';
  * The search over all keys: what operators may ask for, which keys match, and how a page is read in bounded work.
  */
 
+/** A pair of metadata. */
+export interface MetaPair {
+  readonly name: string;
+  readonly value: string;
+}
+
 /** Which keys an operator asks for. Each condition that is not null must hold. */
 export interface KeyFilter {
   /** A part of id, name, owner or the customer's id in any case, or the last four characters of a secret that works. */
   readonly text: string | null;
   /** A pair of metadata, whole. */
-  readonly meta: { readonly name: string; readonly value: string } | null;
+  readonly meta: MetaPair | null;
   readonly plan: string | null;
   readonly owner: string | null;
   /** The id of the customer that the key belongs to. */
@@ -91,13 +97,17 @@ export function keyFilterFrom(
       fault: `${nameOf('unused')} needs the usage history, which is off. Set \`usage: { history: on }\` in gateway.yaml.`,
     };
   }
-  const [, name, value] = META.exec(text ?? '') ?? [];
-  const meta = name === undefined ? null : { name, value: value! };
+  const meta = metaAskedBy(text ?? '');
   return { text: meta === null ? text : null, meta, plan, owner, customer, expiringMs, unusedDays, all };
 }
 
-/** A text that asks for a pair of metadata. */
 const META = new RegExp(`^meta\\.(${META_NAME})=(.+)$`, 's');
+
+/** The pair of metadata that a text asks for, such as `meta.team=blue`; null if it asks for something else. */
+export function metaAskedBy(text: string): MetaPair | null {
+  const [, name, value] = META.exec(text) ?? [];
+  return name === undefined ? null : { name, value: value! };
+}
 
 /** Whether a text is, or has in it, what may be a secret or a part of one. */
 function isSecretLike(text: string, formats: readonly KeyFormat[]): boolean {
@@ -259,7 +269,7 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
   };
 }
 
-function hasPair({ meta = {} }: StoredKey, { name, value }: NonNullable<KeyFilter['meta']>): boolean {
+export function hasPair({ meta = {} }: Pick<StoredKey, 'meta'>, { name, value }: MetaPair): boolean {
   return Object.hasOwn(meta, name) && meta[name] === value;
 }
 

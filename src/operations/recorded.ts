@@ -151,16 +151,23 @@ export function changeOfKey({ before = null, key, durability }: ChangedKey, isSa
   };
 }
 
-/** The change of one customer. @param before null for a new customer @param after null for one that is deleted */
+/**
+ * The change of one customer.
+ * @param before null for a new customer
+ * @param after null for one that is deleted
+ * @param isSame whether the customer already was as requested
+ */
 export function changeOfCustomer(
   before: StoredCustomer | null,
   after: StoredCustomer | null,
   durability: Durability,
+  isSame = false,
 ): Change {
   return {
     target: (after ?? before)?.id ?? null,
     before: before === null ? null : customerStateOf(before),
     after: after === null ? null : customerStateOf(after),
+    outcome: isSame ? 'unchanged' : 'done',
     durability,
   };
 }

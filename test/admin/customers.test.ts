@@ -67,6 +67,84 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     ]);
   });
 
+  test('a customer is suspended and resumed by its version, and the record of changes says so', async () => {
+    const { id, ...made } = await create({ name: 'Late' });
+    const before = await admin('GET', `/customers/${id}`);
+    const version = { 'If-Match': before.headers.get('etag')! };
+    const given = { until: '2099-01-01', reason: 'unpaid' };
+    const suspended = await admin('POST', `/customers/${id}/suspend`, given, version);
+    const suspension = { since: expect.any(String), until: '2099-01-01T00:00:00.000Z', reason: 'unpaid' };
+    expect(suspended).toMatchObject({ status: 200, body: { id, ...made, suspended: suspension } });
+    expect(suspended.headers.get('etag')).not.toBe(version['If-Match']);
+    expect((await admin('POST', `/customers/${id}/resume`, {}, version)).status).toBe(412);
+    await admin('POST', `/customers/${id}/suspend`, given);
+    // A change of something else leaves it suspended.
+    await admin('PATCH', `/customers/${id}`, { owner: 'o', plan: 'free' });
+    expect((await admin('GET', '/customers?q=Late')).body.customers).toMatchObject([{ suspended: suspension }]);
+    const resumed = await admin('POST', `/customers/${id}/resume`);
+    expect([resumed.status, resumed.body.suspended]).toEqual([200, undefined]);
+    expect((await admin('POST', `/customers/${id}/resume`)).status).toBe(200);
+    for (const body of [{ until: '2020-01-01' }, { until: 5 }, { reason: 'a\nb' }, { why: 'x' }]) {
+      expect((await admin('POST', `/customers/${id}/suspend`, body)).status).toBe(400);
+    }
+    expect((await admin('POST', '/customers/cus_none/suspend')).status).toBe(404);
+    const { changes } = (await admin('GET', `/audit?key=${id}`)).body;
+    const done = changes.filter(({ outcome }: Record<string, string>) => outcome !== 'refused').toReversed();
+    expect(done).toMatchObject([
+      { action: 'customer.create' },
+      { action: 'customer.suspend', outcome: 'done', after: { plan: 'small', suspended: suspension } },
+      { action: 'customer.suspend', outcome: 'unchanged' },
+      { action: 'customer.update', outcome: 'done' },
+      { action: 'customer.resume', outcome: 'done', before: { suspended: suspension } },
+      { action: 'customer.resume', outcome: 'unchanged' },
+    ]);
+  });
+
+  test('who may call what is given, shown, changed, found and removed, and a customer without it has no more than before', async () => {
+    const access = {
+      scopes: ['orders:read'],
+      addresses: ['192.0.2.7', '2001:db8::/32'],
+      origins: ['https://app.example.com'],
+      meta: { team: 'blue', tier: 'gold' },
+    };
+    const { id, ...made } = await create(access);
+    expect(made).toMatchObject(access);
+    const etag = async () => (await admin('GET', `/customers/${id}`)).headers.get('etag');
+    const found = async (q: string) =>
+      (await admin('GET', `/customers?q=${encodeURIComponent(q)}`)).body.customers.map((one: { id: string }) => one.id);
+    expect(await found('meta.team=blue')).toEqual([id]);
+    for (const q of ['meta.team=Blue', 'meta.tier=blue', 'meta.constructor=blue']) expect(await found(q)).toEqual([]);
+    const before = await etag();
+    await admin('PATCH', `/customers/${id}`, { owner: 'o' });
+    expect((await admin('GET', `/customers/${id}`)).body).toMatchObject(access);
+    const edits = { scopes: ['orders:write'], addresses: null, meta: { team: null, zone: 'eu' } };
+    const edited = await admin('PATCH', `/customers/${id}`, edits);
+    expect(edited.body).toMatchObject({ scopes: ['orders:write'], meta: { tier: 'gold', zone: 'eu' } });
+    expect(edited.body).not.toHaveProperty('addresses');
+    expect(await etag()).not.toBe(before);
+    const [change] = (await admin('GET', `/audit?key=${id}`)).body.changes;
+    expect(change).toMatchObject({ before: { scopes: ['orders:read'] }, after: { scopes: ['orders:write'] } });
+    const bare = await admin('PATCH', `/customers/${id}`, { scopes: null, origins: [], meta: null });
+    expect(Object.keys(bare.body).toSorted()).toEqual(Object.keys(await create()).toSorted());
+  });
+
+  test.each([
+    [{ scopes: ['a b'] }, /^scopes\.0 must be 1 to 128 visible characters/],
+    [{ addresses: ['10.0.0.1/8'] }, /10\.0\.0\.0\/8/],
+    [{ origins: ['*'] }, /^origins\.0 must be an origin/],
+    [{ meta: { Team: 'x' } }, /^meta.* must be 1 to 32 lower-case letters/],
+    [{ certificates: ['dns:a.internal'] }, /no member "certificates"/],
+    [{ boundTo: 'q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s' }, /no member "boundTo"/],
+  ])('%j is given to no customer', async (access, message) => {
+    const { id } = await create();
+    for (const refused of [
+      await admin('POST', '/customers', { plan: 'small', ...access }),
+      await admin('PATCH', `/customers/${id}`, access),
+    ]) {
+      expect(refused).toMatchObject({ status: 400, body: { message: expect.stringMatching(message) } });
+    }
+  });
+
   test.each([
     [{ plan: 'none' }, /no plan 'none'/],
     [{ plan: 'enterprise' }, /customer of the plan 'enterprise' brings its own numbers/],

@@ -48,6 +48,8 @@ const NEEDED: Readonly<Record<string, string>> = {
   'POST customers/{id}/topups': 'operator',
   'POST customers/{id}/usage/reset': 'operator',
   'POST customers/{id}/delete': 'admin',
+  'POST customers/{id}/suspend': 'operator',
+  'POST customers/{id}/resume': 'operator',
   'POST keys/{id}/topups': 'operator',
   'POST keys/{id}/usage/reset': 'operator',
   'DELETE bans/{id}': 'operator',

@@ -17,7 +17,7 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
 
   test('make one, show it with its keys, change it, and delete it with them', async () => {
     const { run, json } = await shell();
-    expect((await run('customers', 'list')).stdout).toBe('ID\tNAME\tPLAN\tOWNER\tLIMITS\tCREATED\tEXPIRES\n');
+    expect((await run('customers', 'list')).stdout).toBe('ID\tNAME\tPLAN\tOWNER\tLIMITS\tCREATED\tEXPIRES\tSTATE\n');
     const words = ['--name', 'Acme Ltd', '--plan', 'free', '--owner', 'sales', '--notes', 'n', '--limit', 'day=50'];
     const made = await run('customers', 'create', ...words);
     const [id] = made.stdout.match(/^cus_[0-9A-Za-z]{16}/)!;
@@ -47,6 +47,82 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const gone = await run('customers', 'delete', id!, '--keys', 'revoke', '--yes');
     expect(gone.stdout).toBe(`${id} is deleted, and its 2 keys are revoked.\n`);
     expect((await run('customers', 'show', id!)).stderr).toContain(`There is no customer ${id}.`);
+  });
+
+  test('suspend and resume one, and show it', async () => {
+    const { run, json } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free');
+    const suspended = await run('customers', 'suspend', id, '--reason', 'unpaid');
+    expect(suspended.stdout).toBe(`${id} is suspended until it is resumed.\n`);
+    expect((await run('customers', 'suspend', id, '--reason', 'unpaid')).stdout).toContain('was already suspended');
+    expect((await run('customers', 'list')).stdout).toMatch(/\tsuspended\n/);
+    const shown = (await run('customers', 'show', id)).stdout;
+    expect(shown).toContain('\nstate     suspended\n');
+    expect(shown).toMatch(/^suspended .*, until it is resumed: unpaid$/m);
+    expect(await json('customers', 'suspend', id, '--until', '2099-01-01')).toMatchObject({
+      suspended: { until: '2099-01-01T00:00:00.000Z', reason: null },
+    });
+    expect(await json('customers', 'show', id)).toMatchObject({ suspended: { reason: null } });
+    expect((await run('customers', 'suspend', id, '--until', 'soon')).code).toBe(2);
+    expect((await run('customers', 'resume', id)).stdout).toBe(`${id} is resumed.\n`);
+    expect((await run('customers', 'resume', id)).stdout).toBe(`${id} was not suspended.\n`);
+    expect((await json('customers', 'list'))[0]).not.toHaveProperty('suspended');
+  });
+
+  test('say who may call what with the keys of one', async () => {
+    const { run, json } = await shell();
+    const lists = ['--scope', 'a', '--scope', 'b', '--address', '10.0.0.0/8', '--origin', 'https://a.example.com'];
+    const { id } = await json('customers', 'create', '--plan', 'free', ...lists, '--meta', 'team=blue');
+    await json('customers', 'create', '--plan', 'free', '--meta', 'team=red');
+    const [found, ...others] = await json('customers', 'list', 'meta.team=blue');
+    expect([found.id, others]).toEqual([id, []]);
+    const text = (await run('customers', 'show', id)).stdout;
+    for (const row of [
+      'scopes    a b',
+      'addresses 10.0.0.0/8',
+      'origins   https://a.example.com',
+      'meta      team=blue',
+    ]) {
+      expect(text).toContain(`\n${row}\n`);
+    }
+    await run('customers', 'edit', id, '--scope', 'c', '--address', '', '--meta', 'tier=gold', '--meta', 'team=');
+    const after = await json('customers', 'show', id);
+    expect(after).toMatchObject({ scopes: ['c'], origins: ['https://a.example.com'], meta: { tier: 'gold' } });
+    expect(after).not.toHaveProperty('addresses');
+    for (const words of [
+      ['--scope', 'a b'],
+      ['--address', '10.0.0.1/8'],
+      ['--meta', 'Team=x'],
+      ['--certificate', 'dns:a'],
+    ]) {
+      expect((await run('customers', 'edit', id, ...words)).code).toBe(2);
+    }
+  });
+
+  test('a restore resumes none that was suspended since, and puts back what its callers may do (reliability 263)', async () => {
+    const { json, env } = await shell();
+    const options = ['--plan', 'free', '--scope', 'a', '--meta', 'team=blue'];
+    const [since, before] = [
+      await json('customers', 'create', ...options),
+      await json('customers', 'create', ...options),
+    ];
+    await json('customers', 'suspend', before.id, '--reason', 'r');
+    const file = join(await temporaryFolder(), 'keys.backup');
+    const withPassphrase = { env: { ...env, BACKUP_PASSPHRASE: 'a passphrase of the tests' } };
+    expect((await runTollgate(['keys', 'backup', file], withPassphrase)).code).toBe(0);
+    await json('customers', 'suspend', since.id);
+    await json('customers', 'resume', before.id);
+    await json('customers', 'edit', before.id, '--scope', 'b', '--meta', '');
+    const restored = await runTollgate(['keys', 'restore', file, '--force'], withPassphrase);
+    expect([restored.code, restored.stderr]).toEqual([
+      0,
+      `${since.id} differs in its suspension, which is not put back; left as it is.\n` +
+        `${before.id} has the backup's scopes, meta, its suspension.\n`,
+    ]);
+    expect(await json('customers', 'show', since.id)).toMatchObject({ suspended: { until: null } });
+    expect(await json('customers', 'show', before.id)).toMatchObject({
+      ...{ suspended: { until: null, reason: 'r' }, scopes: ['a'], meta: { team: 'blue' } },
+    });
   });
 
   test('move a key to a customer and away, and say that its counts start anew', async () => {

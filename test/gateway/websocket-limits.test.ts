@@ -126,6 +126,50 @@ test.each([
   stays.socket.terminate();
 });
 
+test.each([
+  ['keys end-secret', (id: string, last4: string) => ['keys', 'end-secret', id, '--last4', last4]],
+  ['keys rotate --leaked', (id: string) => ['keys', 'rotate', id, '--leaked']],
+])(
+  'after `%s` the WebSockets of a secret that has ended are closed within a second (reliability 264)',
+  async (_, words) => {
+    gateway = await start();
+    const { key, id } = await gateway.createKey('free');
+    const { key: second } = JSON.parse(
+      (await gateway.command('keys', 'rotate', id, '--overlap', '1h', '--json')).stdout,
+    );
+    const [gone, other] = [await openWebSocket(gateway, key), await openWebSocket(gateway, second)];
+    const closed = once(gone.socket, 'close').then(([code]) => [code, performance.now()]);
+    const command = words(id, key.slice(-4));
+    expect((await gateway.command(...command)).code).toBe(0);
+    const endedAtMs = performance.now();
+    const [code, closedAtMs] = await closed;
+    expect([code, closedAtMs - endedAtMs < LATE_MS]).toEqual([1006, true]);
+    // A rotation as leaked ends all secrets before it.
+    const [count, stays] = command.includes('--leaked') ? [2, null] : [1, other.socket];
+    await eventually(() =>
+      expect(logged(gateway, 'websocket closed').map(({ reason }) => reason)).toEqual(Array(count).fill('revoked')),
+    );
+    if (stays === null) return;
+    stays.send('still here');
+    expect(String((await once(stays, 'message'))[0])).toBe('still here');
+    stays.terminate();
+  },
+);
+
+test('the WebSockets of a key of a suspended customer are closed within a second (reliability 263)', async () => {
+  gateway = await start();
+  const json = async (...words: string[]) => JSON.parse((await gateway.command(...words, '--json')).stdout);
+  const { id: customer } = await json('customers', 'create', '--plan', 'free');
+  const { key } = await json('keys', 'create', '--customer', customer);
+  const { socket } = await openWebSocket(gateway, key);
+  const closed = once(socket, 'close');
+  await gateway.command('customers', 'suspend', customer);
+  const suspendedAtMs = performance.now();
+  await closed;
+  expect(performance.now() - suspendedAtMs).toBeLessThan(LATE_MS);
+  await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'suspended' }]));
+});
+
 describe('a gateway that stops', () => {
   test('takes no new WebSocket, lets those that are open go on, and says nothing in them', async () => {
     gateway = await start('', { drainDelay: '1s', drainTimeout: '10s' });

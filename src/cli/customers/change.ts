@@ -1,10 +1,18 @@
 import { Failure } from '../../failure.ts';
-import { createCustomer, deleteCustomer, updateCustomer } from '../../operations/catalogue/customers.ts';
+import {
+  createCustomer,
+  deleteCustomer,
+  resumeCustomer,
+  suspendCustomer,
+  updateCustomer,
+} from '../../operations/catalogue/customers.ts';
+import { CUSTOMER_ACCESS_SPELLED, NEW_CUSTOMER_ACCESS_SPELLED } from '../keys/access-options.ts';
+import { resumedText, SUSPENSION_SPELLED, suspendedText } from '../keys/suspension-options.ts';
 import { limitsText, readLimits, readMoment } from '../keys/text-form.ts';
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
 
-// The commands that make, change and delete a customer.
+// The commands that make, change, suspend, resume and delete a customer.
 
 const expiresAt = {
   option: 'expires',
@@ -26,6 +34,7 @@ export const customersCreate: Command = operationCommand({
   examples: [
     'tollgate customers create --name "Acme Ltd" --plan pro --owner sales@example.com',
     'tollgate customers create --plan pro --limit day=50000 --expires 2030-12-31 --json',
+    'tollgate customers create --plan pro --scope orders:read --address 203.0.113.0/24 --meta team=blue',
   ],
   spelled: {
     plan: { about: 'The plan whose limits its keys share, one of plans.yaml. Required.' },
@@ -33,6 +42,7 @@ export const customersCreate: Command = operationCommand({
     owner: { about: 'Whose it is, up to 100 characters.' },
     notes,
     expiresAt,
+    ...NEW_CUSTOMER_ACCESS_SPELLED,
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',
@@ -61,6 +71,7 @@ export const customersEdit: Command = operationCommand({
     owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
     notes,
     expiresAt,
+    ...CUSTOMER_ACCESS_SPELLED,
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',
@@ -72,6 +83,32 @@ export const customersEdit: Command = operationCommand({
   json: 'Prints the customer as `customers list` does.',
   text: ({ output: { id, plan, limits, expiresAt: ends } }, { moment }) =>
     `${id} is on plan ${plan} (${limitsText(limits)}) and ${ends === null ? 'never expires' : `expires ${moment(ends)}`}.\n`,
+});
+
+/** `tollgate customers suspend`: its keys and tokens are refused until it is resumed, or for a while. */
+export const customersSuspend: Command = operationCommand({
+  name: 'customers suspend',
+  operation: suspendCustomer,
+  positional: 'CUSTOMER_ID',
+  examples: [
+    'tollgate customers suspend CUSTOMER_ID',
+    "tollgate customers suspend CUSTOMER_ID --until 24h --reason 'asked for by billing'",
+  ],
+  spelled: SUSPENSION_SPELLED,
+  json: 'Prints the customer as `customers list` does.',
+  open: { needsPlans: false },
+  text: ({ output, change }, { id, moment }) => suspendedText(id, output.suspended, change, moment),
+});
+
+/** `tollgate customers resume`: ends a suspension. */
+export const customersResume: Command = operationCommand({
+  name: 'customers resume',
+  operation: resumeCustomer,
+  positional: 'CUSTOMER_ID',
+  examples: ['tollgate customers resume CUSTOMER_ID'],
+  json: 'Prints the customer as `customers list` does.',
+  open: { needsPlans: false },
+  text: ({ change }, { id }) => resumedText(id, change),
 });
 
 /** `tollgate customers delete`. */

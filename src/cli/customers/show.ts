@@ -4,9 +4,11 @@ import { momentText } from '../../io/time-text.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
+import { accessRows, suspendedRows } from '../keys/show.ts';
 import { json, limitsText, readDuration } from '../keys/text-form.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
+import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 
@@ -20,6 +22,7 @@ const COLUMNS: readonly Column[] = [
   { head: 'limits', rank: 6 },
   { head: 'created', rank: 5 },
   { head: 'expires', rank: 3 },
+  { head: 'state', rank: 2.5, isStatus: true },
 ];
 /** Customers in one read, and keys of the customer that is shown. */
 const PAGE = 100;
@@ -37,10 +40,16 @@ export const customersList: Command = {
     expiring: { type: 'string', value: 'DURATION', about: 'Customers that end within this time, such as 30d.' },
     json: {
       type: 'boolean',
-      about: 'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt, notes, ownLimits.',
+      about:
+        'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt, notes, ownLimits; and suspended, scopes, addresses, origins and ' +
+        'meta for those that have them.',
     },
   },
-  examples: ['tollgate customers list acme', 'tollgate customers list --plan pro --expiring 30d --json'],
+  examples: [
+    'tollgate customers list acme',
+    'tollgate customers list meta.team=blue',
+    'tollgate customers list --plan pro --expiring 30d --json',
+  ],
   async run({ options, positionals: [text] }, terminal) {
     const of = (name: string) => (options[name] as string | undefined) ?? null;
     const expiring = of('expiring');
@@ -52,7 +61,7 @@ export const customersList: Command = {
       let cursor: string | null = null;
       do {
         const page = await customers.search(filter, { limit: PAGE, cursor });
-        found.push(...page.customers.map((one) => customerReport(one, store.plans)));
+        found.push(...page.customers.map((one) => customerReport(one, store.plans, Date.now())));
         cursor = page.cursor;
       } while (cursor !== null);
       const isFiltered = Object.values(filter).some((value) => value !== null);
@@ -72,10 +81,17 @@ export const customersList: Command = {
   },
 };
 
-function rowOf({ id, name, plan, owner, limits, createdAt, expiresAt }: CustomerReport, terminal: Terminal): string[] {
+function rowOf(report: CustomerReport, terminal: Terminal): string[] {
+  const { id, name, plan, owner, limits, createdAt, expiresAt } = report;
   const moment = momentsOf(terminal);
   const ends = expiresAt === null ? 'never' : moment(expiresAt);
-  return [id, name ?? '-', plan, owner ?? '-', limitsText(limits), moment(createdAt), ends];
+  return [id, name ?? '-', plan, owner ?? '-', limitsText(limits), moment(createdAt), ends, stateOf(report)];
+}
+
+/** Whether the keys of a customer can be used now, in one word. */
+function stateOf({ expiresAt, suspended }: CustomerReport): 'active' | 'expired' | 'suspended' {
+  if (expiresAt !== null && Date.now() >= Date.parse(expiresAt)) return 'expired';
+  return suspended === undefined ? 'active' : 'suspended';
 }
 
 /** `tollgate customers show`. */
@@ -105,7 +121,7 @@ export const customersShow: Command = {
         all: false,
       };
       const found = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id! }, () => {}));
-      const report = customerReport(customer, store.plans);
+      const report = customerReport(customer, store.plans, Date.now());
       const owners = new Map([[customer.id, customer]]);
       const keys = found.map(({ key }) => shortReport(wholeKeyReport(key, store.plans, Date.now(), owners)));
       if (options.json === true) terminal.out(json({ ...report, keys }));
@@ -124,6 +140,7 @@ function customerText(
   const moment = momentsOf(terminal);
   const rows: [string, string][] = [
     ['id', report.id],
+    ['state', tonedStatus(stateOf(report), terminal.style)],
     ['name', escapedText(report.name ?? '-')],
     ['plan', report.plan],
     ['limits', limitsText(report.limits)],
@@ -131,15 +148,17 @@ function customerText(
     ...(report.notes === null
       ? []
       : [['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)] as [string, string]]),
+    ...accessRows(report),
     ...(report.entry === undefined ? [] : [['entry', `${report.entry}, of \`keys apply\``] as [string, string]]),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
+    ...suspendedRows(report, moment),
     ...keys.map(({ id, name, limits }): [string, string] => {
       const own = limitsText(limits);
       return ['key', `${id}${name === null ? '' : ` ${escapedText(name)}`}${own === '' ? '' : ` (${own})`}`];
     }),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(8)}  ${right}\n`).join('');
+  return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
 }
 
 function momentsOf(terminal: Terminal): (time: string) => string {

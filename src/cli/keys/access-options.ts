@@ -3,6 +3,7 @@ import {
   type ACCESS,
   ACCESS_MEMBERS,
   type AccessEdits,
+  CUSTOMER_ACCESS_MEMBERS,
   givenAccess,
   metaName,
   type StoredAccess,
@@ -10,7 +11,7 @@ import {
 import { readWords } from '../../operations/catalogue/input.ts';
 import type { Command, Words } from '../terminal/command.ts';
 
-// Who may call what, as options of `keys create` and `keys update`, and in what commands print.
+// Who may call what, as options of the commands that make and change keys and customers, and in what commands print.
 
 /** How a member is spelled as an option. The option may be given several times. */
 interface AccessOption {
@@ -18,7 +19,7 @@ interface AccessOption {
   readonly value: string;
   /** For a new key. */
   readonly about: string;
-  /** For a change: what is given replaces what the key has. */
+  /** For a change: what is given replaces what is there. */
   readonly aboutChange: string;
 }
 
@@ -27,22 +28,22 @@ const OPTIONS: Readonly<Record<keyof typeof ACCESS, AccessOption>> = {
     option: 'scope',
     value: 'SCOPE',
     about: 'What callers may do, such as orders:write. May be given up to 32 times.',
-    aboutChange: 'What callers may do, such as orders:write. Give all scopes of the key; one empty scope removes them.',
+    aboutChange: 'What callers may do, such as orders:write. Give all of them; one empty scope removes them.',
   },
   addresses: {
     option: 'address',
     value: 'ADDRESS|NETWORK',
     about: 'Where requests must come from, such as 192.0.2.7 or 10.0.0.0/8. May be given up to 64 times.',
     aboutChange:
-      'Where requests must come from, such as 192.0.2.7 or 10.0.0.0/8. Give all addresses of the key; one empty address removes them.',
+      'Where requests must come from, such as 192.0.2.7 or 10.0.0.0/8. Give all of them; one empty address removes them.',
   },
   origins: {
     option: 'origin',
     value: 'ORIGIN',
     about:
-      'For a key in a web page: the origin of pages that may use it, such as https://app.example.com. May be given up to 32 times.',
+      'For use in web pages: the origin of pages that may use it, such as https://app.example.com. May be given up to 32 times.',
     aboutChange:
-      'The origin of web pages that may use it, such as https://app.example.com. Give all origins of the key; one empty origin removes them.',
+      'The origin of web pages that may use it, such as https://app.example.com. Give all of them; one empty origin removes them.',
   },
   certificates: {
     option: 'certificate',
@@ -82,13 +83,20 @@ const READ: Readonly<Partial<Record<keyof typeof ACCESS, (given: never) => unkno
   boundTo: (text: string) => (text === '' ? null : text),
 };
 
-/** The members as `operationCommand` spells them. */
-export const ACCESS_SPELLED = Object.fromEntries(
-  ACCESS_MEMBERS.map((member) => {
-    const { option, value, aboutChange } = OPTIONS[member];
-    return [member, { option, value, about: aboutChange, read: READ[member] ?? withoutEmpty }];
-  }),
-);
+/** The members of a change of a key, as `operationCommand` spells them. */
+export const ACCESS_SPELLED = spelled(ACCESS_MEMBERS, 'aboutChange');
+/** The same of a new customer, and of a change of one. */
+export const NEW_CUSTOMER_ACCESS_SPELLED = spelled(CUSTOMER_ACCESS_MEMBERS, 'about');
+export const CUSTOMER_ACCESS_SPELLED = spelled(CUSTOMER_ACCESS_MEMBERS, 'aboutChange');
+
+function spelled(members: readonly (keyof typeof ACCESS)[], about: 'about' | 'aboutChange') {
+  return Object.fromEntries(
+    members.map((member) => {
+      const { option, value, [about]: text } = OPTIONS[member];
+      return [member, { option, value, about: text, read: READ[member] ?? withoutEmpty }];
+    }),
+  );
+}
 
 /**
  * Reads the options of `keys create`.

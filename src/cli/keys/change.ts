@@ -15,6 +15,7 @@ import { shortReport, suspendedNow, withSecret } from '../../operations/key-repo
 import { operationCommand } from '../operation-command.ts';
 import type { Command, Words } from '../terminal/command.ts';
 import { ACCESS_SPELLED } from './access-options.ts';
+import { resumedText, SUSPENSION_SPELLED, suspendedText } from './suspension-options.ts';
 import { limitsText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
 
 // The commands that change one key: `keys update`, `rotate`, `end-secret`, `suspend`, `resume`, `revoke` and `delete`.
@@ -168,25 +169,11 @@ export const keysSuspend: Command = operationCommand({
     'tollgate keys suspend KEY_ID',
     "tollgate keys suspend KEY_ID --until 24h --reason 'asked for by billing'",
   ],
-  spelled: {
-    until: {
-      value: 'WHEN',
-      about:
-        'When it ends by itself: in 24h, or on 2030-12-31, or at an RFC 3339 time; left out, only when the key is resumed.',
-      read: (when: string) => {
-        readMoment('--until', when, 0);
-        return when;
-      },
-    },
-    reason: { value: 'TEXT', about: 'For operators, one line of up to 200 characters. The caller never sees it.' },
-  },
+  spelled: SUSPENSION_SPELLED,
   json: 'Prints the key as `keys list` does, with suspended.',
   open: { needsPlans: false },
   asJson: ({ key, output }) => ({ ...shortReport(output), ...suspendedNow(key!, Date.now()) }),
-  text: ({ output: { suspended }, change }, { id, moment }) => {
-    const end = suspended?.until == null ? 'until it is resumed' : `and works again ${moment(suspended.until)}`;
-    return `${id} ${change?.outcome === 'unchanged' ? 'was already' : 'is'} suspended ${end}.\n`;
-  },
+  text: ({ output, change }, { id, moment }) => suspendedText(id, output.suspended, change, moment),
 });
 
 /** `tollgate keys resume`: ends a suspension. */
@@ -197,7 +184,7 @@ export const keysResume: Command = operationCommand({
   json: 'Prints the key as `keys list` does.',
   open: { needsPlans: false },
   asJson: ({ output }) => shortReport(output),
-  text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.\n`,
+  text: ({ change }, { id }) => resumedText(id, change),
 });
 
 /** `tollgate keys revoke`: ends a key for good (contract section 1). */

@@ -2,7 +2,7 @@ import { formText } from '../../admit/form-text.ts';
 import type { Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { ACCESS_MEMBERS } from '../../identify/access.ts';
+import { ACCESS_MEMBERS, type StoredAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
@@ -202,11 +202,10 @@ export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal
     ...kindsOf(report.limits, plans.plans.get(report.plan)),
     ['name', escapedText(report.name ?? '-')],
     ['owner', escapedText(report.owner ?? '-')],
-    ...(report.notes === null ? [] : ([['notes', report.notes]] as [string, string][])),
-    ...ACCESS_MEMBERS.flatMap((member): [string, string][] => {
-      const value = key[member];
-      return value === undefined ? [] : [[member, escapedText(accessText(value))]];
-    }),
+    ...(report.notes === null
+      ? []
+      : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
+    ...accessRows(key),
     ...(report.entry === undefined ? [] : ([['entry', `${report.entry}, of \`keys apply\``]] as [string, string][])),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
@@ -228,7 +227,19 @@ function secretText(
   return `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${end}, ${use}`;
 }
 
-function suspendedRows(
+/** What a key or a customer says of who may call what, a row for each member that it has. */
+export function accessRows(
+  record: {
+    readonly [Member in keyof StoredAccess]?: StoredAccess[Member] | undefined;
+  },
+): [string, string][] {
+  return ACCESS_MEMBERS.flatMap((member): [string, string][] => {
+    const value = record[member];
+    return value === undefined ? [] : [[member, escapedText(accessText(value))]];
+  });
+}
+
+export function suspendedRows(
   { suspended }: Pick<KeyReportWithUses, 'suspended'>,
   moment: (time: string) => string,
 ): [string, string][] {

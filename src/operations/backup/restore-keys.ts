@@ -34,7 +34,7 @@ const BATCH_KEYS = 1_000;
  * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
  * - a key that was revoked or deleted since is not brought back,
  * - a secret that was rotated away since does not work again,
- * - a key that was suspended since is not resumed: of two suspensions the one that ends last counts.
+ * - a key or a customer that was suspended since is not resumed: of two suspensions the one that ends last counts.
  * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
  * @throws Failure `store_unavailable`; the keys reported until then are done
  */
@@ -78,24 +78,46 @@ async function compareCustomer(
   there: StoredCustomer,
   { customers, force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'> & { readonly customers: CustomerStore },
 ): Promise<RestoredKey> {
-  const { id, plan, limits, name, owner, notes, expiresAtMs } = customer;
-  const different: string[] = ATTRIBUTES.filter((member) => !isDeepStrictEqual(customer[member], there[member]));
-  if (expiresAtMs !== there.expiresAtMs) different.push('its end');
+  const { id } = customer;
+  const different = differencesOfCustomer(customer, there);
   if (different.length === 0) return { id, kind: 'same', why: null };
   const text = different.join(', ');
   if (!force) return { id, kind: 'left', why: `differs in ${text}; left as it is. --force puts back what may be.` };
-  const putBackOn = (before: StoredCustomer): StoredCustomer => {
-    const { notes: _, ...present } = withoutAccess(before);
-    return {
-      ...present,
-      ...{ plan, limits, name, owner, expiresAtMs },
-      ...(notes === undefined ? {} : { notes }),
-      ...accessOf(customer),
-    };
-  };
-  const updated = dryRun ? null : await customers.update(id, putBackOn);
+  const remaining = differencesOfCustomer(customer, putBackCustomer(customer, there));
+  if (remaining.length === different.length) {
+    return { id, kind: 'left', why: `differs in ${text}, which is not put back; left as it is.` };
+  }
+  const updated = dryRun ? null : await customers.update(id, (present) => putBackCustomer(customer, present));
   if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
-  return { id, kind: 'replaced', why: `${dryRun ? 'would get' : 'has'} the backup's ${text}.` };
+  return { id, kind: 'replaced', why: whatChanged(different, remaining, dryRun) };
+}
+
+/** The customer of the store with the attributes of the backup. A suspension on either side stays. */
+function putBackCustomer(customer: StoredCustomer, present: StoredCustomer): StoredCustomer {
+  const { plan, limits, name, owner, notes, expiresAtMs, suspended } = customer;
+  const { notes: _, ...there } = withoutAccess(present);
+  const longer = longerOf(there.suspended, suspended);
+  return {
+    ...there,
+    ...{ plan, limits, name, owner, expiresAtMs },
+    ...(notes === undefined ? {} : { notes }),
+    ...accessOf(customer),
+    ...(longer === undefined ? {} : { suspended: longer }),
+  };
+}
+
+function differencesOfCustomer(customer: StoredCustomer, there: StoredCustomer): string[] {
+  const different: string[] = ATTRIBUTES.filter((member) => !isDeepStrictEqual(customer[member], there[member]));
+  if (customer.expiresAtMs !== there.expiresAtMs) different.push('its end');
+  if (!isDeepStrictEqual(customer.suspended, there.suspended)) different.push('its suspension');
+  return different;
+}
+
+/** What a restore has put back, and what it has left. */
+function whatChanged(different: readonly string[], remaining: readonly string[], dryRun: boolean): string {
+  const rest = remaining.length === 0 ? '' : `; ${remaining.join(', ')} stays as it is`;
+  const changed = different.filter((name) => !remaining.includes(name)).join(', ');
+  return `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.`;
 }
 
 async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions): Promise<RestoredKey[]> {
@@ -150,9 +172,7 @@ async function compare(
   }
   const updated = dryRun ? null : await keys.update(id, (present) => putBack(key, present));
   if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
-  const rest = remaining.length === 0 ? '' : `; ${remaining.join(', ')} stays as it is`;
-  const changed = different.filter((name) => !remaining.includes(name)).join(', ');
-  return { id, kind: 'replaced', why: `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.` };
+  return { id, kind: 'replaced', why: whatChanged(different, remaining, dryRun) };
 }
 
 /** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation or a suspension on either side. */

@@ -1,16 +1,27 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { CUSTOMER_ACCESS, givenCustomerAccess } from '../../identify/access.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
+import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf } from '../create-once.ts';
 import type { CustomerEdits } from '../customer-changes.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
 import { changeOfCustomer } from '../recorded.ts';
+import { reason } from '../suspensions.ts';
 import { count, cursor, DURATION_RULE, durationFrom, editedLimits, limits, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
-import { attributes, DURATION_PATTERN, msOf, plan } from './keys.ts';
+import { attributes, DURATION_PATTERN, metaEdits, moment, msOf, plan } from './keys.ts';
 import { type Done, defineOperation } from './operation.ts';
+
+/** Each member replaces what the customer has; null, or an empty value, removes it. */
+const editedAccess = {
+  scopes: CUSTOMER_ACCESS.scopes.nullable().optional().describe(CUSTOMER_ACCESS.scopes.description!),
+  addresses: CUSTOMER_ACCESS.addresses.nullable().optional().describe(CUSTOMER_ACCESS.addresses.description!),
+  origins: CUSTOMER_ACCESS.origins.nullable().optional().describe(CUSTOMER_ACCESS.origins.description!),
+  meta: metaEdits,
+};
 
 /** Keys that the report of one customer has. */
 const MAX_KEYS = 100;
@@ -40,7 +51,9 @@ export const listCustomers = defineOperation({
     q: z
       .string(textRule)
       .optional()
-      .describe('A part of the id, the name or the owner, in upper or lower case.')
+      .describe(
+        'A part of the id, the name or the owner, in upper or lower case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case.',
+      )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
     owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
@@ -56,12 +69,12 @@ export const listCustomers = defineOperation({
     searched: count.describe('How many customers were looked at for this page.'),
   }),
   result: 'A page of customers.',
-  async run({ operations }, { q = null, plan = null, owner = null, expiring = null, limit, cursor }) {
+  async run({ operations, nowMs }, { q = null, plan = null, owner = null, expiring = null, limit, cursor }) {
     const expiringMs = expiring === null ? null : durationFrom(expiring);
     if (expiring !== null && expiringMs === null) throw new Failure('refused', `expiring ${DURATION_RULE}.`);
     const filter = { text: q, plan, owner, expiringMs };
     const found = await operations.customers.search(filter, { limit, cursor: cursor ?? null });
-    const customers = found.customers.map((one) => customerReport(one, operations.plans));
+    const customers = found.customers.map((one) => customerReport(one, operations.plans, nowMs()));
     return { output: { customers, cursor: found.cursor, searched: found.searched } };
   },
 });
@@ -83,6 +96,7 @@ export const createCustomer = defineOperation({
       {
         plan,
         ...attributes,
+        ...givenCustomerAccess.shape,
         limits: limits
           .optional()
           .describe(
@@ -96,13 +110,15 @@ export const createCustomer = defineOperation({
   result: 'The customer.',
   fails: { conflict: 'The customer that this Idempotency-Key made is deleted.' },
   async run({ operations }, input, { once, body }) {
+    const { plan, name, owner, notes, limits, expiresAt, ...access } = input;
     const attributesAt = (nowMs: number) => ({
-      plan: input.plan,
-      name: input.name ?? null,
-      owner: input.owner ?? null,
-      notes: input.notes ?? null,
-      limits: (input.limits ?? {}) as Limits,
-      expiresAtMs: msOf(input.expiresAt ?? null, nowMs),
+      plan,
+      name: name ?? null,
+      owner: owner ?? null,
+      notes: notes ?? null,
+      limits: (limits ?? {}) as Limits,
+      expiresAtMs: msOf(expiresAt ?? null, nowMs),
+      access,
     });
     const { customers, plans } = operations;
     const made =
@@ -121,7 +137,7 @@ export const createCustomer = defineOperation({
     const { customer, durability, kind } = made;
     const isRepeated = kind === 'repeated';
     return {
-      output: customerReport(customer, plans),
+      output: customerReport(customer, plans, customer.createdAtMs),
       change: { ...changeOfCustomer(null, customer, durability), outcome: isRepeated ? 'repeated' : 'done' },
       customer,
       isRepeated,
@@ -149,7 +165,7 @@ export const showCustomer = defineOperation({
     );
     const owners = new Map([[id, customer]]);
     const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs(), owners));
-    return { output: { ...customerReport(customer, plans), keys: reports, keysCursor: cursor }, customer };
+    return { output: { ...customerReport(customer, plans, nowMs()), keys: reports, keysCursor: cursor }, customer };
   },
 });
 
@@ -159,7 +175,7 @@ export const updateCustomer = defineOperation({
   tag: 'customers',
   role: 'operator',
   sentence:
-    'Changes the plan, limits, name, owner, notes or end of a customer, for all its keys within a second. What was counted stays.',
+    'Changes the plan, limits, name, owner, notes or end of a customer, or who may call what with its keys, for all of them within a second. What was counted stays.',
   description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
   on: 'store',
   action: 'customer.update',
@@ -171,6 +187,7 @@ export const updateCustomer = defineOperation({
       {
         plan: plan.optional(),
         ...attributes,
+        ...editedAccess,
         limits: editedLimits
           .optional()
           .describe("Windows that are absent stay as they are; null restores the plan's own number."),
@@ -182,11 +199,68 @@ export const updateCustomer = defineOperation({
   output: customer,
   result: 'The customer.',
   fails: { not_found: true },
-  async run(context, { id, expiresAt, ...rest }, { guard }) {
+  async run(context, { id, plan, name, owner, notes, limits, expiresAt, ...access }, { guard }) {
     const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
-    const edits = { ...(rest as CustomerEdits), ...expiry };
+    const edits = { plan, name, owner, notes, limits, ...expiry, access } as CustomerEdits;
     const { before, customer, durability } = await context.operations.customers.update(id, edits, guard);
     return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability) };
+  },
+});
+
+export const suspendCustomer = defineOperation({
+  name: 'suspendCustomer',
+  line: 'POST /customers/{id}/suspend',
+  tag: 'customers',
+  role: 'operator',
+  sentence:
+    'Suspends a customer until a moment, or until it is resumed. Every gateway refuses its callers within a second.',
+  description:
+    'Requests with its keys, and with tokens that name it, get 403 `suspended` and are not counted, as those of a suspended key; its keys, ' +
+    'counts and bans stay. A customer that is suspended gets the new end and reason. The record of changes says who suspended it; its ' +
+    'callers do not learn that.',
+  on: 'store',
+  action: 'customer.suspend',
+  isVersioned: true,
+  isGuarded: true,
+  input: z
+    .strictObject(
+      {
+        until: moment.optional().describe('When it ends by itself; null or absent: only when the customer is resumed.'),
+        reason: reason.optional(),
+      },
+      'must be an object',
+    )
+    .meta({ id: 'NewCustomerSuspension', examples: [{ until: '24h', reason: 'asked for by billing' }] }),
+  output: customer,
+  result: 'The customer.',
+  fails: { not_found: true },
+  async run(context, { id, until = null, reason = null }, { guard }) {
+    const untilMs = msOf(until, context.nowMs());
+    const { before, customer, durability } = await context.operations.customers.suspend(id, { untilMs, reason }, guard);
+    return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability, customer === before) };
+  },
+});
+
+export const resumeCustomer = defineOperation({
+  name: 'resumeCustomer',
+  line: 'POST /customers/{id}/resume',
+  tag: 'customers',
+  role: 'operator',
+  sentence: 'Ends the suspension of a customer. Every gateway serves its callers within a second.',
+  description:
+    'A key that is suspended itself stays suspended. To resume a customer that is not suspended is no mistake.',
+  on: 'store',
+  action: 'customer.resume',
+  isVersioned: true,
+  isGuarded: true,
+  input: z.strictObject({}, 'must be an object'),
+  output: customer,
+  result: 'The customer.',
+  fails: { not_found: true },
+  async run(context, { id }, { guard }) {
+    const { before, customer, durability } = await context.operations.customers.resume(id, guard);
+    const wasSuspended = isSuspended(before.suspended, context.nowMs());
+    return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability, !wasSuspended) };
   },
 });
 
@@ -232,6 +306,6 @@ export const deleteCustomer = defineOperation({
   },
 });
 
-function shown(stored: StoredCustomer, { operations }: StoreContext): Done<z.output<typeof customer>> {
-  return { output: customerReport(stored, operations.plans), customer: stored };
+function shown(stored: StoredCustomer, { operations, nowMs }: StoreContext): Done<z.output<typeof customer>> {
+  return { output: customerReport(stored, operations.plans, nowMs()), customer: stored };
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
-import { ACCESS, givenAccess, metaName, metaValue } from '../../identify/access.ts';
+import { ACCESS, editedMeta, givenAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
@@ -50,6 +50,10 @@ export const attributes = {
   notes: notes.optional(),
   expiresAt: moment.optional(),
 };
+export const metaEdits = editedMeta
+  .nullable()
+  .optional()
+  .describe('Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.');
 /** Each member replaces what the key has; null, or an empty value, removes it. */
 const editedAccess = {
   scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
@@ -57,13 +61,7 @@ const editedAccess = {
   origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
   certificates: ACCESS.certificates.nullable().optional().describe(ACCESS.certificates.description!),
   boundTo: ACCESS.boundTo.nullable().optional().describe(ACCESS.boundTo.description!),
-  meta: z
-    .record(metaName, metaValue.nullable())
-    .nullable()
-    .optional()
-    .describe(
-      'Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.',
-    ),
+  meta: metaEdits,
 };
 
 const lastUsedOn = day

@@ -5,7 +5,7 @@ import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
-import { shownAccess } from '../key-report.ts';
+import { shownAccess, shownCustomerAccess } from '../key-report.ts';
 import { suspension } from '../suspensions.ts';
 import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, textRule, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
@@ -95,7 +95,9 @@ const customerState = z
     limits,
     name: z.string().nullable(),
     owner: z.string().nullable(),
+    ...shownCustomerAccess,
     expiresAt: time.nullable(),
+    suspended: suspension.optional().describe('As that of a key.'),
     entry: z.string().optional().describe('As that of a key.'),
   })
   .describe('What decides what the keys of a customer may do together. Notes are left out.')

@@ -7,6 +7,7 @@ import {
   type StoredCustomer,
   type UpdatedCustomer,
 } from '../../identify/customer-store.ts';
+import { isSuspendedBy } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { merged, type RecordKind } from './record-writes.ts';
 import { Records, type RecordsOptions } from './records.ts';
@@ -19,7 +20,7 @@ const CUSTOMERS: RecordKind<StoredCustomer> = {
   read: readStoredCustomer,
   leadsTo: () => [],
   leadsOfUse: () => [],
-  endsAccess: (_, after) => after.deletedAtMs !== undefined,
+  endsAccess: (before, after) => after.deletedAtMs !== undefined || isSuspendedBy(before, after),
   madeAgain,
 };
 

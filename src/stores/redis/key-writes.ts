@@ -38,9 +38,17 @@ function ofCustomer({ customer, deletedAtMs }: StoredKey): readonly Lead[] {
 /** Whether a secret that worked, or the whole key, ends with this change, or is suspended by it. */
 function endsAccess(before: StoredKey, after: StoredKey): boolean {
   if (after.revokedAtMs !== null || after.deletedAtMs !== undefined) return true;
-  if (after.suspended !== undefined && !isDeepStrictEqual(before.suspended, after.suspended)) return true;
+  if (isSuspendedBy(before, after)) return true;
   const endOf = (key: StoredKey, digest: string) => key.secrets.find((secret) => secret.digest === digest)?.expiresAtMs;
   return before.secrets.some(({ digest }) => endOf(after, digest) !== endOf(before, digest));
+}
+
+/** Whether a change suspends a key or a customer, or gives its suspension another end. */
+export function isSuspendedBy(
+  before: Pick<StoredKey, 'suspended'>,
+  { suspended }: Pick<StoredKey, 'suspended'>,
+): boolean {
+  return suspended !== undefined && !isDeepStrictEqual(before.suspended, suspended);
 }
 
 /**

@@ -209,6 +209,11 @@ describe('the API held to its description', () => {
       ['POST', `/admin/customers/${customer}/delete`, {}],
       ['POST', `/admin/customers/${customer}/delete`, { keys: 'keep' }],
       ['POST', '/admin/customers/none/delete', {}],
+      ...['suspend', 'resume'].flatMap((action): [string, string, unknown][] => [
+        ['POST', `/admin/customers/${customer}/${action}`, {}],
+        ['POST', `/admin/customers/${customer}/${action}`, { until: 5 }],
+        ['POST', `/admin/customers/none/${action}`, {}],
+      ]),
       ['POST', `/admin/keys/${member}/move`, { customer: null }],
       ['POST', `/admin/keys/${member}/move`, {}],
       ['POST', '/admin/keys/none/move', { customer }],
@@ -310,6 +315,8 @@ describe('the API held to its description', () => {
       ['POST', `/admin/customers/${customer}/delete`],
       ['POST', `/admin/customers/${customer}/topups`],
       ['POST', `/admin/customers/${customer}/usage/reset`],
+      ['POST', `/admin/customers/${customer}/suspend`],
+      ['POST', `/admin/customers/${customer}/resume`],
       ['POST', `/admin/keys/${id}/topups`],
       ['POST', `/admin/keys/${id}/usage/reset`],
       ['POST', '/admin/plans/check'],
@@ -363,7 +370,8 @@ describe('the API held to its description', () => {
       for (const [method, path, body] of [...changes, deletion])
         await it(method, `/admin/keys/${id}${path}`, body, { 'If-Match': tag });
       await it('PATCH', `/admin/customers/${customer}`, { owner: 'o' }, { 'If-Match': tag });
-      await it('POST', `/admin/customers/${customer}/delete`, {}, { 'If-Match': tag });
+      for (const action of ['delete', 'suspend', 'resume'])
+        await it('POST', `/admin/customers/${customer}/${action}`, {}, { 'If-Match': tag });
     }
     await it('POST', `/admin/customers/${customer}/delete`, { keys: 'revoke' });
     await newCustomer('small');
@@ -420,7 +428,8 @@ describe('the API held to its description', () => {
     for (const [method, path, body] of changes) await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);
     await itUnsettled('POST', `/admin/keys/${kept.id}/delete`);
     await itUnsettled('PATCH', `/admin/customers/${theirs.id}`, { owner: 'p' });
-    await itUnsettled('POST', `/admin/customers/${theirs.id}/delete`);
+    for (const action of ['suspend', 'resume', 'delete'])
+      await itUnsettled('POST', `/admin/customers/${theirs.id}/${action}`);
     const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
       METHODS.filter((method) => method in methods).map((method) => [method, path, methods[method]!] as const),
     );

@@ -1,5 +1,10 @@
 import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
-import type { deleteCustomer, listCustomers, showCustomer } from '../../../operations/catalogue/customers.ts';
+import type {
+  createCustomer,
+  deleteCustomer,
+  listCustomers,
+  showCustomer,
+} from '../../../operations/catalogue/customers.ts';
 import type {
   createKey,
   findKey,
@@ -41,10 +46,10 @@ export type MovedKey = OutputOf<typeof moveKey>;
 export type CustomerPage = OutputOf<typeof listCustomers>;
 export type Customer = CustomerPage['customers'][number];
 export type ShownCustomer = OutputOf<typeof showCustomer>;
+export type NewCustomer = InputOf<typeof createCustomer>;
 export type DeletedCustomer = OutputOf<typeof deleteCustomer>;
 export type KeyOrCustomer = Key | Customer;
-/** A page of a search. */
-export type FoundPage = KeyPage | CustomerPage;
+export type SearchPage = KeyPage | CustomerPage;
 
 export type Usage = OutputOf<typeof showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;

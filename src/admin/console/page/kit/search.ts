@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
-import type { FoundPage } from '../types.ts';
+import type { SearchPage } from '../types.ts';
 import { countText, plural } from './format.ts';
 import { Empty, Problem } from './states.ts';
 
@@ -18,7 +18,7 @@ interface Found<T> {
 }
 
 /** Searches until a page is full: a single response may have few keys, even none, although others follow. */
-function useSearch<T, P extends FoundPage>(
+function useSearch<T, P extends SearchPage>(
   path: string,
   rowsOf: (page: P) => readonly T[],
   query: string,
@@ -38,7 +38,7 @@ function useSearch<T, P extends FoundPage>(
         const page = new URLSearchParams(from.query);
         page.set('limit', String(wanted - now.rows.length));
         if (now.cursor !== null) page.set('cursor', now.cursor);
-        const { data } = await request<FoundPage>('GET', `${path}?${page}`, { signal: controller.signal });
+        const { data } = await request<SearchPage>('GET', `${path}?${page}`, { signal: controller.signal });
         const { cursor } = data;
         const rows = [...now.rows, ...rowsOf(data as P)];
         const isRunning = cursor !== null && rows.length < wanted;
@@ -75,7 +75,7 @@ function useSearch<T, P extends FoundPage>(
  * @param none what is shown if there are no records at all
  * @param leftOut what a search without matches has left out, as a sentence
  */
-export function SearchResults<T, P extends FoundPage>({
+export function SearchResults<T, P extends SearchPage>({
   path,
   query,
   noun,

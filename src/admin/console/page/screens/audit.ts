@@ -31,6 +31,8 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'customer.update': 'Change customer',
   'customer.delete': 'Delete customer',
   'customer.topup': 'Top up customer',
+  'customer.suspend': 'Suspend customer',
+  'customer.resume': 'Resume customer',
   'plans.write': 'Write plans',
   'plans.load': 'Read plans.yaml',
   'settings.load': 'Read gateway.yaml',
