@@ -116,7 +116,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   </${Shown}>`;
 }
 
-/** The columns that describe a change, here and on the screen of a key. */
+/** The columns that describe a change, here and on the screens of a key and a customer. */
 const CHANGE_COLUMNS: readonly Column<Change>[] = [
   { title: 'Time', cell: ({ time }) => html`<${Time} at=${time} />` },
   { title: 'Actor', cell: ({ actor }) => html`<${ActorName} ...${actor} />` },

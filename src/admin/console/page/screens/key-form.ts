@@ -269,11 +269,11 @@ export function EditDialog({
       field.dispatchEvent(new Event('change', { bubbles: true }));
     }
     const news = different.map((name) => `${name} is now ${after[name] || 'empty'}`).join(', ');
-    const what = news === '' ? 'something beside these fields' : news;
+    const differences = news === '' ? 'something beside these fields' : news;
     return new ApiError(
       status,
       code,
-      `Someone changed this ${what} meanwhile, and your changes are not saved yet: ${what}. The fields show it, with your changes on top. Save again to apply yours.`,
+      `Someone changed this ${what} meanwhile, and your changes are not saved yet: ${differences}. The fields show it, with your changes on top. Save again to apply yours.`,
     );
   };
   return html`<${ChangeDialog} title=${`Edit ${nameOf(record)}`} action="Save" act=${act} onClose=${onClose}>
