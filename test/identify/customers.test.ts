@@ -30,7 +30,7 @@ describe('a key of a customer', () => {
     const [one, two] = await Promise.all(keys.map(async ({ secret }) => consumerIn(await identifier.identify(secret))));
     const { id, name, owner, plan, limits } = customer;
     expect(one).toMatchObject({ id: keys[0]!.key.id, plan, limits: {}, customer: one!.customer });
-    expect(one!.customer).toEqual({ id, name, owner, plan, limits });
+    expect(one!.customer).toEqual({ id, name, owner, plan, limits, scopes: [], onlyFrom: null, meta: {} });
     expect(two!.customer).toBe(one!.customer);
     expect(Object.isFrozen(one!.customer) && Object.isFrozen(one!.customer!.limits)).toBe(true);
   });
