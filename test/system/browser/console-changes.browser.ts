@@ -292,6 +292,29 @@ test('an operator moves a key to a customer and away again: its screen and its l
   expect(await audited('Move key', id)).toContain(PEOPLE.operator);
 });
 
+test('an operator suspends a customer and resumes it: its keys get 403 meanwhile', async () => {
+  const { page } = operator;
+  const { id, name } = stand.customer;
+  const headers = { Authorization: `Bearer ${stand.keys.app.key}` };
+  const answers = () =>
+    Promise.all(
+      stand.gateways.map(async ({ origin }) => (await fetch(`${origin}/v1/pets`, { headers })).status === 403),
+    );
+  await page.goto(`/console/customers/${id}`);
+  await page.getByRole('button', { name: 'Suspend…' }).click();
+  await dialogOf(page).getByLabel('Reason').fill('An unpaid bill');
+  await dialogOf(page).getByRole('button', { name: 'Suspend' }).click();
+  await noticeOf(page).getByText(`${name} is suspended until it is resumed.`).waitFor();
+  await page.getByText('An unpaid bill', { exact: true }).waitFor();
+  await eventually(async () => expect(await answers()).toEqual([true, true]), SPARING);
+  expect(await audited('Suspend customer', id)).toContain(PEOPLE.operator);
+  await page.goto(`/console/customers/${id}`);
+  await page.getByRole('button', { name: 'Resume…' }).click();
+  await dialogOf(page).getByRole('button', { name: 'Resume' }).click();
+  await noticeOf(page).getByText(`${name} is resumed.`).waitFor();
+  await eventually(async () => expect(await answers()).toEqual([false, false]), SPARING);
+});
+
 test('an admin makes a customer with a key, changes its plan, and deletes it: the key ends with it', async () => {
   const { page } = admin;
   await page.goto('/console/customers');

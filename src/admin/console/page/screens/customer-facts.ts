@@ -2,6 +2,8 @@ import { html } from '../html.ts';
 import { countText, millisecondsOf, Time, Until } from '../kit/format.ts';
 import { Badge, Section } from '../kit/page.ts';
 import type { Customer } from '../types.ts';
+import { AccessFacts } from './key-access.ts';
+import { isSuspended, SuspendedText } from './suspension.ts';
 
 // What is said of one customer, on its screen and in the list.
 
@@ -10,13 +12,14 @@ function hasExpired({ expiresAt }: Customer): boolean {
 }
 
 export function CustomerState({ of: customer }: { of: Customer }) {
-  return hasExpired(customer)
-    ? html`<${Badge} kind="plain">Expired</${Badge}>`
+  if (hasExpired(customer)) return html`<${Badge} kind="plain">Expired</${Badge}>`;
+  return isSuspended(customer)
+    ? html`<${Badge} kind="warn">Suspended</${Badge}>`
     : html`<${Badge} kind="good">Active</${Badge}>`;
 }
 
 export function CustomerFacts({ of: customer }: { of: Customer }) {
-  const { name, owner, createdAt, expiresAt, ownLimits, notes, entry } = customer;
+  const { name, owner, createdAt, expiresAt, ownLimits, notes, entry, suspended } = customer;
   const own = Object.entries(ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
   return html`<${Section} title="About it">
     <dl class="facts panel">
@@ -26,10 +29,12 @@ export function CustomerFacts({ of: customer }: { of: Customer }) {
       <dd><bdi>${owner ?? '–'}</bdi></dd>
       <dt>Created</dt>
       <dd><${Time} at=${createdAt} dayOnly=${true} /></dd>
+      ${suspended !== undefined && html`<dt>Suspended</dt><dd><${SuspendedText} ...${suspended} /></dd>`}
       <dt>Expires</dt>
       <dd>${expiresAt === null ? 'never' : hasExpired(customer) ? html`<${Time} at=${expiresAt} />` : html`<${Until} at=${expiresAt} />`}</dd>
       <dt>Own limits</dt>
       <dd>${own.join(', ') || 'none'}</dd>
+      <${AccessFacts} of=${customer} />
       ${entry !== undefined && html`<dt>keys.yaml</dt><dd><code>${entry}</code></dd>`}
       ${notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${notes}</bdi></dd>`}
     </dl>

@@ -17,8 +17,9 @@ import { CustomerFacts, CustomerState } from './customer-facts.ts';
 import { changeIfSame } from './key-dialogs.ts';
 import { CreateDialog, EditDialog } from './key-form.ts';
 import { KeyTable } from './key-table.ts';
+import { isSuspended, ResumeDialog, SuspendDialog } from './suspension.ts';
 
-type DialogName = 'edit' | 'delete' | 'create-key' | 'lift' | 'topup' | 'reset';
+type DialogName = 'edit' | 'suspend' | 'resume' | 'delete' | 'create-key' | 'lift' | 'topup' | 'reset';
 
 /** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
@@ -64,7 +65,7 @@ export function CustomerScreen({ id }: { id: string }) {
     return html`<${Page} title=${id}>${why ? html`<${Problem} error=${why} retry=${customer.reload} />` : html`<${Shown} of=${customer} what="the customer">${() => null}</${Shown}>`}</${Page}>`;
   }
   const plan = plans.data?.plans.find(({ name }) => name === data.plan);
-  return html`<${Page} title=${nameOf(data)} beside=${html`<${CustomerActions} open=${open} />`}>
+  return html`<${Page} title=${nameOf(data)} beside=${html`<${CustomerActions} of=${data} open=${open} />`}>
     ${outage && html`<${Problem} error=${outage} />`}
     <${Head} of=${data} usage=${usage.data} />
     <${Limits} usage=${calm(usage)} plan=${plan} isLive=${true} open=${open} />
@@ -85,10 +86,12 @@ export function CustomerScreen({ id }: { id: string }) {
   </${Page}>`;
 }
 
-function CustomerActions({ open }: { open: Open }) {
+function CustomerActions({ of: customer, open }: { of: ShownCustomer; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
   return html`<span class="actions">
     ${mayChange && html`<button type="button" onClick=${() => open('edit')}>Edit…</button>`}
+    ${mayChange && !isSuspended(customer) && html`<button type="button" onClick=${() => open('suspend')}>Suspend…</button>`}
+    ${mayChange && customer.suspended !== undefined && html`<button type="button" onClick=${() => open('resume')}>Resume…</button>`}
     ${mayDelete && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
   </span>`;
 }
@@ -144,6 +147,8 @@ function Dialogs({
     return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;
   }
   if (dialog === 'reset') return html`<${ResetDialog} of=${customer} ...${rest} usage=${usage} />`;
+  if (dialog === 'suspend') return html`<${SuspendDialog} of=${customer} ...${rest} />`;
+  if (dialog === 'resume') return html`<${ResumeDialog} of=${customer} ...${rest} />`;
   if (dialog === 'delete') return html`<${DeleteDialog} of=${customer} ...${rest} />`;
   if (dialog === 'edit') return html`<${EditDialog} of=${customer} ...${rest} plans=${plans} />`;
   const close = (key: string | null) => {

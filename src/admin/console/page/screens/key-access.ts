@@ -104,8 +104,8 @@ export function AccessFields({ values }: { values: Readonly<Record<string, strin
   </fieldset>`;
 }
 
-/** The entries of a list of facts; nothing where the key says nothing. */
-export function AccessFacts({ of: key }: { of: Access }) {
+/** The entries of a list of facts about a key or a customer; nothing where it says nothing. */
+export function AccessFacts({ of: key }: { of: Partial<Access> }) {
   return MEMBERS.filter((member) => key[member] !== undefined).map(
     (member) =>
       html`<dt>${FIELDS[member].label}</dt><dd class="notes"><bdi>${linesOf(key[member]).join('\n')}</bdi></dd>`,

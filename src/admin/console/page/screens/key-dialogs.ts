@@ -4,9 +4,9 @@ import { html } from '../html.ts';
 import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { momentText } from '../kit/format.ts';
-import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, NewSuspension, Plan } from '../types.ts';
+import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, Plan } from '../types.ts';
 
-// The dialogs that change with which secrets a key works, and whether it works at present.
+// The dialogs that change with which secrets a key works, and to which customer it belongs.
 
 export interface Changing {
   readonly of: Key;
@@ -94,42 +94,6 @@ export function EndSecretDialog({ secret, ...changing }: Changing & { secret: Se
   };
   return html`<${ChangeDialog} title=${`End ${what} of ${nameOf(key)}`} action="End it for good" isDangerous=${true} act=${act} onClose=${onClose}>
     <p>Requests with this secret get a 401 within a second. The other secrets of the key keep working. This cannot be undone.</p>
-  </${ChangeDialog}>`;
-}
-
-export function SuspendDialog(changing: Changing) {
-  const { of: key, onClose, onChanged } = changing;
-  const act = async (form: FormData) => {
-    const [until, reason] = [String(form.get('until')), String(form.get('reason')).trim()];
-    const body: NewSuspension = {
-      until: until === '' ? null : new Date(until).toISOString(),
-      reason: reason === '' ? null : reason,
-    };
-    const { status, data } = await changeIfSame<Key>(changing, 'POST', `${pathOf(key.id)}/suspend`, body);
-    onChanged();
-    const end = data.suspended?.until == null ? 'it is resumed' : momentText(data.suspended.until);
-    return `${nameOf(key)} is suspended until ${end}.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Suspend ${nameOf(key)}`} action="Suspend" act=${act} onClose=${onClose}>
-    <p>Each of its requests gets a 403 within a second, and is not counted, until you resume it. Its secrets, counts and ban stay.</p>
-    <${Field} id="suspend-until" label="Until" hint="In your time zone. Empty: until it is resumed.">
-      <input id="suspend-until" name="until" type="datetime-local" max="9999-12-30T00:00" aria-describedby="suspend-until-hint" />
-    </${Field}>
-    <${Field} id="suspend-reason" label="Reason" hint="For those who look after keys. Callers never see it.">
-      <input id="suspend-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="suspend-reason-hint" />
-    </${Field}>
-  </${ChangeDialog}>`;
-}
-
-export function ResumeDialog(changing: Changing) {
-  const { of: key, onClose, onChanged } = changing;
-  const act = async () => {
-    const { status } = await changeIfSame<Key>(changing, 'POST', `${pathOf(key.id)}/resume`);
-    onChanged();
-    return `${nameOf(key)} is resumed.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Resume ${nameOf(key)}`} action="Resume" act=${act} onClose=${onClose}>
-    <p>Its requests are admitted again within a second, under the limits, counts and ban that it had.</p>
   </${ChangeDialog}>`;
 }
 

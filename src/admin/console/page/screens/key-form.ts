@@ -8,14 +8,16 @@ import { Badge } from '../kit/page.ts';
 import { WINDOWS } from '../kit/windows.ts';
 import type { Key, KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
 import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from './key-access.ts';
+import { isSuspended } from './suspension.ts';
 
 // What a key is, and the two dialogs with its fields: to create one and to edit one.
 
-export function stateOf({ revokedAt, expiresAt, suspended }: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
+export function stateOf(key: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
+  const { revokedAt, expiresAt } = key;
   const isPast = (moment: string) => millisecondsOf(moment) <= Date.now();
   if (revokedAt !== null) return 'revoked';
   if (expiresAt !== null && isPast(expiresAt)) return 'expired';
-  return suspended === undefined || (suspended.until !== null && isPast(suspended.until)) ? 'active' : 'suspended';
+  return isSuspended(key) ? 'suspended' : 'active';
 }
 
 /** Whether a key is revoked or expired. */

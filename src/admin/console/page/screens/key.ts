@@ -25,17 +25,9 @@ import type {
 } from '../types.ts';
 import { LastChanges } from './audit.ts';
 import { AccessFacts } from './key-access.ts';
-import {
-  type Changing,
-  changeIfSame,
-  EndSecretDialog,
-  MoveDialog,
-  ResumeDialog,
-  RotateDialog,
-  type Secret,
-  SuspendDialog,
-} from './key-dialogs.ts';
+import { type Changing, changeIfSame, EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
 import { EditDialog, hasEnded, KeyState, LastFour, stateOf } from './key-form.ts';
+import { ResumeDialog, SuspendDialog, SuspendedText } from './suspension.ts';
 
 type DialogName =
   | ('lift' | 'topup' | 'reset' | 'rotate' | 'end-secret')
@@ -182,11 +174,6 @@ function About({ of: key }: { of: Key }) {
       ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
     </dl>
   </${Section}>`;
-}
-
-function SuspendedText({ since, until, reason }: NonNullable<Key['suspended']>) {
-  return html`<${Time} at=${since} />, ${until === null ? 'until it is resumed' : html`until <${Until} at=${until} />`}
-    ${reason !== null && html`<br /><bdi>${reason}</bdi>`}`;
 }
 
 function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {

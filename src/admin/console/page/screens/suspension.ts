@@ -1,0 +1,61 @@
+import { html } from '../html.ts';
+import { isCustomer, nameOf, pathOf } from '../kit/callers.ts';
+import { ChangeDialog, Field, settledText } from '../kit/dialog.ts';
+import { millisecondsOf, momentText, Time, Until } from '../kit/format.ts';
+import type { KeyOrCustomer, NewSuspension } from '../types.ts';
+import { type Changing, changeIfSame } from './key-dialogs.ts';
+
+// What the screens of a key and of a customer say of its suspension, and the two dialogs that begin and end one.
+
+type ChangingEither = Omit<Changing, 'of'> & { readonly of: KeyOrCustomer };
+
+export function isSuspended({ suspended }: KeyOrCustomer): boolean {
+  return suspended !== undefined && (suspended.until === null || millisecondsOf(suspended.until) > Date.now());
+}
+
+export function SuspendedText({ since, until, reason }: NonNullable<KeyOrCustomer['suspended']>) {
+  return html`<${Time} at=${since} />, ${until === null ? 'until it is resumed' : html`until <${Until} at=${until} />`}
+    ${reason !== null && html`<br /><bdi>${reason}</bdi>`}`;
+}
+
+export function SuspendDialog(changing: ChangingEither) {
+  const { of: record, onClose, onChanged } = changing;
+  const act = async (form: FormData) => {
+    const [until, reason] = [String(form.get('until')), String(form.get('reason')).trim()];
+    const body: NewSuspension = {
+      until: until === '' ? null : new Date(until).toISOString(),
+      reason: reason === '' ? null : reason,
+    };
+    const { status, data } = await changeIfSame<KeyOrCustomer>(changing, 'POST', `${pathOf(record.id)}/suspend`, body);
+    onChanged();
+    const end = data.suspended?.until == null ? 'it is resumed' : momentText(data.suspended.until);
+    return `${nameOf(record)} is suspended until ${end}.${settledText(status)}`;
+  };
+  const effect = isCustomer(record.id)
+    ? 'Each request with its keys, or with a token that names it, gets a 403 within a second, and is not counted, until you resume it. Its keys, counts and bans stay.'
+    : 'Each of its requests gets a 403 within a second, and is not counted, until you resume it. Its secrets, counts and ban stay.';
+  return html`<${ChangeDialog} title=${`Suspend ${nameOf(record)}`} action="Suspend" act=${act} onClose=${onClose}>
+    <p>${effect}</p>
+    <${Field} id="suspend-until" label="Until" hint="In your time zone. Empty: until it is resumed.">
+      <input id="suspend-until" name="until" type="datetime-local" max="9999-12-30T00:00" aria-describedby="suspend-until-hint" />
+    </${Field}>
+    <${Field} id="suspend-reason" label="Reason" hint="For operators. Callers never see it.">
+      <input id="suspend-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="suspend-reason-hint" />
+    </${Field}>
+  </${ChangeDialog}>`;
+}
+
+export function ResumeDialog(changing: ChangingEither) {
+  const { of: record, onClose, onChanged } = changing;
+  const act = async () => {
+    const { status } = await changeIfSame<KeyOrCustomer>(changing, 'POST', `${pathOf(record.id)}/resume`);
+    onChanged();
+    return `${nameOf(record)} is resumed.${settledText(status)}`;
+  };
+  const effect = isCustomer(record.id)
+    ? 'Its keys and tokens work again within a second, under the limits, counts and bans that they had. A key that is suspended itself stays suspended.'
+    : 'Its requests are admitted again within a second, under the limits, counts and ban that it had.';
+  return html`<${ChangeDialog} title=${`Resume ${nameOf(record)}`} action="Resume" act=${act} onClose=${onClose}>
+    <p>${effect}</p>
+  </${ChangeDialog}>`;
+}
