@@ -290,16 +290,18 @@ function stillRefuses(
   const ban = banInForce(state, nowMs);
   // A ban longer than the present rule allows does not count: the store is about to shorten it.
   if (ban !== null) return bans === null || ban.untilMs <= knownMs + banLengthMs(bans, ban.number);
-  const accounts = [state, ...(state.further ?? [])];
-  const budgets = [allowance, ...further].map(({ limits }, i) => withTopUps(limits, accounts[i]!.topUps, nowMs));
-  const exceeds = (of: number) => budgets.some((limits) => costExceedsLimit(limits, of));
-  if (exceeds(cost)) {
-    // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.
-    const mayBeBanned = bans !== null && !exceeds(1);
-    return !mayBeBanned && nowMs - knownMs < REFUSE_COST_FOR_MS;
+  let [exceedsLimit, exceedsByOne, isSpent] = [false, false, false];
+  for (let i = 0; i <= further.length; i++) {
+    const account = i === 0 ? state : state.further![i - 1]!;
+    const limits = withTopUps(i === 0 ? allowance.limits : further[i - 1]!.limits, account.topUps, nowMs);
+    exceedsLimit ||= costExceedsLimit(limits, cost);
+    exceedsByOne ||= costExceedsLimit(limits, 1);
+    isSpent ||= bans === null && hasNoRoom(account, limits, cost, nowMs);
   }
-  if (bans !== null) return false;
-  return budgets.some((limits, i) => hasNoRoom(accounts[i]!, limits, cost, nowMs));
+  if (!exceedsLimit) return isSpent;
+  // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.
+  const mayBeBanned = bans !== null && !exceedsByOne;
+  return !mayBeBanned && nowMs - knownMs < REFUSE_COST_FOR_MS;
 }
 
 function hasNoRoom({ windows }: AccountState, limits: readonly WindowLimit[], cost: number, nowMs: number): boolean {

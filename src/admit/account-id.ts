@@ -90,6 +90,12 @@ function groupOf(accountId: string): readonly [string, string | null] {
   return at < 0 ? [accountId, null] : [accountId.slice(0, at), accountId.slice(at + 1)];
 }
 
+/** The histories in which a consumer's requests are counted: its own, and that of its customer, if it has one. */
+export function historiesOf(accountId: string): readonly string[] {
+  const { consumerId, customerId } = partsOfAccount(accountId);
+  return consumerId === null || customerId === null ? [accountId] : [accountId, customerId];
+}
+
 /** Every account of a key: the present one, then those from before it was moved. */
 export function accountsOf(key: {
   readonly id: string;

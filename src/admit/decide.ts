@@ -137,9 +137,9 @@ function presentAccounts(state: AccountState, allowance: Allowance, nowMs: numbe
       topUps: topUps === undefined ? NO_TOP_UPS : topUpsOf(limits),
     });
   }
-  for (const [i, account] of accounts.entries()) {
+  for (let i = 0; i < accounts.length; i++) {
     const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
-    account.strikes = currentStrikes(account.strikes, rule, nowMs, latestBackMs);
+    accounts[i]!.strikes = currentStrikes(accounts[i]!.strikes, rule, nowMs, latestBackMs);
   }
   return accounts;
 }
@@ -155,8 +155,8 @@ function accountStateOf({ windows, strikes, ban, topUps }: Account): AccountStat
 
 /** How many further requests may be in flight, and how many are after some of them were admitted. */
 function crowdOf({ inFlight: own, further = [] }: Allowance, counts: readonly number[]) {
+  if (own === undefined && further.every(({ inFlight }) => inFlight === undefined)) return ANY_CROWD;
   const limits = [own, ...further.map(({ inFlight }) => inFlight)];
-  if (limits.every((limit) => limit === undefined)) return ANY_CROWD;
   const room = limits.map((limit, i) => (limit === undefined ? Number.POSITIVE_INFINITY : limit - (counts[i] ?? 0)));
   return {
     room: Math.max(Math.min(...room), 0),

@@ -62,7 +62,9 @@ export interface Plan {
 }
 
 /** Groups of routes that a plan may have. A set of them is a number with a bit for each. */
-export const MAX_GROUPS = 16;
+export const MAX_GROUPS = 15;
+/** Beside a bit for each group: the request belongs to some group by one reading of its path alone. */
+export const IN_ONE_READING = 1 << MAX_GROUPS;
 
 export type WindowForms = Readonly<Partial<Record<WindowName, WindowForm>>>;
 
@@ -284,22 +286,25 @@ function withoutInFlight({ inFlight: _, boundsInFlight: __, further, ...rest }: 
 /**
  * The allowance of a request that belongs to some groups of routes: with their budgets, and without the plan's own limits if
  * one of the groups is there instead of them.
- * @param groups a bit for each group, as `PathGroups.matching` gives it
+ *
+ * Attack: a client leaves the limits of the plan with a spelling of its path that only seems to be in a group which is there
+ * instead of them. So with `IN_ONE_READING` they stay.
+ * @param groups a bit for each group, and `IN_ONE_READING`, as `PathGroups.matching` gives it
  */
 export function withGroups(allowance: Allowance, groups: number): Allowance {
-  const chosen = (allowance.groups ?? []).filter((_, i) => (groups & (1 << i)) !== 0);
+  const found = (allowance.groups ?? []).filter((_, i) => (groups & (1 << i)) !== 0);
+  const chosen = (groups & IN_ONE_READING) === 0 ? found : besideThePlan(found);
   return chosen.length === 0 ? allowance : chargedWith(allowance, chosen);
 }
 
 /** The allowance with the budgets of all its groups, for reports. */
 export function withAllGroups(allowance: Allowance): Allowance {
   const { groups } = allowance;
-  return groups === undefined
-    ? allowance
-    : chargedWith(
-        allowance,
-        groups.map((group) => ({ ...group, instead: false })),
-      );
+  return groups === undefined ? allowance : chargedWith(allowance, besideThePlan(groups));
+}
+
+function besideThePlan(groups: readonly PlanGroup[]): readonly PlanGroup[] {
+  return groups.map((group) => ({ ...group, instead: false }));
 }
 
 function chargedWith(allowance: Allowance, groups: readonly PlanGroup[]): Allowance {

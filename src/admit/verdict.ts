@@ -149,7 +149,7 @@ function standingsOf(
   const standings: WindowBudget[] = [];
   addStandings(standings, state, limits, at);
   if (further === undefined) return standings;
-  for (const [i, budget] of further.entries()) addStandings(standings, state.further![i]!, budget.limits, at);
+  for (let i = 0; i < further.length; i++) addStandings(standings, state.further![i]!, further[i]!.limits, at);
   return standings;
 }
 
@@ -228,10 +228,10 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
  * The client then waits until the request fits without it.
  */
 function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState): V {
+  if (state.topUps === undefined && !state.further?.some(({ topUps }) => topUps !== undefined)) return verdict;
   const { cost, allowance } = verdict;
   const budgets = [allowance, ...(allowance.further ?? [])];
   const accounts = [state, ...(state.further ?? [])];
-  if (accounts.every(({ topUps }) => topUps === undefined)) return verdict;
   let { retryAtMs } = verdict;
   for (let before = -1; before < retryAtMs; ) {
     before = retryAtMs;

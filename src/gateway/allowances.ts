@@ -1,4 +1,12 @@
-import { type Allowance, allowanceOf, type Limits, type Plan, type Plans, withGroups } from '../admit/plan.ts';
+import {
+  type Allowance,
+  allowanceOf,
+  IN_ONE_READING,
+  type Limits,
+  type Plan,
+  type Plans,
+  withGroups,
+} from '../admit/plan.ts';
 import type { Consumer } from '../identify/identify.ts';
 import { groupRouteOf, PathGroups } from '../routing/path-groups.ts';
 
@@ -28,7 +36,13 @@ export class Allowances {
     this.#keepsHistory = keepsHistory;
     for (const { groups } of plans.values()) {
       if (groups === undefined) continue;
-      this.#pathGroups.set(groups, new PathGroups(groups.map(({ routes }) => routes.map(groupRouteOf))));
+      this.#pathGroups.set(
+        groups,
+        new PathGroups(
+          groups.map(({ routes }) => routes.map(groupRouteOf)),
+          IN_ONE_READING,
+        ),
+      );
     }
   }
 

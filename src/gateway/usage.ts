@@ -150,10 +150,10 @@ export class Usage {
  * counted.
  */
 function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
-  const { state, nowMs } = outcome;
+  const { state, nowMs, inFlight } = outcome;
   return banInForce(state, nowMs) !== null
     ? verdictOf(outcome, allowance, 0)
-    : verdictOnBudgets(state, allowance, nowMs, 0);
+    : { ...verdictOnBudgets(state, allowance, nowMs, 0), ...(inFlight === undefined ? {} : { inFlight }) };
 }
 
 function within<T>(promise: Promise<T>, leftMs: number): Promise<T | null> {

@@ -274,7 +274,11 @@ export class CustomerOperations {
     const [from, target] = [accountIdOf(keyId, formerId), accountIdOf(keyId, customerId)];
     // What would be refused carries no ban.
     moved(present, to, plans().plans);
-    if (from !== target) await ledger.carryBan(from, target);
+    if (from !== target) {
+      // A ban from an earlier stay, which may have been lifted since where the key is now.
+      await ledger.lift(target);
+      await ledger.carryBan(from, target);
+    }
     let before: StoredKey = present;
     const updated = await keys.update(keyId, (key) => {
       before = key;

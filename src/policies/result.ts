@@ -53,23 +53,20 @@ const WITH_OWN_FIELD: ReadonlySet<number> = new Set([405, 407, 426]);
  */
 export function readResult(value: unknown): Read {
   if (value === undefined) return ALLOWED;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    return { fault: 'the result must be an object or undefined' };
-  }
+  if (!isPlain(value)) return { fault: 'the result must be a plain object or undefined' };
   const unknown = Reflect.ownKeys(value).find((name) => !MEMBERS.includes(String(name)));
   if (unknown !== undefined) {
     return { fault: `the result has ${JSON.stringify(String(unknown))}; it may have ${MEMBERS.join(', ')}` };
   }
-  const { refuse, cost, ...rest } = value as Record<string, unknown>;
+  const { refuse, cost, headers, scopes, metadata, budgets } = value;
   if (refuse !== undefined) {
-    const others = [cost, ...Object.values(rest)];
+    const others = [cost, headers, scopes, metadata, budgets];
     if (others.some((other) => other !== undefined)) return { fault: '`refuse` must be the only member of its result' };
     return readRefusal(refuse);
   }
   if (cost !== undefined && !isWhole(cost, 1, MAX_COST)) {
     return { fault: `\`cost\` must be a whole number from 1 to ${MAX_COST}` };
   }
-  const { headers, scopes, metadata, budgets } = rest;
   const read = {
     headers: headers === undefined ? null : readHeaders(headers),
     scopes: scopes === undefined ? null : readTexts('scopes', scopes, SCOPE_TOKEN, MAX_SCOPES),
@@ -81,6 +78,13 @@ export function readResult(value: unknown): Read {
   return { ...ALLOWED, cost: cost ?? null, ...(read as Pick<Allowed, keyof typeof read>) };
 }
 
+/** Attack: the members of a Map or of a class are not its own, so that a restriction would be lost without a fault. */
+function isPlain(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype;
+}
+
 /** @returns what is wrong, as text */
 function readTexts(name: string, value: unknown, form: RegExp, most: number): readonly string[] | string {
   if (!Array.isArray(value) || value.length > most) return `\`${name}\` must be a list of at most ${most} texts`;
@@ -90,8 +94,7 @@ function readTexts(name: string, value: unknown, form: RegExp, most: number): re
 }
 
 function readMetadata(value: unknown): Readonly<Record<string, string>> | string {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return '`metadata` must be an object of texts';
+  if (!isPlain(value)) return '`metadata` must be a plain object of texts';
   const pairs = Object.entries(value);
   if (pairs.length > MAX_PAIRS) return `\`metadata\` must not have more than ${MAX_PAIRS} pairs`;
   for (const [name, text] of pairs) {
@@ -100,22 +103,20 @@ function readMetadata(value: unknown): Readonly<Record<string, string>> | string
     const wrong = typeof text === 'string' ? faultOfText(text) : 'is no text';
     if (wrong !== null) return `the value of ${shown} in \`metadata\` ${wrong}`;
   }
-  return Object.fromEntries(pairs);
+  return Object.fromEntries(pairs) as Record<string, string>;
 }
 
 function readGroups(value: unknown): readonly string[] | string {
-  if (typeof value !== 'object' || value === null) return '`budgets` must be an object with `groups`';
-  const { groups, ...others } = value as Record<string, unknown>;
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined) return `\`budgets\` has ${JSON.stringify(unknown)}; it may have groups`;
+  if (!isPlain(value)) return '`budgets` must be a plain object with `groups`';
+  const { groups } = value;
+  const unknown = Reflect.ownKeys(value).find((name) => name !== 'groups');
+  if (unknown !== undefined) return `\`budgets\` has ${JSON.stringify(String(unknown))}; it may have groups`;
   return readTexts('budgets.groups', groups, /^[a-z][a-z0-9-]{0,31}$/, MAX_GROUPS);
 }
 
 function readRefusal(value: unknown): Read {
-  if (typeof value !== 'object' || value === null) {
-    return { fault: '`refuse` must be an object with `status`, `code` and `message`' };
-  }
-  const { status, code, message } = value as Record<string, unknown>;
+  if (!isPlain(value)) return { fault: '`refuse` must be a plain object with `status`, `code` and `message`' };
+  const { status, code, message } = value;
   if (!isWhole(status, 400, 599) || WITH_OWN_FIELD.has(status)) {
     return { fault: '`refuse.status` must be a whole number from 400 to 599, except 405, 407 and 426' };
   }
@@ -136,8 +137,7 @@ function readRefusal(value: unknown): Read {
  * rules for `headers` in gateway.yaml.
  */
 function readHeaders(value: unknown): Readonly<Record<string, string>> | string {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return '`headers` must be an object of texts';
+  if (!isPlain(value)) return '`headers` must be a plain object of texts';
   const entries = Object.entries(value);
   if (entries.length > MAX_FIELDS) return `\`headers\` must not have more than ${MAX_FIELDS} fields`;
   const seen = new Set<string>();
@@ -151,7 +151,7 @@ function readHeaders(value: unknown): Readonly<Record<string, string>> | string 
     const wrong = typeof text === 'string' ? faultOfText(text) : 'is no text';
     if (wrong !== null) return `the value of ${shown} in \`headers\` ${wrong}`;
   }
-  return Object.fromEntries(entries);
+  return Object.fromEntries(entries) as Record<string, string>;
 }
 
 function isWhole(value: unknown, least: number, most: number): value is number {

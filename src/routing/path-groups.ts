@@ -55,15 +55,21 @@ interface CompiledRoute {
  *
  * Attack: `/v1/%73earch/x` or `/v1/search;a=1/x` is `/v1/search/x` for many services. So a path that has encoded
  * characters or path parameters is compared twice, as it was sent, and decoded once without its parameters. It belongs to
- * the groups of both readings, so a client can only add budgets to its request.
+ * the groups of both readings, and where the two differ, no group replaces the limits of the plan: a client can only add
+ * budgets to its request.
  */
 export class PathGroups {
   readonly #groups: readonly (readonly CompiledRoute[])[];
   /** Whether a pattern has encoded characters itself, so that a path without any has two readings as well. */
   readonly #comparesAllTwice: boolean;
+  readonly #inOneReading: number;
 
-  /** @param groups at most 30 */
-  constructor(groups: readonly (readonly GroupRoute[])[]) {
+  /**
+   * @param groups at most 15
+   * @param inOneReading the bit that is set where the two readings of a path differ
+   */
+  constructor(groups: readonly (readonly GroupRoute[])[], inOneReading: number) {
+    this.#inOneReading = inOneReading;
     this.#groups = groups.map((routes) => routes.map(compiled));
     this.#comparesAllTwice = groups.flat().some(({ path }) => plain(path) !== path);
   }
@@ -71,14 +77,18 @@ export class PathGroups {
   /** The groups of a request: bit `i` is set for the group at index `i`. @param path raw, without its query */
   matching(path: string, method: string): number {
     const other = this.#comparesAllTwice || path.includes('%') || path.includes(';') ? plain(path) : null;
+    const found = this.#matching('asSent', path, method);
+    if (other === null) return found;
+    const foundDecoded = this.#matching('decoded', other, method);
+    return found === foundDecoded ? found : found | foundDecoded | this.#inOneReading;
+  }
+
+  #matching(reading: 'asSent' | 'decoded', path: string, method: string): number {
     let found = 0;
     for (let i = 0; i < this.#groups.length; i++) {
-      for (const { methods, asSent, decoded } of this.#groups[i]!) {
-        if (methods !== null && !methods.has(method)) continue;
-        if (!asSent.test(path) && (other === null || !decoded.test(other))) continue;
-        found |= 1 << i;
-        break;
-      }
+      const isIn = (route: CompiledRoute) =>
+        (route.methods === null || route.methods.has(method)) && route[reading].test(path);
+      if (this.#groups[i]!.some(isIn)) found |= 1 << i;
     }
     return found;
   }

@@ -71,6 +71,16 @@ test('another spelling of the path does not leave the group (reliability 280)', 
   expect((await gateway.get('/v1/searc%68/cats', key)).status).toBe(429);
 });
 
+test('another spelling of the path does not leave the limits that a group is there instead of (reliability 280)', async () => {
+  const { key } = await gateway.createKey('apart');
+  const spelled = await gateway.get('/v1/search;v=1/x', key);
+  expect(spelled.headers.get('ratelimit-policy')).toMatch(/^"minute";.*"search-minute";q=4;w=60$/);
+  // It has spent of both.
+  expect((await gateway.get('/v1/search/x', key)).headers.get('ratelimit')).toMatch(/^"search-minute";r=2;/);
+  const limit = Number(spelled.headers.get('x-ratelimit-limit'));
+  expect((await gateway.get('/v1/pets', key)).headers.get('x-ratelimit-remaining')).toBe(String(limit - 2));
+});
+
 test('groups of a plan that is not enforced are counted and refuse nothing', async () => {
   const { key } = await gateway.createKey('watched');
   for (let i = 0; i < 3; i++) {

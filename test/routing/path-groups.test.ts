@@ -1,8 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { groupRouteOf, isCommon, PathGroups } from '../../src/routing/path-groups.ts';
 
+/** The bit of a request whose two readings differ. */
+const DIFFER = 1 << 15;
+
 const groupsOf = (...groups: readonly (readonly string[])[]) =>
-  new PathGroups(groups.map((routes) => routes.map(groupRouteOf)));
+  new PathGroups(
+    groups.map((routes) => routes.map(groupRouteOf)),
+    DIFFER,
+  );
 
 test.each([
   ['/v1/search/**', '/v1/search/a/b', true],
@@ -36,16 +42,16 @@ test('methods in front bound an entry, and GET brings HEAD', () => {
 describe('another spelling of a path cannot leave a group (reliability 280)', () => {
   const groups = groupsOf(['/v1/search/**'], ['/v1/a%62c'], ['/v1/plain']);
   test.each([
-    ['/v1/%73earch/x', 1],
-    ['/v1/sear%63h/%2e', 1],
-    ['/v1/search;a=1/x', 1],
-    ['/v1;b/search/x', 1],
+    ['/v1/%73earch/x', 1 | DIFFER],
+    ['/v1/sear%63h/%2e', 1 | DIFFER],
+    ['/v1/search;a=1/x', 1 | DIFFER],
+    ['/v1;b/search/x', 1 | DIFFER],
     ['/v1/search%3Ba/x', 0],
-    ['/v1/abc', 2],
-    ['/v1/%61bc', 2],
+    ['/v1/abc', 2 | DIFFER],
+    ['/v1/%61bc', 2 | DIFFER],
     ['/v1/a%62c', 2],
-    ['/v1/plain;jsessionid=1', 4],
-    ['/v1/%70lain', 4],
+    ['/v1/plain;jsessionid=1', 4 | DIFFER],
+    ['/v1/%70lain', 4 | DIFFER],
   ])('%s', (path, found) => {
     expect(groups.matching(path, 'GET')).toBe(found);
   });

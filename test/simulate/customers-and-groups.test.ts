@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
 import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
-import { allowanceOf, type Limits, limitsOf, type Plans, withGroups } from '../../src/admit/plan.ts';
+import { allowanceOf, IN_ONE_READING, type Limits, limitsOf, type Plans, withGroups } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { parsePlans } from '../../src/config/plans.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
@@ -54,7 +54,10 @@ class Gateway {
     const plan = this.#plans.plans.get(caller.plan)!;
     const found = allowanceOf(plan, caller.own, false, caller.customer);
     if ('missing' in found) throw new Error('a limit is missing');
-    const matcher = new PathGroups((plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)));
+    const matcher = new PathGroups(
+      (plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)),
+      IN_ONE_READING,
+    );
     const allowance = withGroups(found, matcher.matching(path, method) | ofPolicy);
     const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
     const ids = accountIdsOf(accountId, allowance);

@@ -322,7 +322,9 @@ function report(
     ...(refused > 0 ? [`${refused} refused`] : []),
   ];
   terminal.out(`${parts.join(', ')}.\n${unprunedText(plan)}`);
-  if (created > 0 && !isDry) terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
+  // Customers that are made have no secrets, and then none is asked for.
+  if (created > 0 && !isDry && options.secrets !== undefined)
+    terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
 }
 
 type Listed = {

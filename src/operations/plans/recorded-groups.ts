@@ -1,4 +1,4 @@
-import type { Plan, Plans } from '../../admit/plan.ts';
+import { IN_ONE_READING, type Plan, type Plans } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { groupRouteOf, PathGroups } from '../../routing/path-groups.ts';
 import type { GroupsOf } from '../../simulate/recording.ts';
@@ -29,18 +29,22 @@ export function groupsOfRecorded(tried: Plans, before: Plans | null): GroupsOf |
 
 /** The groups of one plan. */
 class PlanGroups extends PathGroups {
-  readonly #groups: readonly { readonly name: string; readonly bit: number; readonly limit: RegExp }[];
+  readonly #groups: readonly { readonly name: string; readonly bit: number; readonly limits: readonly string[] }[];
 
   constructor(groups: NonNullable<Plan['groups']>) {
-    super(groups.map(({ routes }) => routes.map(groupRouteOf)));
+    super(
+      groups.map(({ routes }) => routes.map(groupRouteOf)),
+      IN_ONE_READING,
+    );
     this.#groups = groups.map(({ name }, i) => {
-      return { name, bit: 1 << i, limit: new RegExp(`"(?:customer-)?${name}-(?:${WINDOWS.join('|')})":`) };
+      const limits = WINDOWS.flatMap((window) => [`"${name}-${window}":`, `"customer-${name}-${window}":`]);
+      return { name, bit: 1 << i, limits };
     });
   }
 
   /** The groups that limits, as a line of the log has them, are of. */
   chargedIn(limits: string) {
-    return this.#groups.filter(({ limit }) => limit.test(limits));
+    return this.#groups.filter((group) => group.limits.some((name) => limits.includes(name)));
   }
 
   /** The bit of a group; 0 if the plan does not have it. */

@@ -1,4 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { historiesOf } from '../../admit/account-id.ts';
 import {
   HISTORY_BYTES,
   type History,
@@ -159,7 +160,8 @@ export class EmbeddedHistory implements HistoryStore {
     // Last, because counts of a failed write are reported once more.
     for (const { consumerId, refused, banned } of refusals) {
       // A ban that a scan has found is noted without a refusal.
-      if (refused + banned > 0) this.#live?.refused(consumerId, nowMs, refused, banned);
+      if (refused + banned === 0) continue;
+      for (const id of historiesOf(consumerId)) this.#live?.refused(id, nowMs, refused, banned);
     }
   }
 

@@ -1,12 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
-import {
-  type AccountChange,
-  banned,
-  changed,
-  type ResetUsage,
-  resetUsage,
-  toppedUp,
-} from '../../admit/account-changes.ts';
+import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
 import { accountIdsOf } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
@@ -465,7 +458,8 @@ export class EmbeddedLedgerView implements LedgerView {
     await this.#writes.write(() => {
       const ban = this.#table.get(fromAccountId)?.ban ?? null;
       const to = this.#table.get(toAccountId);
-      if (ban === null || to === null || banned(to, ban, nowMs) === to) return;
+      // Not compared with the ban of the other account: a lift of that one may be pending.
+      if (ban === null || to === null || nowMs >= ban.untilMs) return;
       this.#table.addPending({ consumerId: toAccountId, change: { kind: 'ban', ban }, atMs: nowMs });
     });
   }

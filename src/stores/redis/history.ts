@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
+import { historiesOf } from '../../admit/account-id.ts';
 import { HISTORY_BYTES, LAST_HOUR_BYTES, lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
@@ -127,13 +128,13 @@ export class RedisHistory implements HistoryStore {
       });
       await this.#circuit.run(() => this.#redis.tollgateNoteRefused(ends, rest, MAX_REFUSED, ...args), ends);
       const held = holdWrites(this.#redis);
-      const added = some.filter(isCounted).map(({ consumerId, refused, banned }) => {
-        const name = keyspace.history(consumerId);
-        return this.#circuit.run(
-          () => this.#redis.tollgateAddRefusals(name, refused, banned, ...gatewayClock(this.#wallMs)),
-          name,
-        );
-      });
+      const added = some.filter(isCounted).flatMap(({ consumerId, refused, banned }) =>
+        historiesOf(consumerId).map((id) => {
+          const name = keyspace.history(id);
+          const add = () => this.#redis.tollgateAddRefusals(name, refused, banned, ...gatewayClock(this.#wallMs));
+          return this.#circuit.run(add, name);
+        }),
+      );
       held.release();
       // The counts are approximate: counts that a consumer's part of a cluster does not accept are not sent again.
       await Promise.allSettled(added);

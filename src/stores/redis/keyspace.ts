@@ -31,7 +31,7 @@ export const keyspace = {
    * gateway can distinguish a change that a failover has undone from one that a later change has followed. Expires an hour
    * after the last change.
    */
-  changesTo: (id: string) => `tg:made:{${id}}`,
+  changesTo: (id: string) => `tg:made:${inSlot(id)}`,
   /** String: the top-up or the reset that an operator made under an id (its digest). Expires after 24 hours. */
   madeOnce: (accountId: string, digest: string) => `tg:once:${inSlot(accountId)}:${digest}`,
   /** String: the id of the API key that has, or had, a secret with this digest. Removed when the record drops the digest. */

@@ -164,6 +164,7 @@ describe('each block of commands works as it stands', () => {
       .replaceAll('http://127.0.0.1:9090', admin)
       .replaceAll(/\bKEY_ID\b|\bkey_UxYtRgTgI9u8kkw8\b/g, id)
       .replaceAll('CUSTOMER_ID', customer)
+      .replaceAll('xY7z', key.slice(-4))
       .replaceAll('tg_live_…', key)
       .replaceAll('redis://…', url)
       .replaceAll('KEY_PEPPER=…', `KEY_PEPPER=${KEY_PEPPER}`)

@@ -61,9 +61,10 @@ test('kill -9 of one gateway: the other holds the limit, and nothing of the dead
     // What does not expire is the keys' own records, that of the peppers, and that of changes.
     else expect(name).toMatch(/^tg:(key|digest|keys|peppers|audit|changes)\b/);
   }
-  // The caller's account and history, for an hour what was changed of its key, and for a moment that it is refused.
+  // The caller's account and history, for an hour what was changed of its key, the day of the last use of its secret, and for a
+  // moment that it is refused.
   const ofCaller = accounts.filter((name) => !name.startsWith('tg:{refused}'));
-  expect(ofCaller.map((name) => name.split(':')[1]).toSorted()).toEqual(['a', 'h', 'made']);
+  expect(ofCaller.map((name) => name.split(':')[1]).toSorted()).toEqual(['a', 'h', 'made', 'used']);
 });
 
 // Attack: none but our own: every new version stops each gateway once. Callers must not notice, if they do what every
