@@ -237,6 +237,10 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect((await admin('DELETE', `/bans/${key.id}`)).status).toBe(200);
     expect(await bansOfKey()).toEqual([]);
     expect((await admin('GET', `/keys/${key.id}/usage`)).body.ban).toBeNull();
+    // The ban that its account from before still has is lifted with it.
+    expect((await admin('POST', `/keys/${key.id}/move`, { customer: null })).body.ban).toBeNull();
+    expect(await bansOfKey()).toEqual([]);
+    await admin('POST', `/keys/${key.id}/move`, { customer: id });
     // What it used before is still known, and its own counts can be topped up and reset.
     const { buckets } = (await admin('GET', `/keys/${key.id}/history`)).body;
     expect(buckets.reduce((sum: number, one: { admitted: number }) => sum + one.admitted, 0)).toBe(3);
