@@ -109,8 +109,9 @@ export class LoadedPolicies {
 }
 
 const VERSION = 'tollgate-policy';
-const VERSION_OF = new RegExp(`\\?${VERSION}=\\d+`);
-const EVERY_VERSION = new RegExp(VERSION_OF, 'g');
+const VERSION_QUERY = `\\?${VERSION}=\\d+`;
+const VERSION_OF = new RegExp(VERSION_QUERY);
+const EVERY_VERSION = new RegExp(VERSION_QUERY, 'g');
 
 /** The relative imports of a policy are loaded with it, each time, so that all of its files are of one version. */
 const withVersionOfParent: Parameters<typeof registerHooks>[0]['resolve'] = (specifier, context, next) => {
