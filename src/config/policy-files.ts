@@ -112,7 +112,7 @@ function filesOf(path: string): {
   return { files: [...files], version: versionOf(texts.join('\0')), signature: signatures.join(';') };
 }
 
-const IMPORT = /\b(?:from|import)\b[ (]{0,3}(['"])(\.{1,2}\/[^'"\n]{1,200})\1/g;
+const IMPORT = /\b(?:from|import)\b[\s(]{0,100}(['"])(\.{1,2}\/[^'"\n]{1,1000})\1/g;
 
 /** The relative paths that a module imports. One in a comment is found too, and does no harm: it is only watched. */
 function importsIn(text: string): readonly string[] {
