@@ -84,7 +84,7 @@ export class AccountCache {
    * Keeps the store's decision.
    * @param generation `generation` when the store was asked, at `askedAtMs` (monotonic)
    * @param charged the allowance, if it has several accounts
-   * @param whole the state with the usage in the backlog, which the store lacks; null if there is none
+   * @param whole the state with the usage in the backlog, which the store lacks; null without a backlog
    */
   rememberDecision(
     consumerId: string,

@@ -263,7 +263,7 @@ function shareLane(batch: Batch, others: readonly Batch[]): boolean {
 /**
  * A consumer has one call at a time. So has a customer whose requests in flight are bounded, because each call reports how many
  * this process has in all.
- * @returns the id of that customer; null if there is none
+ * @returns the id of that customer; null if the batch is of no such customer
  */
 function sharedLaneOf({ consumerId, allowance: { boundsInFlight, further } }: Batch): string | null {
   if (!boundsInFlight || further?.[0]?.inFlight === undefined) return null;

@@ -53,7 +53,7 @@ export interface Plan {
     readonly forms: WindowForms;
     readonly inFlight?: number;
   };
-  /** Left out if there are none; at most `MAX_GROUPS`. */
+  /** Absent if the plan has no groups; at most `MAX_GROUPS`. */
   readonly groups?: readonly PlanGroup[];
   /** How many requests of a key, or of a customer, may be in flight at a time; left out if any number may. */
   readonly inFlight?: number;
@@ -92,14 +92,14 @@ export interface Budget {
   readonly unlimited: Allowance['unlimited'];
   /** How many requests may be in flight at a time; left out if any number may. */
   readonly inFlight?: number;
-  /** The windows whose limit is the customer's own and not its plan's; left out if there are none. */
+  /** The windows whose limit is the customer's own and not its plan's; absent if it has no own limits. */
   readonly own?: readonly WindowName[];
 }
 
 /** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
 export interface Allowance {
   readonly plan: string;
-  /** Budgets beside the consumer's own; left out if there are none. That of a customer itself is the first. */
+  /** Budgets beside the consumer's own; absent if it has no others. The budget of a customer comes first. */
   readonly further?: readonly Budget[];
   /** How many requests of the consumer may be in flight at a time; left out if any number may. */
   readonly inFlight?: number;

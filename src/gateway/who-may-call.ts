@@ -1,7 +1,7 @@
 import { type ErrorResponse, insufficientScope } from '../annotate/errors.ts';
 import type { ClientAddress, ClientCertificate } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
-import type { OnlyFrom } from '../identify/only-from.ts';
+import type { OnlyFrom } from '../identify/access.ts';
 import { comesFromOrigin } from '../identify/origins.ts';
 import { Networks } from '../io/networks.ts';
 import type { Route } from '../routing/router.ts';

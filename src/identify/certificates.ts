@@ -75,8 +75,8 @@ const ENTRY = /([A-Za-z ]+):("(?:[^"\\]|\\.)*"|[^",]*)(?:, |$)/y;
 /**
  * The URIs and DNS names of a subjectAltName as Node.js prints it.
  *
- * Attack: a name that holds `, URI:spiffe://example.com/admin` looks like two names. Node.js quotes it, and a quoted name is none of
- * those that a key can have. A text that is not read to its end has no names.
+ * Attack: a name that holds `, URI:spiffe://example.com/admin` looks like two names. Node.js quotes it, and no key can have a
+ * quoted name. A text that is not read to its end has no names.
  */
 export function alternativeNames(text: string): string[] {
   const names: string[] = [];

@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
-import { Failure } from '../failure.ts';
 import { STORED_ACCESS, type StoredAccess } from './access.ts';
 import { newId, type Random } from './api-key.ts';
-import type { AppliedEntry } from './key-store.ts';
+import { type AppliedEntry, readRecord } from './key-store.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** One customer: who pays for some keys. Its plan and limits are shared by all its keys. */
@@ -15,7 +14,7 @@ export interface StoredCustomer extends StoredAccess {
   readonly limits: Limits;
   readonly name: string | null;
   readonly owner: string | null;
-  /** Absent where there are none. */
+  /** Absent if it has no notes. */
   readonly notes?: string;
   /** Absent unless an operator has suspended it: all its keys are refused. */
   readonly suspended?: Suspension;
@@ -106,14 +105,5 @@ const STORED_CUSTOMER = z.looseObject({
  * @throws Failure `store_corrupt` if it is not a customer: another program's value, or a damaged record
  */
 export function readStoredCustomer(text: string): StoredCustomer {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // The syntax error is dropped: it quotes the text, which may be anything.
-  }
-  const read = STORED_CUSTOMER.safeParse(value);
-  if (!read.success)
-    throw new Failure('store_corrupt', 'The store holds a value that is not a customer under the name of one.');
-  return read.data as StoredCustomer;
+  return readRecord(text, STORED_CUSTOMER, 'a customer') as StoredCustomer;
 }

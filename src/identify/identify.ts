@@ -3,11 +3,11 @@ import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import type { Meta } from './access.ts';
+import { type OnlyFrom, onlyFromOf } from './access.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import { certificateDigest } from './certificates.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
-import { type OnlyFrom, onlyFromOf } from './only-from.ts';
 import { secretName } from './secret-use-store.ts';
 import { isSuspended, longerOf, type Suspension } from './suspension.ts';
 

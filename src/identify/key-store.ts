@@ -229,14 +229,22 @@ export function certificateDigestsOf({ certificates = [], revokedAtMs }: StoredK
  * @throws Failure `store_corrupt` if it is not a key: another program's value, or a damaged record
  */
 export function readStoredKey(text: string): StoredKey {
+  return readRecord(text, STORED_KEY, 'an API key') as StoredKey;
+}
+
+/**
+ * Parses a record of the store, JSON.
+ * @param what it should be, for the sentence
+ * @throws Failure `store_corrupt` if it is not
+ */
+export function readRecord<T>(text: string, schema: z.ZodType<T>, what: string): T {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     // The syntax error is dropped: it quotes the text, which may be anything.
   }
-  const read = STORED_KEY.safeParse(value);
-  if (!read.success)
-    throw new Failure('store_corrupt', 'The store holds a value that is not an API key under the name of one.');
-  return read.data as StoredKey;
+  const read = schema.safeParse(value);
+  if (read.success) return read.data;
+  throw new Failure('store_corrupt', `The store holds a value that is not ${what} under the name of one.`);
 }

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import type { Meta } from './access.ts';
+import { type OnlyFrom, onlyFromOf } from './access.ts';
 import type { CustomerStore, StoredCustomer } from './customer-store.ts';
-import { type OnlyFrom, onlyFromOf } from './only-from.ts';
 import { isSuspended, type Suspension } from './suspension.ts';
 
 /** The customer of a caller. Frozen, and the same object for all its callers while the customer does not change. */
@@ -31,7 +31,7 @@ export interface KnownCustomer {
   readonly expiresAtMs: number;
 }
 
-/** What is known of an id: a customer, that there is none or it has ended, or that the store does not answer. */
+/** What is known of an id: a customer, that no customer has it or that it has ended, or that the store does not answer. */
 export type CustomerFound = Customer | SuspendedCustomer | 'unknown' | 'expired' | 'unavailable';
 
 /** An operator has suspended the customer: its callers may do nothing. */
@@ -84,7 +84,7 @@ export class KnownCustomers {
     this.#entries = new LRUCache({ max: options.most ?? MOST });
   }
 
-  /** Reads a customer from the store; null if there is none. @throws Failure `store_unavailable`, `store_corrupt` */
+  /** Reads a customer from the store; null if the store has no such customer. @throws Failure `store_unavailable`, `store_corrupt` */
   async read(id: string): Promise<KnownCustomer | null> {
     return (await this.#lookUp(id)).known;
   }

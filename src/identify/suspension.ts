@@ -26,7 +26,7 @@ export function isSuspended(suspension: Suspension | undefined, nowMs: number): 
   return suspension !== undefined && (suspension.untilMs === null || nowMs < suspension.untilMs);
 }
 
-/** Of two suspensions the one that ends last; undefined if there is none. */
+/** Of two suspensions the one that ends last; undefined if neither record has one. */
 export function longerOf(one: Suspension | undefined, other: Suspension | undefined): Suspension | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   return (one.untilMs ?? Infinity) >= (other.untilMs ?? Infinity) ? one : other;

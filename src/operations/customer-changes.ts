@@ -1,12 +1,9 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { type AccessEdits, changedAccess } from '../identify/access.ts';
 import type { Random } from '../identify/api-key.ts';
 import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { AppliedEntry } from '../identify/key-store.ts';
-import { edited, label, noted, refusePast, refuseUnusable } from './key-changes.ts';
-import { suspensionOf } from './suspensions.ts';
+import { edited, label, noted, type RecordEdits, refusePast, refuseUnusable } from './key-changes.ts';
 
 // What operators change in a customer, as pure functions. The values that a customer shares with a key have the same rules.
 
@@ -53,48 +50,16 @@ export function newCustomer(
   };
 }
 
-/** The attributes to change. Absent members stay; in `limits`, null restores the plan's own number. */
-export interface CustomerEdits {
-  readonly plan?: string;
-  readonly name?: string | null;
-  readonly owner?: string | null;
-  readonly notes?: string | null;
-  readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
-  readonly expiresAtMs?: number | null;
-  readonly access?: AccessEdits;
-  /** The entry of keys.yaml that manages the customer from now on. */
-  readonly applied?: AppliedEntry;
-}
-
 /**
  * Changes the attributes of a customer. Its keys follow within a second.
  * @throws Failure `refused` if its keys could not be used
  */
 export function editedCustomer(
   customer: StoredCustomer,
-  edits: CustomerEdits,
+  edits: RecordEdits,
   deps: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
 ): StoredCustomer {
   return edited(customer, edits, deps, 'customer');
-}
-
-/**
- * Suspends a customer, or gives a suspended one another end and reason. It returns the same object if nothing differs.
- * @throws Failure `refused` as `suspensionOf`
- */
-export function suspendedCustomer(
-  customer: StoredCustomer,
-  given: Parameters<typeof suspensionOf>[1],
-  nowMs: number,
-): StoredCustomer {
-  const suspension = suspensionOf(customer.suspended, given, nowMs);
-  return isDeepStrictEqual(customer.suspended, suspension) ? customer : { ...customer, suspended: suspension };
-}
-
-/** Ends the suspension of a customer; without one nothing changes. */
-export function resumedCustomer(customer: StoredCustomer): StoredCustomer {
-  const { suspended, ...rest } = customer;
-  return suspended === undefined ? customer : rest;
 }
 
 /** The tombstone of a deleted customer: its id, under which no other is made. Deleting a customer twice is no error. */

@@ -9,16 +9,15 @@ import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identi
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import {
   type CustomerAttributes,
-  type CustomerEdits,
   deletedCustomer,
   editedCustomer,
   newCustomer,
   refuseWithKeys,
-  resumedCustomer,
-  suspendedCustomer,
 } from './customer-changes.ts';
+import type { RecordEdits } from './key-changes.ts';
 import { moved, refuseMoveOf, revoked } from './key-changes.ts';
 import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';
+import { withoutSuspension, withSuspension } from './suspensions.ts';
 import { visible } from './values.ts';
 
 interface CustomerOperationsOptions {
@@ -130,7 +129,7 @@ export class CustomerOperations {
     return newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
   }
 
-  update(id: string, edits: CustomerEdits, guard?: CustomerGuard): Promise<ChangedCustomer> {
+  update(id: string, edits: RecordEdits, guard?: CustomerGuard): Promise<ChangedCustomer> {
     const { plans, nowMs } = this.#options;
     const deps = { plans: plans().plans, nowMs: nowMs() };
     return this.#change(id, (before) => editedCustomer(before, edits, deps), guard);
@@ -143,11 +142,11 @@ export class CustomerOperations {
     guard?: CustomerGuard,
   ): Promise<ChangedCustomer> {
     const nowMs = this.#options.nowMs();
-    return this.#change(id, (before) => suspendedCustomer(before, given, nowMs), guard);
+    return this.#change(id, (before) => withSuspension(before, given, nowMs), guard);
   }
 
   resume(id: string, guard?: CustomerGuard): Promise<ChangedCustomer> {
-    return this.#change(id, resumedCustomer, guard);
+    return this.#change(id, withoutSuspension, guard);
   }
 
   async #change(id: string, change: (before: StoredCustomer) => StoredCustomer, guard?: CustomerGuard) {

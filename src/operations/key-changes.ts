@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { accountIdOf } from '../admit/account-id.ts';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
@@ -6,7 +5,7 @@ import { type AccessEdits, accessOf, changedAccess, type StoredAccess, withoutAc
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
 import { workingSecrets } from './key-report.ts';
-import { suspensionOf } from './suspensions.ts';
+import { type suspensionOf, withoutSuspension, withSuspension } from './suspensions.ts';
 import { visible } from './values.ts';
 
 /** The attributes of a new key. */
@@ -197,15 +196,13 @@ export function revoked(key: StoredKey, nowMs: number): StoredKey {
  */
 export function suspended(key: StoredKey, given: Parameters<typeof suspensionOf>[1], nowMs: number): StoredKey {
   if (key.revokedAtMs !== null) throw revokedAlready(key, 'suspended');
-  const suspension = suspensionOf(key.suspended, given, nowMs);
-  return isDeepStrictEqual(key.suspended, suspension) ? key : { ...key, suspended: suspension };
+  return withSuspension(key, given, nowMs);
 }
 
 /** Ends the suspension of a key; without one nothing changes. @throws Failure `conflict` for a revoked key */
 export function resumed(key: StoredKey): StoredKey {
   if (key.revokedAtMs !== null) throw revokedAlready(key, 'resumed');
-  const { suspended: before, ...rest } = key;
-  return before === undefined ? key : rest;
+  return withoutSuspension(key);
 }
 
 function revokedAlready({ id }: StoredKey, what: string): Failure {
@@ -242,8 +239,8 @@ export function deleted(key: StoredKey, nowMs: number): StoredKey {
   return withRetired(tombstone, key.secrets.toReversed());
 }
 
-/** The attributes to change. Absent members stay; in `limits`, null restores the plan's own number. */
-export interface KeyEdits {
+/** The attributes of a key or a customer to change. Absent members stay; in `limits`, null restores the plan's own number. */
+export interface RecordEdits {
   readonly plan?: string;
   readonly name?: string | null;
   readonly owner?: string | null;
@@ -251,7 +248,7 @@ export interface KeyEdits {
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
   readonly access?: AccessEdits;
-  /** The entry of keys.yaml that manages the key from now on. */
+  /** The entry of keys.yaml that manages it from now on. */
   readonly applied?: AppliedEntry;
 }
 
@@ -270,7 +267,7 @@ interface Editable
  */
 export function edited<T extends Editable>(
   record: T,
-  edits: KeyEdits,
+  edits: RecordEdits,
   { plans, nowMs }: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
   what: 'key' | 'customer' = 'key',
 ): T {

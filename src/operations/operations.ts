@@ -17,8 +17,8 @@ import {
   deleted,
   edited,
   type KeyAttributes,
-  type KeyEdits,
   newSecret,
+  type RecordEdits,
   resumed,
   revoked,
   rotated,
@@ -110,7 +110,7 @@ export class Operations {
     return { ...changed, secret };
   }
 
-  update(id: string, edits: KeyEdits, guard?: Guard): Promise<Changed> {
+  update(id: string, edits: RecordEdits, guard?: Guard): Promise<Changed> {
     const { nowMs } = this.#sources();
     return this.#change(id, (before) => edited(before, edits, { plans: this.plans.plans, nowMs }), guard);
   }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { isSuspended, type Suspension } from '../identify/suspension.ts';
@@ -46,6 +47,22 @@ export function suspensionOf(
   }
   const atMs = isSuspended(present, nowMs) ? present.atMs : nowMs;
   return { atMs, untilMs, ...(reason === null || reason === '' ? {} : { reason }) };
+}
+
+/** The record of a key or a customer with the suspension that an operator asks for; the same object if nothing differs. */
+export function withSuspension<T extends { readonly suspended?: Suspension }>(
+  record: T,
+  given: Parameters<typeof suspensionOf>[1],
+  nowMs: number,
+): T {
+  const suspended = suspensionOf(record.suspended, given, nowMs);
+  return isDeepStrictEqual(record.suspended, suspended) ? record : { ...record, suspended };
+}
+
+/** The record without its suspension; the same object if it has none. */
+export function withoutSuspension<T extends { readonly suspended?: Suspension }>(record: T): Omit<T, 'suspended'> {
+  const { suspended, ...rest } = record;
+  return suspended === undefined ? record : rest;
 }
 
 function isOneLine(text: string): boolean {

@@ -18,7 +18,7 @@ export interface PolicyRequest {
   readonly method: string;
   /** As it was sent. `route.names` has its segments decoded. */
   readonly path: string;
-  /** As it was sent, without its `?` and without API keys; empty if there is none. For `new URLSearchParams(query)`. */
+  /** As the client sent it, without its `?` and without API keys; empty without a query. For `new URLSearchParams(query)`. */
   readonly query: string;
   /**
    * The header fields, by name in lower case; those that were sent several times are joined with `, `. Those of the

@@ -10,7 +10,7 @@ import { CUSTOMER_ACCESS_SPELLED, NEW_CUSTOMER_ACCESS_SPELLED } from '../keys/ac
 import { resumedText, SUSPENSION_SPELLED, suspendedText } from '../keys/suspension-options.ts';
 import { limitsText, readLimits, readMoment } from '../keys/text-form.ts';
 import { operationCommand } from '../operation-command.ts';
-import type { Command, Words } from '../terminal/command.ts';
+import { type Command, isYes, type Words } from '../terminal/command.ts';
 
 // The commands that make, change, suspend, resume and delete a customer.
 
@@ -140,7 +140,7 @@ export const customersDelete: Command = operationCommand({
     if (options.yes === true) return null;
     const keys = options.keys === 'revoke' ? ' and revoke its keys' : '';
     const answer = await question!(`Delete ${positionals[0]}${keys} for good? This cannot be undone. [y/N] `);
-    return /^\s*y(es)?\s*$/i.test(answer ?? '') ? null : 'Nothing was deleted.';
+    return isYes(answer) ? null : 'Nothing was deleted.';
   },
   text: ({ change, output: { keysRevoked } }, { id }) => {
     if (change?.outcome === 'unchanged') return `${id} was deleted before.\n`;

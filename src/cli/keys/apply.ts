@@ -28,7 +28,7 @@ import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfCustomer, changeOfKey } from '../../operations/recorded.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { recordedByCommand } from '../recorded-change.ts';
-import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { accessText } from './access-options.ts';
@@ -176,7 +176,7 @@ async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal:
   }
   for (const change of revoked) terminal.error(`${lineOf(change)}\n`);
   const answer = await question(`Revoke ${keysText(revoked.length)} for good? [y/N] `);
-  return /^\s*y(es)?\s*$/i.test(answer ?? '');
+  return isYes(answer);
 }
 
 interface Work {

@@ -13,7 +13,7 @@ import {
 } from '../../operations/catalogue/keys.ts';
 import { shortReport, suspendedNow, withSecret } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
-import type { Command, Words } from '../terminal/command.ts';
+import { type Command, isYes, type Words } from '../terminal/command.ts';
 import { ACCESS_SPELLED } from './access-options.ts';
 import { resumedText, SUSPENSION_SPELLED, suspendedText } from './suspension-options.ts';
 import { limitsText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
@@ -254,8 +254,4 @@ async function isConfirmed(
   ];
   const answer = await question(`${verb} ${id} (${facts.join(', ')}) for good? This cannot be undone. [y/N] `);
   return isYes(answer);
-}
-
-function isYes(answer: string | null): boolean {
-  return /^\s*y(es)?\s*$/i.test(answer ?? '');
 }

@@ -221,3 +221,8 @@ export function inColumns(rows: readonly (readonly [string, string])[]): string 
   const width = Math.max(...rows.map(([left]) => left.length));
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join('');
 }
+
+/** Whether the answer to a `question` is yes. Null, the end of the input, is no. */
+export function isYes(answer: string | null): boolean {
+  return /^\s*y(es)?\s*$/i.test(answer ?? '');
+}

@@ -5,7 +5,7 @@ import type { CustomerEntry, KeyEntry } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/values.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
-import type { CustomerEdits } from '../customer-changes.ts';
+import type { RecordEdits } from '../key-changes.ts';
 
 // What the entries of keys and of customers have in common.
 
@@ -29,7 +29,7 @@ export function bytesFrom(parts: readonly string[]): (bytes: number) => Uint8Arr
 }
 
 /** What an entry changes in the attributes that keys and customers have. What it leaves out stays. */
-export function attributeEdits(present: StoredKey | StoredCustomer, entry: KeyEntry | CustomerEntry): CustomerEdits {
+export function attributeEdits(present: StoredKey | StoredCustomer, entry: KeyEntry | CustomerEntry): RecordEdits {
   const text = (member: 'name' | 'owner' | 'notes') => {
     const wanted = entry[member];
     return wanted === undefined || (present[member] ?? '') === wanted ? {} : { [member]: wanted };
@@ -46,7 +46,7 @@ export function attributeEdits(present: StoredKey | StoredCustomer, entry: KeyEn
   };
 }
 
-function limitEdits(present: Limits, wanted: Limits): NonNullable<CustomerEdits['limits']> {
+function limitEdits(present: Limits, wanted: Limits): NonNullable<RecordEdits['limits']> {
   const different = WINDOWS.filter((window) => present[window] !== wanted[window]);
   return Object.fromEntries(different.map((window) => [window, wanted[window] ?? null]));
 }

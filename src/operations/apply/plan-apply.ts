@@ -7,7 +7,7 @@ import { accessOf, changedAccess, metaEdits, type StoredAccess } from '../../ide
 import { newKeyId } from '../../identify/api-key.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
-import { edited, type KeyAttributes, type KeyEdits, keyOf, validateAttributes } from '../key-changes.ts';
+import { edited, type KeyAttributes, keyOf, type RecordEdits, validateAttributes } from '../key-changes.ts';
 import { timeOf } from '../key-report.ts';
 import { attributeEdits, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
 import { type CustomersPlan, planCustomers } from './plan-customers.ts';
@@ -220,7 +220,7 @@ export function appliedTo(
   }
   const given = accessOfEntry(entry);
   const access = given.meta === undefined ? given : { ...given, meta: metaEdits(present.meta, given.meta) };
-  const edits: KeyEdits = {
+  const edits: RecordEdits = {
     ...attributeEdits(present, entry),
     ...(isDeepStrictEqual(changedAccess(accessOf(present), access), accessOf(present)) ? {} : { access }),
     ...(isAlready ? {} : { applied: as }),

@@ -5,7 +5,8 @@ import type { CustomerEntry, KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
 import { type CustomerStore, newCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry } from '../../identify/key-store.ts';
-import { type CustomerEdits, editedCustomer, newCustomer } from '../customer-changes.ts';
+import { editedCustomer, newCustomer } from '../customer-changes.ts';
+import type { RecordEdits } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';
 import { attributeEdits, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
 
@@ -145,6 +146,6 @@ export function customerAppliedTo(
     const message = `The customer of this name, ${id}, is now ${owner}. Choose another name, or add \`id: ${id}\`.`;
     throw new Failure('refused', message);
   }
-  const edits: CustomerEdits = { ...attributeEdits(present, entry), ...(isAlready ? {} : { applied: as }) };
+  const edits: RecordEdits = { ...attributeEdits(present, entry), ...(isAlready ? {} : { applied: as }) };
   return Object.keys(edits).length === 0 ? present : editedCustomer(present, edits, { plans, nowMs });
 }

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { DURABLE } from '../../admit/ledger.ts';
+import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { ACCESS_MEMBERS, accessOf, withoutAccess } from '../../identify/access.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
@@ -61,49 +61,66 @@ export async function* restoreCustomers(
   backup: AsyncIterable<StoredCustomer>,
   { customers, force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'> & { readonly customers: CustomerStore },
 ): AsyncGenerator<RestoredKey> {
+  const comparison: Comparison<StoredCustomer> = {
+    differences: differencesOfCustomer,
+    putBack: putBackAttributes,
+    update: (id, change) => customers.update(id, change),
+  };
   for await (const customer of backup) {
     const { id } = customer;
     const there = await customers.get(id, { evenDeleted: true });
     if (there === null) {
       const durability = dryRun ? DURABLE : await customers.create(customer);
       yield durability.kind === 'durable' ? { id, kind: 'restored', why: null } : { id, kind: 'unknown', why: UNKNOWN };
-    } else if (there.deletedAtMs !== undefined) {
-      yield { id, kind: 'refused', why: 'was deleted here for good; it is not brought back.' };
-    } else yield await compareCustomer(customer, there, { customers, force, dryRun });
+    } else yield await compare(customer, there, comparison, { force, dryRun });
   }
 }
 
-async function compareCustomer(
-  customer: StoredCustomer,
-  there: StoredCustomer,
-  { customers, force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'> & { readonly customers: CustomerStore },
+/** How a kind of record is compared with the one of the backup, and put back. */
+interface Comparison<T> {
+  /** What differs, in words for operators. */
+  readonly differences: (stored: T, there: T) => string[];
+  /** The record of the store with what the backup may give back to it. */
+  readonly putBack: (stored: T, present: T) => T;
+  readonly update: (id: string, change: (present: T) => T) => Promise<{ readonly durability: Durability } | null>;
+}
+
+/** Compares a record of the backup with the one that the store has, and puts it back where `force` asks for it. */
+async function compare<T extends { readonly id: string; readonly deletedAtMs?: number }>(
+  stored: T,
+  there: T,
+  { differences, putBack, update }: Comparison<T>,
+  { force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'>,
 ): Promise<RestoredKey> {
-  const { id } = customer;
-  const different = differencesOfCustomer(customer, there);
+  const { id } = stored;
+  if (there.deletedAtMs !== undefined) {
+    return { id, kind: 'refused', why: 'was deleted here for good; it is not brought back.' };
+  }
+  const different = differences(stored, there);
   if (different.length === 0) return { id, kind: 'same', why: null };
   const text = different.join(', ');
   if (!force) return { id, kind: 'left', why: `differs in ${text}; left as it is. --force puts back what may be.` };
-  const remaining = differencesOfCustomer(customer, putBackCustomer(customer, there));
+  const remaining = differences(stored, putBack(stored, there));
   if (remaining.length === different.length) {
     return { id, kind: 'left', why: `differs in ${text}, which is not put back; left as it is.` };
   }
-  const updated = dryRun ? null : await customers.update(id, (present) => putBackCustomer(customer, present));
+  const updated = dryRun ? null : await update(id, (present) => putBack(stored, present));
   if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
   return { id, kind: 'replaced', why: whatChanged(different, remaining, dryRun) };
 }
 
-/** The customer of the store with the attributes of the backup. A suspension on either side stays. */
-function putBackCustomer(customer: StoredCustomer, present: StoredCustomer): StoredCustomer {
-  const { plan, limits, name, owner, notes, expiresAtMs, suspended } = customer;
-  const { notes: _, ...there } = withoutAccess(present);
+/** The record of the store with the attributes of the backup. A suspension on either side stays. */
+function putBackAttributes<T extends StoredCustomer | StoredKey>(stored: T, present: T): T {
+  const { plan, limits, name, owner, notes, expiresAtMs, suspended } = stored;
+  const { notes: _, ...there } = withoutAccess<T>(present);
   const longer = longerOf(there.suspended, suspended);
   return {
     ...there,
     ...{ plan, limits, name, owner, expiresAtMs },
     ...(notes === undefined ? {} : { notes }),
-    ...accessOf(customer),
+    ...accessOf(stored),
     ...(longer === undefined ? {} : { suspended: longer }),
-  };
+  } as unknown as T;
 }
 
 function differencesOfCustomer(customer: StoredCustomer, there: StoredCustomer): string[] {
@@ -123,11 +140,16 @@ function whatChanged(different: readonly string[], remaining: readonly string[],
 async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions): Promise<RestoredKey[]> {
   const there = await Promise.all(batch.map(({ id }) => options.keys.get(id, { evenDeleted: true })));
   const missing = batch.filter((_, i) => there[i] === null);
+  const comparison: Comparison<StoredKey> = {
+    differences: differencesOf,
+    putBack,
+    update: (id, change) => options.keys.update(id, change),
+  };
   const made = new Map((await create(missing, options)).map((outcome) => [outcome.id, outcome]));
   return Promise.all(
     batch.map((key, i) => {
       const present = there[i] ?? null;
-      return present === null ? made.get(key.id)! : compare(key, present, options);
+      return present === null ? made.get(key.id)! : compare(key, present, comparison, options);
     }),
   );
 }
@@ -153,41 +175,9 @@ async function isTaken(key: StoredKey, keys: RestoreOptions['keys']): Promise<bo
 
 const UNKNOWN = 'was written, but a failover of Redis may still undo it; restore again to be sure.';
 
-async function compare(
-  key: StoredKey,
-  there: StoredKey,
-  { keys, force, dryRun }: RestoreOptions,
-): Promise<RestoredKey> {
-  const { id } = key;
-  if (there.deletedAtMs !== undefined) {
-    return { id, kind: 'refused', why: 'was deleted here for good; it is not brought back.' };
-  }
-  const different = differencesOf(key, there);
-  if (different.length === 0) return { id, kind: 'same', why: null };
-  const text = different.join(', ');
-  if (!force) return { id, kind: 'left', why: `differs in ${text}; left as it is. --force puts back what may be.` };
-  const remaining = differencesOf(key, putBack(key, there));
-  if (remaining.length === different.length) {
-    return { id, kind: 'left', why: `differs in ${text}, which is not put back; left as it is.` };
-  }
-  const updated = dryRun ? null : await keys.update(id, (present) => putBack(key, present));
-  if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
-  return { id, kind: 'replaced', why: whatChanged(different, remaining, dryRun) };
-}
-
-/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation or a suspension on either side. */
+/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation on either side. */
 function putBack(key: StoredKey, present: StoredKey): StoredKey {
-  const { plan, limits, name, owner, notes, expiresAtMs, revokedAtMs, suspended } = key;
-  const { notes: _, ...there } = withoutAccess(present);
-  const longer = longerOf(there.suspended, suspended);
-  return {
-    ...there,
-    ...{ plan, limits, name, owner, expiresAtMs },
-    ...(notes === undefined ? {} : { notes }),
-    ...accessOf(key),
-    revokedAtMs: there.revokedAtMs ?? revokedAtMs,
-    ...(longer === undefined ? {} : { suspended: longer }),
-  };
+  return { ...putBackAttributes(key, present), revokedAtMs: present.revokedAtMs ?? key.revokedAtMs };
 }
 
 const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBERS] as const;

@@ -5,14 +5,12 @@ import { CUSTOMER_ACCESS, givenCustomerAccess } from '../../identify/access.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf } from '../create-once.ts';
-import type { CustomerEdits } from '../customer-changes.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
 import { changeOfCustomer } from '../recorded.ts';
-import { reason } from '../suspensions.ts';
-import { count, cursor, DURATION_RULE, durationFrom, editedLimits, limits, PAGE, textRule } from '../values.ts';
+import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
-import { attributes, DURATION_PATTERN, metaEdits, moment, msOf, plan } from './keys.ts';
+import { attributes, DURATION_PATTERN, editsOf, editsWith, metaEdits, msOf, newSuspensionOf, plan } from './keys.ts';
 import { type Done, defineOperation } from './operation.ts';
 
 /** Each member replaces what the customer has; null, or an empty value, removes it. */
@@ -182,26 +180,16 @@ export const updateCustomer = defineOperation({
   isVersioned: true,
   isGuarded: true,
   alsoAs: 'application/merge-patch+json',
-  input: z
-    .strictObject(
-      {
-        plan: plan.optional(),
-        ...attributes,
-        ...editedAccess,
-        limits: editedLimits
-          .optional()
-          .describe("Windows that are absent stay as they are; null restores the plan's own number."),
-      },
-      'must be an object',
-    )
-    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.')
-    .meta({ id: 'CustomerEdits', minProperties: 1, examples: [{ plan: 'business', limits: { minute: null } }] }),
+  input: editsWith(editedAccess).meta({
+    id: 'CustomerEdits',
+    minProperties: 1,
+    examples: [{ plan: 'business', limits: { minute: null } }],
+  }),
   output: customer,
   result: 'The customer.',
   fails: { not_found: true },
-  async run(context, { id, plan, name, owner, notes, limits, expiresAt, ...access }, { guard }) {
-    const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
-    const edits = { plan, name, owner, notes, limits, ...expiry, access } as CustomerEdits;
+  async run(context, { id, ...given }, { guard }) {
+    const edits = editsOf(given, context.nowMs());
     const { before, customer, durability } = await context.operations.customers.update(id, edits, guard);
     return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability) };
   },
@@ -222,15 +210,10 @@ export const suspendCustomer = defineOperation({
   action: 'customer.suspend',
   isVersioned: true,
   isGuarded: true,
-  input: z
-    .strictObject(
-      {
-        until: moment.optional().describe('When it ends by itself; null or absent: only when the customer is resumed.'),
-        reason: reason.optional(),
-      },
-      'must be an object',
-    )
-    .meta({ id: 'NewCustomerSuspension', examples: [{ until: '24h', reason: 'asked for by billing' }] }),
+  input: newSuspensionOf('customer').meta({
+    id: 'NewCustomerSuspension',
+    examples: [{ until: '24h', reason: 'asked for by billing' }],
+  }),
   output: customer,
   result: 'The customer.',
   fails: { not_found: true },

@@ -6,7 +6,7 @@ import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import { PLAN_OF_CUSTOMER } from '../customers.ts';
-import type { KeyEdits } from '../key-changes.ts';
+import type { RecordEdits } from '../key-changes.ts';
 import { key, label, notes, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import type { Operations } from '../operations.ts';
@@ -54,6 +54,30 @@ export const metaEdits = editedMeta
   .nullable()
   .optional()
   .describe('Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.');
+/** The edits of a key or a customer. @param access the members of who may call what */
+export function editsWith<A extends z.ZodRawShape>(access: A) {
+  const windows = "Windows that are absent stay as they are; null restores the plan's own number.";
+  const members = {
+    plan: plan.optional(),
+    ...attributes,
+    ...access,
+    limits: editedLimits.optional().describe(windows),
+  };
+  return z
+    .strictObject(members, 'must be an object')
+    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.');
+}
+
+/** @param given what `editsWith` has read */
+export function editsOf(
+  given: z.output<ReturnType<typeof editsWith<Record<never, never>>>>,
+  nowMs: number,
+): RecordEdits {
+  const { plan, name, owner, notes, limits, expiresAt, ...access } = given;
+  const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, nowMs) };
+  return { plan, name, owner, notes, limits, ...expiry, access } as RecordEdits;
+}
+
 /** Each member replaces what the key has; null, or an empty value, removes it. */
 const editedAccess = {
   scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
@@ -323,27 +347,16 @@ export const updateKey = defineOperation({
   isVersioned: true,
   isGuarded: true,
   alsoAs: 'application/merge-patch+json',
-  input: z
-    .strictObject(
-      {
-        plan: plan.optional(),
-        ...attributes,
-        ...editedAccess,
-        limits: editedLimits
-          .optional()
-          .describe("Windows that are absent stay as they are; null restores the plan's own number."),
-      },
-      'must be an object',
-    )
-    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.')
-    .meta({ id: 'KeyEdits', minProperties: 1, examples: [{ plan: 'business', limits: { minute: null } }] }),
+  input: editsWith(editedAccess).meta({
+    id: 'KeyEdits',
+    minProperties: 1,
+    examples: [{ plan: 'business', limits: { minute: null } }],
+  }),
   output: key,
   result: 'The key, without any secret.',
   fails: { not_found: true, conflict: true },
-  async run(context, { id, plan, name, owner, notes, limits, expiresAt, ...access }, { guard }) {
-    const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, context.nowMs()) };
-    const edits = { plan, name, owner, notes, limits, ...expiry, access } as KeyEdits;
-    const changed = await context.operations.update(id, edits, guard);
+  async run(context, { id, ...given }, { guard }) {
+    const changed = await context.operations.update(id, editsOf(given, context.nowMs()), guard);
     return { ...(await shown(changed.key, context)), change: changeOfKey(changed) };
   },
 });
@@ -422,6 +435,12 @@ export const moveKey = defineOperation({
   },
 });
 
+/** What is asked of the suspension of a key or a customer. */
+export function newSuspensionOf(what: 'key' | 'customer') {
+  const until = `When it ends by itself; null or absent: only when the ${what} is resumed.`;
+  return z.strictObject({ until: moment.optional().describe(until), reason: reason.optional() }, 'must be an object');
+}
+
 export const suspendKey = defineOperation({
   name: 'suspendKey',
   line: 'POST /keys/{id}/suspend',
@@ -435,15 +454,10 @@ export const suspendKey = defineOperation({
   action: 'key.suspend',
   isVersioned: true,
   isGuarded: true,
-  input: z
-    .strictObject(
-      {
-        until: moment.optional().describe('When it ends by itself; null or absent: only when the key is resumed.'),
-        reason: reason.optional(),
-      },
-      'must be an object',
-    )
-    .meta({ id: 'NewSuspension', examples: [{ until: '24h', reason: 'asked for by billing' }] }),
+  input: newSuspensionOf('key').meta({
+    id: 'NewSuspension',
+    examples: [{ until: '24h', reason: 'asked for by billing' }],
+  }),
   output: key,
   result: 'The key, without any secret.',
   fails: { not_found: true, conflict: CONFLICT },

@@ -195,8 +195,7 @@ export const topUpCustomer = defineOperation({
   output: topUpReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, ...given }, { once }) =>
-    doneOnce(id, await operations.counts.topUp(id, given, once)),
+  run: topUp.run,
 });
 
 export const resetCustomerUsage = defineOperation({
@@ -214,8 +213,7 @@ export const resetCustomerUsage = defineOperation({
   output: resetReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, windows }, { once }) =>
-    doneOnce(id, await operations.counts.reset(id, windows ?? null, once)),
+  run: resetUsage.run,
 });
 
 export const showCustomerHistory = defineOperation({
@@ -232,9 +230,5 @@ export const showCustomerHistory = defineOperation({
   output: historyReport,
   result: 'As of a key.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id, from = null, to = null, step = null }) {
-    const span = spanFrom({ from, to, step }, nowMs());
-    if ('fault' in span) throw new Failure('refused', span.fault);
-    return { output: await operations.counts.history(id, span) };
-  },
+  run: showHistory.run,
 });

@@ -55,7 +55,7 @@ export function followLinks(root: HTMLElement): void {
   });
 }
 
-/** A part of a path without its percent-encoding; as it is if it is none. */
+/** A part of a path without its percent-encoding; the part itself if its encoding is invalid. */
 export function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
