@@ -74,9 +74,16 @@ export class Allowances {
       if (index >= 0) groups |= 1 << index;
     }
     if (groups === 0) return allowance;
-    const variants = this.#charged.get(allowance) ?? new Map<number, Allowance>();
-    const charged = variants.get(groups) ?? withGroups(allowance, groups);
-    this.#charged.set(allowance, variants.set(groups, charged));
+    let variants = this.#charged.get(allowance);
+    if (variants === undefined) {
+      variants = new Map();
+      this.#charged.set(allowance, variants);
+    }
+    let charged = variants.get(groups);
+    if (charged === undefined) {
+      charged = withGroups(allowance, groups);
+      variants.set(groups, charged);
+    }
     return charged;
   }
 }

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
 import { CUSTOMER_ACCESS, givenCustomerAccess } from '../../identify/access.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
@@ -10,7 +9,17 @@ import { key, wholeKeyReport } from '../key-report.ts';
 import { changeOfCustomer } from '../recorded.ts';
 import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
-import { attributes, DURATION_PATTERN, editsOf, editsWith, metaEdits, msOf, newSuspensionOf, plan } from './keys.ts';
+import {
+  attributes,
+  DURATION_PATTERN,
+  editsOf,
+  editsWith,
+  metaEdits,
+  msOf,
+  newAttributes,
+  newSuspensionOf,
+  plan,
+} from './keys.ts';
 import { type Done, defineOperation } from './operation.ts';
 
 /** Each member replaces what the customer has; null, or an empty value, removes it. */
@@ -108,16 +117,8 @@ export const createCustomer = defineOperation({
   result: 'The customer.',
   fails: { conflict: 'The customer that this Idempotency-Key made is deleted.' },
   async run({ operations }, input, { once, body }) {
-    const { plan, name, owner, notes, limits, expiresAt, ...access } = input;
-    const attributesAt = (nowMs: number) => ({
-      plan,
-      name: name ?? null,
-      owner: owner ?? null,
-      notes: notes ?? null,
-      limits: (limits ?? {}) as Limits,
-      expiresAtMs: msOf(expiresAt ?? null, nowMs),
-      access,
-    });
+    const { plan, ...given } = input;
+    const attributesAt = (nowMs: number) => ({ plan, ...newAttributes(given, nowMs) });
     const { customers, plans } = operations;
     const made =
       once === null

@@ -175,6 +175,22 @@ export const listKeys = defineOperation({
   },
 });
 
+/** The attributes of a new key or customer, apart from its plan. @param given with the members of who may call what */
+export function newAttributes(
+  given: z.output<z.ZodObject<typeof attributes>> & { readonly limits?: object | undefined },
+  nowMs: number,
+) {
+  const { name, owner, notes, limits, expiresAt, ...access } = given;
+  return {
+    name: name ?? null,
+    owner: owner ?? null,
+    notes: notes ?? null,
+    limits: (limits ?? {}) as Limits,
+    expiresAtMs: msOf(expiresAt ?? null, nowMs),
+    access,
+  };
+}
+
 export const createKey = defineOperation({
   name: 'createKey',
   line: 'POST /keys',
@@ -230,16 +246,8 @@ export const createKey = defineOperation({
   },
   async run({ operations }, input, { once, body }) {
     const of = await ownerOf(operations, input);
-    const { plan: _, customer: __, name, owner, notes, limits, expiresAt, ...access } = input;
-    const attributesAt = (nowMs: number) => ({
-      ...of,
-      name: name ?? null,
-      owner: owner ?? null,
-      notes: notes ?? null,
-      limits: (limits ?? {}) as Limits,
-      expiresAtMs: msOf(expiresAt ?? null, nowMs),
-      access,
-    });
+    const { plan: _, customer: __, ...given } = input;
+    const attributesAt = (nowMs: number) => ({ ...of, ...newAttributes(given, nowMs) });
     const made =
       once === null
         ? { kind: 'made' as const, ...(await operations.create(attributesAt)) }
