@@ -107,6 +107,8 @@ export async function loadTestRuns({ composition }: Stage): Promise<void> {
 export async function keysAndCountersSurvive(stage: Stage, user: MadeKey, banned: MadeKey): Promise<void> {
   const { composition, port } = stage;
   const before = await usageOf(stage, user.id);
+  // Its ban may have ended meanwhile, so it need not have stopped at the limit of a minute.
+  const bannedBefore = await usageOf(stage, banned.id);
   await composition.compose('--profile', 'observe', 'down', '--timeout', '40');
   await composition.compose('up', '-d', 'haproxy');
   await composition.untilHealthy('haproxy');
@@ -114,6 +116,6 @@ export async function keysAndCountersSurvive(stage: Stage, user: MadeKey, banned
   const { status, headers } = await ask(port, '/v1/pets?limit=1', { key: user.key });
   assert.equal(status, 200);
   assert.match(String(headers.ratelimit), new RegExp(`"day";r=${MANY - before.windows.day.used - 1};`));
-  assert.equal((await usageOf(stage, banned.id)).windows.day.used, 60);
+  assert.deepEqual((await usageOf(stage, banned.id)).windows.day, bannedBefore.windows.day);
   assert.equal((await ask(port, '/v1/pets', { key: altered(banned.key) })).status, 401);
 }
