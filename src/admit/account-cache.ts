@@ -194,7 +194,10 @@ export class AccountCache {
     const monotonicMs = this.#options.monotonicMs();
     const latestNowMs = Math.ceil(memory.nowMs + 1 + (monotonicMs - memory.askedAtMs));
     let nowMs = sinceAnswer(memory, monotonicMs);
-    for (const other of others) if (other !== null) nowMs = Math.max(nowMs, sinceAnswer(other, monotonicMs));
+    for (let i = 0; i < others.length; i++) {
+      const other = others[i]!;
+      if (other !== null) nowMs = Math.max(nowMs, sinceAnswer(other, monotonicMs));
+    }
     const last = memory.refusal;
     if (last !== null && last.nowMs === nowMs && last.latestNowMs === latestNowMs) {
       if (last.allowance === allowance && last.cost === cost) return last.verdict;
@@ -273,9 +276,12 @@ function mayRefuse(
   cost: number,
 ): boolean {
   if (state.ban !== null || allowance.bans === null || costExceedsLimit(allowance.limits, cost)) return true;
-  return others.some((other, i) => {
-    return (other !== null && other.state.ban !== null) || costExceedsLimit(allowance.further![i]!.limits, cost);
-  });
+  if (others.length === 0) return false;
+  for (const [i, other] of others.entries()) {
+    if (other !== null && other.state.ban !== null) return true;
+    if (costExceedsLimit(allowance.further![i]!.limits, cost)) return true;
+  }
+  return false;
 }
 
 /** Whether the store would certainly still refuse at `nowMs`, under the present allowance. @param knownMs when `state` was it */

@@ -129,7 +129,8 @@ export class Admitter {
     const batches = this.#batchesOf(consumerId);
     const known = batches.find((batch) => belongsTo(batch, consumerId, allowance, cost, withinMs));
     if (known !== undefined) return known;
-    const batch: Batch = { consumerId, allowance, cost, withinMs, waiting: [], timer: null, state: 'new' };
+    const accounts = severalAccounts(consumerId, allowance);
+    const batch: Batch = { consumerId, accounts, allowance, cost, withinMs, waiting: [], timer: null, state: 'new' };
     batches.push(batch);
     return batch;
   }

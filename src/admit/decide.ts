@@ -42,8 +42,6 @@ export interface AccountState {
 
 export const NO_STRIKES: Strikes = Object.freeze({ count: 0, endsAtMs: 0 });
 
-const NO_TOP_UPS: { readonly topUps?: TopUps } = Object.freeze({});
-
 /** The state of a consumer without any counted request. */
 export const UNSEEN: AccountState = Object.freeze({ windows: Object.freeze({}), strikes: NO_STRIKES, ban: null });
 
@@ -89,22 +87,44 @@ export function decide(
   inFlight: readonly number[] = NONE_IN_FLIGHT,
 ): Outcome {
   const accounts = presentAccounts(state, allowance, nowMs);
-  const crowd = crowdOf(allowance, inFlight);
-  const decided = { nowMs, cost, n };
-  if (accounts.some(({ ban }) => ban !== null && nowMs < ban.untilMs)) {
-    return { ...decided, admitted: 0, bannedFrom: 0, ...crowd.after(0), state: stateOf(accounts) };
+  if (!allowance.boundsInFlight) {
+    return decideOn(accounts, allowance, { nowMs, cost, n, roomInFlight: Number.POSITIVE_INFINITY });
   }
+  const bounds = [allowance, ...(allowance.further ?? [])].map((budget) => budget.inFlight);
+  const counts = bounds.map((_, i) => inFlight[i] ?? 0);
+  const rooms = bounds.map((bound, i) => (bound === undefined ? Number.POSITIVE_INFINITY : bound - counts[i]!));
+  const outcome = decideOn(accounts, allowance, { nowMs, cost, n, roomInFlight: Math.max(Math.min(...rooms), 0) });
+  const after = bounds.map((bound, i) => (bound === undefined ? null : counts[i]! + outcome.admitted));
+  return { ...outcome, inFlight: after };
+}
+
+/** @param asked with how many further requests may be in flight in every account */
+function decideOn(
+  accounts: readonly Account[],
+  allowance: Allowance,
+  asked: { readonly nowMs: number; readonly cost: number; readonly n: number; readonly roomInFlight: number },
+): Outcome {
+  const { nowMs, cost, n, roomInFlight } = asked;
+  if (isBanned(accounts, nowMs)) return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: stateOf(accounts) };
   const room = roomFor(accounts, cost, n);
-  const admitted = Math.min(room, crowd.room);
+  const admitted = Math.min(room, roomInFlight);
   if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted * cost);
-  const result = { ...decided, admitted, bannedFrom: n, ...crowd.after(admitted) };
-  if (admitted === n) return { ...result, state: stateOf(accounts) };
-  if (admitted < room) return { ...result, isCrowded: true, state: stateOf(accounts) };
-  if (allowance.bans === null || accounts.some(({ limits }) => costExceedsLimit(limits, cost))) {
-    return { ...result, state: stateOf(accounts) };
+  if (admitted < n && admitted === room && isStrike(accounts, allowance, cost)) {
+    const struck = strike(accounts, allowance, { nowMs, cost, n, admitted });
+    return { nowMs, cost, n, admitted, ...struck, state: stateOf(accounts) };
   }
-  const struck = strike(accounts, allowance, result);
-  return { ...result, ...struck, state: stateOf(accounts) };
+  const outcome = { nowMs, cost, n, admitted, bannedFrom: n, state: stateOf(accounts) };
+  return admitted < room ? { ...outcome, isCrowded: true } : outcome;
+}
+
+function isBanned(accounts: readonly Account[], nowMs: number): boolean {
+  for (const { ban } of accounts) if (ban !== null && nowMs < ban.untilMs) return true;
+  return false;
+}
+
+/** Whether the refusal of a request of `cost` is a strike: one that waiting could have avoided. */
+function isStrike(accounts: readonly Account[], { bans }: Allowance, cost: number): boolean {
+  return bans !== null && !accounts.some(({ limits }) => costExceedsLimit(limits, cost));
 }
 
 const NONE_IN_FLIGHT: readonly number[] = Object.freeze([]);
@@ -115,13 +135,16 @@ interface Account {
   windows: AccountState['windows'];
   strikes: Strikes;
   ban: Ban | null;
-  readonly topUps: { readonly topUps?: TopUps };
+  readonly topUps: TopUps | undefined;
 }
+
+const NO_FURTHER: readonly Budget[] = Object.freeze([]);
 
 /** What of each account has not ended: the consumer's own, then those of the further budgets. */
 function presentAccounts(state: AccountState, allowance: Allowance, nowMs: number): Account[] {
-  const { limits: own, further = [], bans, bansOfCustomer } = allowance;
-  const accounts: Account[] = [];
+  const { limits: own, further = NO_FURTHER, bans, bansOfCustomer } = allowance;
+  // Of this length from the start: an array that grows has room for 16.
+  const accounts = new Array<Account>(1 + further.length);
   let latestBackMs = 0;
   for (let i = 0; i <= further.length; i++) {
     const { windows: counts, ban, strikes, topUps } = i === 0 ? state : (state.further?.[i - 1] ?? UNSEEN);
@@ -129,13 +152,13 @@ function presentAccounts(state: AccountState, allowance: Allowance, nowMs: numbe
     const { windows, backMs } = currentWindows(counts, limits, nowMs);
     latestBackMs = Math.max(latestBackMs, backMs);
     const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
-    accounts.push({
+    accounts[i] = {
       limits,
       windows,
       strikes,
       ban: currentBan(ban, rule, nowMs, further),
-      topUps: topUps === undefined ? NO_TOP_UPS : topUpsOf(limits),
-    });
+      topUps: topUps && topUpsOf(limits),
+    };
   }
   for (let i = 0; i < accounts.length; i++) {
     const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
@@ -144,29 +167,14 @@ function presentAccounts(state: AccountState, allowance: Allowance, nowMs: numbe
   return accounts;
 }
 
-function stateOf([own, ...further]: readonly Account[]): AccountState {
-  const state = accountStateOf(own!);
-  return further.length === 0 ? state : { ...state, further: further.map(accountStateOf) };
+function stateOf(accounts: readonly Account[]): AccountState {
+  const state = accountStateOf(accounts[0]!);
+  return accounts.length === 1 ? state : { ...state, further: accounts.slice(1).map(accountStateOf) };
 }
 
 function accountStateOf({ windows, strikes, ban, topUps }: Account): AccountState {
-  return { windows, strikes, ban, ...topUps };
+  return topUps === undefined ? { windows, strikes, ban } : { windows, strikes, ban, topUps };
 }
-
-/** How many further requests may be in flight, and how many are after some of them were admitted. */
-function crowdOf({ inFlight: own, further = [] }: Allowance, counts: readonly number[]) {
-  if (own === undefined && further.every(({ inFlight }) => inFlight === undefined)) return ANY_CROWD;
-  const limits = [own, ...further.map(({ inFlight }) => inFlight)];
-  const room = limits.map((limit, i) => (limit === undefined ? Number.POSITIVE_INFINITY : limit - (counts[i] ?? 0)));
-  return {
-    room: Math.max(Math.min(...room), 0),
-    after: (admitted: number) => ({
-      inFlight: limits.map((limit, i) => (limit === undefined ? null : (counts[i] ?? 0) + admitted)),
-    }),
-  };
-}
-
-const ANY_CROWD = { room: Number.POSITIVE_INFINITY, after: () => ({}) };
 
 /** Whether waiting cannot help: some window's limit is below the cost of a single request (contract section 2). */
 export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): boolean {
@@ -180,8 +188,9 @@ export function nameOfBan({ window, budget }: Ban): LimitName {
 }
 
 /** The ban in force that ends last, of the consumer or of its customer; null if none is in force. */
-export function banInForce({ ban, further = [] }: AccountState, nowMs: number): Ban | null {
+export function banInForce({ ban, further }: AccountState, nowMs: number): Ban | null {
   let last = ban !== null && nowMs < ban.untilMs ? ban : null;
+  if (further === undefined) return last;
   for (const { ban: other } of further) {
     if (other !== null && nowMs < other.untilMs && other.untilMs > (last?.untilMs ?? 0)) last = other;
   }
@@ -313,9 +322,9 @@ function currentWindows(windows: AccountState['windows'], limits: readonly Windo
   return { windows: current, backMs: latestBackMs };
 }
 
-function topUpsOf(limits: readonly ToppedUpLimit[]): { readonly topUps?: TopUps } {
+function topUpsOf(limits: readonly ToppedUpLimit[]): TopUps | undefined {
   const inForce = limits.flatMap(({ window, topUp }) => (topUp === undefined ? [] : [[window, topUp] as const]));
-  return inForce.length === 0 ? NO_TOP_UPS : { topUps: Object.fromEntries(inForce) };
+  return inForce.length === 0 ? undefined : Object.fromEntries(inForce);
 }
 
 function roomFor(accounts: readonly Account[], cost: number, n: number): number {

@@ -1,6 +1,6 @@
 import { setReplyTimeout } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
-import { accountIdsOf, partsOfAccount, severalAccounts } from './account-id.ts';
+import { accountIdsOf, partsOfAccount } from './account-id.ts';
 import type { Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
 import type { InFlightCounts } from './in-flight.ts';
@@ -35,6 +35,8 @@ export interface AdmissionListener {
 /** Requests of one consumer that arrived in one turn of the event loop, with the same allowance and cost. */
 export interface Batch {
   readonly consumerId: string;
+  /** The accounts that the requests charge, if there are several; null if it is the consumer's own alone. */
+  readonly accounts: readonly string[] | null;
   readonly allowance: Allowance;
   readonly cost: number;
   readonly waiting: AdmissionListener[];
@@ -108,9 +110,8 @@ export class DecisionDispatcher {
       this.#inFlight.set(batch.consumerId, null);
       const shared = sharedLaneOf(batch);
       if (shared !== null) this.#inFlight.set(shared, null);
-      for (const id of severalAccounts(batch.consumerId, batch.allowance) ?? NO_ACCOUNTS) {
-        this.#shared.set(id, (this.#shared.get(id) ?? 0) + 1);
-      }
+      if (batch.accounts === null) continue;
+      for (const id of batch.accounts) this.#shared.set(id, (this.#shared.get(id) ?? 0) + 1);
     }
   }
 
@@ -120,7 +121,8 @@ export class DecisionDispatcher {
       ready = this.#release(batch.consumerId, ready);
       const shared = sharedLaneOf(batch);
       if (shared !== null) ready = this.#release(shared, ready);
-      for (const id of severalAccounts(batch.consumerId, batch.allowance) ?? NO_ACCOUNTS) {
+      if (batch.accounts === null) continue;
+      for (const id of batch.accounts) {
         const left = this.#shared.get(id)! - 1;
         if (left === 0) this.#shared.delete(id);
         else this.#shared.set(id, left);
@@ -158,7 +160,7 @@ export class DecisionDispatcher {
 
   /** Adds the consumers' usage in the backlog to the store before the store decides about them again. */
   async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
-    const ids = batches.flatMap(({ consumerId, allowance }) => accountIdsOf(consumerId, allowance));
+    const ids = batches.flatMap(({ consumerId, accounts }) => accounts ?? [consumerId]);
     const settled = await backlog.settle(ids);
     // A call about another consumer of the customer may have been given up meanwhile.
     const mayNot = (id: string) => !settled.has(id) || backlog.isInDoubt(id);
@@ -175,10 +177,10 @@ export class DecisionDispatcher {
     const askedAtMs = monotonicMs();
     const requests = batches.map((batch): DecisionRequest => {
       batch.state = 'sent';
-      const { consumerId, allowance, cost, waiting } = batch;
+      const { consumerId, allowance, accounts, cost, waiting } = batch;
       const request = { consumerId, allowance, cost, n: waiting.length };
       if (!allowance.boundsInFlight) return request;
-      return { ...request, held: inFlight.reported(allowance, accountIdsOf(consumerId, allowance)) };
+      return { ...request, held: inFlight.reported(allowance, accounts ?? [consumerId]) };
     });
     const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
       for (let i = 0; i < batches.length; i++) this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
@@ -190,8 +192,7 @@ export class DecisionDispatcher {
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
   #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
     const { accounts, backlog } = this.#options;
-    const { consumerId, allowance } = batch;
-    const ids = severalAccounts(consumerId, allowance);
+    const { consumerId, allowance, accounts: ids } = batch;
     if (allowance.boundsInFlight) this.#settleInFlight(batch, ids ?? [consumerId], outcome);
     if (!outcome) {
       this.#decideLocally(batch, outcome === undefined);
@@ -244,10 +245,8 @@ export class DecisionDispatcher {
   }
 }
 
-const NO_ACCOUNTS: readonly string[] = Object.freeze([]);
-
-function someAccount({ consumerId, allowance }: Batch, test: (accountId: string) => boolean): boolean {
-  return severalAccounts(consumerId, allowance)?.some(test) ?? test(consumerId);
+function someAccount({ consumerId, accounts }: Batch, test: (accountId: string) => boolean): boolean {
+  return accounts === null ? test(consumerId) : accounts.some(test);
 }
 
 /** Whether a batch belongs into another call than these, one of which is in its lane. Only several accounts have that. */

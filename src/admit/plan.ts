@@ -127,6 +127,8 @@ export interface Allowance {
   readonly history?: 'admitted' | 'all';
   /** The plan's groups of routes, whose budgets `withGroups` adds; left out if it has none. */
   readonly groups?: readonly PlanGroup[];
+  /** What it is for requests that belong to no group; left out if it is that. */
+  readonly base?: Allowance;
 }
 
 const chargedLimits = new WeakMap<readonly Budget[], readonly WindowLimit[]>();
@@ -318,8 +320,8 @@ function chargedWith(allowance: Allowance, groups: readonly PlanGroup[]): Allowa
   const isInstead = groups.some(({ instead }) => instead);
   if (shared !== undefined) {
     const own = isInstead ? { ...shared, limits: [], unlimited: [] } : shared;
-    return Object.freeze({ ...allowance, further: [own, ...added] });
+    return Object.freeze({ ...allowance, base: allowance, further: [own, ...added] });
   }
   const own = isInstead ? { limits: [], unlimited: [] } : {};
-  return Object.freeze({ ...allowance, ...own, further: added });
+  return Object.freeze({ ...allowance, ...own, base: allowance, further: added });
 }

@@ -1,5 +1,5 @@
 import { type AccountState, type Ban, banInForce, costExceedsLimit, nameOfBan, type Outcome } from './decide.ts';
-import { type Allowance, type Budget, limitsOf } from './plan.ts';
+import { type Allowance, type Budget, limitsOf, withAllGroups } from './plan.ts';
 import {
   endIfOpened,
   fitsAtMs,
@@ -44,8 +44,8 @@ interface Decision {
   readonly limits: readonly WindowLimit[];
   /** The counted windows of each budget, the consumer's own first, and of each the shortest first. */
   readonly standings: readonly WindowBudget[];
-  /** The requests in flight of each budget, null without such a limit; left out if none has one. */
-  readonly inFlight?: readonly (number | null)[];
+  /** The requests in flight of each budget, null without such a limit; null if none has one. */
+  readonly inFlight: readonly (number | null)[] | null;
   /** The window that the X-RateLimit fields describe; null if none is counted. */
   readonly binding: WindowBudget | null;
 }
@@ -87,6 +87,8 @@ export interface Banned extends Decision, Explained {
   readonly retryAtMs: number;
   readonly number: number;
   readonly untilMs: number;
+  /** Whose ban it is: that of one consumer, or that of its customer and so of all its consumers. */
+  readonly scope: Budget['scope'];
   /** True for the one request whose strike made the ban. */
   readonly imposed: boolean;
 }
@@ -96,20 +98,26 @@ export interface Banned extends Decision, Explained {
  * @param index from 0 to `outcome.n - 1`
  */
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
-  const { nowMs, cost, state, inFlight } = outcome;
+  const { nowMs, cost, state, inFlight = null } = outcome;
   const spentAfter = Math.max(outcome.admitted - 1 - index, 0) * cost;
   const isAdmitted = index < outcome.admitted;
   const isCrowded = !isAdmitted && outcome.isCrowded === true;
   const refusedCost = isAdmitted || isCrowded ? 0 : cost;
   const standings = standingsOf(state, allowance, { nowMs, refusedCost, spentAfter });
   const limits = limitsOf(allowance);
-  const decision = { nowMs, allowance, limits, cost, standings, ...(inFlight === undefined ? {} : { inFlight }) };
-  if (isAdmitted) return { kind: 'admitted', ...decision, binding: fewest(standings) };
-  if (isCrowded) return crowded({ ...decision, binding: fewest(standings) }, inFlight!);
-  const explained = { ...decision, strike: strikeOf(outcome, allowance, standings, index) };
+  if (isAdmitted || isCrowded) {
+    const binding = fewest(standings);
+    // An object with all its properties in the literal takes half as many bytes as one with a spread, here and below.
+    if (isAdmitted) return { kind: 'admitted', nowMs, allowance, limits, cost, standings, inFlight, binding };
+    return crowded({ nowMs, allowance, limits, cost, standings, inFlight, binding }, inFlight!);
+  }
+  const strike = strikeOf(outcome, allowance, standings, index);
+  const explained = { nowMs, allowance, limits, cost, standings, inFlight, strike };
   const ban = index >= outcome.bannedFrom ? banInForce(state, nowMs) : null;
   if (ban === null) return pastTopUps(refused(explained), state);
-  return pastTopUps(banned(explained, ban, outcome.imposesBan === true && index === outcome.bannedFrom), state);
+  const scope = ban === state.ban ? 'key' : 'customer';
+  const imposed = outcome.imposesBan === true && index === outcome.bannedFrom;
+  return pastTopUps(banned(explained, ban, { scope, imposed }), state);
 }
 
 /** Which strike a refused request was. The state has the strikes after the last request, and none after a ban. */
@@ -137,28 +145,35 @@ export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowM
     limits: limitsOf(allowance),
     cost,
     standings,
+    inFlight: null,
     binding: fewest(standings),
   };
 }
 
 function standingsOf(
   state: AccountState,
-  { limits, further }: Allowance,
+  allowance: Allowance,
   at: { nowMs: number; refusedCost: number; spentAfter: number },
 ): WindowBudget[] {
-  const standings: WindowBudget[] = [];
-  addStandings(standings, state, limits, at);
+  const { limits, further } = allowance;
+  const standings = new Array<WindowBudget>(limitsOf(allowance).length);
+  let next = addStandings(standings, 0, state, limits, at);
   if (further === undefined) return standings;
-  for (let i = 0; i < further.length; i++) addStandings(standings, state.further![i]!, further[i]!.limits, at);
+  for (let i = 0; i < further.length; i++) {
+    next = addStandings(standings, next, state.further![i]!, further[i]!.limits, at);
+  }
   return standings;
 }
 
+/** @param index where the first goes @returns where the next one would go */
 function addStandings(
   to: WindowBudget[],
+  index: number,
   { windows, topUps }: AccountState,
   limits: readonly WindowLimit[],
   { nowMs, refusedCost, spentAfter }: { nowMs: number; refusedCost: number; spentAfter: number },
-): void {
+): number {
+  let next = index;
   for (const one of withTopUps(limits, topUps, nowMs)) {
     const { window, lengthMs, limit, name = window } = one;
     const open = windows[window];
@@ -167,8 +182,9 @@ function addStandings(
     let resetAtMs: number;
     if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
     else resetAtMs = remaining < refusedCost ? fitsAtMs(open, one, refusedCost) : nextEndMs(open, window);
-    to.push({ window, name, lengthMs, limit, used, remaining, resetAtMs });
+    to[next++] = { window, name, lengthMs, limit, used, remaining, resetAtMs };
   }
+  return next;
 }
 
 /** The window with the fewest requests left, of equals the one that resets last (contract section 4). */
@@ -200,7 +216,7 @@ function crowded(decision: Decision, inFlight: readonly (number | null)[]): Crow
 }
 
 function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
-  const { standings, cost, nowMs } = decision;
+  const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
   let binding = standings[0]!;
   let retryAtMs = nowMs;
   let bindingAtMs = -1;
@@ -214,13 +230,9 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
       bindingAtMs = endsAtMs;
     }
   }
-  return {
-    kind: 'refused',
-    ...decision,
-    binding,
-    retryAtMs,
-    costExceedsLimit: standings.some(({ limit }) => limit < cost),
-  };
+  const costExceeds = costExceedsLimit(standings, cost);
+  const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };
+  return { kind: 'refused', ...decided, retryAtMs, costExceedsLimit: costExceeds };
 }
 
 /**
@@ -248,8 +260,12 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState)
   return retryAtMs === verdict.retryAtMs ? verdict : { ...verdict, retryAtMs };
 }
 
-function banned(decision: Omit<Decision, 'binding'> & Explained, ban: Ban, imposed: boolean): Banned {
-  const { standings, cost, nowMs } = decision;
+function banned(
+  decision: Omit<Decision, 'binding'> & Explained,
+  ban: Ban,
+  { scope, imposed }: Pick<Banned, 'scope' | 'imposed'>,
+): Banned {
+  const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
   let retryAtMs = ban.untilMs;
   for (const { limit, remaining, lengthMs, resetAtMs } of standings) {
     if (limit < cost) retryAtMs = Math.max(retryAtMs, nowMs + lengthMs);
@@ -262,10 +278,18 @@ function banned(decision: Omit<Decision, 'binding'> & Explained, ban: Ban, impos
     window: ban.window,
     name,
     lengthMs: window?.lengthMs ?? WINDOW_MS[ban.window],
-    limit: window?.limit ?? 0,
+    limit: window?.limit ?? limitOf(ban.window, allowance),
     used: window?.used ?? 0,
     remaining: 0,
     resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < cost ? window.resetAtMs : 0),
   };
-  return { kind: 'banned', ...decision, binding, retryAtMs, number: ban.number, untilMs: ban.untilMs, imposed };
+  const { number, untilMs } = ban;
+  const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };
+  return { kind: 'banned', ...decided, retryAtMs, number, untilMs, scope, imposed };
+}
+
+/** A limit of the consumer that this request does not charge; 0 if its plan no longer has one of that length. */
+function limitOf(window: WindowName, allowance: Allowance): number {
+  const all = limitsOf(withAllGroups(allowance.base ?? allowance));
+  return all.find((limit) => limit.window === window)?.limit ?? 0;
 }

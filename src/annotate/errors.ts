@@ -126,14 +126,10 @@ export function rateLimitExceeded({
     retryAfterSeconds: costExceedsLimit ? null : seconds,
     mayBeBanned: allowance.bans !== null,
   });
+  const details = { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) };
   return errorResponse('rate_limit_exceeded', message, {
     fields: ['Retry-After', String(seconds)],
-    details: {
-      window,
-      limit,
-      resetAt: Math.ceil(binding.resetAtMs / 1000),
-      ...(allowance.further === undefined ? {} : { name, scope: budget?.scope ?? 'key' }),
-    },
+    details: allowance.further === undefined ? details : { ...details, name, scope: budget?.scope ?? 'key' },
   });
 }
 
@@ -155,11 +151,12 @@ function inFlightLimitExceeded({ limit, scope }: Crowded): ErrorResponse {
 }
 
 /** 429 for a ban (contract section 4). */
-export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs }: Banned): ErrorResponse {
+export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs, scope, allowance }: Banned): ErrorResponse {
   const seconds = retryAfterSeconds(retryAtMs, nowMs);
-  return errorResponse('api_key_banned', ERRORS.api_key_banned.sentence(seconds), {
+  const details = { bannedUntil: Math.ceil(untilMs / 1000), ban: number };
+  return errorResponse('api_key_banned', ERRORS.api_key_banned.sentence(seconds, scope), {
     fields: ['Retry-After', String(seconds)],
-    details: { bannedUntil: Math.ceil(untilMs / 1000), ban: number },
+    details: allowance.further === undefined ? details : { ...details, scope },
   });
 }
 

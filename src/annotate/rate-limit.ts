@@ -132,10 +132,15 @@ function stateOf(verdict: Verdict): string {
     const { name, remaining, resetAtMs } = kind === 'banned' && standing.name === binding.name ? binding : standing;
     state += `${state === '' ? '' : ', '}"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
   }
-  if (allowance.unlimited.length === 0 && allowance.further === undefined && !allowance.boundsInFlight) return state;
+  const hasMore = allowance.unlimited.length > 0 || allowance.further !== undefined || allowance.boundsInFlight;
+  return hasMore ? stateWithMore(state, verdict) : state;
+}
+
+/** @param state of the windows that are counted */
+function stateWithMore(state: string, { allowance, inFlight }: Verdict): string {
   const rest = unlimitedIn(allowance).map(({ name }) => `"${name}";r=${UNBOUNDED};t=0`);
   for (const { name, limit, budget } of boundsInFlight(allowance)) {
-    rest.push(`"${name}";r=${Math.max(limit - (verdict.inFlight?.[budget] ?? 0), 0)}`);
+    rest.push(`"${name}";r=${Math.max(limit - (inFlight?.[budget] ?? 0), 0)}`);
   }
   return [...(state === '' ? [] : [state]), ...rest].join(', ');
 }

@@ -226,7 +226,7 @@ export const ERRORS = {
       retryAfterSeconds === null
         ? `This request costs ${cost} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`
         : `The quota of ${source}, ${quota}, is used up. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`,
-    when: 'A window of the key is used up. The answer is a strike. `details` names the window that resets last.',
+    when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields and its `scope` (`key` or `customer`) if the plan has several budgets.',
     remedy: 'Wait as long as `Retry-After` says. Requests before then count towards a ban.',
     counted: 'no',
     explanation: null,
@@ -235,9 +235,9 @@ export const ERRORS = {
   api_key_banned: {
     status: 429,
     closes: false,
-    sentence: (retryAfterSeconds: number) =>
-      `This API key is banned because it kept sending requests after a 429. Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
-    when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is.',
+    sentence: (retryAfterSeconds: number, scope: 'key' | 'customer') =>
+      `${scope === 'key' ? 'This API key is banned because it' : 'All API keys of this customer are banned because they'} kept sending requests after a 429. Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
+    when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is, and its `scope` if the plan has several budgets.',
     remedy:
       'Wait as long as `Retry-After` says. Requests during the ban do not lengthen it; each further ban lasts longer.',
     counted: 'no',

@@ -153,7 +153,7 @@ function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
   const { state, nowMs, inFlight } = outcome;
   return banInForce(state, nowMs) !== null
     ? verdictOf(outcome, allowance, 0)
-    : { ...verdictOnBudgets(state, allowance, nowMs, 0), ...(inFlight === undefined ? {} : { inFlight }) };
+    : { ...verdictOnBudgets(state, allowance, nowMs, 0), inFlight: inFlight ?? null };
 }
 
 function within<T>(promise: Promise<T>, leftMs: number): Promise<T | null> {

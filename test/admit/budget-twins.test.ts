@@ -118,7 +118,6 @@ class SharedHistory {
   }
 }
 
-function heldOf({ inFlight, further = [] }: Allowance, held: readonly number[]): { readonly held?: readonly number[] } {
-  const isBounded = inFlight !== undefined || further.some((budget) => budget.inFlight !== undefined);
-  return isBounded ? { held } : {};
+function heldOf({ boundsInFlight }: Allowance, held: readonly number[]): { readonly held?: readonly number[] } {
+  return boundsInFlight ? { held } : {};
 }

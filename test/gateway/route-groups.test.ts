@@ -17,6 +17,14 @@ plans:
     enforce: false
     groups:
       search: { routes: [/v1/search/**], limits: { minute: 1 } }
+  striking:
+    limits: { hour: 100 }
+    groups:
+      search: { routes: [/v1/search/**], limits: { minute: 3 }, instead: true }
+    bans: { after: 2 }
+  team:
+    limits: { minute: 1 }
+    bans: { after: 2, of: customer }
 bans: off
 `;
 
@@ -90,4 +98,34 @@ test('groups of a plan that is not enforced are counted and refuse nothing', asy
   }
   const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: { windows: object } };
   expect(usage.shadow.windows).toMatchObject({ minute: { used: 1 }, 'search-minute': { used: 1 } });
+});
+
+test('a ban is reported with the limit that led to it, also where the request does not charge that limit', async () => {
+  const { key } = await gateway.createKey('striking');
+  for (let i = 0; i < 5; i++) await gateway.get('/v1/search/x', key);
+  const elsewhere = await gateway.get('/v1/pets', key);
+  expect(await elsewhere.json()).toMatchObject({
+    code: 'api_key_banned',
+    message: expect.stringMatching(/^This API key is banned/),
+  });
+  expect(elsewhere.headers.get('x-ratelimit-limit')).toBe('3');
+  expect(elsewhere.headers.get('x-ratelimit-remaining')).toBe('0');
+  // By the plan's own limit, where a group is there instead of it.
+  const other = (await gateway.createKey('striking')).key;
+  for (let i = 0; i < 102; i++) await gateway.get('/v1/pets', other);
+  const inGroup = await gateway.get('/v1/search/x', other);
+  expect(await inGroup.json()).toMatchObject({ code: 'api_key_banned' });
+  expect(inGroup.headers.get('x-ratelimit-limit')).toBe('100');
+});
+
+test('a ban of a customer says that it bans all keys of the customer', async () => {
+  const json = async (...words: string[]) => JSON.parse((await gateway.command(...words, '--json')).stdout);
+  const { id } = await json('customers', 'create', '--plan', 'team');
+  const [one, other] = [await json('keys', 'create', '--customer', id), await json('keys', 'create', '--customer', id)];
+  for (let i = 0; i < 3; i++) await gateway.get('/v1/pets', one.key);
+  const banned = await gateway.get('/v1/pets', other.key);
+  expect(await banned.json()).toMatchObject({
+    message: expect.stringMatching(/^All API keys of this customer are banned because they kept sending requests/),
+    details: { ban: 1, scope: 'customer' },
+  });
 });

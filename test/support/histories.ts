@@ -149,6 +149,7 @@ const budgets: fc.Arbitrary<Allowance> = fc
       ...own,
       ...(further.length === 0 ? {} : { further }),
       ...(ofKey === undefined ? {} : { inFlight: ofKey }),
+      ...((ofKey ?? further[0]?.inFlight) ? { boundsInFlight: true } : {}),
       ...(customer !== null && bansOfCustomer ? { bansOfCustomer: true } : {}),
     };
   });

@@ -16,8 +16,10 @@ const VERDICT = {
   },
   limits: [WINDOW],
   standings: [BINDING],
+  inFlight: null,
   binding: BINDING,
   strike: null,
+  scope: 'key' as const,
   cost: 1,
   nowMs: NOW_MS,
 };

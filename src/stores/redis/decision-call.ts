@@ -272,9 +272,9 @@ function windowCountsIn(reply: Numbers, limits: readonly WindowLimit[]): Account
   return windows;
 }
 
-function inFlightIn(reply: Numbers, { inFlight, further = [] }: Allowance): Pick<Outcome, 'inFlight'> {
+function inFlightIn(reply: Numbers, { boundsInFlight, inFlight, further = [] }: Allowance): Pick<Outcome, 'inFlight'> {
+  if (!boundsInFlight) return {};
   const bounds = [inFlight, ...further.map((budget) => budget.inFlight)];
-  if (bounds.every((bound) => bound === undefined)) return {};
   return { inFlight: bounds.map((bound) => (bound === undefined ? null : reply.next())) };
 }
 
