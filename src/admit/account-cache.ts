@@ -42,6 +42,14 @@ interface RememberedAccount {
   readonly generation: number;
   /** The last refusal from memory, and what it was made from; null before the first. */
   refusal: Refusal | null;
+  /** What the decision charged. Null for an account that was charged alone, and for one that is not the consumer's own. */
+  readonly charged: Charged | null;
+}
+
+/** The accounts of a decision, so that their ids are not made again for every request. */
+interface Charged {
+  readonly further: Allowance['further'];
+  readonly ids: readonly string[];
 }
 
 interface Refusal {
@@ -101,13 +109,15 @@ export class AccountCache {
     const at = { nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation: isLocal ? LOCAL : generation };
     const state = whole ?? outcome.state;
     if (charged?.further === undefined) {
-      this.#accounts.set(consumerId, { state, ...at, refusal: null });
+      this.#accounts.set(consumerId, { state, ...at, refusal: null, charged: null });
       return;
     }
     const { further = [], ...own } = state;
     const budgets = [charged, ...charged.further];
-    for (const [i, id] of accountIdsOf(consumerId, charged).entries()) {
-      const decided = { state: i === 0 ? own : further[i - 1]!, ...at, refusal: null };
+    const ids = accountIdsOf(consumerId, charged);
+    for (const [i, id] of ids.entries()) {
+      const ofOwn = i === 0 ? { state: own, charged: { further: charged.further, ids } } : null;
+      const decided = { ...at, refusal: null, ...(ofOwn ?? { state: further[i - 1]!, charged: null }) };
       this.#accounts.set(id, this.#withOtherWindows(id, decided, budgets[i]!.limits));
     }
   }
@@ -119,8 +129,10 @@ export class AccountCache {
   #withOtherWindows(id: string, decided: RememberedAccount, limits: readonly WindowLimit[]): RememberedAccount {
     const known = this.#accounts.get(id);
     if (known === undefined) return decided;
+    const isOther = (name: string) => !limits.some(({ window }) => window === name);
+    if (!Object.keys(known.state.windows).some(isOther)) return decided;
     const others = Object.entries(this.#stateAt(known, decided.nowMs).windows).filter(
-      ([name, { endsAtMs }]) => decided.nowMs < endsAtMs && !limits.some(({ window }) => window === name),
+      ([name, { endsAtMs }]) => decided.nowMs < endsAtMs && isOther(name),
     );
     if (others.length === 0) return decided;
     const windows = { ...decided.state.windows, ...Object.fromEntries(others) };
@@ -136,7 +148,15 @@ export class AccountCache {
     ids: readonly string[] | null = null,
   ): void {
     const atMs = this.#options.monotonicMs();
-    const at = { nowMs, isOwnClock, askedAtMs: atMs, answeredAtMs: atMs, generation: LOCAL, refusal: null };
+    const at = {
+      nowMs,
+      isOwnClock,
+      askedAtMs: atMs,
+      answeredAtMs: atMs,
+      generation: LOCAL,
+      refusal: null,
+      charged: null,
+    };
     if (ids === null) {
       this.#accounts.set(consumerId, { state, ...at });
       return;
@@ -186,7 +206,7 @@ export class AccountCache {
   refusal(consumerId: string, allowance: Allowance, cost: number): Refused | Banned | null {
     const memory = this.#accounts.get(consumerId);
     if (memory === undefined || memory.generation !== this.#generation) return null;
-    const others = allowance.further === undefined ? NO_OTHERS : this.#othersOf(consumerId, allowance);
+    const others = allowance.further === undefined ? NO_OTHERS : this.#othersOf(consumerId, allowance, memory.charged);
     if (!mayRefuse(memory, others, allowance, cost)) return null;
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
@@ -211,13 +231,15 @@ export class AccountCache {
   }
 
   /** The other accounts of a consumer; null for one that this gateway does not know, or not since the last `forget`. */
-  #othersOf(consumerId: string, allowance: Allowance): readonly (RememberedAccount | null)[] {
-    return accountIdsOf(consumerId, allowance)
-      .slice(1)
-      .map((id) => {
-        const memory = this.#accounts.get(id);
-        return memory?.generation === this.#generation ? memory : null;
-      });
+  #othersOf(consumerId: string, allowance: Allowance, last: Charged | null): readonly (RememberedAccount | null)[] {
+    const isSame = last !== null && last.further === allowance.further;
+    const ids = isSame ? last.ids : accountIdsOf(consumerId, allowance);
+    const others = new Array<RememberedAccount | null>(ids.length - 1);
+    for (let i = 1; i < ids.length; i++) {
+      const memory = this.#accounts.get(ids[i]!);
+      others[i - 1] = memory?.generation === this.#generation ? memory : null;
+    }
+    return others;
   }
 
   #since(answer: Answer): number {

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { bearer, type Expected, KEY, type LoadRequest, type OwnLoad } from './request.ts';
+import { LIMITS } from './world.ts';
 
 /** `with-…`: a gateway with the feature. `plain-…`: one without any, under the same load. */
 export type FeatureName = `with-${string}` | `plain-${string}`;
@@ -14,8 +15,10 @@ export interface Settings {
   readonly gateway?: Readonly<Record<string, unknown>>;
   /** How the windows of a day and a minute are, beside their limit. */
   readonly windows?: Readonly<Record<string, string>>;
-  /** Whether the plan of the load has shadow limits. */
-  readonly shadow?: true;
+  /** What its plan has beside the limits of the load. */
+  readonly plan?: Readonly<Record<string, unknown>>;
+  /** Whether the keys belong to a customer. */
+  readonly ofCustomer?: true;
   /** Whether spans are exported. */
   readonly traces?: true;
 }
@@ -52,6 +55,18 @@ const POST = post(petOf(1_024));
 /** The parameters are part of the load beside it too: a query costs something by itself. */
 const PARAMETERS = get('/v1/pets/4711?limit=20&status=available');
 const AS_PROBLEM = get('/v1/pets', { Accept: 'application/problem+json' });
+
+const WINDOW_S = { minute: 60, day: 86_400 } as const;
+
+/** The value of RateLimit-Policy with these windows. */
+function policyOf(...names: readonly string[]): string {
+  const lengthOf = (name: string) => WINDOW_S[name.slice(name.lastIndexOf('-') + 1) as keyof typeof WINDOW_S];
+  return names.map((name) => `"${name}";q=${UNREACHED};w=${lengthOf(name)}`).join(', ');
+}
+
+/** A limit that no load reaches. */
+const UNREACHED = LIMITS.good.minute;
+const GROUPS = { pets: { routes: ['/v1/pets'], limits: { minute: UNREACHED } } };
 
 /** Every feature after the gateway that it is compared with. A new one is a further entry. */
 export const FEATURES: readonly Feature[] = [
@@ -117,7 +132,24 @@ export const FEATURES: readonly Feature[] = [
   feature('calendar', 'a calendar day, in the time of Berlin', {
     settings: { windows: { align: 'calendar', zone: 'Europe/Berlin' } },
   }),
-  feature('shadow', 'a shadow limit beside those of the plan', { settings: { shadow: true } }),
+  feature('shadow', 'a shadow limit beside those of the plan', {
+    settings: { plan: { shadow: { minute: UNREACHED } } },
+  }),
+  feature('customer', 'the key of a customer, who has the limits of the plan', { settings: { ofCustomer: true } }),
+  feature('each-key', 'the same with a minute of its own for each key', {
+    settings: { ofCustomer: true, plan: { 'each-key': { minute: UNREACHED } } },
+  }),
+  feature('group', 'a group of routes with a minute of its own', { settings: { plan: { groups: GROUPS } } }),
+  feature('customer-and-group', 'the key of a customer, and a group of routes', {
+    settings: { ofCustomer: true, plan: { groups: GROUPS } },
+    expects: {
+      ...SMALL,
+      field: ['RateLimit-Policy', policyOf('customer-minute', 'customer-day', 'customer-pets-minute')],
+    },
+  }),
+  feature('in-flight', 'in-flight: how many requests may be under way at a time', {
+    settings: { plan: { 'in-flight': 1_000_000 } },
+  }),
   feature('traces', 'traces exported over OTLP, every request', {
     settings: { traces: true },
     proof: { request: get('/v1/needs/traceparent'), status: 200 },

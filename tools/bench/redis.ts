@@ -80,6 +80,14 @@ export async function fillRedis(port: number, commands: Iterable<readonly string
   if (complaint !== null) throw new Error(`Redis: ${complaint}`);
 }
 
+/** What Redis holds for all names that match, in bytes (MEMORY USAGE). */
+export async function memoryOf(port: number, pattern: string): Promise<number> {
+  return withRedis(port, async (redis) => {
+    const sizes = await Promise.all((await redis.keys(pattern)).map((name) => redis.memory('USAGE', name)));
+    return sizes.reduce<number>((sum, size) => sum + Number(size), 0);
+  });
+}
+
 /** What Redis holds for a name that matches, in bytes (MEMORY USAGE): the median of up to 1,000 of them. */
 export async function memoryPerName(port: number, pattern: string): Promise<number | null> {
   return withRedis(port, async (redis) => {

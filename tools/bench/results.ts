@@ -8,6 +8,8 @@ export interface Entry {
   readonly title: string;
   readonly version: string;
   readonly idleRssBytes: number;
+  /** What its Redis holds for the first key of the load, MEMORY USAGE; null if that is not known. */
+  readonly redisBytes: number | null;
   readonly open: readonly (Measurement | null)[];
   /** At the fixed rate; empty where the scenario has none. */
   readonly fixed: readonly (Measurement | null)[];

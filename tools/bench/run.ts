@@ -3,7 +3,7 @@ import { CONTESTANTS } from './contestants/all.ts';
 import type { Answer, Contestant } from './contestants/contestant.ts';
 import { tollgateBefore } from './contestants/tollgate.ts';
 import { usageOf } from './proc.ts';
-import { memoryPerName } from './redis.ts';
+import { memoryOf, memoryPerName } from './redis.ts';
 import { type Entry, figureOf, type Missing, type ScenarioResult } from './results.ts';
 import { type Means, type Measurement, measure, type Phase, type Serving } from './round.ts';
 import type { ContestantName, Scenario } from './scenarios.ts';
@@ -52,7 +52,8 @@ export async function runScenario(scenario: Scenario, plan: Plan): Promise<Scena
     if (ratePerSecond !== null) await alternate(taking, [{ name: 'fixed', ratePerSecond }], world, plan);
     const isCounted = redisOfOurs !== undefined && redisOfOurs !== null && scenario.keyKind === 'good';
     const redisBytesPerKey = isCounted ? await memoryPerName(redisOfOurs.port, 'tg:a:*') : null;
-    return { scenario, entries: taking.map(entryOf), missing, ratePerSecond, redisBytesPerKey };
+    const entries = await Promise.all(taking.map(entryOf));
+    return { scenario, entries, missing, ratePerSecond, redisBytesPerKey };
   } finally {
     await world.close();
   }
@@ -132,9 +133,11 @@ function halfOfSlowest(taking: readonly Taking[]): number | null {
   return most.length === 0 ? null : Math.max(1, Math.floor(Math.min(...most) / 2));
 }
 
-function entryOf({ contestant, running, idleRssBytes, open, fixed, beside, faults }: Taking): Entry {
+async function entryOf({ contestant, running, idleRssBytes, open, fixed, beside, faults }: Taking): Promise<Entry> {
   const { name, title } = contestant;
-  return { name, title, version: running.version, idleRssBytes, open, fixed, beside, faults: [...faults] };
+  const { version, redis, accounts } = running;
+  const redisBytes = redis === null || accounts === undefined ? null : await memoryOf(redis.port, accounts);
+  return { name, title, version, idleRssBytes, redisBytes, open, fixed, beside, faults: [...faults] };
 }
 
 function whereOf({ name, beside }: Scenario, phase: Phase): string {

@@ -51,6 +51,8 @@ export interface Running {
   /** `nginx 1.22.1`: for the report. */
   readonly version: string;
   readonly redis: RedisProcess | null;
+  /** The names in its Redis of what it counts for the first key of the load, as a pattern. */
+  readonly accounts?: string;
   /** Called between rounds: drops logs that have been written. */
   readonly tidy?: () => void;
   /** Counts of what must not happen during a measurement, by name. */

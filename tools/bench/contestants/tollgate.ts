@@ -2,6 +2,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { digestOf, newKeyId } from '../../../src/identify/api-key.ts';
+import { newCustomerId, type StoredCustomer } from '../../../src/identify/customer-store.ts';
 import type { StoredKey } from '../../../src/identify/key-store.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { freePort } from '../../../test/support/free-port.ts';
@@ -93,7 +94,11 @@ async function start(world: World, name: string, which: Which): Promise<Running>
   const { workers, program, settings, counting } = which;
   const isBare = which.isBare === true || world.isBare;
   const redis = await world.redis();
-  await fillRedis(redis.port, commandsOf(world.keys));
+  const owner = {
+    keyId: newKeyId(pooledRandom),
+    customerId: settings?.ofCustomer ? newCustomerId(pooledRandom) : null,
+  };
+  await fillRedis(redis.port, commandsOf(world.keys, owner));
   const [port, adminPort] = [await freePort(), await freePort()];
   // A folder of its own: a gateway reads its settings again when they change.
   const folder = join(world.folder, name);
@@ -125,6 +130,7 @@ async function start(world: World, name: string, which: Which): Promise<Running>
     pid: gateway.pid,
     version: `${program === TOLLGATE ? 'of this checkout' : `of ${program}`}, Node.js ${process.versions.node}`,
     redis,
+    accounts: `tg:a:{${owner.customerId ?? owner.keyId}}*`,
     tidy: gateway.dropOutput,
     mishaps: () => mishapsAt(adminPort),
   };
@@ -236,7 +242,7 @@ function gatewayYaml(upstreamPort: number, settings: Settings | undefined): stri
 }
 
 /** The day of a banned key is spent first, and then the tenth refusal bans it for longer than the bench takes. */
-function plansYaml({ windows, shadow }: Settings): string {
+function plansYaml({ windows, plan }: Settings): string {
   const limitsOf = ({ minute, day }: KeyLimits) => {
     if (windows === undefined) return { minute, day };
     // A minute has no calendar.
@@ -244,7 +250,7 @@ function plansYaml({ windows, shadow }: Settings): string {
     return { minute: isCalendar ? minute : { limit: minute, ...windows }, day: { limit: day, ...windows } };
   };
   const plans = {
-    good: { limits: limitsOf(LIMITS.good), ...(shadow ? { shadow: { minute: LIMITS.good.minute } } : {}) },
+    good: { limits: limitsOf(LIMITS.good), ...plan },
     tiny: { limits: limitsOf(LIMITS.tiny), bans: 'off' },
     spent: { limits: limitsOf(LIMITS.spent), bans: 'off' },
     banned: { limits: limitsOf(LIMITS.banned), bans: { first: '24h' } },
@@ -253,18 +259,43 @@ function plansYaml({ windows, shadow }: Settings): string {
 }
 
 /** The records that `tollgate keys create` makes, without a process for each. */
-function* commandsOf({ good, tiny, spent, banned }: KeySet): Generator<readonly string[]> {
-  for (const secret of good) yield* recordOf(secret, 'good');
-  yield* recordOf(tiny, 'tiny');
-  yield* recordOf(spent, 'spent');
-  yield* recordOf(banned, 'banned');
+function* commandsOf({ good, tiny, spent, banned }: KeySet, owner: Owner): Generator<readonly string[]> {
+  const [first, ...others] = good;
+  if (owner.customerId === null) yield* keyOf(first!, 'good', owner.keyId);
+  else {
+    yield* customerOf(owner.customerId, 'good');
+    yield* keyOf(first!, 'good', owner.keyId, owner.customerId);
+  }
+  for (const secret of others) yield* keyOf(secret, 'good');
+  yield* keyOf(tiny, 'tiny');
+  yield* keyOf(spent, 'spent');
+  yield* keyOf(banned, 'banned');
 }
 
-function* recordOf(secret: string, plan: string): Generator<readonly string[]> {
+/** Of the first key of a load. */
+interface Owner {
+  readonly keyId: string;
+  /** Null for a key without a customer. */
+  readonly customerId: string | null;
+}
+
+function* customerOf(id: string, plan: string): Generator<readonly string[]> {
+  const createdAtMs = Date.now();
+  const customer: StoredCustomer = { id, plan, limits: {}, name: 'bench', owner: null, createdAtMs, expiresAtMs: null };
+  yield ['ZADD', keyspace.customers, String(createdAtMs), id];
+  yield ['SET', keyspace.customer(id), JSON.stringify(customer)];
+}
+
+function* keyOf(
+  secret: string,
+  plan: string,
+  id = newKeyId(pooledRandom),
+  customerId: string | null = null,
+): Generator<readonly string[]> {
   const createdAtMs = Date.now();
   const digest = digestOf(secret, PEPPER);
   const key: StoredKey = {
-    id: newKeyId(pooledRandom),
+    id,
     plan,
     limits: {},
     name: 'bench',
@@ -273,7 +304,9 @@ function* recordOf(secret: string, plan: string): Generator<readonly string[]> {
     expiresAtMs: null,
     revokedAtMs: null,
     secrets: [{ digest, last4: secret.slice(-4), createdAtMs, expiresAtMs: null }],
+    ...(customerId === null ? {} : { customer: customerId }),
   };
+  if (customerId !== null) yield ['ZADD', keyspace.keysOfCustomer(customerId), String(createdAtMs), id];
   yield ['SET', keyspace.digest(digest), key.id];
   yield ['ZADD', keyspace.apiKeys, String(createdAtMs), key.id];
   yield ['SET', keyspace.apiKey(key.id), JSON.stringify(key)];

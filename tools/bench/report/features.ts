@@ -43,7 +43,8 @@ Each row is a gateway of its own, all of them in turn: with one feature on and e
 without any. "× without" is the ratio to the gateway without the feature under the same load, which differs only where the
 feature needs it (a key elsewhere, an Origin); "× plain GET" is the ratio to the first row. Before it is measured, each
 feature is shown to be on, where an answer can show it. Every answer of the load is compared with the one expected: a round
-with another answer counts for nothing. p99 "fixed" is at half of the slowest row's throughput.`;
+with another answer counts for nothing. p99 "fixed" is at half of the slowest row's throughput. "Redis bytes" is what Redis
+holds of the counters of the key (MEMORY USAGE of \`tg:a:*\`), with those of its customer and groups.`;
 }
 
 function commandOf({ rounds, seconds }: Pick<Results, 'rounds' | 'seconds'>): string {

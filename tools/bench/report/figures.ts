@@ -33,6 +33,8 @@ const FEATURE_COLUMNS = [
   'p50 ms',
   'p99 ms',
   'p99 ms fixed',
+  'Redis µs',
+  'Redis bytes',
 ] as const;
 
 const NONE = '–';
@@ -51,14 +53,14 @@ export function tableOf(result: ScenarioResult): Table {
 function featureRow(entry: Entry, result: ScenarioResult): Row {
   const feature = featureOf(entry.name);
   const without = feature?.plain ? entryOf(result, feature.plain) : undefined;
-  const [cpu, range, , perSecond, p50, p99, p99Fixed] = cellsOf(entry, undefined, 'open');
+  const [cpu, range, , perSecond, p50, p99, p99Fixed, redisCpu] = cellsOf(entry, undefined, 'open');
   const against = (other: Entry | undefined) =>
     median(ratioBetween(entry, other, 'cpuUs'), (ratio) => ratio.toFixed(2));
   const ratios = [against(without), against(entryOf(result, PLAIN_GET))];
   return {
     // Those without a feature begin a group of rows.
     name: feature?.plain ? `… ${entry.title}` : entry.title,
-    cells: [cpu!, range!, ...ratios, perSecond!, p50!, p99!, p99Fixed!],
+    cells: [cpu!, range!, ...ratios, perSecond!, p50!, p99!, p99Fixed!, redisCpu!, String(entry.redisBytes ?? NONE)],
   };
 }
 

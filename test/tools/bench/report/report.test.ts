@@ -26,7 +26,7 @@ function measurement(cpuUs: number, faults: readonly string[] = []): Measurement
 
 function entry(name: ContestantName, cpuUs: readonly number[], differs: Partial<Entry> = {}): Entry {
   const open = cpuUs.map((us) => measurement(us));
-  const about = { name, title: `<${name}>`, version: '1.2', idleRssBytes: 1e8, faults: [] };
+  const about = { name, title: `<${name}>`, version: '1.2', idleRssBytes: 1e8, redisBytes: null, faults: [] };
   return { ...about, open, fixed: open, beside: [], ...differs };
 }
 
