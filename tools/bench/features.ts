@@ -11,6 +11,8 @@ export interface Settings {
   readonly pathPrefix?: string;
   /** Settings of every route. */
   readonly route?: Readonly<Record<string, unknown>>;
+  /** Settings of the upstream. */
+  readonly upstream?: Readonly<Record<string, unknown>>;
   /** Settings of gateway.yaml beside upstreams and routes. */
   readonly gateway?: Readonly<Record<string, unknown>>;
   /** How the windows of a day and a minute are, beside their limit. */
@@ -178,7 +180,8 @@ export const FEATURES: readonly Feature[] = [
   ...(['gzip', 'br', 'zstd'] as const).map((encoding) =>
     feature(encoding, `compression: ${encoding}`, {
       plain: 'plain-list',
-      settings: { route: { compression: {} } },
+      // What one consumer may have compressed at a time is its share of the upstream, and the load is of one.
+      settings: { route: { compression: {} }, upstream: { fairShare: 1 } },
       request: get('/v1/list', { 'Accept-Encoding': encoding }),
       expects: { ...LIST, field: ['Content-Encoding', encoding] },
     }),

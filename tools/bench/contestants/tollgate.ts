@@ -221,14 +221,14 @@ const OF_FEATURES = ['/v1/pets/{petId}', '/v1/list', '/v1/silent', '/v1/needs/{f
  * 512 connections has to fit into the share of one consumer, which is a quarter of it.
  */
 function gatewayYaml(upstreamPort: number, settings: Settings | undefined): string {
-  const { gateway, route, pathPrefix = '' } = settings ?? {};
+  const { gateway, upstream, route, pathPrefix = '' } = settings ?? {};
   const routeOf = (path: string, methods: readonly string[]) => ({
     path: `${pathPrefix}${path}`,
     methods,
     upstream: 'store',
     ...route,
   });
-  const upstreams = { store: { targets: [`http://127.0.0.1:${upstreamPort}`], maxQueue: 2048 } };
+  const upstreams = { store: { targets: [`http://127.0.0.1:${upstreamPort}`], maxQueue: 2048, ...upstream } };
   const deprecated = { since: '2026-01-01', sunset: '2099-01-01', successor: '/v1/pets' };
   const routes = [
     routeOf('/v1/pets', ['GET', 'POST']),
