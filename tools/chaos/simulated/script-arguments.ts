@@ -74,6 +74,7 @@ export function allowanceIn(rule: Rule, nowMs: number): Allowance | null {
     unlimited: [],
     bans: rule.bans,
     ...boundIn(rule.inFlight[0]!),
+    ...(rule.inFlight.some((bound) => bound !== null) ? { boundsInFlight: true } : {}),
     ...(further.length === 0 ? {} : { further }),
     ...(rule.bansOfCustomer ? { bansOfCustomer: true } : {}),
   };
