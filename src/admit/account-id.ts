@@ -76,6 +76,11 @@ export function shadowIdOf(accountId: string): string {
   return `${accountId}${SHADOW}`;
 }
 
+/** An account, those of its groups of routes, and the shadows of all of them. @param groups their names */
+export function accountsUnder(accountId: string, groups: readonly string[]): readonly string[] {
+  return [accountId, shadowIdOf(accountId)].flatMap((id) => [id, ...groups.map((group) => `${id}${GROUP}${group}`)]);
+}
+
 export function isShadowId(accountId: string): boolean {
   return SHADOW_AT.test(accountId);
 }

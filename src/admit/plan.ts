@@ -131,6 +131,11 @@ export interface Allowance {
   readonly base?: Allowance;
 }
 
+/** The names of the groups of routes of all plans. */
+export function groupNamesIn({ plans }: Plans): readonly string[] {
+  return [...new Set([...plans.values()].flatMap(({ groups = [] }) => groups.map(({ name }) => name)))];
+}
+
 const chargedLimits = new WeakMap<readonly Budget[], readonly WindowLimit[]>();
 
 /** The counted windows of all budgets of an allowance, in the order of a verdict's standings. Always the same array. */

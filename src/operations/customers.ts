@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { accountIdOf, shadowIdOf } from '../admit/account-id.ts';
+import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import type { Durability, LedgerView } from '../admit/ledger.ts';
-import type { Plans } from '../admit/plan.ts';
+import { groupNamesIn, type Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -164,7 +164,7 @@ export class CustomerOperations {
    * @param revokesKeys false: refused while it has keys that are not revoked. True: they are revoked first
    */
   async delete(id: string, { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: CustomerGuard }) {
-    const { customers, ledger, nowMs } = this.#options;
+    const { customers, ledger, plans, nowMs } = this.#options;
     if (guard !== undefined) guard(await this.show(id));
     let keysRevoked = 0;
     if (revokesKeys) keysRevoked = await this.#revokeKeys(id);
@@ -176,7 +176,7 @@ export class CustomerOperations {
     if (done === null) return unknownCustomer(id);
     // A key that was made or moved here meanwhile is refused already, because it has no customer.
     if (revokesKeys) keysRevoked += await this.#revokeKeys(id);
-    for (const accountId of [id, shadowIdOf(id)]) await ledger.forget(accountId);
+    for (const accountId of accountsUnder(id, groupNamesIn(plans()))) await ledger.forget(accountId);
     return { ...done, keysRevoked };
   }
 

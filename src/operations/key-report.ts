@@ -45,6 +45,12 @@ export const customerOfKey = z
   .describe('The customer that the key belongs to; absent without one. Its `plan` is then the plan of the customer.')
   .meta({ id: 'CustomerOfKey' });
 
+const CUSTOMER_STATES = ['active', 'suspended', 'expired', 'deleted'] as const;
+type CustomerState = (typeof CUSTOMER_STATES)[number];
+const customerWithState = customerOfKey
+  .extend({ state: z.enum(CUSTOMER_STATES).describe('Unless it is `active`, the key is refused.') })
+  .meta({ id: 'CustomerOfKeyWithState' });
+
 /** A key as operators see it, without any secret. */
 export const key = z
   .strictObject({
@@ -69,7 +75,7 @@ export const key = z
       .string()
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
-    customer: customerOfKey.optional(),
+    customer: customerWithState.optional(),
     secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
   .meta({ id: 'Key' });
@@ -88,10 +94,15 @@ export type KeyReport = Pick<
 >;
 
 /** The customers of some keys, by id. One that is missing is deleted. */
-export type CustomersOfKeys = ReadonlyMap<string, Pick<StoredCustomer, 'id' | 'name' | 'plan'>>;
+export type CustomersOfKeys = ReadonlyMap<string, Pick<StoredCustomer, 'id' | 'name' | 'plan' | keyof CustomerTimes>>;
+type CustomerTimes = Pick<StoredCustomer, 'expiresAtMs' | 'suspended'>;
 
 /** The report of a key without its secret. @param customers those of the key */
-export function keyReport(key: StoredKey, { plans }: Plans, customers: CustomersOfKeys): KeyReport {
+export function keyReport(
+  key: StoredKey,
+  { plans }: Plans,
+  { customers, nowMs }: { readonly customers: CustomersOfKeys; readonly nowMs: number },
+): KeyReport {
   const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
   const customer = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
   const plan = customer?.plan ?? key.plan;
@@ -103,8 +114,17 @@ export function keyReport(key: StoredKey, { plans }: Plans, customers: Customers
     limits: inOrder(customerId === undefined ? { ...plans.get(plan)?.limits, ...key.limits } : key.limits),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
-    ...(customerId === undefined ? {} : { customer: { id: customerId, name: customer?.name ?? null } }),
+    ...(customer === undefined
+      ? {}
+      : { customer: { id: customerId!, name: customer?.name ?? null, state: customerState(customer, nowMs) } }),
   };
+}
+
+/** Whether the keys of a customer can be used, in one word. @param customer null: deleted */
+function customerState(customer: CustomerTimes | null, nowMs: number): CustomerState {
+  if (customer === null) return 'deleted';
+  if (customer.expiresAtMs !== null && nowMs >= customer.expiresAtMs) return 'expired';
+  return isSuspended(customer.suspended, nowMs) ? 'suspended' : 'active';
 }
 
 /** What commands print of a whole report. */
@@ -121,7 +141,7 @@ export function wholeKeyReport(
   customers: CustomersOfKeys,
 ): WholeKeyReport {
   return {
-    ...keyReport(key, plans, customers),
+    ...keyReport(key, plans, { customers, nowMs }),
     notes: key.notes ?? null,
     ...accessOf(key),
     ownLimits: inOrder(key.limits),

@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { accountIdOf, accountsOf, isShadowId, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import { accountIdOf, accountsOf, accountsUnder, isShadowId, partsOfAccount } from '../admit/account-id.ts';
 import { type Ban, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
-import type { Allowance, Plans } from '../admit/plan.ts';
+import { type Allowance, groupNamesIn, type Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -151,8 +151,9 @@ export class Operations {
       return deleted(key, nowMs);
     });
     if (done === null) return unknownKey(id);
-    for (const account of accountsOf(done.before)) {
-      for (const one of [account, shadowIdOf(account)]) await this.#options.ledger.forget(one);
+    const groups = groupNamesIn(this.plans);
+    for (const account of accountsOf(done.before).flatMap((one) => accountsUnder(one, groups))) {
+      await this.#options.ledger.forget(account);
     }
     await this.#options.secretUses.forget(id);
     return done;

@@ -59,6 +59,10 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const shown = (await run('customers', 'show', id)).stdout;
     expect(shown).toContain('\nstate     suspended\n');
     expect(shown).toMatch(/^suspended .*, until it is resumed: unpaid$/m);
+    const key = await json('keys', 'create', '--customer', id);
+    expect((await run('keys', 'show', key.id)).stdout).toContain('\nstate     suspended with its customer\n');
+    expect((await run('keys', 'list')).stdout).toContain('\tsuspended with its customer\t');
+    expect((await json('keys', 'list'))[0].customer).toMatchObject({ id, state: 'suspended' });
     expect(await json('customers', 'suspend', id, '--until', '2099-01-01')).toMatchObject({
       suspended: { until: '2099-01-01T00:00:00.000Z', reason: null },
     });

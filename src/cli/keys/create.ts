@@ -86,7 +86,7 @@ export const keysCreate: Command = {
           changeOf: changeOfKey,
         });
         const owners = new Map(owner === null ? [] : [[owner.id, owner]]);
-        const report = withSecret(keyReport(key, store.plans, owners), secret);
+        const report = withSecret(keyReport(key, store.plans, { customers: owners, nowMs: key.createdAtMs }), secret);
         if (words.options.json === true) terminal.out(json(report));
         else {
           const ends =

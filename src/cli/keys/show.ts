@@ -84,7 +84,7 @@ export const keysList: Command = {
       if (options.json === true) {
         const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
-          ...keyReport(key, plans, customers),
+          ...keyReport(key, plans, { customers, nowMs }),
           ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
           ...suspendedNow(key, nowMs),
           ...lastUse,
@@ -147,10 +147,10 @@ function rowsOf(
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
   return found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, limits, customer } = keyReport(key, plans, customers);
+    const { id, plan, name, owner, limits, customer } = keyReport(key, plans, { customers, nowMs });
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
-    const state = stateOf(key, nowMs);
+    const state = stateOf(key, customer, nowMs);
     const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
     const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customer?.name ?? customer?.id ?? '-'] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
@@ -195,7 +195,7 @@ export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal
   const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
   const rows: [string, string][] = [
     ['id', key.id],
-    ['state', tonedStatus(stateOf(key, nowMs), terminal.style)],
+    ['state', tonedStatus(stateOf(key, report.customer, nowMs), terminal.style)],
     ...customerRow(report.customer),
     ['plan', report.plan],
     ['limits', limitsText(report.limits)],

@@ -69,14 +69,16 @@ export function limitsText(limits: KeyReport['limits']): string {
     .join(' ');
 }
 
-/** Whether a key can be used at `nowMs`, in one word. */
+/** Whether a key can be used at `nowMs`: `active`, or a word that says why not. */
 export function stateOf(
   { revokedAtMs, expiresAtMs, suspended }: StoredKey,
+  customer: KeyReport['customer'],
   nowMs: number,
-): 'active' | 'revoked' | 'expired' | 'suspended' {
+): string {
   if (revokedAtMs !== null) return 'revoked';
   if (expiresAtMs !== null && nowMs >= expiresAtMs) return 'expired';
-  return isSuspended(suspended, nowMs) ? 'suspended' : 'active';
+  if (isSuspended(suspended, nowMs)) return 'suspended';
+  return customer === undefined || customer.state === 'active' ? 'active' : `${customer.state} with its customer`;
 }
 
 /** What identifies a secret to operators without showing it: its last four characters, if they are known. */

@@ -28,6 +28,10 @@ export function hasEnded(key: Key): boolean {
 
 export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
   const state = stateOf(key);
+  const ofCustomer = key.customer?.state ?? 'active';
+  if (state === 'active' && ofCustomer !== 'active') {
+    return html`<${Badge} kind=${ofCustomer === 'suspended' ? 'warn' : 'plain'}>Customer ${ofCustomer}</${Badge}>`;
+  }
   if (isBanned && state === 'active') return html`<${Badge} kind="bad">Banned</${Badge}>`;
   if (state === 'active') return html`<${Badge} kind="good">Active</${Badge}>`;
   if (state === 'suspended') return html`<${Badge} kind="warn">Suspended</${Badge}>`;
