@@ -30,8 +30,8 @@ export const customersTopUp: Command = operationCommand({
 
 function topUpText({ id, window, limit, until }: TopUpReport, seconds: (at: number) => string): string {
   return until === null
-    ? `The top-up has ended: ${id} has ${limit} a ${window}.\n`
-    : `${id} has ${limit} a ${window}; the top-up ends ${seconds(until)}.\n`;
+    ? `The top-up has ended: the ${window} limit of ${id} is ${limit}.\n`
+    : `The ${window} limit of ${id} is ${limit}; the top-up ends ${seconds(until)}.\n`;
 }
 
 /** `tollgate usage reset`: sets what a key has used to nothing. */

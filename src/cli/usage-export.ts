@@ -34,6 +34,7 @@ export const usageExport: Command = {
     'tollgate usage export --from 31d',
     'tollgate usage export --from 31d --key key_BDo3nPq8Yw2mXtRz',
     'tollgate usage export --from 2026-11-01 --to 2026-12-01 --format csv',
+    'tollgate usage export --from 31d --customer CUSTOMER_ID',
   ],
   options: {
     from: {
@@ -58,6 +59,12 @@ export const usageExport: Command = {
       value: 'ID',
       about: 'Only this key, also a revoked one, or this token caller (jwt_…).',
     },
+    customer: {
+      type: 'string',
+      value: 'CUSTOMER_ID',
+      about:
+        'Only what was used while it belonged to this customer, one record for each of its keys and token callers.',
+    },
     format: {
       type: 'string',
       value: 'FORMAT',
@@ -73,7 +80,8 @@ export const usageExport: Command = {
     const span = spanOf(given);
     const isCsv = format === 'csv';
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const records = operationsOn(store).usageRecords(span, given.key ?? null);
+      const of = { key: given.key ?? null, customer: given.customer ?? null };
+      const records = operationsOn(store).usageRecords(span, of);
       // An unknown key is an error before anything is printed.
       let next = await records.next();
       if (isCsv) terminal.out(csvLine(HEADER));

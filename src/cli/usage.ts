@@ -14,12 +14,12 @@ import { OF_STORE } from './terminal/variables.ts';
 export const usage: Command = {
   name: 'usage',
   about:
-    'Tells what a key has used in each window of its plan, its strikes and its ban; with --days or --hours, what it used in ' +
-    'each of the last days or hours.',
-  positionals: ['KEY_ID'],
+    'Shows what a key, a token caller or a customer has used in each window of its plan, its strikes and its ban; with --days or ' +
+    '--hours, what it used in each of the last days or hours.',
+  positionals: ['ID'],
   environment: OF_STORE,
   printsTable: true,
-  examples: ['tollgate usage KEY_ID', 'tollgate usage KEY_ID --days 30'],
+  examples: ['tollgate usage KEY_ID', 'tollgate usage CUSTOMER_ID --days 30'],
   options: {
     plan: {
       type: 'string',

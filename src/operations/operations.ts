@@ -245,18 +245,26 @@ export class Operations {
 
   /**
    * Yields what every consumer used by hour or by day, some consumers at a time.
-   * @param id only this key, which may be revoked, or token caller; null for all
-   * @throws Failure `not_found` at the first step, if there is no such key
+   * @param of only this key, which may be revoked, or token caller, and only what was used under this customer; null for all
+   * @throws Failure `not_found` at the first step, if there is no such key or customer
    */
-  async *usageRecords(span: AskedSpan, id: string | null = null): AsyncGenerator<readonly UsageRecord[]> {
+  async *usageRecords(
+    span: AskedSpan,
+    of: { readonly key: string | null; readonly customer: string | null },
+  ): AsyncGenerator<readonly UsageRecord[]> {
+    if (of.customer !== null) await this.customers.show(of.customer);
+    for await (const records of this.#usageRecords(span, of.key)) {
+      yield of.customer === null ? records : records.filter(({ customer }) => customer === of.customer);
+    }
+  }
+
+  async *#usageRecords(span: AskedSpan, id: string | null): AsyncGenerator<readonly UsageRecord[]> {
     const { history } = this.#options;
     if (id === null) yield* usageRecords(this.#everyKeyWithPlan(), history, span);
-    else
-      yield await recordsOf(
-        [isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id))],
-        history,
-        span,
-      );
+    else {
+      const consumer = isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id));
+      yield await recordsOf([consumer], history, span);
+    }
   }
 
   async *#everyKeyWithPlan(): AsyncGenerator<StoredKey> {

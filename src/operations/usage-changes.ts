@@ -101,9 +101,14 @@ export function countedLimits(
   named: readonly LimitName[] | null,
 ) {
   const own = limits.filter(({ customerId }) => customerId === null);
+  // Callers know the limits of a customer with this word in front, so operators read them that way.
+  const isOwn = (name: string) => own.some((limit) => limit.name === name);
+  const short = (name: LimitName) => name.replace(/^customer-/, '') as LimitName;
+  const given =
+    named?.map((name) => (isCustomerId(id) && !isOwn(name) && isOwn(short(name)) ? short(name) : name)) ?? null;
   const who = `${isCustomerId(id) ? 'Customer' : 'Key'} ${id}`;
   const list = own.length === 0 ? 'none' : own.map(({ name }) => name).join(', ');
-  for (const name of named ?? []) {
+  for (const name of given ?? []) {
     const limit = limits.find((one) => one.name === name);
     if (limit?.customerId === null) continue;
     if (limit !== undefined) {
@@ -116,5 +121,5 @@ export function countedLimits(
     throw new Failure('refused', `${who} ${why} (plan ${plan}). The windows that it counts: ${list}.`);
   }
   if (own.length === 0) throw new Failure('refused', `${who} counts no window (plan ${plan}).`);
-  return own.filter(({ name }) => named === null || named.includes(name)) as [CountedLimit, ...CountedLimit[]];
+  return own.filter(({ name }) => given === null || given.includes(name)) as [CountedLimit, ...CountedLimit[]];
 }

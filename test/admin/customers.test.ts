@@ -248,6 +248,8 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     const refused = await admin('POST', `/keys/${key.id}/topups`, { ...topUp, window: 'customer-minute' });
     expect(refused).toMatchObject({ status: 400, body: { message: expect.stringContaining(`customer ${id}`) } });
     expect((await admin('POST', `/customers/${id}/topups`, topUp)).body).toMatchObject({ id, limit: 8 });
+    const byCallers = { ...topUp, window: 'customer-minute' };
+    expect((await admin('POST', `/customers/${id}/topups`, byCallers)).body).toMatchObject({ id, limit: 13 });
   });
 
   test('what its keys used together is shown, topped up and reset by the customer, and is the sum of its keys', async () => {

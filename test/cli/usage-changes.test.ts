@@ -20,7 +20,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await spend(env, id, daily, 2);
     const { code, stdout, stderr } = await topUp('--amount', '500');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).toMatch(new RegExp(`^${id} has 502 a day; the top-up ends ${MOMENT}\\.\n$`));
+    expect(stdout).toMatch(new RegExp(`^The day limit of ${id} is 502; the top-up ends ${MOMENT}\\.\n$`));
     const day = await dayOf();
     expect(day).toMatchObject({ limit: 502, used: 2, remaining: 500 });
     expect(JSON.parse((await topUp('--amount', '1', '--json')).stdout)).toEqual({
@@ -51,7 +51,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await topUp('--amount', '3', '--id', 'ticket 7');
     const again = await topUp('--amount', '3', '--id', 'ticket 7');
     expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining('Nothing was changed') });
-    expect(again.stdout).toContain(`${id} has 5 a day; the top-up ends`);
+    expect(again.stdout).toContain(`The day limit of ${id} is 5; the top-up ends`);
     expect(await topUp('--amount', '4', '--id', 'ticket 7')).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('Another change was made under this --id'),

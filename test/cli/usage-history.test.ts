@@ -128,6 +128,25 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     });
   });
 
+  test('`usage export --customer` prints what was used under one customer, also by keys that have left it', async () => {
+    const made = await run(env, 'customers', 'create', '--plan', 'pro', '--json');
+    const { id } = JSON.parse(made.stdout);
+    const [stays, leaves] = [await createKey(env, '--customer', id), await createKey(env, '--customer', id)];
+    const token = `${id}/jwt_${'d'.repeat(32)}`;
+    for (const one of [`${id}/${stays}`, `${id}/${leaves}`, token]) await spend(env, one, recorded, 2);
+    await run(env, 'keys', 'move', leaves, '--no-customer');
+    await spend(env, leaves, recorded, 3);
+    const exported = await run(env, 'usage', 'export', ...EVERYTHING, '--customer', id);
+    const records = linesOf(exported).map((line) => JSON.parse(line));
+    expect(records.map(({ consumer }) => consumer)).toEqual([stays, leaves, token]);
+    for (const record of records) expect(record).toMatchObject({ customer: id, admitted: 2 });
+    expect(await run(env, 'usage', 'export', ...EVERYTHING, '--customer', 'cus_none')).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: 'There is no customer cus_none.\n',
+    });
+  });
+
   test('a name in place of an id is answered with the keys that have it', async () => {
     const name = `Hooli ${crypto.randomUUID()}`;
     const id = await createKey(env, '--plan', 'pro', '--name', name);
