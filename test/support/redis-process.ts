@@ -93,7 +93,8 @@ export class RedisProcess {
 
   async dispose(): Promise<void> {
     await this.kill();
-    await rm(this.folder, { recursive: true, force: true });
+    // A child that was writing a file may still end.
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
   }
 
   /** Starts the server. A port that was free a moment ago may be an outgoing connection's: it is tried again. */

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
+import { LIMITS } from './limits.ts';
 import { bearer, type Expected, KEY, type LoadRequest, type OwnLoad } from './request.ts';
-import { LIMITS } from './world.ts';
 
 /** `with-…`: a gateway with the feature. `plain-…`: one without any, under the same load. */
 export type FeatureName = `with-${string}` | `plain-${string}`;

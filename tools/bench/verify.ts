@@ -1,8 +1,9 @@
 import { Agent, request } from 'node:http';
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from 'node:zlib';
 import type { Answer, Claims, Contestant, Running } from './contestants/contestant.ts';
+import { LIMITS } from './limits.ts';
 import { type Expected, type LoadRequest, requestOf, withKey } from './request.ts';
-import { LIMITS, type World } from './world.ts';
+import type { World } from './world.ts';
 
 const FIELDS = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'];
 /** Enough for every limit of failed authentications, and for a ban. */

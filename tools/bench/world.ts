@@ -18,12 +18,6 @@ import type { Scenario } from './scenarios.ts';
 /** Where what is downloaded is kept: node_modules/.cache. */
 export const CACHE = REDIS_CACHE;
 
-/** What a key may do in a window; every contestant gives its keys these limits. */
-export interface KeyLimits {
-  readonly minute: number;
-  readonly day: number;
-}
-
 /** The keys of a scenario, the same for all contestants. */
 export interface KeySet {
   /** With limits that no load reaches. */
@@ -33,13 +27,6 @@ export interface KeySet {
   readonly spent: string;
   readonly banned: string;
 }
-
-export const LIMITS: Readonly<Record<'good' | 'tiny' | 'spent' | 'banned', KeyLimits>> = {
-  good: { minute: 1_000_000_000, day: 1_000_000_000 },
-  tiny: { minute: 1_000, day: 3 },
-  spent: { minute: 1_000_000, day: 10 },
-  banned: { minute: 1_000_000, day: 10 },
-};
 
 /** Where a scenario takes place: everything on 127.0.0.1, everything ended by `close`. */
 export interface World {

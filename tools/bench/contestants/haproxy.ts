@@ -3,9 +3,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { freePort } from '../../../test/support/free-port.ts';
+import { LIMITS } from '../limits.ts';
 import { startProcess, untilListening } from '../process.ts';
 import { findTool, type Tool } from '../tools/debian.ts';
-import { CACHE, type KeySet, LIMITS } from '../world.ts';
+import { CACHE, type KeySet } from '../world.ts';
 import type { Contestant } from './contestant.ts';
 
 const run = promisify(execFile);

@@ -3,10 +3,11 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { freePort } from '../../../test/support/free-port.ts';
+import { LIMITS } from '../limits.ts';
 import { startProcess, untilListening } from '../process.ts';
 import { fillRedis } from '../redis.ts';
 import { fileOf, findTool, type Tool } from '../tools/debian.ts';
-import { CACHE, type KeySet, LIMITS, type World } from '../world.ts';
+import { CACHE, type KeySet, type World } from '../world.ts';
 import type { Contestant, Running } from './contestant.ts';
 
 const run = promisify(execFile);

@@ -2,9 +2,10 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { freePort } from '../../../test/support/free-port.ts';
+import { type KeyLimits, LIMITS } from '../limits.ts';
 import { startProcess, untilListening } from '../process.ts';
 import { installPeers, PEERS } from '../tools/npm.ts';
-import { CACHE, type KeyLimits, LIMITS, type World } from '../world.ts';
+import { CACHE, type World } from '../world.ts';
 import type { Contestant, Running } from './contestant.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');

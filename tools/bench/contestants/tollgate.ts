@@ -7,9 +7,10 @@ import type { StoredKey } from '../../../src/identify/key-store.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { freePort } from '../../../test/support/free-port.ts';
 import { FEATURES, type Settings } from '../features.ts';
+import { type KeyLimits, LIMITS } from '../limits.ts';
 import { type Started, startProcess, untilListening } from '../process.ts';
 import { fillRedis } from '../redis.ts';
-import { type KeyLimits, type KeySet, LIMITS, pooledRandom, type World } from '../world.ts';
+import { type KeySet, pooledRandom, type World } from '../world.ts';
 import type { Contestant, Running } from './contestant.ts';
 
 export const TOLLGATE = join(import.meta.dirname, '..', '..', '..', 'bin', 'tollgate.js');
