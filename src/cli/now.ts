@@ -43,8 +43,14 @@ export const now: Command = {
       if (options.json === true) terminal.out(`${JSON.stringify(refused, null, 2)}\n`);
       else {
         const nowMs = Date.now();
-        const rows = refused.map((report) => rowOf(report, nowMs, terminal));
-        printTable(terminal, COLUMNS, rows, 'Nobody is refused.\n');
+        // Without a customer among them the table is that of earlier versions.
+        const hasCustomers = refused.some(({ customer }) => customer !== undefined);
+        const rows = refused.map((report) => [
+          ...rowOf(report, nowMs, terminal),
+          ...(hasCustomers ? [report.customer?.name ?? report.customer?.id ?? '-'] : []),
+        ]);
+        const columns = hasCustomers ? [...COLUMNS, CUSTOMER] : COLUMNS;
+        printTable(terminal, columns, rows, 'Nobody is refused for a quota or a ban.\n');
       }
       return 0;
     });
@@ -59,6 +65,8 @@ const COLUMNS: readonly Column[] = [
   { head: 'window', rank: 5 },
   { head: 'ends', rank: 2 },
 ];
+
+const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 
 function rowOf(
   { id, name, plan, state, window, until, ban }: RefusedReport,

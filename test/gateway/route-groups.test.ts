@@ -132,6 +132,11 @@ test('a ban of a customer says that it bans all keys of the customer', async () 
     details: { ban: 1, scope: 'customer' },
   });
   const sentence = `The ban of ${other.id} is that of its customer ${id}, with all its keys. Give the id of the customer to lift it.\n`;
+  await eventually(async () => {
+    const [head, ...rows] = (await gateway.command('now')).stdout.split('\n');
+    expect(head).toMatch(/\tCUSTOMER$/);
+    expect(rows.find((row) => row.startsWith(other.id))).toContain(`\t${id}`);
+  });
   // The command reads what the gateway has written to the disk.
   await eventually(async () => expect((await gateway.command('bans', 'lift', other.id)).stderr).toBe(sentence));
 });
