@@ -2,6 +2,7 @@ import type { ExitCode } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
 import { withStore } from '../serve/open-store.ts';
+import { CUSTOMER, customerCell } from './keys/text-form.ts';
 import { operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
@@ -47,7 +48,7 @@ export const now: Command = {
         const hasCustomers = refused.some(({ customer }) => customer !== undefined);
         const rows = refused.map((report) => [
           ...rowOf(report, nowMs, terminal),
-          ...(hasCustomers ? [report.customer?.name ?? report.customer?.id ?? '-'] : []),
+          ...(hasCustomers ? [customerCell(report.customer)] : []),
         ]);
         const columns = hasCustomers ? [...COLUMNS, CUSTOMER] : COLUMNS;
         printTable(terminal, columns, rows, 'Nobody is refused for a quota or a ban.\n');
@@ -65,8 +66,6 @@ const COLUMNS: readonly Column[] = [
   { head: 'window', rank: 5 },
   { head: 'ends', rank: 2 },
 ];
-
-const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 
 function rowOf(
   { id, name, plan, state, window, until, ban }: RefusedReport,

@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
-import type { Meta } from './access.ts';
-import { type OnlyFrom, onlyFromOf } from './access.ts';
+import { type Meta, type OnlyFrom, onlyFromOf } from './access.ts';
 import type { CustomerStore, StoredCustomer } from './customer-store.ts';
 import { isSuspended, type Suspension } from './suspension.ts';
 

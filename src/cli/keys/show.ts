@@ -23,7 +23,7 @@ import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { accessText } from './access-options.ts';
-import { json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
+import { CUSTOMER, customerCell, json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
 
 // The commands that print keys and change nothing: `keys list` and `keys show`.
 
@@ -136,7 +136,6 @@ const COLUMNS: readonly Column[] = [
   { head: 'expires', rank: 4 },
   { head: 'state', rank: 1, isStatus: true },
 ];
-const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 const LAST_USED: Column = { head: 'last used', rank: 1.5 };
 
 function rowsOf(
@@ -152,7 +151,7 @@ function rowsOf(
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, customer, nowMs);
     const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
-    const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customer?.name ?? customer?.id ?? '-'] : [])];
+    const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customerCell(customer)] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
 }

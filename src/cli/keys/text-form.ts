@@ -13,6 +13,7 @@ import {
   momentFrom,
 } from '../../operations/values.ts';
 import type { Words } from '../terminal/command.ts';
+import type { Column } from '../terminal/table.ts';
 
 // The text form of what a key has, for every command under `keys`: limits and times as options give them, and what
 // is printed of a key.
@@ -67,6 +68,13 @@ export function limitsText(limits: KeyReport['limits']): string {
   return Object.entries(limits)
     .map(([window, limit]) => `${window}=${limit}`)
     .join(' ');
+}
+
+/** The column of the customers of keys, in a table that has it only if some key has a customer. */
+export const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
+
+export function customerCell(customer: { readonly id: string; readonly name: string | null } | undefined): string {
+  return customer === undefined ? '-' : (customer.name ?? customer.id);
 }
 
 /** Whether a key can be used at `nowMs`: `active`, or a word that says why not. */

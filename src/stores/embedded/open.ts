@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
-import { accountsOf, shadowIdOf } from '../../admit/account-id.ts';
+import { accountsOf, accountsUnder } from '../../admit/account-id.ts';
 import type { Ledger } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import type { ChangeFeed, KeyStore, StoreChange } from '../../identify/key-store.ts';
@@ -219,9 +219,7 @@ function forgetDeletedKeys(
 async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
   const key = await keys.get(id, { evenDeleted: true });
   if (key?.deletedAtMs === undefined) return;
-  for (const account of accountsOf(key)) {
-    for (const one of [account, shadowIdOf(account)]) await ledger.forget(one);
-  }
+  for (const account of accountsOf(key).flatMap((one) => accountsUnder(one, []))) await ledger.forget(account);
 }
 
 /**
