@@ -16,6 +16,7 @@ const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'u
 export const WINDOWS_LUA = script('./windows.lua');
 export const HISTORY_LUA = script('./history.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
+export const SETTLE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./settle.lua');
 export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
