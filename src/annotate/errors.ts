@@ -135,7 +135,12 @@ export function rateLimitExceeded({
 
 /** Whose limit it is, in words. A limit of a key or customer itself is not in the plan, so the message must not name the plan. */
 function sourceOf(allowance: Allowance, budget: Budget | null, window: WindowName): string {
-  if (budget === null) return allowance.own?.includes(window) === true ? 'this API key' : `plan ${allowance.plan}`;
+  if (budget === null) {
+    if (allowance.own?.includes(window) === true) return 'this API key';
+    return allowance.further?.[0]?.scope === 'customer'
+      ? `plan ${allowance.plan} for each key`
+      : `plan ${allowance.plan}`;
+  }
   if (budget.own?.includes(window) === true) return 'this customer';
   return budget.scope === 'customer'
     ? `plan ${allowance.plan} for all keys of this customer`

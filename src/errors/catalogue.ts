@@ -99,7 +99,7 @@ export const ERRORS = {
     status: 403,
     closes: false,
     sentence: 'This API key is suspended. Ask its operator.',
-    when: 'An operator has suspended the key, or its customer, until a moment or until it is resumed. The caller is not told by whom or why; `tollgate audit --key KEY_ID` is.',
+    when: 'An operator has suspended the key, or its customer, until a moment or until it is resumed. The caller does not learn by whom or why: `tollgate audit --key ID` shows it, with the id of the key or of the customer that is suspended.',
     remedy: 'Ask the operator. The same key works again once it, or its customer, is resumed.',
     counted: 'no; it is no strike and no failed authentication',
     explanation: 'An operator has suspended the API key of the request, or its customer. This request was not counted.',
@@ -236,7 +236,7 @@ export const ERRORS = {
     status: 429,
     closes: false,
     sentence: (retryAfterSeconds: number, scope: 'key' | 'customer') =>
-      `${scope === 'key' ? 'This API key is banned because it' : 'All API keys of this customer are banned because they'} kept sending requests after a 429. Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
+      `${scope === 'key' ? 'This API key is banned because it kept sending requests after a 429.' : 'All API keys of this customer are banned because requests with some of them kept coming after a 429.'} Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
     when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is, and its `scope` if the plan has several budgets.',
     remedy:
       'Wait as long as `Retry-After` says. Requests during the ban do not lengthen it; each further ban lasts longer.',

@@ -252,7 +252,10 @@ export class Operations {
     span: AskedSpan,
     of: { readonly key: string | null; readonly customer: string | null },
   ): AsyncGenerator<readonly UsageRecord[]> {
-    if (of.customer !== null) await this.customers.show(of.customer);
+    // A deleted customer still has a bill, as long as its keys are there.
+    const { customers } = this.#options;
+    if (of.customer !== null && (await customers.get(of.customer, { evenDeleted: true })) === null)
+      await this.customers.show(of.customer);
     for await (const records of this.#usageRecords(span, of.key)) {
       yield of.customer === null ? records : records.filter(({ customer }) => customer === of.customer);
     }
@@ -326,6 +329,10 @@ export class Operations {
     if (id.startsWith('key_')) await this.show(id);
     if (isCustomerId(id)) await this.customers.show(id);
     else if (!isTokenCaller(id) && !isKeyId(id)) unknownKey(id);
+    if (key?.customer !== undefined && (await this.counts.of(key.customer).catch(() => null))?.ban) {
+      const message = `The ban of ${id} is that of its customer ${key.customer}, with all its keys. Give the id of the customer to lift it.`;
+      throw new Failure('not_found', message);
+    }
     const what = id.startsWith('key_') ? 'Key ' : isCustomerId(id) ? 'Customer ' : '';
     throw new Failure('not_found', `${what}${visible(id)} is not banned.`);
   }

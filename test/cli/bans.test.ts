@@ -80,7 +80,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { stdout } = await run(env, 'bans', 'lift', id);
     expect(stdout).toMatch(
       new RegExp(
-        `^The ban of ${id} is lifted\\.\nIts quota of the hour is spent and resets \\S+Z\\. \`tollgate keys topup ${id} --window hour --amount N\`.*\`tollgate usage reset ${id} --window hour\`.*\n$`,
+        `^The ban of ${id} is lifted\\.\nIts hour quota is spent and resets \\S+Z\\. \`tollgate keys topup ${id} --window hour --amount N\`.*\`tollgate usage reset ${id} --window hour\`.*\n$`,
       ),
     );
     await spend(env, id, hourly, 1);

@@ -5,6 +5,8 @@ import { STORES } from '../admin/operator.ts';
 import { PLANS } from '../support/gateway.ts';
 import { runTollgate, temporaryFolder } from '../support/processes.ts';
 
+const ANEW = 'Its counts start anew, except for what it used there before in windows that are still open.';
+
 describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyStore) => {
   const shell = async () => {
     const plans = join(await temporaryFolder(), 'plans.yaml');
@@ -63,6 +65,9 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     expect((await run('keys', 'show', key.id)).stdout).toContain('\nstate     suspended with its customer\n');
     expect((await run('keys', 'list')).stdout).toContain('\tsuspended with its customer\t');
     expect((await json('keys', 'list'))[0].customer).toMatchObject({ id, state: 'suspended' });
+    expect((await run('keys', 'resume', key.id)).stdout).toBe(
+      `${key.id} was not suspended. Its customer is suspended, and so its requests are refused: \`tollgate customers resume ${id}\`.\n`,
+    );
     expect(await json('customers', 'suspend', id, '--until', '2099-01-01')).toMatchObject({
       suspended: { until: '2099-01-01T00:00:00.000Z', reason: null },
     });
@@ -134,12 +139,12 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const { id } = await json('customers', 'create', '--plan', 'free');
     const { id: key } = await json('keys', 'create', '--plan', 'small');
     const moved = await run('keys', 'move', key, '--customer', id);
-    expect(moved.stdout).toBe(`${key} belongs to ${id}. Its counts start anew.\n`);
+    expect(moved.stdout).toBe(`${key} belongs to ${id}. ${ANEW}\n`);
     expect((await run('keys', 'move', key, '--customer', id)).stdout).toMatch(
       /already belongs to .*nothing was changed/,
     );
     const left = await run('keys', 'move', key, '--no-customer', '--plan', 'small');
-    expect(left.stdout).toBe(`${key} belongs to no customer and is on plan small. Its counts start anew.\n`);
+    expect(left.stdout).toBe(`${key} belongs to no customer and is on plan small. ${ANEW}\n`);
     for (const words of [[], ['--customer', id, '--no-customer']]) {
       expect((await run('keys', 'move', key, ...words)).code).toBe(2);
     }

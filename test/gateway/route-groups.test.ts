@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -125,7 +126,12 @@ test('a ban of a customer says that it bans all keys of the customer', async () 
   for (let i = 0; i < 3; i++) await gateway.get('/v1/pets', one.key);
   const banned = await gateway.get('/v1/pets', other.key);
   expect(await banned.json()).toMatchObject({
-    message: expect.stringMatching(/^All API keys of this customer are banned because they kept sending requests/),
+    message: expect.stringMatching(
+      /^All API keys of this customer are banned because requests with some of them kept coming/,
+    ),
     details: { ban: 1, scope: 'customer' },
   });
+  const sentence = `The ban of ${other.id} is that of its customer ${id}, with all its keys. Give the id of the customer to lift it.\n`;
+  // The command reads what the gateway has written to the disk.
+  await eventually(async () => expect((await gateway.command('bans', 'lift', other.id)).stderr).toBe(sentence));
 });

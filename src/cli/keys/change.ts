@@ -87,7 +87,12 @@ export const keysMove: Command = operationCommand({
       customer === undefined ? `belongs to no customer and is on plan ${plan}` : `belongs to ${customer.id}`;
     if (change?.outcome === 'unchanged') return `${id} already ${where}; nothing was changed.\n`;
     const banned = ban === null ? '' : ` Its ban moved along and ends ${seconds(ban.until)}.`;
-    return `${id} ${where}. Its counts start anew.${banned}\n`;
+    const refused =
+      customer !== undefined && customer.state !== 'active'
+        ? ` Its customer is ${customer.state}, so it is refused.`
+        : '';
+    const counts = 'Its counts start anew, except for what it used there before in windows that are still open.';
+    return `${id} ${where}. ${counts}${banned}${refused}\n`;
   },
 });
 
@@ -184,7 +189,7 @@ export const keysResume: Command = operationCommand({
   json: 'Prints the key as `keys list` does.',
   open: { needsPlans: false },
   asJson: ({ output }) => shortReport(output),
-  text: ({ change }, { id }) => resumedText(id, change),
+  text: ({ output, change }, { id }) => resumedText(id, change, output.customer),
 });
 
 /** `tollgate keys revoke`: ends a key for good (contract section 1). */

@@ -1,3 +1,4 @@
+import type { KeyReport } from '../../operations/key-report.ts';
 import type { Change } from '../../operations/recorded.ts';
 import { readMoment } from './text-form.ts';
 
@@ -27,6 +28,9 @@ export function suspendedText(
   return `${id} ${change?.outcome === 'unchanged' ? 'was already' : 'is'} suspended ${end}.\n`;
 }
 
-export function resumedText(id: string, change: Change | undefined): string {
-  return `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.\n`;
+/** @param customer that of a key */
+export function resumedText(id: string, change: Change | undefined, customer?: KeyReport['customer']): string {
+  const done = `${id} ${change?.outcome === 'unchanged' ? 'was not suspended' : 'is resumed'}.`;
+  if (customer?.state !== 'suspended') return `${done}\n`;
+  return `${done} Its customer is suspended, and so its requests are refused: \`tollgate customers resume ${customer.id}\`.\n`;
 }
