@@ -1,17 +1,18 @@
 import type { Allowance, Budget } from './plan.ts';
 
 /*
- * The ids of accounts. An account is what a store counts for one budget: that of a consumer, of a customer, or of a group
- * of routes. All accounts that one decision charges are in one slot of a Redis Cluster.
+ * The ids of accounts. An account is what a store counts for one budget: that of a consumer, of a customer, of a group of
+ * routes, or of any of these in a unit of its own. All accounts that one decision charges are in one slot of a Redis Cluster.
  */
 
 /** How the ids of customers begin. */
 export const CUSTOMER = 'cus_';
 const SEPARATOR = '/';
 const GROUP = '#';
+const UNIT = '%';
 /** What is added to the id of an account for the account of its shadow. No other id contains it. */
 const SHADOW = '~shadow';
-const SHADOW_AT = /~shadow(?=#|$)/;
+const SHADOW_AT = /~shadow(?=[#%]|$)/;
 
 /**
  * The id of a consumer's account: its own id, or `CUSTOMER/ID` for a consumer of a customer. It changes when the consumer
@@ -29,15 +30,18 @@ interface AccountParts {
   readonly customerId: string | null;
   /** The group of routes; null for all requests. */
   readonly group: string | null;
+  /** What it counts; null for the cost of requests. */
+  readonly unit: string | null;
 }
 
 /** The parts of an account id, which may be that of a shadow. */
 export function partsOfAccount(accountId: string): AccountParts {
-  const [whole, group] = groupOf(withoutShadow(accountId));
-  if (!whole.startsWith(CUSTOMER)) return { consumerId: whole, customerId: null, group };
+  const [counted, unit] = cutAt(withoutShadow(accountId), UNIT);
+  const [whole, group] = cutAt(counted, GROUP);
+  if (!whole.startsWith(CUSTOMER)) return { consumerId: whole, customerId: null, group, unit };
   const at = whole.indexOf(SEPARATOR);
-  if (at < 0) return { consumerId: null, customerId: whole, group };
-  return { consumerId: whole.slice(at + 1), customerId: whole.slice(0, at), group };
+  if (at < 0) return { consumerId: null, customerId: whole, group, unit };
+  return { consumerId: whole.slice(at + 1), customerId: whole.slice(0, at), group, unit };
 }
 
 /** The accounts of the budgets of an allowance, in order: the consumer's own, then those of `further`. */
@@ -52,9 +56,10 @@ export function severalAccounts(accountId: string, allowance: Pick<Allowance, 'f
 }
 
 /** The account of one further budget of a consumer. */
-function budgetAccountOf(accountId: string, { scope, group }: Pick<Budget, 'scope' | 'group'>): string {
+function budgetAccountOf(accountId: string, { scope, group, unit }: Pick<Budget, 'scope' | 'group' | 'unit'>): string {
   const owner = scope === 'key' ? accountId : ownerOf(accountId);
-  return group === null ? owner : `${owner}${GROUP}${group}`;
+  const grouped = group === null ? owner : `${owner}${GROUP}${group}`;
+  return unit === undefined ? grouped : `${grouped}${UNIT}${unit}`;
 }
 
 /** The account of the customer, or of its shadow. */
@@ -68,7 +73,7 @@ function ownerOf(accountId: string): string {
  * consumer's shadow apart from it.
  */
 export function lengthOfOwner(accountId: string): number {
-  const end = accountId.startsWith(CUSTOMER) ? accountId.search(/[/#~]/) : accountId.indexOf(GROUP);
+  const end = accountId.search(accountId.startsWith(CUSTOMER) ? /[/#%~]/ : /[#%]/);
   return end < 0 ? accountId.length : end;
 }
 
@@ -90,9 +95,9 @@ export function withoutShadow(accountId: string): string {
   return accountId.replace(SHADOW_AT, '');
 }
 
-function groupOf(accountId: string): readonly [string, string | null] {
-  const at = accountId.indexOf(GROUP);
-  return at < 0 ? [accountId, null] : [accountId.slice(0, at), accountId.slice(at + 1)];
+function cutAt(id: string, mark: string): readonly [string, string | null] {
+  const at = id.indexOf(mark);
+  return at < 0 ? [id, null] : [id.slice(0, at), id.slice(at + 1)];
 }
 
 /** The histories in which a consumer's requests are counted: its own, and that of its customer, if it has one. */

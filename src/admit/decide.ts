@@ -29,6 +29,9 @@ export interface Ban {
   readonly budget?: string;
 }
 
+/** Whole numbers from 0, by the name of the unit. */
+export type Amounts = Readonly<Record<string, number>>;
+
 /** The counters, strikes and ban of one account. Windows that are not open are absent. */
 export interface AccountState {
   readonly windows: Readonly<Partial<Record<WindowName, WindowCount>>>;
@@ -50,6 +53,8 @@ export interface Outcome {
   /** The time of the decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly cost: number;
+  /** What each request takes of budgets in units of their own; left out if the allowance has no such budget. */
+  readonly amounts?: Amounts;
   readonly n: number;
   /** How many requests are admitted: the first ones. */
   readonly admitted: number;
@@ -77,6 +82,7 @@ export interface Outcome {
  *   it has passed has ended for good.
  * @param cost whole number from 1
  * @param inFlight how many requests of each account are in flight, in the order of the budgets
+ * @param amounts what each request takes of budgets in units of their own
  */
 export function decide(
   state: AccountState,
@@ -85,8 +91,19 @@ export function decide(
   cost: number,
   n: number,
   inFlight: readonly number[] = NONE_IN_FLIGHT,
+  amounts?: Amounts,
 ): Outcome {
-  const accounts = presentAccounts(state, allowance, nowMs);
+  const outcome = decideInFlight(state, allowance, { nowMs, cost, n, amounts }, inFlight);
+  return amounts === undefined ? outcome : { ...outcome, amounts };
+}
+
+function decideInFlight(
+  state: AccountState,
+  allowance: Allowance,
+  { nowMs, cost, n, amounts }: Pick<Outcome, 'nowMs' | 'cost' | 'n'> & { readonly amounts: Amounts | undefined },
+  inFlight: readonly number[],
+): Outcome {
+  const accounts = presentAccounts(state, allowance, nowMs, cost, amounts);
   if (!allowance.boundsInFlight) {
     return decideOn(accounts, allowance, { nowMs, cost, n, roomInFlight: Number.POSITIVE_INFINITY });
   }
@@ -106,11 +123,11 @@ function decideOn(
 ): Outcome {
   const { nowMs, cost, n, roomInFlight } = asked;
   if (isBanned(accounts, nowMs)) return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: stateOf(accounts) };
-  const room = roomFor(accounts, cost, n);
+  const room = roomFor(accounts, n);
   const admitted = Math.min(room, roomInFlight);
-  if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted * cost);
-  if (admitted < n && admitted === room && isStrike(accounts, allowance, cost)) {
-    const struck = strike(accounts, allowance, { nowMs, cost, n, admitted });
+  if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted);
+  if (admitted < n && admitted === room && isStrike(accounts, allowance)) {
+    const struck = strike(accounts, allowance, { nowMs, n, admitted });
     return { nowMs, cost, n, admitted, ...struck, state: stateOf(accounts) };
   }
   const outcome = { nowMs, cost, n, admitted, bannedFrom: n, state: stateOf(accounts) };
@@ -122,15 +139,17 @@ function isBanned(accounts: readonly Account[], nowMs: number): boolean {
   return false;
 }
 
-/** Whether the refusal of a request of `cost` is a strike: one that waiting could have avoided. */
-function isStrike(accounts: readonly Account[], { bans }: Allowance, cost: number): boolean {
-  return bans !== null && !accounts.some(({ limits }) => costExceedsLimit(limits, cost));
+/** Whether the refusal of a request is a strike: one that waiting could have avoided. */
+function isStrike(accounts: readonly Account[], { bans }: Allowance): boolean {
+  return bans !== null && !accounts.some(({ limits, cost }) => costExceedsLimit(limits, roomOf(cost)));
 }
 
 const NONE_IN_FLIGHT: readonly number[] = Object.freeze([]);
 
 /** One account under its budget, while a decision is made about it. */
 interface Account {
+  /** What each request charges here. 0 for one that takes nothing in advance of a unit. */
+  readonly cost: number;
   readonly limits: readonly ToppedUpLimit[];
   windows: AccountState['windows'];
   strikes: Strikes;
@@ -141,7 +160,13 @@ interface Account {
 const NO_FURTHER: readonly Budget[] = Object.freeze([]);
 
 /** What of each account has not ended: the consumer's own, then those of the further budgets. */
-function presentAccounts(state: AccountState, allowance: Allowance, nowMs: number): Account[] {
+function presentAccounts(
+  state: AccountState,
+  allowance: Allowance,
+  nowMs: number,
+  cost: number,
+  amounts: Amounts | undefined,
+): Account[] {
   const { limits: own, further = NO_FURTHER, bans, bansOfCustomer } = allowance;
   // Of this length from the start: an array that grows has room for 16.
   const accounts = new Array<Account>(1 + further.length);
@@ -153,6 +178,7 @@ function presentAccounts(state: AccountState, allowance: Allowance, nowMs: numbe
     latestBackMs = Math.max(latestBackMs, backMs);
     const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
     accounts[i] = {
+      cost: i === 0 ? cost : chargeOf(further[i - 1]!, cost, amounts),
       limits,
       windows,
       strikes,
@@ -165,6 +191,19 @@ function presentAccounts(state: AccountState, allowance: Allowance, nowMs: numbe
     accounts[i]!.strikes = currentStrikes(accounts[i]!.strikes, rule, nowMs, latestBackMs);
   }
   return accounts;
+}
+
+/** What one request charges a budget. */
+export function chargeOf({ unit }: Pick<Budget, 'unit'>, cost: number, amounts: Amounts | undefined): number {
+  return unit === undefined ? cost : (amounts?.[unit] ?? 0);
+}
+
+/**
+ * How much must be left of a limit for a request that charges `charge`: a request that takes nothing in advance is admitted as long
+ * as something is left.
+ */
+export function roomOf(charge: number): number {
+  return Math.max(charge, 1);
 }
 
 function stateOf(accounts: readonly Account[]): AccountState {
@@ -327,17 +366,21 @@ function topUpsOf(limits: readonly ToppedUpLimit[]): TopUps | undefined {
   return inForce.length === 0 ? undefined : Object.fromEntries(inForce);
 }
 
-function roomFor(accounts: readonly Account[], cost: number, n: number): number {
+function roomFor(accounts: readonly Account[], n: number): number {
   let room = n;
-  for (const { limits, windows } of accounts) {
+  for (const { cost, limits, windows } of accounts) {
     for (const { window, limit } of limits) {
-      room = Math.min(room, Math.floor((limit - (windows[window]?.used ?? 0)) / cost));
+      const left = limit - (windows[window]?.used ?? 0);
+      if (cost > 0) room = Math.min(room, Math.floor(left / cost));
+      else if (left <= 0) room = 0;
     }
   }
   return Math.max(room, 0);
 }
 
-function count({ windows, limits }: Account, nowMs: number, spent: number) {
+function count({ cost, windows, limits }: Account, nowMs: number, admitted: number) {
+  if (cost === 0) return windows;
+  const spent = admitted * cost;
   const counted = { ...windows };
   for (const limit of limits) counted[limit.window] = countIn(windows[limit.window], limit, nowMs, spent);
   return counted;
@@ -347,11 +390,11 @@ function count({ windows, limits }: Account, nowMs: number, spent: number) {
 function strike(
   accounts: readonly Account[],
   { bans, bansOfCustomer, further = [] }: Allowance,
-  { nowMs, cost, n, admitted }: { nowMs: number; cost: number; n: number; admitted: number },
+  { nowMs, n, admitted }: { nowMs: number; n: number; admitted: number },
 ): Pick<Outcome, 'bannedFrom' | 'imposesBan'> {
   const rule = bans!;
   const struck = accounts[bansOfCustomer ? 1 : 0]!;
-  const refusing = lastRefusing(accounts, cost);
+  const refusing = lastRefusing(accounts);
   const before = struck.strikes.count;
   const total = before + n - admitted;
   if (total < rule.after) {
@@ -368,16 +411,17 @@ function strike(
 }
 
 /**
- * The window that refuses `cost` for the longest time; of several, the last one: the longest of the last budget. Each strike
+ * The window that refuses a request for the longest time; of several, the last one: the longest of the last budget. Each strike
  * has such a window, and a client that waits for it is refused by no window.
  */
-function lastRefusing(accounts: readonly Account[], cost: number) {
+function lastRefusing(accounts: readonly Account[]) {
   let last: { budget: number; window: WindowName; fitsAtMs: number } = { budget: 0, window: 'second', fitsAtMs: 0 };
-  for (const [budget, { limits, windows }] of accounts.entries()) {
+  for (const [budget, { cost, limits, windows }] of accounts.entries()) {
+    const needed = roomOf(cost);
     for (const limit of limits) {
       const open = windows[limit.window];
-      if (limit.limit - (open?.used ?? 0) >= cost) continue;
-      const atMs = open === undefined ? 0 : fitsAtMs(open, limit, cost);
+      if (limit.limit - (open?.used ?? 0) >= needed) continue;
+      const atMs = open === undefined ? 0 : fitsAtMs(open, limit, needed);
       if (atMs >= last.fitsAtMs) last = { budget, window: limit.window, fitsAtMs: atMs };
     }
   }

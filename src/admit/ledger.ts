@@ -1,6 +1,6 @@
 import { Failure } from '../failure.ts';
 import type { ResetUsage } from './account-changes.ts';
-import type { AccountState, Outcome } from './decide.ts';
+import type { AccountState, Amounts, Outcome } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import type { SliceCounts, TopUp, WindowLimit, WindowName } from './windows.ts';
 
@@ -28,6 +28,8 @@ export interface DecisionRequest {
   readonly allowance: Allowance;
   /** Whole number from 1. */
   readonly cost: number;
+  /** What each request takes of budgets in units of their own; left out if the allowance has no such budget. */
+  readonly amounts?: Amounts;
   /** Whole number from 0; with 0 the outcome only holds the present state. */
   readonly n: number;
   /**

@@ -88,6 +88,8 @@ export interface Budget {
   readonly scope: 'key' | 'customer';
   /** The group of routes whose requests it counts; null for all requests. */
   readonly group: string | null;
+  /** What it counts of them, such as `tokens`; absent for the cost of requests. */
+  readonly unit?: string;
   readonly limits: readonly WindowLimit[];
   readonly unlimited: Allowance['unlimited'];
   /** How many requests may be in flight at a time; left out if any number may. */

@@ -178,6 +178,33 @@ export function countIn(count: WindowCount | undefined, of: WindowLimit, nowMs: 
 }
 
 /**
+ * Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
+ * open, unless the clock is set back or the window becomes of another kind.
+ */
+export function placeOf(count: WindowCount): number {
+  return count.endsAtMs;
+}
+
+/**
+ * The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that nothing
+ * is given back twice or to somebody else's time. Its twin is `giveBack` in src/stores/redis/windows.lua.
+ * @param count a present one
+ */
+export function givenBack(count: WindowCount, of: WindowLimit, place: number, amount: number): WindowCount | undefined {
+  if (count.slices === undefined) {
+    return count.endsAtMs === place ? { ...count, used: Math.max(count.used - amount, 0) } : count;
+  }
+  const { per, startsAtMs, first, counts } = count.slices;
+  const at = counts.findIndex((_, i) => startsAtMs + of.lengthMs + boundary(first + i + 1, of.lengthMs, per) === place);
+  if (at < 0) return count;
+  const left = counts.with(at, Math.max(counts[at]! - amount, 0));
+  const last = left.findLastIndex((one) => one > 0);
+  if (last < 0) return undefined;
+  const gone = left.findIndex((one) => one > 0);
+  return withoutFirst({ per, startsAtMs, first, counts: left.slice(0, last + 1) }, gone, of.lengthMs);
+}
+
+/**
  * The first instant at which a request of `cost` fits, if nothing else is counted: for a sliding window when enough slices
  * have left, for others the end of the window. If it never fits, when the window is empty. Its twin is `fitsAt` in
  * src/stores/redis/decide.lua.
@@ -217,14 +244,23 @@ function presentSlices(slices: SliceCounts, window: WindowName, nowMs: number) {
   const { per, counts } = slices;
   const lastBeganAtMs = slices.startsAtMs + boundary(slices.first + counts.length - 1, lengthMs, per);
   const backMs = Math.max(lastBeganAtMs - nowMs, 0);
-  let startsAtMs = slices.startsAtMs - backMs;
+  const startsAtMs = slices.startsAtMs - backMs;
   let gone = 0;
   const hasLeft = (i: number) => startsAtMs + lengthMs + boundary(slices.first + i + 1, lengthMs, per) <= nowMs;
   while (gone < counts.length && (counts[gone] === 0 || hasLeft(gone))) gone++;
   if (gone === counts.length) return { count: undefined, backMs };
-  const first = (slices.first + gone) % per;
-  startsAtMs += ((slices.first + gone - first) / per) * lengthMs;
-  return { count: slicedCount({ per, startsAtMs, first, counts: counts.slice(gone) }, lengthMs), backMs };
+  return { count: withoutFirst({ ...slices, startsAtMs }, gone, lengthMs), backMs };
+}
+
+/** The count without its first slices. Slice 0 of its grid moves by whole lengths, so that the number of the first one stays below `per`. */
+function withoutFirst(
+  { per, startsAtMs, first: before, counts }: SliceCounts,
+  gone: number,
+  lengthMs: number,
+): WindowCount {
+  const first = (before + gone) % per;
+  const beginsAtMs = startsAtMs + ((before + gone - first) / per) * lengthMs;
+  return slicedCount({ per, startsAtMs: beginsAtMs, first, counts: counts.slice(gone) }, lengthMs);
 }
 
 /** The instants at which slices leave, the oldest first, and the count of each. */

@@ -66,7 +66,7 @@ class SharedHistory {
 
   /** Does a step in both, and keeps the accounts as the embedded store does. */
   async expectSame(step: SharedStep, i: number): Promise<void> {
-    const { afterMs, plan, consumer, process, cost, n, held, topUp } = step;
+    const { afterMs, plan, consumer, process, cost, n, held, topUp, amounts } = step;
     this.#nowMs += afterMs;
     await setClock(this.#redis, this.#nowMs);
     const isOfCustomer = plan.further?.[0]?.scope === 'customer';
@@ -75,10 +75,12 @@ class SharedHistory {
     const ledger = this.#ledgers[process]!;
     if (topUp !== undefined) await this.#topUp(ledger, plan, ids, topUp, String(i));
     const before = this.#joined(ids, plan);
+    const hasUnits = plan.further?.some(({ unit }) => unit !== undefined);
+    const of = hasUnits ? { amounts } : {};
     const own = ids.map((_, at) => held[at] ?? 0);
     const inFlight = ids.map((id, at) => own[at]! + this.#othersIn(id, 1 - process));
-    const expected = decide(before, plan, this.#nowMs, cost, n, inFlight);
-    const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n, ...heldOf(plan, own) }]);
+    const expected = decide(before, plan, this.#nowMs, cost, n, inFlight, of.amounts);
+    const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n, ...of, ...heldOf(plan, own) }]);
     expect(told).toEqual(expected);
     if (n === 0) return;
     const { further = [], ...state } = stateAfter(before, expected, plan);

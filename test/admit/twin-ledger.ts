@@ -16,7 +16,7 @@ const CLOCK_LINE = "local time = redis.call('TIME')";
 const CLOCK = 'tg:test:clock';
 
 /** A script with its one line that reads the clock replaced by one that reads the test's. */
-function withClock(lua: string): string {
+export function withClock(lua: string): string {
   expect(lua.split(CLOCK_LINE)).toHaveLength(2);
   return lua.replace(
     CLOCK_LINE,

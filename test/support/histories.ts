@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import type { CalendarUnit } from '../../src/admit/calendar.ts';
+import type { Amounts } from '../../src/admit/decide.ts';
 import type { Allowance, Budget } from '../../src/admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName } from '../../src/admit/windows.ts';
 import { allowance } from './allowance.ts';
@@ -136,7 +137,7 @@ const budgets: fc.Arbitrary<Allowance> = fc
   .record({
     own: plan,
     customer: fc.option(plan, { nil: null, freq: 4 }),
-    groups: fc.array(plan, { maxLength: 6 }),
+    groups: fc.array(fc.tuple(plan, fc.constantFrom(undefined, undefined, 'tokens', 'rows')), { maxLength: 6 }),
     bansOfCustomer: fc.boolean(),
     inFlight: fc.tuple(bound(), bound()),
   })
@@ -144,7 +145,10 @@ const budgets: fc.Arbitrary<Allowance> = fc
     const scope = customer === null ? 'key' : 'customer';
     const prefix = customer === null ? '' : 'customer-';
     const further: Budget[] = customer === null ? [] : [budgetOf('customer', 'customer', null, customer, ofCustomer)];
-    for (const [i, group] of groups.entries()) further.push(budgetOf(`${prefix}g${i}`, scope, `g${i}`, group));
+    for (const [i, [group, unit]] of groups.entries()) {
+      const budget = budgetOf(`${prefix}g${i}`, scope, `g${i}`, group);
+      further.push(unit === undefined ? budget : { ...budget, unit });
+    }
     return {
       ...own,
       ...(further.length === 0 ? {} : { further }),
@@ -178,6 +182,8 @@ export interface SharedStep extends Step {
   readonly process: number;
   readonly held: readonly [number, number];
   readonly topUp: number | undefined;
+  /** What each request takes of the budgets in units. */
+  readonly amounts: Amounts;
 }
 
 /** Random histories of two consumers whose requests charge up to eight budgets in two scopes. */
@@ -192,6 +198,7 @@ export const sharedHistories: fc.Arbitrary<readonly SharedStep[]> = fc
           process: fc.integer({ min: 0, max: 1 }),
           topUp: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined, freq: 3 }),
           held: fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 9 })),
+          amounts: fc.record({ tokens: fc.integer({ min: 0, max: 5 }), rows: fc.integer({ min: 0, max: 2 }) }),
         })
         .map(({ step, ...rest }) => ({ ...step, ...rest })),
       { minLength: 1, maxLength: 25 },

@@ -110,14 +110,14 @@ export class EmbeddedLedger implements Ledger {
 
   /** @param begun how many requests this call has admitted so far, by account, where those in flight are bounded */
   #decide(
-    { consumerId, allowance, cost, n, held }: DecisionRequest,
+    { consumerId, allowance, cost, amounts, n, held }: DecisionRequest,
     nowMs: number,
     begun: Map<string, number>,
   ): Outcome {
     const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
     const before = this.#joined(consumerId, ids);
     const inFlight = held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
-    const outcome = decide(before, allowance, nowMs, cost, n, inFlight);
+    const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
     if (n === 0) return outcome;
     for (const [i, count] of outcome.inFlight?.entries() ?? []) {
       if (count === null) continue;

@@ -9,14 +9,16 @@
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
---       accounts before this call follows (-1 where the store is asked how many all have). Rule 2 is ARGV[2].
+--       accounts before this call follows (-1 where the store is asked how many all have). Behind that, under a rule with
+--       budgets in units of their own, what each request takes of each of these, in their order. Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
 --       are those at which a few periods begin, and the end of the last. All times in milliseconds.
 --       Further budgets follow, each after a `|`. Behind the first `|` stand: the name of this process, 1 if strikes and bans
 --       belong to the first further account (else 0), how many histories are kept, and how many requests of the own account
---       may be in flight (- for any number). Then for each further budget its name, how many may be in flight, its windows.
+--       may be in flight (- for any number). Then for each further budget its name, how many may be in flight (with a `%` in
+--       front if it counts a unit of its own), its windows.
 --       Behind the rules, if a history is kept, the gateway's clock as in history.lua.
 -- reply numbers in one text, separated by spaces for the same reason: now; then for each consumer how many numbers follow
 --       for it (0: a hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
@@ -90,8 +92,10 @@ local function readFurther(rule, text)
   own.most = tonumber(most)
   rule.budgets = {}
   for i = 2, #parts do
-    local name, bound, windows = string.match(parts[i], '(%S+) (%S+)(.*)')
+    local name, unit, bound, windows = string.match(parts[i], '(%S+) (%%?)(%S+)(.*)')
     local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'W', 'f' }, windows = {}, most = tonumber(bound) }
+    account.hasUnit = unit == '%'
+    rule.hasUnits = rule.hasUnits or account.hasUnit
     if not readWindows(account, numbersIn(windows), 1) then return false end
     rule.accounts[i] = account
     rule.budgets[name] = i - 1
@@ -239,13 +243,14 @@ local function readStrikes(account, rule, after, back)
 end
 
 -- Counts refused requests as strikes, or imposes the ban that they lead to. Returns bannedFrom, and 1 if a ban was imposed.
-local function strike(rule, n, admitted, cost)
+local function strike(rule, n, admitted)
   local accounts, struck = rule.accounts, rule.accounts[rule.struck]
   local last, lastBudget, lastEnd = 0, 0, 0
   for i = 1, #accounts do
+    local needed = max(accounts[i].cost, 1)
     for _, window in ipairs(accounts[i].windows) do
-      if window.limit - window.used < cost then
-        local ends = fitsAt(window, cost)
+      if window.limit - window.used < needed then
+        local ends = fitsAt(window, needed)
         if ends >= lastEnd then last, lastBudget, lastEnd = window.index, i - 1, ends end
       end
     end
@@ -364,8 +369,8 @@ end
 
 -- Decides about one consumer. Returns its part of the reply, or an error of the store.
 -- `keys`: of its accounts; `histories`: its own and that of its customer, as far as they are kept; `held`: how many requests
--- this process has in flight in each account.
-local function decide(rule, keys, histories, n, cost, held)
+-- this process has in flight in each account; `amounts`: what each request takes of each account with a unit of its own.
+local function decide(rule, keys, histories, n, cost, held, amounts)
   local accounts = rule.accounts
   local room, crowdRoom, back = n, n, 0
   local costExceedsLimit, isBanned = false, false
@@ -375,10 +380,16 @@ local function decide(rule, keys, histories, n, cost, held)
     if accountBack == nil then return reply end
     back = max(back, accountBack)
     account.isLasting = false
+    -- What each request charges here. One that takes nothing in advance is admitted as long as something is left.
+    account.cost = account.hasUnit and amounts[i] or cost
     isBanned = isBanned or account.number > 0 and now < account.banEnd
     for _, window in ipairs(account.windows) do
-      if window.limit < cost then costExceedsLimit = true end
-      room = min(room, floor((window.limit - window.used) / cost))
+      if window.limit < max(account.cost, 1) then costExceedsLimit = true end
+      if account.cost > 0 then
+        room = min(room, floor((window.limit - window.used) / account.cost))
+      elseif window.used >= window.limit then
+        room = 0
+      end
     end
     if account.most then crowdRoom = min(crowdRoom, account.most - account.inFlight) end
   end
@@ -392,9 +403,9 @@ local function decide(rule, keys, histories, n, cost, held)
     admitted = min(room, max(crowdRoom, 0))
     if admitted > 0 then
       for i = 1, #accounts do
-        for _, window in ipairs(accounts[i].windows) do
+        for _, window in ipairs(accounts[i].cost > 0 and accounts[i].windows or {}) do
           local before = window.ends
-          countIn(window, now, admitted * cost)
+          countIn(window, now, admitted * accounts[i].cost)
           if window.ends > before then accounts[i].isLasting = true end
         end
       end
@@ -402,7 +413,7 @@ local function decide(rule, keys, histories, n, cost, held)
     if admitted < room then
       crowded = 1
     elseif admitted < n and rule.after > 0 and not costExceedsLimit then
-      bannedFrom, imposes = strike(rule, n, admitted, cost)
+      bannedFrom, imposes = strike(rule, n, admitted)
     end
   end
 
@@ -443,6 +454,13 @@ while i <= #runs do
     end
     i = i + #rule.accounts
   end
+  local amounts = {}
+  for j = 1, rule.hasUnits and #rule.accounts or 0 do
+    if rule.accounts[j].hasUnit then
+      amounts[j] = runs[i]
+      i = i + 1
+    end
+  end
   for _ = 1, consumers do
     local keys, histories = { KEYS[at + 1] }, {}
     at = at + 1
@@ -450,7 +468,7 @@ while i <= #runs do
     at = at + rule.histories
     for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
     at = at + #rule.accounts - 1
-    local reply = decide(rule, keys, histories, n, cost, held)
+    local reply = decide(rule, keys, histories, n, cost, held, amounts)
     if type(reply) == 'table' and reply.err then return reply end
     replies[#replies + 1] = reply
   end

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Command } from 'ioredis';
 import { accountIdsOf } from '../../admit/account-id.ts';
-import { type AccountState, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
+import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budget } from '../../admit/plan.ts';
 import { slicedCount, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../../admit/windows.ts';
@@ -16,6 +16,7 @@ const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'u
 export const WINDOWS_LUA = script('./windows.lua');
 export const HISTORY_LUA = script('./history.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
+export const SETTLE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./settle.lua');
 export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
@@ -98,7 +99,7 @@ function argumentsOf(
   const rules = new Map<Allowance, number>();
   let runs = '';
   for (let i = 0; i < requests.length; ) {
-    const { allowance, cost, n } = requests[i]!;
+    const { allowance, cost, n, amounts } = requests[i]!;
     const held = heldOf(requests[i]!);
     const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
@@ -106,6 +107,7 @@ function argumentsOf(
     while (held === undefined && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
     runs += `${rule} ${n} ${cost} ${next - i} `;
     if (held !== undefined) runs += `${held.join(' ')} `;
+    if (allowance.further !== undefined) runs += amountsText(allowance.further, amounts);
     i = next;
   }
   const args = [runs];
@@ -119,7 +121,15 @@ function argumentsOf(
 }
 
 function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
-  return one.allowance === other.allowance && one.cost === other.cost && one.n === other.n;
+  return (
+    one.allowance === other.allowance && one.cost === other.cost && one.n === other.n && one.amounts === other.amounts
+  );
+}
+
+function amountsText(further: readonly Budget[], amounts: Amounts | undefined): string {
+  let text = '';
+  for (const { unit } of further) if (unit !== undefined) text += `${amounts?.[unit] ?? 0} `;
+  return text;
 }
 
 /** The text of an allowance's rule, and until when by the store's clock its calendar windows are up to date. */
@@ -192,7 +202,11 @@ function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
   const histories = history === undefined ? 0 : further[0]?.scope === 'customer' ? 2 : 1;
   const common = `${holder} ${bansOfCustomer ? 1 : 0} ${histories} ${inFlight ?? '-'}`;
   const budgets = further.map((budget) =>
-    [budget.name, budget.inFlight ?? '-', ...windowsOf(budget.limits, nowMs)].join(' '),
+    [
+      budget.name,
+      `${budget.unit === undefined ? '' : '%'}${budget.inFlight ?? '-'}`,
+      ...windowsOf(budget.limits, nowMs),
+    ].join(' '),
   );
   return [own, common, ...budgets].join('|');
 }
@@ -205,7 +219,7 @@ function windowsOf(limits: readonly WindowLimit[], nowMs: number): number[] {
 }
 
 /** Parses one consumer's part of the reply (described in decide.lua). */
-function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply: Numbers): Outcome | null {
+function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: number, reply: Numbers): Outcome | null {
   const length = reply.next();
   if (length === 0) return null;
   const end = reply.count + length;
@@ -214,13 +228,14 @@ function outcomeOf({ allowance, cost, n }: DecisionRequest, nowMs: number, reply
   if (allowance.further === undefined && allowance.inFlight === undefined && reply.count === end) {
     return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: own, strikes: NO_STRIKES, ban: null } };
   }
-  return outcomeWith(allowance, { nowMs, cost, n, admitted }, own, { reply, end });
+  const decided = amounts === undefined ? { nowMs, cost, n, admitted } : { nowMs, cost, n, admitted, amounts };
+  return outcomeWith(allowance, decided, own, { reply, end });
 }
 
 /** The rest of the reply for a consumer that has more than counts, or several accounts. */
 function outcomeWith(
   allowance: Allowance,
-  decided: Pick<Outcome, 'nowMs' | 'cost' | 'n' | 'admitted'>,
+  decided: Pick<Outcome, 'nowMs' | 'cost' | 'amounts' | 'n' | 'admitted'>,
   own: AccountState['windows'],
   { reply, end }: { readonly reply: Numbers; readonly end: number },
 ): Outcome {

@@ -86,6 +86,18 @@ local function makeSliding()
     return head .. struct.pack('>' .. string.rep('I' .. width, #slices.counts), unpack(slices.counts))
   end
 
+  -- Drops the first `gone` slices.
+  local function dropFirst(window, gone)
+    local slices, length = window.slices, LENGTHS[window.index]
+    local first = (slices.first + gone) % slices.per
+    slices.starts = slices.starts + (slices.first + gone - first) / slices.per * length
+    slices.first = first
+    local left = {}
+    for i = gone + 1, #slices.counts do left[#left + 1] = slices.counts[i] end
+    slices.counts = left
+    keep(window, slices)
+  end
+
   -- Drops the slices that have left. Returns by how much the others moved back.
   local function drop(window, now)
     local slices, length = window.slices, LENGTHS[window.index]
@@ -99,13 +111,7 @@ local function makeSliding()
     if gone == n then
       close(window)
     elseif gone > 0 then
-      local first = (slices.first + gone) % slices.per
-      slices.starts = slices.starts + (slices.first + gone - first) / slices.per * length
-      slices.first = first
-      local left = {}
-      for i = gone + 1, n do left[#left + 1] = slices.counts[i] end
-      slices.counts = left
-      keep(window, slices)
+      dropFirst(window, gone)
     elseif back > 0 then
       window.ends = window.ends - back
     end
@@ -148,6 +154,22 @@ local function makeSliding()
     keep(window, slices)
   end
 
+  -- As `giveBack` below.
+  function sliding.giveBack(window, place, amount)
+    local counts, first = window.slices.counts, window.slices.first
+    for i = 1, #counts do
+      if sliding.leavesAt(window, first + i - 1) == place then
+        counts[i] = max(counts[i] - amount, 0)
+        while #counts > 0 and counts[#counts] == 0 do counts[#counts] = nil end
+        local gone = 0
+        while gone < #counts and counts[gone + 1] == 0 do gone = gone + 1 end
+        if #counts == 0 then close(window) else dropFirst(window, gone) end
+        return true
+      end
+    end
+    return false
+  end
+
   return sliding
 end
 
@@ -188,6 +210,15 @@ local function countIn(window, now, spent)
   if window.per > 0 then return sliding().count(window, now, spent) end
   window.used = window.used + spent
   if window.ends == 0 then window.ends = window.latest end
+end
+
+-- Gives back what was counted at a place: when that ceases to count. Returns whether the place is still there. The twin of
+-- `givenBack` in src/admit/windows.ts.
+local function giveBack(window, place, amount)
+  if window.slices then return sliding().giveBack(window, place, amount) end
+  if window.ends ~= place or place == 0 then return false end
+  window.used = max(window.used - amount, 0)
+  return true
 end
 
 -- The numbers of the top-ups, three for each; nil if the text is foreign.

@@ -153,7 +153,7 @@ export class RedisModel {
   }
 
   #decideOne(
-    { rule, n, cost, accountIds, historyIds, held }: DecisionPart,
+    { rule, n, cost, amounts, accountIds, historyIds, held }: DecisionPart,
     allowance: Allowance,
     nowMs: number,
   ): ExecutedDecision {
@@ -165,7 +165,7 @@ export class RedisModel {
       return held?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
     });
     const inFlight = others.map((tickets, i) => Math.max(held?.[i] ?? 0, 0) + sumOf(tickets));
-    const outcome = decide(before, allowance, nowMs, cost, n, inFlight);
+    const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
     const { further = [], ...own } = n > 0 ? stateAfter(before, outcome, allowance) : before;
     const charged = accountIds.map((accountId, i): ChargedAccount => {
       const isBounded = rule.inFlight[i] !== null && n > 0;

@@ -1,4 +1,5 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
+import type { Amounts } from '../../../src/admit/decide.ts';
 import type { Allowance, BanRule, Budget } from '../../../src/admit/plan.ts';
 import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
 import { accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
@@ -21,6 +22,8 @@ export interface Rule {
   readonly windows: readonly (readonly number[])[];
   /** The names of the further budgets. */
   readonly names: readonly string[];
+  /** Those of them that count a unit of their own. */
+  readonly units: readonly string[];
 }
 
 /** What a call of decide.lua asks about one consumer. */
@@ -34,6 +37,8 @@ export interface DecisionPart {
   readonly historyIds: readonly string[];
   /** How many requests the process has in flight in each account; null if the rule bounds none. */
   readonly held: readonly number[] | null;
+  /** What each request takes of the budgets in units, by the name of the budget; absent if the rule has none. */
+  readonly amounts?: Amounts;
 }
 
 /** @param names the KEYS of the script @param texts its ARGV */
@@ -49,12 +54,15 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
     const isBounded = rule.inFlight.some((most) => most !== null);
     const held = isBounded ? numbers.slice(at, at + rule.inFlight.length) : null;
     at += held?.length ?? 0;
+    const taken = rule.units.map((unit, i) => [unit, numbers[at + i]!] as const);
+    at += taken.length;
+    const ofUnits = taken.length === 0 ? {} : { amounts: Object.fromEntries(taken) };
     for (let i = 0; i < consumers; i++) {
       const histories = names.slice(next + 1, next + 1 + rule.histories);
       const others = names.slice(next + 1 + rule.histories, next + rule.histories + rule.inFlight.length);
       const accountIds = [names[next]!, ...others].map(accountIn);
       next += rule.histories + rule.inFlight.length;
-      parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held });
+      parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held, ...ofUnits });
     }
   }
   return parts;
@@ -66,7 +74,8 @@ export function allowanceIn(rule: Rule, nowMs: number): Allowance | null {
   if (limits.some((one) => one === null)) return null;
   const further = rule.names.map((name, i): Budget => {
     const budget = { name, scope: 'customer', group: null, unlimited: [] } as const;
-    return { ...budget, limits: limits[i + 1]!, ...boundIn(rule.inFlight[i + 1]!) };
+    const unit = rule.units.includes(name) ? { unit: name } : {};
+    return { ...budget, ...unit, limits: limits[i + 1]!, ...boundIn(rule.inFlight[i + 1]!) };
   });
   return {
     plan: '',
@@ -139,7 +148,9 @@ function ruleIn(text: string): Rule {
   const [kept, after, ...rest] = numbersIn(first!) as [number, number, ...number[]];
   const [withinMs, firstMs, factor, longestMs, forgetMs] = rest as [number, number, number, number, number];
   const [holder = '', struck, histories = Math.min(kept, 1), most] = common?.split(' ') ?? [];
-  const parts = budgets.map((budget) => budget.split(' '));
+  const words = budgets.map((budget) => budget.split(' '));
+  const units = words.filter(([, bound]) => bound!.startsWith('%')).map(([name]) => name!);
+  const parts = words.map(([name, bound, ...numbers]) => [name, bound!.replace('%', ''), ...numbers]);
   return {
     bans: after === 0 ? null : { after, withinMs, firstMs, factor, longestMs, forgetMs },
     histories: Number(histories),
@@ -150,6 +161,7 @@ function ruleIn(text: string): Rule {
     ),
     windows: [rest.slice(5), ...parts.map(([, , ...numbers]) => numbers.map(Number))],
     names: parts.map(([name]) => name!),
+    units,
   };
 }
 

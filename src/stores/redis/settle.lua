@@ -1,0 +1,44 @@
+-- Settles what one request has charged in a unit of its own: gives back what it did not use, or adds what it used besides. The
+-- twin of src/admit/settle.ts.
+--
+-- windows.lua and history.lua precede it.
+--
+-- KEYS[1] the hash of the account, its fields as in windows.lua
+-- KEYS[2] the history of the unit, and further ones behind it
+-- ARGV    what to add, negative to give back; the hour since 1970 in which the request was counted; then for each window its
+--         index, its slices per length (0: it does not slide), where the request was counted (`placeOf`), and when the window
+--         ends if it opens now (0: after its length). All times in milliseconds. The gateway's clock as in history.lua.
+-- reply   0; or a string if the hash has foreign values
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local delta, hour = tonumber(ARGV[1]), tonumber(ARGV[2])
+local arguments = readGatewayClock(time[1])
+local changes, last = {}, 0
+for at = 3, arguments, 4 do
+  local index, per, place, latest =
+    tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local values = redis.pcall('HMGET', KEYS[1], USED[index], ENDS[index])
+  if values.err then
+    if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
+    return values
+  end
+  local window = { index = index, per = per, latest = latest > 0 and latest or now + (LENGTHS[index] or 0) }
+  if readWindow(window, values[1], values[2], now) == nil or window.used > MOST - max(delta, 0) then return 'FOREIGN' end
+  if delta > 0 then
+    countIn(window, now, delta)
+    putWindow(changes, window)
+  elseif not window.isConverted and giveBack(window, place, -delta) then
+    putWindow(changes, window)
+  end
+  last = max(last, window.ends)
+end
+if #changes > 0 then
+  local written = redis.pcall('HSET', KEYS[1], unpack(changes))
+  if type(written) == 'table' and written.err then return written end
+  redis.call('PEXPIREAT', KEYS[1], max(last, now + redis.call('PTTL', KEYS[1])))
+end
+for i = 2, #KEYS do
+  local err = history().broughtLate(KEYS[i], hour, delta, floor(now / 3600000))
+  if err then return err end
+end
+return 0

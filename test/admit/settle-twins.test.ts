@@ -1,0 +1,93 @@
+import fc from 'fast-check';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { accountIdsOf } from '../../src/admit/account-id.ts';
+import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { settled } from '../../src/admit/settle.ts';
+import { placeOf, WINDOWS } from '../../src/admit/windows.ts';
+import { SETTLE_LUA } from '../../src/stores/redis/decision-call.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { histories } from '../support/histories.ts';
+import { testRedis } from '../support/redis.ts';
+import { ROOM } from '../support/room.ts';
+import { setClock, T0, twinLedger, withClock } from './twin-ledger.ts';
+
+let redis: Redis;
+
+beforeAll(async () => {
+  redis = new Redis((await testRedis()).url);
+});
+
+afterAll(() => redis.disconnect());
+
+/** How each admitted request is settled: after how many steps, and to what. */
+const ends = fc.array(fc.record({ after: fc.nat(3), cost: fc.nat(4) }), { minLength: 25, maxLength: 25 });
+
+test(
+  'settled and settle.lua agree on every history of reserves, settled early, late and after their windows',
+  async () => {
+    const ledger = twinLedger(redis);
+    const lua = withClock(SETTLE_LUA);
+    let run = 0;
+    let [givenBack, added] = [0, 0];
+    await fc.assert(
+      fc.asyncProperty(histories, ends, async (steps, settlements) => {
+        const consumerId = `key_settle_${run++}`;
+        let state: AccountState = UNSEEN;
+        let unit: AccountState = UNSEEN;
+        let nowMs = T0;
+        const open: {
+          readonly at: number;
+          readonly delta: number;
+          readonly plan: Allowance;
+          readonly windows: AccountState['windows'];
+        }[] = [];
+        for (const [i, { afterMs, plan: base, cost, n }] of steps.entries()) {
+          nowMs += afterMs;
+          await setClock(redis, nowMs);
+          const plan: Allowance = {
+            ...base,
+            limits: [],
+            further: [
+              { name: 'tokens', scope: 'key', group: null, unit: 'tokens', limits: base.limits, unlimited: [] },
+            ],
+          };
+          const amounts = { tokens: cost };
+          const before = { ...state, further: [unit] };
+          const expected = decide(before, plan, nowMs, 1, n, [], amounts);
+          const [told] = await ledger.decide([{ consumerId, allowance: plan, cost: 1, amounts, n }]);
+          expect(told).toEqual(expected);
+          if (n > 0) {
+            const { further, ...own } = stateAfter(before, expected, plan);
+            [state, unit] = [own, further![0]!];
+          }
+          if (expected.admitted > 0) {
+            const { after, cost: real } = settlements[i % settlements.length]!;
+            const delta = (real - cost) * expected.admitted;
+            if (delta !== 0) open.push({ at: i + after, delta, plan, windows: expected.state.further![0]!.windows });
+          }
+          for (const { delta, plan: of, windows } of open.filter(({ at }) => at === i)) {
+            const { limits } = of.further![0]!;
+            const settledWindows = limits.map((limit) => ({ of: limit, placeMs: placeOf(windows[limit.window]!) }));
+            const after = settled(unit, delta, settledWindows, nowMs);
+            if (delta < 0 && JSON.stringify(after) !== JSON.stringify(unit)) givenBack++;
+            if (delta > 0) added++;
+            unit = after;
+            const args = settledWindows.flatMap(({ of: { window, slices = 0, calendar }, placeMs }) => [
+              WINDOWS.indexOf(window) + 1,
+              slices,
+              placeMs,
+              calendar?.periodAt(nowMs).endsAtMs ?? 0,
+            ]);
+            const [, account] = accountIdsOf(consumerId, of);
+            expect(await redis.eval(lua, 1, keyspace.account(account!), delta, 0, ...args)).toBe(0);
+          }
+        }
+      }),
+      { seed: 20261124, numRuns: 800 },
+    );
+    expect([givenBack > 100, added > 100]).toEqual([true, true]);
+  },
+  120_000 * ROOM,
+);
