@@ -30,6 +30,7 @@ export const ROOMS: readonly string[] = [
     'routing',
     'identify',
     'admit',
+    'meter',
     'http1',
     'io',
     'pets',
@@ -37,7 +38,7 @@ export const ROOMS: readonly string[] = [
     'failure',
   ],
 ];
-const STEPS = ['validate', 'policies', 'routing', 'identify', 'admit', 'annotate', 'forward'];
+const STEPS = ['validate', 'policies', 'routing', 'identify', 'admit', 'meter', 'annotate', 'forward'];
 /** What every step may stand on: the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
 const GROUND = ['http1', 'io', 'errors', 'failure'];
 /** What operators work with. */

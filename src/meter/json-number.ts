@@ -1,0 +1,370 @@
+import { ByteOrderMark } from './byte-order-mark.ts';
+import { amountOf } from './cost.ts';
+
+/** How deep lists and objects of a JSON text may be nested. */
+const MAX_DEPTH = 512;
+/** The longest text of a number that is kept, in characters: one more than an amount may have. */
+const MAX_NUMBER = 41;
+/** A byte of a name has at most six in a JSON text: `\u0061`. */
+const BYTES_PER_BYTE = 6;
+
+/**
+ * What a JSON text has at a pointer. `absent`: nothing, or null. `invalid`: something else than an amount, or the text has a
+ * name of the path twice, or is no longer JSON behind the number. `too_large`: it is nested too deeply. `no_json`: the text
+ * is not JSON, or ends too early, and no number was found before.
+ */
+export type Found = number | 'absent' | 'invalid' | 'too_large' | 'no_json';
+
+// What may come next.
+const VALUE = 0;
+const FIRST_ITEM = 1;
+const FIRST_NAME = 2;
+const NAME = 3;
+const COLON = 4;
+/** `,`, the end of the list or object, or of the text. */
+const AFTER_VALUE = 5;
+// What has begun.
+const IN_NAME = 6;
+const IN_TEXT = 7;
+const IN_NUMBER = 8;
+const IN_WORD = 9;
+/** The result is certain, or the text cannot be read. */
+const OVER = 10;
+type State = number;
+
+const [TAB, LF, CR, SPACE, QUOTE, COMMA] = [0x09, 0x0a, 0x0d, 0x20, 0x22, 0x2c] as const;
+const [COLON_MARK, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [
+  0x3a, 0x5c, 0x5b, 0x5d, 0x7b, 0x7d,
+] as const;
+const [MINUS, ZERO, NINE, SMALL_N] = [0x2d, 0x30, 0x39, 0x6e] as const;
+const [IS_TEXT, IS_NUMBER, IS_SPACE] = [1, 2, 4] as const;
+const WORDS: readonly Buffer[] = ['true', 'false', 'null'].map((word) => Buffer.from(word));
+/** Of each byte: whether it goes on in a text without a look at it, in a number, or is white space. */
+const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
+  if (byte < SPACE) return byte === TAB || byte === LF || byte === CR ? IS_SPACE : 0;
+  const isText = byte !== QUOTE && byte !== BACKSLASH ? IS_TEXT : 0;
+  return (
+    isText | ('+-.0123456789Ee'.includes(String.fromCharCode(byte)) ? IS_NUMBER : 0) | (byte === SPACE ? IS_SPACE : 0)
+  );
+});
+
+/**
+ * Reads the number at a pointer in a JSON text that arrives in pieces. It makes no values and keeps nothing of the text but
+ * the beginnings of a name and of the number, so that its memory is bounded however long the text is.
+ *
+ * Numbers elsewhere and escapes of other texts are not checked: neither changes where something begins or ends.
+ *
+ * Attack: an object has a name twice. The gateway reads the first value, the service and its client the last one. So a name
+ * of the path that is there twice is `invalid`.
+ */
+export class JsonNumber {
+  readonly #tokens: readonly string[];
+  readonly #names: readonly Buffer[];
+  /** The same as indices into lists; -1 if it cannot be one. */
+  readonly #indices: readonly number[];
+  #state: State = VALUE;
+  /** How many lists and objects are open, and how many of them, from the outside, the path leads through. */
+  #depth = 0;
+  #onPath = 0;
+  /** How many tokens of the path were found. */
+  #reached = 0;
+  /** Of each open list or object whether it is an object. */
+  readonly #isObject = new Uint8Array(MAX_DEPTH + 1);
+  /** Of the innermost list on the path: the index of its next item. */
+  #index = 0;
+  /** The value that comes belongs to the last name on the path. */
+  #isNamed = false;
+  /** The last byte was a backslash in a text. */
+  #isEscaped = false;
+  /** The name that is being read has escapes. */
+  #hasEscapes = false;
+  /** The name of which a part was in earlier pieces, as bytes. */
+  #name = '';
+  /** The number that is being read, if it is at the pointer. */
+  #number: string | null = null;
+  #word: Buffer = WORDS[0]!;
+  #wordAt = 0;
+  #found: Found = 'absent';
+  #hasBegun = false;
+
+  /** @param pointer its tokens, see `pointerOf` */
+  constructor(pointer: readonly string[]) {
+    this.#tokens = pointer;
+    this.#names = pointer.map((token) => Buffer.from(token));
+    this.#indices = pointer.map((token) => (/^(?:0|[1-9][0-9]{0,8})$/.test(token) ? Number(token) : -1));
+  }
+
+  /** Begins another text. */
+  reset(): void {
+    this.#state = VALUE;
+    this.#depth = 0;
+    this.#onPath = 0;
+    this.#reached = 0;
+    this.#isEscaped = false;
+    this.#number = null;
+    this.#found = 'absent';
+    this.#hasBegun = false;
+  }
+
+  /** Whether nothing that follows changes what was found. */
+  get isOver(): boolean {
+    return this.#state === OVER;
+  }
+
+  /** The amount, if its number has been read to its end; otherwise null. */
+  get seen(): number | null {
+    return typeof this.#found === 'number' ? this.#found : null;
+  }
+
+  /** Reads the next piece of the text, which is at `from` to `to` of `bytes`. */
+  add(bytes: Buffer, from: number, to: number): void {
+    let at = from;
+    while (at < to) {
+      switch (this.#state) {
+        case IN_TEXT:
+          at = this.#readText(bytes, at, to);
+          break;
+        case IN_NAME:
+          at = this.#readName(bytes, at, to);
+          break;
+        case IN_NUMBER:
+          at = this.#readNumber(bytes, at, to);
+          break;
+        case IN_WORD:
+          at = this.#readWord(bytes, at, to);
+          break;
+        case OVER:
+          return;
+        default:
+          at = this.#readMarks(bytes, at, to);
+      }
+    }
+  }
+
+  /** The text has ended. */
+  end(): Found {
+    if (this.#state === IN_NUMBER) this.#endNumber();
+    const isWhole = this.#depth === 0 && (this.#state === AFTER_VALUE || !this.#hasBegun);
+    if (!isWhole) this.#stop('no_json');
+    return this.#found;
+  }
+
+  /** Reads marks and white space up to where a text, a number or a word begins. */
+  #readMarks(bytes: Buffer, from: number, to: number): number {
+    for (let at = from; at < to; at++) {
+      const byte = bytes[at]!;
+      if ((KINDS[byte]! & IS_SPACE) !== 0) continue;
+      const state = this.#state;
+      if (byte === QUOTE && (state === NAME || state === FIRST_NAME)) {
+        this.#beginName();
+        return at + 1;
+      }
+      if (byte === COLON_MARK && state === COLON) this.#state = VALUE;
+      else if (byte === COMMA && state === AFTER_VALUE && this.#depth > 0) {
+        this.#state = this.#isObject[this.#depth] === 1 ? NAME : VALUE;
+      } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) this.#close(byte);
+      else if (state === VALUE || state === FIRST_ITEM) {
+        const next = this.#beginValue(byte, at);
+        if (this.#state >= IN_NAME) return next;
+      } else this.#stop('no_json');
+      if (this.#state === OVER) return to;
+    }
+    return to;
+  }
+
+  /** @returns where the value is read on */
+  #beginValue(byte: number, at: number): number {
+    this.#hasBegun = true;
+    const isOnPath = this.#depth === this.#onPath && this.#isNextOnPath();
+    const isTarget = isOnPath && this.#depth === this.#tokens.length;
+    if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
+      if (isTarget) this.#stop('invalid');
+      else this.#open(byte === OPEN_OBJECT, isOnPath);
+      return at + 1;
+    }
+    if (byte === QUOTE) {
+      if (isTarget) this.#stop('invalid');
+      else this.#state = IN_TEXT;
+      return at + 1;
+    }
+    if (byte === MINUS || (byte >= ZERO && byte <= NINE)) {
+      this.#state = IN_NUMBER;
+      this.#number = isTarget ? '' : null;
+      return at;
+    }
+    const word = WORDS.find(([first]) => first === byte);
+    if (word === undefined) this.#stop('no_json');
+    else if (isTarget && byte !== SMALL_N) this.#stop('invalid');
+    else {
+      this.#state = IN_WORD;
+      this.#word = word;
+      this.#wordAt = 0;
+    }
+    return at;
+  }
+
+  /** Whether the value that begins is on the path, if all that surrounds it is. */
+  #isNextOnPath(): boolean {
+    const depth = this.#depth;
+    if (depth === 0) return true;
+    if (this.#isObject[depth] === 1) return this.#isNamed;
+    // Behind the item on the path the index may be that of a list within the item.
+    if (this.#reached >= depth || this.#index++ !== this.#indices[depth - 1]) return false;
+    this.#reached = depth;
+    return true;
+  }
+
+  #open(isObject: boolean, isOnPath: boolean): void {
+    if (this.#depth === MAX_DEPTH) {
+      this.#stop('too_large');
+      return;
+    }
+    const depth = ++this.#depth;
+    this.#isObject[depth] = isObject ? 1 : 0;
+    if (isOnPath) {
+      this.#onPath = depth;
+      this.#index = 0;
+    }
+    this.#state = isObject ? FIRST_NAME : FIRST_ITEM;
+  }
+
+  #close(byte: number): void {
+    const isObject = byte === CLOSE_OBJECT;
+    const isEmpty = this.#state === (isObject ? FIRST_NAME : FIRST_ITEM);
+    const mayEnd = isEmpty || (this.#state === AFTER_VALUE && this.#isObject[this.#depth] === (isObject ? 1 : 0));
+    if (this.#depth === 0 || !mayEnd) {
+      this.#stop('no_json');
+      return;
+    }
+    const depth = --this.#depth;
+    if (this.#onPath > depth) this.#onPath = depth;
+    this.#state = AFTER_VALUE;
+  }
+
+  #beginName(): void {
+    this.#state = IN_NAME;
+    this.#name = '';
+    this.#hasEscapes = false;
+  }
+
+  /** Reads a name, and whether it is the next one of the path. */
+  #readName(bytes: Buffer, from: number, to: number): number {
+    const end = this.#endOfText(bytes, from, to);
+    if (this.#depth === this.#onPath) {
+      if (end < 0) this.#keepName(bytes, from, to);
+      else this.#nameRead(bytes, from, end);
+    }
+    if (end < 0) return to;
+    if (this.#state !== OVER) this.#state = COLON;
+    return end + 1;
+  }
+
+  #nameRead(bytes: Buffer, from: number, end: number): void {
+    const depth = this.#depth;
+    const name = this.#names[depth - 1]!;
+    if (this.#name === '' && !this.#hasEscapes) {
+      this.#isNamed = end - from === name.length && name.compare(bytes, from, end) === 0;
+    } else {
+      this.#keepName(bytes, from, end);
+      this.#isNamed = this.#decodedName() === this.#tokens[depth - 1];
+    }
+    if (!this.#isNamed) return;
+    if (this.#reached >= depth) this.#stop('invalid');
+    else this.#reached = depth;
+  }
+
+  /** Keeps what may be a name of the path, of which a part is in another piece or has escapes. */
+  #keepName(bytes: Buffer, from: number, to: number): void {
+    const max = this.#names[this.#depth - 1]!.length * BYTES_PER_BYTE + 1;
+    this.#name += bytes.toString('latin1', from, Math.min(to, from + max - this.#name.length));
+  }
+
+  /** The kept name as it is in the pointer; null if its escapes are invalid. */
+  #decodedName(): string | null {
+    const text = Buffer.from(this.#name, 'latin1').toString();
+    if (!this.#hasEscapes) return text;
+    try {
+      return JSON.parse(`"${text}"`) as string;
+    } catch {
+      // It may also have been too long and kept in part.
+      return null;
+    }
+  }
+
+  #readText(bytes: Buffer, from: number, to: number): number {
+    const end = this.#endOfText(bytes, from, to);
+    if (end < 0) return to;
+    if (this.#state !== OVER) this.#state = AFTER_VALUE;
+    return end + 1;
+  }
+
+  /** @returns where the quote is that ends a text or a name; -1 if it is in a later piece, or the text is not JSON */
+  #endOfText(bytes: Buffer, from: number, to: number): number {
+    let at = from;
+    if (this.#isEscaped) {
+      this.#isEscaped = false;
+      at++;
+    }
+    for (; at < to; at++) {
+      const byte = bytes[at]!;
+      if ((KINDS[byte]! & IS_TEXT) !== 0) continue;
+      if (byte === QUOTE) return at;
+      if (byte !== BACKSLASH) {
+        this.#stop('no_json');
+        return -1;
+      }
+      this.#hasEscapes = true;
+      at++;
+    }
+    // The byte behind the last backslash is in the next piece.
+    this.#isEscaped = at > to;
+    return -1;
+  }
+
+  #readNumber(bytes: Buffer, from: number, to: number): number {
+    let at = from;
+    while (at < to && (KINDS[bytes[at]!]! & IS_NUMBER) !== 0) at++;
+    if (this.#number !== null) {
+      this.#number += bytes.toString('latin1', from, Math.min(at, from + MAX_NUMBER - this.#number.length));
+    }
+    if (at < to) this.#endNumber();
+    return at;
+  }
+
+  #endNumber(): void {
+    this.#state = AFTER_VALUE;
+    if (this.#number === null) return;
+    this.#found = amountOf(this.#number) ?? 'invalid';
+    this.#number = null;
+    if (this.#found === 'invalid') this.#state = OVER;
+  }
+
+  #readWord(bytes: Buffer, from: number, to: number): number {
+    const word = this.#word;
+    let at = from;
+    for (; at < to && this.#wordAt < word.length; at++) {
+      if (bytes[at] !== word[this.#wordAt++]) {
+        this.#stop('no_json');
+        return to;
+      }
+    }
+    if (this.#wordAt === word.length) this.#state = AFTER_VALUE;
+    return at;
+  }
+
+  /** The text cannot be read on, or there is no amount in it. A number that was found in what is not JSON is `invalid`. */
+  #stop(why: 'invalid' | 'too_large' | 'no_json'): void {
+    if (this.#state === OVER) return;
+    this.#state = OVER;
+    this.#found = why === 'no_json' && this.#found !== 'absent' ? 'invalid' : why;
+  }
+}
+
+/** Reads the number at a pointer in a whole JSON text. @param pointer its tokens, see `pointerOf` */
+export function numberAt(bytes: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  const number = new JsonNumber(pointer);
+  number.add(text, new ByteOrderMark().end(text), text.length);
+  const found = number.end();
+  return found === 'too_large' || found === 'no_json' ? 'invalid' : found;
+}
