@@ -1,0 +1,189 @@
+import { valuesOf } from '../http1/fields.ts';
+import { type BodyReader, readerOf } from './body-reader.ts';
+import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
+import { type Decoders, type Decoding, isDecodable } from './decoders.ts';
+import type { Found } from './json-number.ts';
+
+/** The longest event stream that is read if it is compressed, in bytes after decompression. */
+const MAX_DECODED_BYTES = 256 * 1024 * 1024;
+
+/** What each kind of body has as its media type. JSON has every type that ends in `+json` as well. */
+const KINDS: ReadonlyMap<string, BodySource['kind']> = new Map([
+  ['application/json', 'json'],
+  ['text/event-stream', 'sse'],
+  ['application/x-ndjson', 'ndjson'],
+  ['application/ndjson', 'ndjson'],
+  ['application/jsonl', 'ndjson'],
+  ['application/x-jsonlines', 'ndjson'],
+]);
+
+/** How the cost in a unit is found: read already, in the body, or measured. */
+type Way =
+  | { readonly kind: 'read'; readonly found: Found }
+  | { readonly kind: 'body'; readonly reader: BodyReader }
+  | { readonly kind: 'bytes' | 'milliseconds' };
+
+type Measured = Readonly<Record<'bytes' | 'milliseconds', number>>;
+type Readings = Readonly<Record<string, CostReading>>;
+type Unknown = Extract<CostReading, { kind: 'unknown' }>;
+
+/** A unit, with the sources of its cost. They are alternatives, see `AnswerReader`. */
+interface MeteredUnit {
+  readonly unit: string;
+  readonly sources: readonly CostSource[];
+}
+
+/**
+ * Reads what a request cost, in each unit, from the service's answer while it passes. Call `head`, `chunk` for each piece
+ * of the body, and `end`, which is called exactly once and may come at any time.
+ *
+ * Of the sources of a unit a header field wins if it is there. Otherwise the number in the body counts whose kind has the
+ * answer's media type; an answer without a media type, or with `text/plain`, may have any, if the unit has one such source
+ * only. Otherwise the length or the duration counts, if it is a source.
+ *
+ * A compressed body is decompressed by a thread, on the side. Any other is read at once, with some nanoseconds for each byte.
+ */
+export class AnswerReader {
+  readonly #units: readonly MeteredUnit[];
+  readonly #decoders: Decoders;
+  #ways: readonly { readonly unit: string; readonly way: Way }[] = [];
+  /** Those of the body that read on. */
+  #readers: BodyReader[] = [];
+  /** The Content-Encoding of one coding; null if the body is sent as it is. */
+  #coding: string | null = null;
+  #decoding: Decoding | null = null;
+  /** Why the body cannot be read; null if it can. */
+  #fault: Unknown['why'] | null = null;
+  /** The length of the body so far. */
+  #bytes = 0;
+
+  /** @param decoders those of the process */
+  constructor(units: readonly MeteredUnit[], decoders: Decoders) {
+    this.#units = units;
+    this.#decoders = decoders;
+    this.#ways = units.map(({ unit, sources }) => ({ unit, way: measuredWay(sources) }));
+  }
+
+  /** The head of the final response. @param head its `fields` are names and values alternating */
+  head({ fields }: { status: number; fields: readonly string[] }): void {
+    const type = mediaTypeOf(fields);
+    const codings = codingsOf(fields);
+    this.#coding = codings[0] ?? null;
+    if (codings.length > 1 || (codings.length === 1 && !isDecodable(codings[0]!))) this.#fault = 'undecodable';
+    const maxStreamBytes = this.#coding === null ? Number.POSITIVE_INFINITY : MAX_DECODED_BYTES;
+    this.#ways = this.#units.map(({ unit, sources }) => ({ unit, way: wayOf(sources, fields, type, maxStreamBytes) }));
+    if (this.#fault === null)
+      this.#readers = this.#ways.flatMap(({ way }) => (way.kind === 'body' ? [way.reader] : []));
+  }
+
+  /** A piece of the body as the service sends it. Its memory may be reused after the call. */
+  chunk(bytes: Buffer): void {
+    this.#bytes += bytes.length;
+    if (this.#readers.length === 0 || bytes.length === 0) return;
+    if (this.#coding === null) {
+      this.#read(bytes);
+      return;
+    }
+    this.#decoding ??= this.#decoders.start(this.#coding, this.#read);
+    this.#decoding?.add(bytes);
+    if (this.#decoding !== null) return;
+    this.#fault = 'busy';
+    this.#readers = [];
+  }
+
+  /**
+   * @param isWhole false if the answer broke off, or the client left
+   * @param elapsedMs how long the request was at the service
+   * @returns by unit; a promise, which never rejects, only while a thread still decompresses
+   */
+  end(isWhole: boolean, elapsedMs: number): Readings | Promise<Readings> {
+    if (!isWhole || this.#decoding === null || this.#decoding.isOver) return this.#take(isWhole, elapsedMs);
+    return this.#decoding.end().then(() => this.#take(true, elapsedMs));
+  }
+
+  /** @returns whether any reader reads on */
+  readonly #read = (bytes: Buffer): boolean => {
+    this.#readers = this.#readers.filter((reader) => reader.add(bytes));
+    return this.#readers.length > 0;
+  };
+
+  /** Takes the readings and frees all that is kept. */
+  #take(isWhole: boolean, elapsedMs: number): Readings {
+    this.#decoding?.stop();
+    const fault = this.#decoding?.fault ?? this.#fault;
+    const measured: Measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
+    const readings = this.#ways.map(({ unit, way }): [string, CostReading] => {
+      if (!isWhole) return [unit, unknown('cut', seenBy(way, measured))];
+      if (way.kind === 'body' && fault !== null) return [unit, unknown(fault, way.reader.seen)];
+      return [unit, readingBy(way, measured)];
+    });
+    this.#ways = [];
+    this.#readers = [];
+    this.#decoding = null;
+    return Object.fromEntries(readings);
+  }
+}
+
+function wayOf(
+  sources: readonly CostSource[],
+  fields: readonly string[],
+  type: string | null,
+  maxStreamBytes: number,
+): Way {
+  for (const source of sources) {
+    const values = source.kind === 'header' ? valuesOf(fields, source.name) : [];
+    if (values.length === 1) return { kind: 'read', found: amountOf(values[0]!) ?? 'invalid' };
+    if (values.length > 1) return { kind: 'read', found: 'invalid' };
+  }
+  const source = bodySourceOf(sources, type);
+  return source === null ? measuredWay(sources) : { kind: 'body', reader: readerOf(source, maxStreamBytes) };
+}
+
+/** The way of an answer of which nothing but its length and its duration can be known. */
+function measuredWay(sources: readonly CostSource[]): Way {
+  const source = sources.find(({ kind }) => kind === 'bytes' || kind === 'milliseconds');
+  return source?.kind === 'bytes' || source?.kind === 'milliseconds'
+    ? { kind: source.kind }
+    : { kind: 'read', found: 'absent' };
+}
+
+/** @param type the media type of the answer, null if it has none */
+function bodySourceOf(sources: readonly CostSource[], type: string | null): BodySource | null {
+  const ofBody = sources.filter((source): source is BodySource => 'pointer' in source);
+  const kind = type === null ? null : type.endsWith('+json') ? 'json' : KINDS.get(type);
+  const matching = ofBody.find((source) => source.kind === kind);
+  if (matching !== undefined) return matching;
+  return ofBody.length === 1 && (type === null || type === 'text/plain') ? ofBody[0]! : null;
+}
+
+/** In lower case and without parameters. @returns null if there is none, and an empty text if there are several */
+function mediaTypeOf(fields: readonly string[]): string | null {
+  const types = valuesOf(fields, 'content-type');
+  if (types.length === 0) return null;
+  return types.length > 1 ? '' : types[0]!.split(';', 1)[0]!.trim().toLowerCase();
+}
+
+/** The codings of a body in lower case, without those that change nothing. */
+function codingsOf(fields: readonly string[]): string[] {
+  return valuesOf(fields, 'content-encoding')
+    .join(',')
+    .split(',')
+    .map((coding) => coding.trim().toLowerCase())
+    .filter((coding) => coding !== '' && coding !== 'identity');
+}
+
+function readingBy(way: Way, measured: Measured): CostReading {
+  const found = way.kind === 'read' ? way.found : way.kind === 'body' ? way.reader.end() : measured[way.kind];
+  if (typeof found !== 'number') return unknown(found === 'no_json' ? 'invalid' : found, seenBy(way, measured));
+  return found <= MAX_AMOUNT ? { kind: 'known', amount: found } : unknown('too_large', null);
+}
+
+/** The last amount so far; null if there is none. */
+function seenBy(way: Way, measured: Measured): number | null {
+  if (way.kind === 'read') return typeof way.found === 'number' ? way.found : null;
+  return way.kind === 'body' ? way.reader.seen : Math.min(measured[way.kind], MAX_AMOUNT);
+}
+
+function unknown(why: Unknown['why'], seen: number | null): CostReading {
+  return { kind: 'unknown', why, seen };
+}

@@ -1,0 +1,308 @@
+import {
+  brotliCompressSync,
+  constants,
+  createGzip,
+  createZstdCompress,
+  deflateSync,
+  gzipSync,
+  zstdCompressSync,
+} from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { AnswerReader } from '../../src/meter/answer-reader.ts';
+import { type CostReading, type CostSource, MAX_AMOUNT } from '../../src/meter/cost.ts';
+import { Decoders } from '../../src/meter/decoders.ts';
+
+const TOKENS: CostSource = { kind: 'json', pointer: ['u', 't'] };
+const OF_EVENTS: CostSource = { kind: 'sse', pointer: ['u', 't'] };
+const OF_LINES: CostSource = { kind: 'ndjson', pointer: ['u', 't'] };
+const COST: CostSource = { kind: 'header', name: 'x-cost' };
+const JSON_TYPE = ['Content-Type', 'application/json'];
+
+const known = (amount: number): CostReading => ({ kind: 'known', amount });
+const unknown = (why: Extract<CostReading, { why: string }>['why'], seen: number | null = null): CostReading => ({
+  kind: 'unknown',
+  why,
+  seen,
+});
+
+interface Answer {
+  readonly fields?: readonly string[];
+  readonly body?: string | Buffer | readonly Buffer[];
+  readonly isWhole?: boolean;
+  readonly decoders?: Decoders;
+}
+
+/** The reading of one unit with these sources. */
+async function readingOf(
+  sources: readonly CostSource[],
+  { fields = [], body = [], isWhole = true, decoders = new Decoders() }: Answer,
+) {
+  const reader = new AnswerReader([{ unit: 'x', sources }], decoders);
+  reader.head({ status: 200, fields });
+  for (const piece of Array.isArray(body) ? (body as Buffer[]) : [Buffer.from(body as string)]) {
+    // Its memory is used again.
+    const lent = Buffer.from(piece);
+    reader.chunk(lent);
+    lent.fill('x');
+  }
+  const readings = await reader.end(isWhole, 12.1);
+  expect(decoders.open).toBe(0);
+  expect(Object.keys(readings)).toEqual(['x']);
+  return readings.x;
+}
+
+/** Any stream in small pieces. */
+function piecesOf(bytes: Buffer, size = 1000): Buffer[] {
+  return Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
+}
+
+describe('a header field', () => {
+  test.each<[string, string[], CostReading]>([
+    ['counts', ['X-Cost', '7'], known(7)],
+    ['is rounded up', ['x-cost', '0.2'], known(1)],
+    ['may be 0', ['X-Cost', '0'], known(0)],
+    ['twice is invalid', ['X-Cost', '7', 'x-cost', '7'], unknown('invalid')],
+    ['as a list is invalid', ['X-Cost', '7, 7'], unknown('invalid')],
+    ['that is empty is invalid', ['X-Cost', ''], unknown('invalid')],
+    ['that is missing leaves the body', ['X-Costs', '7'], known(5)],
+  ])('%s', async (_what, fields, reading) => {
+    expect(await readingOf([TOKENS, COST], { fields: [...fields, ...JSON_TYPE], body: '{"u":{"t":5}}' })).toEqual(
+      reading,
+    );
+  });
+});
+
+describe('the media type', () => {
+  const bodies = { json: '{"u":{"t":1}}', sse: 'data: {"u":{"t":2}}\n\n', ndjson: '{"u":{"t":0}}\n{"u":{"t":3}}\n' };
+  test.each<[string | null, keyof typeof bodies, CostReading]>([
+    ['application/json', 'json', known(1)],
+    ['Application/JSON; charset=utf-8', 'json', known(1)],
+    ['application/vnd.api+json', 'json', known(1)],
+    ['text/event-stream;charset=utf-8', 'sse', known(2)],
+    ['application/x-ndjson', 'ndjson', known(3)],
+    ['application/ndjson', 'ndjson', known(3)],
+    ['application/jsonl', 'ndjson', known(3)],
+    ['application/x-jsonlines', 'ndjson', known(3)],
+    ['application/json-seq', 'json', unknown('absent')],
+    ['text/html', 'json', unknown('absent')],
+    ['text/plain', 'json', unknown('absent')],
+    [null, 'json', unknown('absent')],
+  ])('%s chooses the source', async (type, body, reading) => {
+    const fields = type === null ? [] : ['Content-Type', type];
+    expect(await readingOf([TOKENS, OF_EVENTS, OF_LINES], { fields, body: bodies[body] })).toEqual(reading);
+  });
+
+  test.each<[string, string[], CostReading]>([
+    ['of an answer without', [], known(1)],
+    ['of plain text', ['Content-Type', 'text/plain; charset=utf-8'], known(1)],
+    ['of a page', ['Content-Type', 'text/html'], unknown('absent')],
+    ['that is there twice', [...JSON_TYPE, ...JSON_TYPE], unknown('absent')],
+  ])('%s leaves a single source', async (_what, fields, reading) => {
+    expect(await readingOf([COST, TOKENS], { fields, body: bodies.json })).toEqual(reading);
+  });
+
+  test('that has no source leaves the length', async () => {
+    const sources: CostSource[] = [TOKENS, { kind: 'bytes' }];
+    expect(await readingOf(sources, { fields: ['Content-Type', 'text/html'], body: 'hello' })).toEqual(known(5));
+    expect(await readingOf(sources, { fields: JSON_TYPE, body: 'hello' })).toEqual(unknown('invalid'));
+  });
+});
+
+describe('what is measured:', () => {
+  test('bytes as they are sent, and milliseconds rounded up', async () => {
+    const body = gzipSync('{"a":1}');
+    expect(await readingOf([{ kind: 'bytes' }], { fields: ['Content-Encoding', 'gzip'], body })).toEqual(
+      known(body.length),
+    );
+    expect(await readingOf([{ kind: 'milliseconds' }], {})).toEqual(known(13));
+  });
+
+  test('a duration beyond the largest amount', () => {
+    const reader = new AnswerReader([{ unit: 'ms', sources: [{ kind: 'milliseconds' }] }], new Decoders());
+    expect(reader.end(true, MAX_AMOUNT + 1)).toEqual({ ms: unknown('too_large') });
+  });
+});
+
+test('several units are read at once, each from its source', () => {
+  const reader = new AnswerReader(
+    [
+      { unit: 'tokens', sources: [OF_EVENTS, TOKENS] },
+      { unit: 'images', sources: [{ kind: 'json', pointer: ['images', '1'] }] },
+      { unit: 'cost', sources: [COST] },
+      { unit: '__proto__', sources: [{ kind: 'bytes' }] },
+    ],
+    new Decoders(),
+  );
+  reader.head({ status: 200, fields: [...JSON_TYPE, 'X-Cost', '1.5'] });
+  reader.chunk(Buffer.from('{"images":[1,2],'));
+  reader.chunk(Buffer.from('"u":{"t":5}}'));
+  expect(Object.entries(reader.end(true, 1))).toEqual([
+    ['tokens', known(5)],
+    ['images', known(2)],
+    ['cost', known(2)],
+    ['__proto__', known(28)],
+  ]);
+});
+
+describe('an answer that breaks off', () => {
+  test.each<[string, CostSource, string[], string, number | null]>([
+    ['in its JSON', TOKENS, JSON_TYPE, '{"u":{"t":5}', 5],
+    ['in the number', TOKENS, JSON_TYPE, '{"u":{"t":5', null],
+    ['before the number', TOKENS, JSON_TYPE, '{"u":', null],
+    ['in an event', OF_EVENTS, ['Content-Type', 'text/event-stream'], 'data: {"u":{"t":5}}\n\ndata: {"u":{"t":6', 5],
+    ['with a field', COST, ['X-Cost', '7'], '', 7],
+    ['with an invalid field', COST, ['X-Cost', '-7'], '', null],
+    ['of a length', { kind: 'bytes' }, [], 'hello', 5],
+    ['of a duration', { kind: 'milliseconds' }, [], '', 13],
+    ['that is undecodable', TOKENS, ['Content-Encoding', 'x'], 'hello', null],
+  ])('%s', async (_where, source, fields, body, seen) => {
+    expect(await readingOf([source], { fields, body, isWhole: false })).toEqual(unknown('cut', seen));
+  });
+
+  test('before its head', () => {
+    const units = [
+      { unit: 'tokens', sources: [COST, TOKENS] },
+      { unit: 'ms', sources: [{ kind: 'milliseconds' as const }] },
+    ];
+    const reader = new AnswerReader(units, new Decoders());
+    expect(reader.end(false, 3)).toEqual({ tokens: unknown('cut'), ms: unknown('cut', 3) });
+  });
+
+  test('while it is decompressed: its place is given back at once', () => {
+    const decoders = new Decoders();
+    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
+    reader.head({ status: 200, fields: [...JSON_TYPE, 'Content-Encoding', 'gzip'] });
+    reader.chunk(gzipSync('{"u":{"t":5}}').subarray(0, 20));
+    expect(decoders.open).toBe(1);
+    expect(reader.end(false, 1)).toEqual({ x: unknown('cut') });
+    expect(decoders.open).toBe(0);
+  });
+});
+
+const TEXT = JSON.stringify({ x: Array.from({ length: 5000 }, (_, i) => (i * 7919) % 10_007), u: { t: 5 } });
+const CODINGS: [string, Buffer][] = [
+  ['gzip', gzipSync(TEXT)],
+  ['X-GZip', gzipSync(TEXT)],
+  ['deflate', deflateSync(TEXT)],
+  ['br', brotliCompressSync(TEXT)],
+  ['zstd', zstdCompressSync(TEXT)],
+];
+
+describe.each(CODINGS)('Content-Encoding %s:', (coding, body) => {
+  const fields = [...JSON_TYPE, 'Content-Encoding', coding];
+
+  test('whole, in pieces and byte by byte', async () => {
+    expect(await readingOf([TOKENS], { fields, body })).toEqual(known(5));
+    expect(await readingOf([TOKENS], { fields, body: piecesOf(body) })).toEqual(known(5));
+    const small = piecesOf(body, 1).slice(0, 300);
+    expect(await readingOf([TOKENS], { fields, body: [...small, body.subarray(300)] })).toEqual(known(5));
+  });
+
+  test('cut, other bytes, and bytes behind its end are undecodable', async () => {
+    const readings = [
+      await readingOf([TOKENS], { fields, body: body.subarray(0, -3) }),
+      await readingOf([TOKENS], { fields, body: body.subarray(0, 10) }),
+      await readingOf([TOKENS], { fields, body: 'hello, this is no such coding' }),
+      await readingOf([TOKENS], { fields, body: Buffer.concat([body, Buffer.from('hello')]) }),
+      await readingOf([TOKENS], { fields, body: [body, Buffer.from('hello')] }),
+    ];
+    for (const reading of readings) expect(reading).toMatchObject({ kind: 'unknown', why: 'undecodable' });
+  });
+
+  test('no body', async () => {
+    expect(await readingOf([TOKENS], { fields })).toEqual(unknown('absent'));
+  });
+});
+
+test.each<[string[], CostReading]>([
+  [['Content-Encoding', 'identity'], known(5)],
+  [['Content-Encoding', ''], known(5)],
+  [['Content-Encoding', 'gzip, gzip'], unknown('undecodable')],
+  [['Content-Encoding', 'br', 'Content-Encoding', 'gzip'], unknown('undecodable')],
+  [['Content-Encoding', 'compress'], unknown('undecodable')],
+  [['Content-Encoding', 'constructor'], unknown('undecodable')],
+])('%j', async (fields, reading) => {
+  expect(await readingOf([TOKENS], { fields: [...JSON_TYPE, ...fields], body: '{"u":{"t":5}}' })).toEqual(reading);
+});
+
+/** What a compressor makes of `pieces` times the same piece. */
+async function compressed(stream: NodeJS.ReadWriteStream, piece: Buffer, pieces: number): Promise<Buffer[]> {
+  const out: Buffer[] = [];
+  stream.on('data', (bytes: Buffer) => out.push(bytes));
+  for (let i = 0; i < pieces; i++) await new Promise((resolve) => stream.write(piece, resolve));
+  await new Promise((resolve) => stream.once('end', resolve).end());
+  return out;
+}
+
+describe('Attack:', () => {
+  const gzip = [...JSON_TYPE, 'Content-Encoding', 'gzip'];
+
+  test('of a GiB of zeros in gzip little is decompressed', async () => {
+    const zeros = await compressed(createGzip({ level: 1 }), Buffer.alloc(16 << 20), 64);
+    expect(Buffer.concat(zeros).length).toBeGreaterThan(1 << 20);
+    const decoders = new Decoders();
+    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
+    reader.head({ status: 200, fields: gzip });
+    for (const piece of zeros.slice(0, 8)) reader.chunk(piece);
+    const readings = reader.end(true, 1);
+    expect(decoders.open).toBe(1);
+    expect(await readings).toEqual({ x: unknown('invalid') });
+    expect(decoders.open).toBe(0);
+  });
+
+  test.each<[string, string[], string, number]>([
+    ['JSON', JSON_TYPE, '     ', 66],
+    ['events', ['Content-Type', 'text/event-stream'], ':\n\n\n', 258],
+  ])('a gzip bomb of valid %s ends at its bound', async (_what, type, text, mib) => {
+    const pieces = await compressed(createGzip({ level: 9 }), Buffer.alloc(1 << 20, text), mib);
+    const whole = Buffer.concat(pieces);
+    expect(whole.length).toBeLessThan(1 << 20);
+    const answer = { fields: [...type, 'Content-Encoding', 'gzip'], body: whole };
+    expect(await readingOf([TOKENS, OF_EVENTS], answer)).toEqual(unknown('too_large'));
+  });
+
+  test('more compressed bytes than wait are given up at once', () => {
+    const decoders = new Decoders();
+    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
+    reader.head({ status: 200, fields: gzip });
+    for (let i = 0; i < 16; i++) reader.chunk(Buffer.alloc(64 << 10));
+    expect(decoders.open).toBe(1);
+    reader.chunk(Buffer.alloc(1));
+    expect(decoders.open).toBe(0);
+    reader.chunk(Buffer.alloc(1));
+    expect(reader.end(true, 1)).toEqual({ x: unknown('too_large') });
+  });
+
+  test('a zstd window of 32 MiB is refused', async () => {
+    const options = { params: { [constants.ZSTD_c_windowLog]: 25 } };
+    const body = await compressed(createZstdCompress(options), Buffer.alloc(1 << 20, ' '), 2);
+    const fields = [...JSON_TYPE, 'Content-Encoding', 'zstd'];
+    expect(await readingOf([TOKENS], { fields, body })).toEqual(unknown('undecodable'));
+  });
+
+  test('of 65 compressed answers at a time the last one is not read; then there is room', async () => {
+    const decoders = new Decoders();
+    const body = gzipSync('{"u":{"t":5}}');
+    const begin = () => {
+      const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
+      reader.head({ status: 200, fields: gzip });
+      reader.chunk(body);
+      return reader;
+    };
+    const readers = Array.from({ length: 64 }, begin);
+    expect(begin().end(true, 1)).toEqual({ x: unknown('busy') });
+    const readings = await Promise.all(readers.map((reader) => reader.end(true, 1)));
+    expect(readings).toEqual(readers.map(() => ({ x: known(5) })));
+    expect(await begin().end(true, 1)).toEqual({ x: known(5) });
+    expect(decoders.open).toBe(0);
+  });
+});
+
+test('a compressed event stream gives its last event, also if it is undecodable at its end', async () => {
+  const events = Array.from({ length: 500 }, (_, i) => `data: {"u":{"t":${i}}}\n\n`).join('');
+  const fields = ['Content-Type', 'text/event-stream', 'Content-Encoding', 'zstd'];
+  expect(await readingOf([OF_EVENTS], { fields, body: piecesOf(zstdCompressSync(events), 50) })).toEqual(known(499));
+  const body = [gzipSync(events).subarray(0, -8), Buffer.alloc(8)];
+  const fieldsOfGzip = [...fields.slice(0, 3), 'gzip'];
+  expect(await readingOf([OF_EVENTS], { fields: fieldsOfGzip, body })).toEqual(unknown('undecodable', 499));
+});
