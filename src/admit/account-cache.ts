@@ -2,15 +2,18 @@ import { LRUCache } from 'lru-cache';
 import { accountIdsOf } from './account-id.ts';
 import {
   type AccountState,
+  type Amounts,
   banInForce,
   banLengthMs,
+  chargeOf,
   costExceedsLimit,
   decide,
   type Outcome,
+  roomOf,
   UNSEEN,
 } from './decide.ts';
 import type { Allowance } from './plan.ts';
-import { type Banned, type Refused, verdictOf } from './verdict.ts';
+import { type Banned, type Refused, sameAmounts, verdictOf } from './verdict.ts';
 import { isPresent, presentCount, type WindowLimit, type WindowName, withTopUps } from './windows.ts';
 
 interface AccountCacheOptions {
@@ -55,6 +58,7 @@ interface Charged {
 interface Refusal {
   readonly allowance: Allowance;
   readonly cost: number;
+  readonly amounts: Amounts | undefined;
   /** Both bounds of the store's clock. */
   readonly nowMs: number;
   readonly latestNowMs: number;
@@ -203,11 +207,16 @@ export class AccountCache {
    * The refusal of one request if the store would certainly refuse it too; null if the store must be asked. Requests of the
    * same millisecond get the same object.
    */
-  refusal(consumerId: string, allowance: Allowance, cost: number): Refused | Banned | null {
+  refusal(
+    consumerId: string,
+    allowance: Allowance,
+    cost: number,
+    amounts: Amounts | undefined = undefined,
+  ): Refused | Banned | null {
     const memory = this.#accounts.get(consumerId);
     if (memory === undefined || memory.generation !== this.#generation) return null;
     const others = allowance.further === undefined ? NO_OTHERS : this.#othersOf(consumerId, allowance, memory.charged);
-    if (!mayRefuse(memory, others, allowance, cost)) return null;
+    if (!mayRefuse(memory, others, allowance, cost, amounts)) return null;
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
     // up to one more may have passed.
@@ -220,13 +229,13 @@ export class AccountCache {
     }
     const last = memory.refusal;
     if (last !== null && last.nowMs === nowMs && last.latestNowMs === latestNowMs) {
-      if (last.allowance === allowance && last.cost === cost) return last.verdict;
+      if (last.allowance === allowance && last.cost === cost && sameAmounts(last.amounts, amounts)) return last.verdict;
     }
     const state = joinedState(memory, others);
-    if (!stillRefuses(memory.nowMs, state, allowance, cost, latestNowMs)) return null;
-    const verdict = verdictOf(decide(state, allowance, nowMs, cost, 1), allowance, 0);
+    if (!stillRefuses(memory.nowMs, state, allowance, { cost, amounts }, latestNowMs)) return null;
+    const verdict = verdictOf(decide(state, allowance, nowMs, cost, 1, undefined, amounts), allowance, 0);
     if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
-    memory.refusal = { allowance, cost, nowMs, latestNowMs, verdict };
+    memory.refusal = { allowance, cost, amounts, nowMs, latestNowMs, verdict };
     return verdict;
   }
 
@@ -296,22 +305,28 @@ function mayRefuse(
   others: readonly (RememberedAccount | null)[],
   allowance: Allowance,
   cost: number,
+  amounts: Amounts | undefined,
 ): boolean {
   if (state.ban !== null || allowance.bans === null || costExceedsLimit(allowance.limits, cost)) return true;
   if (others.length === 0) return false;
   for (const [i, other] of others.entries()) {
     if (other !== null && other.state.ban !== null) return true;
-    if (costExceedsLimit(allowance.further![i]!.limits, cost)) return true;
+    const budget = allowance.further![i]!;
+    if (costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts)))) return true;
   }
   return false;
 }
 
-/** Whether the store would certainly still refuse at `nowMs`, under the present allowance. @param knownMs when `state` was it */
+/**
+ * Whether the store would certainly still refuse at `nowMs`, under the present allowance. A budget in a unit of its own that has no
+ * room is no reason: a settlement may give some back at any time.
+ * @param knownMs when `state` was it
+ */
 function stillRefuses(
   knownMs: number,
   state: AccountState,
   allowance: Allowance,
-  cost: number,
+  { cost, amounts }: { readonly cost: number; readonly amounts: Amounts | undefined },
   nowMs: number,
 ): boolean {
   const { bans, further = [] } = allowance;
@@ -322,9 +337,11 @@ function stillRefuses(
   for (let i = 0; i <= further.length; i++) {
     const account = i === 0 ? state : state.further![i - 1]!;
     const limits = withTopUps(i === 0 ? allowance.limits : further[i - 1]!.limits, account.topUps, nowMs);
-    exceedsLimit ||= costExceedsLimit(limits, cost);
+    const needed = i === 0 ? cost : roomOf(chargeOf(further[i - 1]!, cost, amounts));
+    const isGivenBack = i > 0 && further[i - 1]!.unit !== undefined;
+    exceedsLimit ||= costExceedsLimit(limits, needed);
     exceedsByOne ||= costExceedsLimit(limits, 1);
-    isSpent ||= bans === null && hasNoRoom(account, limits, cost, nowMs);
+    isSpent ||= bans === null && !isGivenBack && hasNoRoom(account, limits, needed, nowMs);
   }
   if (!exceedsLimit) return isSpent;
   // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.

@@ -59,7 +59,7 @@ export function severalAccounts(accountId: string, allowance: Pick<Allowance, 'f
 function budgetAccountOf(accountId: string, { scope, group, unit }: Pick<Budget, 'scope' | 'group' | 'unit'>): string {
   const owner = scope === 'key' ? accountId : ownerOf(accountId);
   const grouped = group === null ? owner : `${owner}${GROUP}${group}`;
-  return unit === undefined ? grouped : `${grouped}${UNIT}${unit}`;
+  return unit === undefined ? grouped : inUnit(grouped, unit);
 }
 
 /** The account of the customer, or of its shadow. */
@@ -81,9 +81,24 @@ export function shadowIdOf(accountId: string): string {
   return `${accountId}${SHADOW}`;
 }
 
-/** An account, those of its groups of routes, and the shadows of all of them. @param groups their names */
-export function accountsUnder(accountId: string, groups: readonly string[]): readonly string[] {
-  return [accountId, shadowIdOf(accountId)].flatMap((id) => [id, ...groups.map((group) => `${id}${GROUP}${group}`)]);
+/**
+ * An account, those of its groups of routes and of its units, and the shadows of all of them.
+ * @param groups their names
+ * @param units their names
+ */
+export function accountsUnder(
+  accountId: string,
+  groups: readonly string[],
+  units: readonly string[],
+): readonly string[] {
+  const owners = [accountId, shadowIdOf(accountId)];
+  const ofRequests = owners.flatMap((id) => [id, ...groups.map((group) => `${id}${GROUP}${group}`)]);
+  return ofRequests.flatMap((id) => [id, ...units.map((unit) => inUnit(id, unit))]);
+}
+
+/** The account, or the history, of what an account counts in a unit of its own. */
+export function inUnit(accountId: string, unit: string): string {
+  return `${accountId}${UNIT}${unit}`;
 }
 
 export function isShadowId(accountId: string): boolean {

@@ -1,13 +1,14 @@
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf, severalAccounts } from './account-id.ts';
-import { decide } from './decide.ts';
+import { type Amounts, decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
 import { type AdmissionListener, type Batch, DecisionDispatcher } from './decision-dispatcher.ts';
 import { InFlightCounts } from './in-flight.ts';
-import type { Ledger, UsageReconciler } from './ledger.ts';
+import type { Ledger, SettlementOutcome, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
+import { Settlements } from './settlements.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
-import { type Admission, type Verdict, verdictOnBudgets } from './verdict.ts';
+import { type Admission, type Admitted, sameAmounts, type Verdict, verdictOnBudgets } from './verdict.ts';
 import type { WindowName } from './windows.ts';
 
 export type { AdmissionListener } from './decision-dispatcher.ts';
@@ -32,6 +33,8 @@ export interface AdmitterOptions {
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
   /** Called with the fate of each piece of usage in the backlog. */
   readonly onReturned?: (window: WindowName, outcome: ReconcileOutcome, spent: number) => void;
+  /** Called with what has become of settlements, and how many they were. */
+  readonly onSettled?: (outcome: Exclude<SettlementOutcome, 'unsent'>, settlements: number) => void;
 }
 
 /**
@@ -47,8 +50,9 @@ export class Admitter {
   readonly #ledger: Ledger;
   readonly #backlog: UsageBacklog | null;
   readonly #inFlight: InFlightCounts;
+  readonly #settlements: Settlements;
   readonly #dispatcher: DecisionDispatcher;
-  /** The batches of this turn, by consumer: one for each cost, allowance and deadline. */
+  /** The batches of this turn, by consumer: one for each cost, amounts, allowance and deadline. */
   #batches = new Map<string, Batch[]>();
   /** The batch that the last request joined: consecutive requests are often of one consumer. */
   #last: Batch | null = null;
@@ -71,6 +75,7 @@ export class Admitter {
         ? null
         : new UsageBacklog({ reconciler, most: remembered, wallMs, isBeingDecided, ...onEach });
     this.#inFlight = new InFlightCounts({ reports: options.ledger, monotonicMs: options.monotonicMs, isBeingDecided });
+    this.#settlements = new Settlements({ sink: options.ledger, most: remembered, onSettled: options.onSettled });
     const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
     this.#dispatcher = new DecisionDispatcher({
       ...options,
@@ -78,6 +83,7 @@ export class Admitter {
       accounts: this.#accounts,
       backlog: this.#backlog,
       inFlight: this.#inFlight,
+      settlements: this.#settlements,
       onReady,
     });
   }
@@ -91,11 +97,18 @@ export class Admitter {
    * The admission, synchronously if memory suffices, else when the store has answered or the deadline has passed. Never
    * rejects.
    * @param waitedMs how long this request has already waited for the store
+   * @param amounts what it takes of the units of the allowance, if that has any
    */
-  admit(consumerId: string, allowance: Allowance, cost: number, waitedMs = 0): Admission | Promise<Admission> {
+  admit(
+    consumerId: string,
+    allowance: Allowance,
+    cost: number,
+    waitedMs = 0,
+    amounts: Amounts | undefined = undefined,
+  ): Admission | Promise<Admission> {
     let admission: Admission | null = null;
     const later = new Promise<Admission>((resolve) => {
-      admission = this.ask(consumerId, allowance, cost, waitedMs, { onAdmission: resolve });
+      admission = this.ask(consumerId, allowance, cost, waitedMs, { onAdmission: resolve }, amounts);
     });
     return admission ?? later;
   }
@@ -110,27 +123,34 @@ export class Admitter {
     cost: number,
     waitedMs: number,
     listener: AdmissionListener,
+    amounts: Amounts | undefined = undefined,
   ): Admission | null {
-    // A request that the limits only watch is admitted in any case, and its history is kept by the store.
-    const refusal = allowance.history === 'all' ? null : this.#accounts.refusal(consumerId, allowance, cost);
-    if (refusal !== null) return { kind: 'decided', verdict: refusal, source: 'memory' };
+    const refusal = this.refusal(consumerId, allowance, cost, amounts);
+    if (refusal !== null) return refusal;
     // A request that has already waited has only the rest of the time; for others the ledger's own deadline suffices.
     const withinMs = this.#timeoutMs === null || waitedMs <= 0 ? null : this.#timeoutMs - waitedMs;
-    if (withinMs !== null && withinMs <= 0) return this.#dispatcher.decideNow(consumerId, allowance, cost);
-    if (this.#last === null || !belongsTo(this.#last, consumerId, allowance, cost, withinMs)) {
-      this.#last = this.#batchOf(consumerId, allowance, cost, withinMs);
-    }
+    if (withinMs !== null && withinMs <= 0) return this.#dispatcher.decideNow(consumerId, allowance, cost, amounts);
+    const wanted = { consumerId, allowance, cost, amounts, withinMs };
+    if (this.#last === null || !belongsTo(this.#last, wanted)) this.#last = this.#batchOf(wanted);
     this.#last.waiting.push(listener);
     return null;
   }
 
+  /** The refusal of a request if memory suffices for it; else null. */
+  refusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): Admission | null {
+    // A request that the limits only watch is admitted in any case, and its history is kept by the store.
+    if (allowance.history === 'all') return null;
+    const verdict = this.#accounts.refusal(consumerId, allowance, cost, amounts);
+    return verdict === null ? null : { kind: 'decided', verdict, source: 'memory' };
+  }
+
   /** The allowance can change within a turn, by a reload. Each request is decided by the allowance at its arrival. */
-  #batchOf(consumerId: string, allowance: Allowance, cost: number, withinMs: number | null): Batch {
-    const batches = this.#batchesOf(consumerId);
-    const known = batches.find((batch) => belongsTo(batch, consumerId, allowance, cost, withinMs));
+  #batchOf(wanted: Wanted): Batch {
+    const batches = this.#batchesOf(wanted.consumerId);
+    const known = batches.find((batch) => belongsTo(batch, wanted));
     if (known !== undefined) return known;
-    const accounts = severalAccounts(consumerId, allowance);
-    const batch: Batch = { consumerId, accounts, allowance, cost, withinMs, waiting: [], timer: null, state: 'new' };
+    const accounts = severalAccounts(wanted.consumerId, wanted.allowance);
+    const batch: Batch = { ...wanted, accounts, waiting: [], timer: null, state: 'new' };
     batches.push(batch);
     return batch;
   }
@@ -140,12 +160,9 @@ export class Admitter {
     for (const batch of ready.toReversed()) {
       // The batch was decided locally when its deadline passed.
       if (batch.state !== 'new') continue;
-      const { consumerId, allowance, cost, withinMs } = batch;
-      const batches = this.#batchesOf(consumerId);
+      const batches = this.#batchesOf(batch.consumerId);
       // A batch with a timer has waited too and keeps its own deadline.
-      const same = batches.findIndex(
-        (other) => other.timer === null && belongsTo(other, consumerId, allowance, cost, withinMs),
-      );
+      const same = batches.findIndex((other) => other.timer === null && belongsTo(other, batch));
       if (same >= 0) batch.waiting.push(...batches.splice(same, 1)[0]!.waiting);
       batches.unshift(batch);
     }
@@ -167,6 +184,20 @@ export class Admitter {
   }
 
   /**
+   * An admitted request has ended, and what it really used of units is known. The store learns it with the next decision about
+   * units, or within 20 ms. Called at most once for each.
+   * @param used by unit; what is left out has used what it took in advance
+   */
+  settle(consumerId: string, { allowance, reservation, nowMs }: Admitted, used: Amounts): void {
+    if (reservation !== null) this.#settlements.add(consumerId, allowance, reservation, nowMs, used);
+  }
+
+  /** Sends the settlements that wait. */
+  flush(): Promise<void> {
+    return this.#settlements.flush();
+  }
+
+  /**
    * Refuses no request from memory until the store has been asked again. Called when an account was changed (a ban was
    * lifted, usage was topped up or reset), when changes may have been missed, and when the store's clock was set.
    */
@@ -181,18 +212,16 @@ export class Admitter {
   }
 }
 
-function belongsTo(
-  batch: Batch,
-  consumerId: string,
-  allowance: Allowance,
-  cost: number,
-  withinMs: number | null,
-): boolean {
+/** What requests of one batch have in common. */
+type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
+
+function belongsTo(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
   return (
     batch.consumerId === consumerId &&
     batch.cost === cost &&
     batch.allowance === allowance &&
     batch.withinMs === withinMs &&
-    batch.state === 'new'
+    batch.state === 'new' &&
+    sameAmounts(batch.amounts, amounts)
   );
 }

@@ -1,6 +1,6 @@
 import type { AccountCache } from './account-cache.ts';
 import { severalAccounts } from './account-id.ts';
-import { banInForce, decide, stateAfter } from './decide.ts';
+import { type Amounts, banInForce, decide, stateAfter } from './decide.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
@@ -30,6 +30,7 @@ export interface Undecided {
   readonly consumerId: string;
   readonly allowance: Allowance;
   readonly cost: number;
+  readonly amounts?: Amounts | undefined;
   readonly n: number;
   /** Whether it is certain that the store has counted no part of them. */
   readonly isUncounted: boolean;
@@ -40,7 +41,7 @@ export interface Undecided {
  * @returns the admission of each of the `n`, in order
  */
 export function decideLocally(undecided: Undecided, options: LocalDecisionOptions): (index: number) => Admission {
-  const { consumerId, allowance, cost, n, isUncounted } = undecided;
+  const { consumerId, allowance, cost, amounts, n, isUncounted } = undecided;
   const { onFailure, accounts, backlog, inFlight, onLocalDecision } = options;
   if (onFailure === 'closed') return () => ({ kind: 'unavailable' });
   const ids = severalAccounts(consumerId, allowance);
@@ -54,7 +55,9 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
     return () => ({ kind: 'decided', verdict, source: 'local' });
   }
   const held = inFlight.heldOf(allowance, ids ?? [consumerId]);
-  const outcome = decide(known.state, allowance, nowMs, cost, n, held);
+  // What the store has counted of them cannot be known when they are settled.
+  const decided = decide(known.state, allowance, nowMs, cost, n, held, amounts);
+  const outcome = amounts === undefined ? decided : ({ ...decided, isUncertain: true } as const);
   inFlight.began(allowance, ids ?? [consumerId], outcome.admitted);
   accounts.rememberLocal(consumerId, stateAfter(known.state, outcome, allowance), known, ids);
   if (isUncounted) backlog?.defer(consumerId, outcome, allowance, known.isOwnClock);

@@ -62,6 +62,8 @@ export interface Outcome {
   readonly bannedFrom: number;
   /** Set if this decision imposed the ban, with the request at `bannedFrom`; left out if the ban was in force before. */
   readonly imposesBan?: true;
+  /** Set if the store may not have counted the admitted requests, because it did not answer. */
+  readonly isUncertain?: true;
   /** Set if the refused requests were refused because as many are in flight as may be: no strikes, and no limit refuses them. */
   readonly isCrowded?: true;
   /** The requests in flight of each account after the last request, null without such a limit; left out if none has one. */

@@ -1,13 +1,14 @@
 import { setReplyTimeout } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
 import { accountIdsOf, partsOfAccount } from './account-id.ts';
-import type { Outcome } from './decide.ts';
+import type { Amounts, Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
+import type { Settlements } from './settlements.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
-import { type Admission, verdictOf } from './verdict.ts';
+import { type Admission, sameAmounts, verdictOf } from './verdict.ts';
 
 interface DecisionDispatcherOptions {
   readonly ledger: Ledger;
@@ -15,6 +16,7 @@ interface DecisionDispatcherOptions {
   /** Null if nothing is to be added to the store later. */
   readonly backlog: UsageBacklog | null;
   readonly inFlight: InFlightCounts;
+  readonly settlements: Settlements;
   readonly onFailure: OnFailure;
   /** Null: the ledger's own deadline is the only one. */
   readonly timeoutMs: number | null;
@@ -32,13 +34,15 @@ export interface AdmissionListener {
   onAdmission(admission: Admission): void;
 }
 
-/** Requests of one consumer that arrived in one turn of the event loop, with the same allowance and cost. */
+/** Requests of one consumer that arrived in one turn of the event loop, with the same allowance, cost and amounts. */
 export interface Batch {
   readonly consumerId: string;
   /** The accounts that the requests charge, if there are several; null if it is the consumer's own alone. */
   readonly accounts: readonly string[] | null;
   readonly allowance: Allowance;
   readonly cost: number;
+  /** What each takes of units; undefined if the allowance counts none. */
+  readonly amounts: Amounts | undefined;
   readonly waiting: AdmissionListener[];
   /** How long they may still wait for the store, milliseconds; null: the whole timeout. */
   readonly withinMs: number | null;
@@ -101,8 +105,8 @@ export class DecisionDispatcher {
   }
 
   /** Decides a request locally that may not wait for the store any longer. */
-  decideNow(consumerId: string, allowance: Allowance, cost: number): Admission {
-    return decideLocally({ consumerId, allowance, cost, n: 1, isUncounted: true }, this.#options)(0);
+  decideNow(consumerId: string, allowance: Allowance, cost: number, amounts: Amounts | undefined): Admission {
+    return decideLocally({ consumerId, allowance, cost, amounts, n: 1, isUncounted: true }, this.#options)(0);
   }
 
   #begin(batches: readonly Batch[]): void {
@@ -140,14 +144,15 @@ export class DecisionDispatcher {
   }
 
   #hold(batch: Batch, lane: string): void {
-    const { consumerId, allowance, cost, withinMs } = batch;
+    const { consumerId, allowance, cost, amounts, withinMs } = batch;
     const held = this.#inFlight.get(lane) ?? null;
     const same = held?.find(
       (other) =>
         other.state === 'new' &&
         other.consumerId === consumerId &&
         other.cost === cost &&
-        other.allowance === allowance,
+        other.allowance === allowance &&
+        sameAmounts(other.amounts, amounts),
     );
     if (same !== undefined && withinMs === null) {
       same.waiting.push(...batch.waiting);
@@ -172,13 +177,14 @@ export class DecisionDispatcher {
 
   /** @param begun the batches whose consumers `#begin` marked together; `#end` releases them when these are decided */
   #decide(batches: readonly Batch[], begun: readonly Batch[]): void {
-    const { ledger, accounts, inFlight, monotonicMs } = this.#options;
+    const { ledger, accounts, inFlight, settlements, monotonicMs } = this.#options;
     const { generation } = accounts;
     const askedAtMs = monotonicMs();
     const requests = batches.map((batch): DecisionRequest => {
       batch.state = 'sent';
-      const { consumerId, allowance, accounts, cost, waiting } = batch;
-      const request = { consumerId, allowance, cost, n: waiting.length };
+      const { consumerId, allowance, accounts, cost, amounts, waiting } = batch;
+      const asked = { consumerId, allowance, cost, n: waiting.length };
+      const request = amounts === undefined ? asked : { ...asked, amounts };
       if (!allowance.boundsInFlight) return request;
       return { ...request, held: inFlight.reported(allowance, accounts ?? [consumerId]) };
     });
@@ -186,6 +192,8 @@ export class DecisionDispatcher {
       for (let i = 0; i < batches.length; i++) this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
       this.#end(begun);
     };
+    // First, so that these decisions may have what is given back.
+    if (batches.some(({ amounts }) => amounts !== undefined)) void settlements.flush();
     ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
   }
 
@@ -240,8 +248,9 @@ export class DecisionDispatcher {
 
   #decideLocally(batch: Batch, isUncounted: boolean): void {
     if (batch.state === 'answered') return;
-    const { consumerId, allowance, cost, waiting } = batch;
-    answer(batch, decideLocally({ consumerId, allowance, cost, n: waiting.length, isUncounted }, this.#options));
+    const { consumerId, allowance, cost, amounts, waiting } = batch;
+    const undecided = { consumerId, allowance, cost, amounts, n: waiting.length, isUncounted };
+    answer(batch, decideLocally(undecided, this.#options));
   }
 }
 

@@ -81,6 +81,18 @@ export function recordAdmitted(history: History | null, hour: number, cost: numb
   return at;
 }
 
+/**
+ * Adds to an hour, or gives back what was added to it before. What is older than the hours that are kept counts for its day alone.
+ * @param present the hour of the store
+ */
+export function recordLate(history: History | null, hour: number, cost: number, present: number): History {
+  if (hour > present - HOURS_KEPT) return recordAdmitted(history, Math.min(hour, present), cost);
+  const at = atHour(history, present);
+  const day = dayOf(hour);
+  if (day > dayOf(present) + 2 - DAYS_KEPT) addCost(at, DAYS + COST_BYTES * (day % DAYS_KEPT), cost);
+  return at;
+}
+
 /** Adds refusals and ban answers, which count for the last hour if `hour` is not a later one. */
 export function recordRefused(history: History | null, hour: number, refused: number, banned: number): History {
   const at = atHour(history, hour);
@@ -181,7 +193,7 @@ export function expanded(byte: number): number {
 }
 
 function addCost(history: History, at: number, cost: number): void {
-  const sum = Math.min(costAt(history, at) + cost, MAX_COST);
+  const sum = Math.min(Math.max(costAt(history, at) + cost, 0), MAX_COST);
   const view = viewOf(history);
   view.setUint8(at, Math.floor(sum / 2 ** 32));
   view.setUint32(at + 1, sum % 2 ** 32);

@@ -2,6 +2,7 @@ import { Failure } from '../failure.ts';
 import type { ResetUsage } from './account-changes.ts';
 import type { AccountState, Amounts, Outcome } from './decide.ts';
 import type { Allowance } from './plan.ts';
+import type { SettledWindow } from './settle.ts';
 import type { SliceCounts, TopUp, WindowLimit, WindowName } from './windows.ts';
 
 export const DURABLE: Durability = { kind: 'durable' };
@@ -43,7 +44,7 @@ export interface DecisionRequest {
  * The store of counters, strikes and bans. Owned by admit, implemented by stores/embedded and stores/redis;
  * test/contracts/ledger.ts tests both.
  */
-export interface Ledger extends LedgerView, InFlightReports {
+export interface Ledger extends LedgerView, InFlightReports, SettlementSink {
   /**
    * Decides each request atomically, all windows and the ban together, by the store's own clock. A failure for one
    * consumer does not affect the others.
@@ -57,6 +58,28 @@ export interface Ledger extends LedgerView, InFlightReports {
    * write every decision.
    */
   readonly backlogSize?: number;
+}
+
+/** What requests of one account have charged in a unit beyond what they took in advance, or less. */
+export interface UnitSettlement {
+  /** An account in a unit of its own. */
+  readonly accountId: string;
+  /** What to add; negative to give back. */
+  readonly delta: number;
+  /** The windows in which it was counted. */
+  readonly windows: readonly SettledWindow[];
+  /** The histories of the unit, and the hour since 1970 in which they have the requests. */
+  readonly histories: readonly string[];
+  readonly hour: number;
+}
+
+/** `unsent`: the store has certainly done nothing. `lost`: it did not answer, or holds a foreign value. */
+export type SettlementOutcome = 'settled' | 'unsent' | 'lost';
+
+/** Where settlements are sent. */
+export interface SettlementSink {
+  /** Settles each by itself, at most once, before any decision that is asked for later. Never rejects. */
+  settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]>;
 }
 
 /** Tells the store how many requests this process has in flight, between two decisions. */

@@ -32,6 +32,15 @@ interface PlanGroup {
   readonly forms?: WindowForms;
   /** Whether its requests charge this budget in place of the plan's own limits. */
   readonly instead: boolean;
+  /** What it limits in units of their own; absent if in none. */
+  readonly units?: readonly PlanUnit[];
+}
+
+/** Limits in a unit of its own, such as tokens. */
+export interface PlanUnit {
+  readonly name: string;
+  readonly limits: Readonly<Partial<Record<WindowName, number | 'unlimited'>>>;
+  readonly forms?: WindowForms;
 }
 
 /** One plan of plans.yaml. `custom`: each key brings its own number. */
@@ -52,7 +61,10 @@ export interface Plan {
     readonly limits: Readonly<Partial<Record<WindowName, number>>>;
     readonly forms: WindowForms;
     readonly inFlight?: number;
+    readonly units?: readonly PlanUnit[];
   };
+  /** What the plan limits in units of their own; absent if in none. */
+  readonly units?: readonly PlanUnit[];
   /** Absent if the plan has no groups; at most `MAX_GROUPS`. */
   readonly groups?: readonly PlanGroup[];
   /** How many requests of a key, or of a customer, may be in flight at a time; left out if any number may. */
@@ -65,6 +77,13 @@ export interface Plan {
 export const MAX_GROUPS = 15;
 /** Beside a bit for each group: the request belongs to some group by one reading of its path alone. */
 export const IN_ONE_READING = 1 << MAX_GROUPS;
+/** Units that a plan may have. Their bits follow. */
+export const MAX_UNITS = 8;
+
+/** The bit of a unit in a set of groups and units. @param index in `UnitBudgets.names` */
+export function bitOfUnit(index: number): number {
+  return 1 << (MAX_GROUPS + 1 + index);
+}
 
 export type WindowForms = Readonly<Partial<Record<WindowName, WindowForm>>>;
 
@@ -127,15 +146,38 @@ export interface Allowance {
    * these limits refuse no request.
    */
   readonly history?: 'admitted' | 'all';
-  /** The plan's groups of routes, whose budgets `withGroups` adds; left out if it has none. */
+  /** The plan's groups of routes, whose budgets `withBudgets` adds; left out if it has none. */
   readonly groups?: readonly PlanGroup[];
-  /** What it is for requests that belong to no group; left out if it is that. */
+  /** What the plan limits in units of their own, whose budgets `withBudgets` adds; left out if it has none. */
+  readonly units?: UnitBudgets;
+  /** The units that its further budgets count; left out if they count requests alone. */
+  readonly inUnits?: readonly string[];
+  /** What it is for requests that belong to no group and charge no unit; left out if it is that. */
   readonly base?: Allowance;
+}
+
+/** What a plan limits in units of their own. */
+interface UnitBudgets {
+  /** The units of the plan and of its groups. */
+  readonly names: readonly string[];
+  readonly shared: readonly PlanUnit[];
+  /** What one key of a customer may take. */
+  readonly eachKey: readonly PlanUnit[];
 }
 
 /** The names of the groups of routes of all plans. */
 export function groupNamesIn({ plans }: Plans): readonly string[] {
   return [...new Set([...plans.values()].flatMap(({ groups = [] }) => groups.map(({ name }) => name)))];
+}
+
+/** The names of the units of all plans. */
+export function unitNamesIn({ plans }: Plans): readonly string[] {
+  return [...new Set([...plans.values()].flatMap(unitNamesOf))];
+}
+
+function unitNamesOf({ units = [], groups = [], eachKey }: Plan): readonly string[] {
+  const all = [...units, ...groups.flatMap((group) => group.units ?? []), ...(eachKey?.units ?? [])];
+  return [...new Set(all.map(({ name }) => name))];
 }
 
 const chargedLimits = new WeakMap<readonly Budget[], readonly WindowLimit[]>();
@@ -175,7 +217,7 @@ export function allowanceOf(
   if (planned.missing.length > 0) return { missing: planned.missing };
   const history = keepsHistory ? ({ history: plan.enforce ? 'admitted' : 'all' } as const) : {};
   const groups = plan.groups === undefined ? {} : { groups: plan.groups };
-  const common = { ...history, plan: plan.name, bans: plan.bans, ...groups };
+  const common = { ...history, plan: plan.name, bans: plan.bans, ...groups, ...unitsOf(plan) };
   const live: Allowance =
     customer === null
       ? { ...common, ...ownBudget(plan, planned, own), ...inFlightOf(plan.inFlight) }
@@ -188,6 +230,11 @@ export function allowanceOf(
   if (customer === null) return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: windows }) });
   const further = [budgetOf('customer', 'customer', null, { windows, unlimited: [] })];
   return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: [], further, ...bansOf(plan) }) });
+}
+
+function unitsOf(plan: Plan): Pick<Allowance, 'units'> {
+  const names = unitNamesOf(plan);
+  return names.length === 0 ? {} : { units: { names, shared: plan.units ?? [], eachKey: plan.eachKey?.units ?? [] } };
 }
 
 const NO_LIMITS: Limits = Object.freeze({});
@@ -266,6 +313,12 @@ function budgetOf(
   return { name, scope, group, limits, unlimited, ...(inFlight === undefined ? {} : { inFlight }) };
 }
 
+/** The budget of a key, or of a customer, in one unit. */
+function unitBudgetOf(scope: Budget['scope'], group: string | null, { name: unit, limits, forms }: PlanUnit): Budget {
+  const name = [...(scope === 'customer' ? ['customer'] : []), ...(group === null ? [] : [group]), unit].join('-');
+  return { ...budgetOf(name, scope, group, windowsOf(limits, forms, NO_LIMITS)), unit };
+}
+
 function planLimitsOf({ limits: given }: Plan, limits: readonly WindowLimit[]): Pick<Allowance, 'planLimits'> {
   const others = limits.filter(({ window, limit }) => typeof given[window] === 'number' && given[window] !== limit);
   if (others.length === 0) return {};
@@ -273,7 +326,7 @@ function planLimitsOf({ limits: given }: Plan, limits: readonly WindowLimit[]): 
 }
 
 /** The allowance that callers see of a plan that is not enforced: the same windows, unlimited. */
-function withoutBounds({ plan, limits, unlimited, further = [], groups }: Allowance): Allowance {
+function withoutBounds({ plan, limits, unlimited, further = [], groups, units }: Allowance): Allowance {
   const all = [...limits, ...unlimited, ...further.flatMap((budget) => [...budget.limits, ...budget.unlimited])];
   const lengths = new Map(all.map(({ window, lengthMs }) => [window, lengthMs]));
   const windows = WINDOWS.filter((window) => lengths.has(window));
@@ -283,6 +336,7 @@ function withoutBounds({ plan, limits, unlimited, further = [], groups }: Allowa
     unlimited: windows.map((window) => ({ window, lengthMs: lengths.get(window)! })),
     bans: null,
     ...(groups === undefined ? {} : { groups }),
+    ...(units === undefined ? {} : { units }),
   };
 }
 
@@ -293,42 +347,68 @@ function withoutInFlight({ inFlight: _, boundsInFlight: __, further, ...rest }: 
 }
 
 /**
- * The allowance of a request that belongs to some groups of routes: with their budgets, and without the plan's own limits if
- * one of the groups is there instead of them.
+ * The allowance of a request that belongs to some groups of routes and charges some units: with their budgets, and without the
+ * plan's own limits if one of the groups is there instead of them.
  *
  * Attack: a client leaves the limits of the plan with a spelling of its path that only seems to be in a group which is there
  * instead of them. So with `IN_ONE_READING` they stay.
- * @param groups a bit for each group, and `IN_ONE_READING`, as `PathGroups.matching` gives it
+ * @param charged a bit for each group, and `IN_ONE_READING`, as `PathGroups.matching` gives them; and for each unit (`bitOfUnit`)
  */
-export function withGroups(allowance: Allowance, groups: number): Allowance {
-  const found = (allowance.groups ?? []).filter((_, i) => (groups & (1 << i)) !== 0);
-  const chosen = (groups & IN_ONE_READING) === 0 ? found : besideThePlan(found);
-  return chosen.length === 0 ? allowance : chargedWith(allowance, chosen);
+export function withBudgets(allowance: Allowance, charged: number): Allowance {
+  const { groups = [], units } = allowance;
+  const found = groups.filter((_, i) => (charged & (1 << i)) !== 0);
+  const chosen = (charged & IN_ONE_READING) === 0 ? found : besideThePlan(found);
+  const inUnits = (units?.names ?? []).filter((_, i) => (charged & bitOfUnit(i)) !== 0);
+  return chosen.length + inUnits.length === 0 ? allowance : chargedWith(allowance, chosen, inUnits);
 }
 
-/** The allowance with the budgets of all its groups, for reports. */
-export function withAllGroups(allowance: Allowance): Allowance {
-  const { groups } = allowance;
-  return groups === undefined ? allowance : chargedWith(allowance, besideThePlan(groups));
+/** The allowance with the budgets of all its groups and units, for reports. */
+export function withAllBudgets(allowance: Allowance): Allowance {
+  const { groups = [], units } = allowance;
+  if (groups.length === 0 && units === undefined) return allowance;
+  return chargedWith(allowance, besideThePlan(groups), units?.names ?? []);
 }
 
 function besideThePlan(groups: readonly PlanGroup[]): readonly PlanGroup[] {
   return groups.map((group) => ({ ...group, instead: false }));
 }
 
-function chargedWith(allowance: Allowance, groups: readonly PlanGroup[]): Allowance {
-  if (allowance.isShadowOnly) return { ...allowance, shadow: chargedWith(allowance.shadow!, groups) };
+function chargedWith(allowance: Allowance, groups: readonly PlanGroup[], inUnits: readonly string[]): Allowance {
+  if (allowance.isShadowOnly) return { ...allowance, shadow: chargedWith(allowance.shadow!, groups, inUnits) };
   const [shared] = allowance.further ?? [];
-  const added = groups.map(({ name, limits, forms }) => {
-    const windows = windowsOf(limits, forms, NO_LIMITS);
-    if (shared === undefined) return budgetOf(name, 'key', name, windows);
-    return budgetOf(`customer-${name}`, 'customer', name, windows);
+  const scope = shared === undefined ? 'key' : 'customer';
+  const ofGroups = groups.map(({ name, limits, forms }) => {
+    return budgetOf(scope === 'key' ? name : `customer-${name}`, scope, name, windowsOf(limits, forms, NO_LIMITS));
   });
+  const added = [...ofGroups, ...inUnits.flatMap((unit) => unitBudgetsOf(allowance, scope, groups, unit))];
+  const charged = inUnits.filter((name) => added.some(({ unit }) => unit === name));
+  const ofUnits = charged.length === 0 ? {} : { inUnits: charged };
   const isInstead = groups.some(({ instead }) => instead);
+  const none = isInstead ? { limits: [], unlimited: [] } : {};
   if (shared !== undefined) {
-    const own = isInstead ? { ...shared, limits: [], unlimited: [] } : shared;
-    return Object.freeze({ ...allowance, base: allowance, further: [own, ...added] });
+    return Object.freeze({ ...allowance, ...ofUnits, base: allowance, further: [{ ...shared, ...none }, ...added] });
   }
-  const own = isInstead ? { limits: [], unlimited: [] } : {};
-  return Object.freeze({ ...allowance, ...own, base: allowance, further: added });
+  if (added.length === 0) return allowance;
+  return Object.freeze({ ...allowance, ...none, ...ofUnits, base: allowance, further: added });
+}
+
+/** A group that is there instead of the plan's limits, and limits the unit as well, takes the place of the plan's limits in it. */
+function unitBudgetsOf(
+  { units }: Allowance,
+  scope: Budget['scope'],
+  groups: readonly PlanGroup[],
+  unit: string,
+): readonly Budget[] {
+  const named = (all: readonly PlanUnit[] | undefined) => all?.find(({ name }) => name === unit);
+  const ofGroups = groups.flatMap((group) => {
+    const limited = named(group.units);
+    return limited === undefined ? [] : [{ group, limited }];
+  });
+  const shared = ofGroups.some(({ group }) => group.instead) ? undefined : named(units?.shared);
+  const each = scope === 'customer' ? named(units?.eachKey) : undefined;
+  return [
+    ...(shared === undefined ? [] : [unitBudgetOf(scope, null, shared)]),
+    ...(each === undefined ? [] : [unitBudgetOf('key', null, each)]),
+    ...ofGroups.map(({ group, limited }) => unitBudgetOf(scope, group.name, limited)),
+  ];
 }

@@ -1,5 +1,5 @@
-import { accountIdsOf } from './account-id.ts';
-import type { AccountState, Outcome } from './decide.ts';
+import { accountIdsOf, historiesOf, inUnit } from './account-id.ts';
+import { type AccountState, chargeOf, type Outcome } from './decide.ts';
 import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
@@ -94,17 +94,27 @@ export class UsageBacklog {
    * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
    */
   defer(consumerId: string, outcome: Outcome, allowance: Allowance, isOwnClock: boolean): void {
-    const { admitted, n, cost, state, nowMs } = outcome;
+    const { admitted, n, cost, amounts = {}, state, nowMs } = outcome;
     if (!isOwnClock) this.#storeAheadMs = nowMs - this.#options.wallMs();
-    const recorded = allowance.history === undefined ? 0 : cost * (allowance.history === 'all' ? n : admitted);
-    const hours = recorded === 0 ? NO_HOURS : new Map([[hourOf(nowMs), recorded]]);
-    const spent = admitted * cost;
-    this.#deferOne(consumerId, deferredWindows(state, allowance.limits, nowMs, spent), hours, isOwnClock);
+    const recorded = allowance.history === undefined ? 0 : allowance.history === 'all' ? n : admitted;
+    const hoursOf = (spent: number) => (spent === 0 ? NO_HOURS : new Map([[hourOf(nowMs), spent]]));
+    this.#deferOne(
+      consumerId,
+      deferredWindows(state, allowance.limits, nowMs, admitted * cost),
+      hoursOf(recorded * cost),
+      isOwnClock,
+    );
     if (allowance.further === undefined) return;
     const ids = accountIdsOf(consumerId, allowance);
-    for (const [i, { scope, group, limits }] of allowance.further.entries()) {
-      const windows = deferredWindows(state.further![i]!, limits, nowMs, spent);
-      this.#deferOne(ids[i + 1]!, windows, scope === 'customer' && group === null ? hours : NO_HOURS, isOwnClock);
+    for (const [i, budget] of allowance.further.entries()) {
+      const spent = admitted * chargeOf(budget, cost, amounts);
+      const windows = deferredWindows(state.further![i]!, budget.limits, nowMs, spent);
+      const isWhole = budget.scope === 'customer' && budget.group === null && budget.unit === undefined;
+      this.#deferOne(ids[i + 1]!, windows, isWhole ? hoursOf(recorded * cost) : NO_HOURS, isOwnClock);
+    }
+    for (const [unit, amount] of Object.entries(amounts)) {
+      for (const id of historiesOf(consumerId))
+        this.#deferOne(inUnit(id, unit), [], hoursOf(recorded * amount), isOwnClock);
     }
   }
 

@@ -1,13 +1,25 @@
-import { type AccountState, type Ban, banInForce, costExceedsLimit, nameOfBan, type Outcome } from './decide.ts';
-import { type Allowance, type Budget, limitsOf, withAllGroups } from './plan.ts';
+import {
+  type AccountState,
+  type Amounts,
+  type Ban,
+  banInForce,
+  chargeOf,
+  nameOfBan,
+  type Outcome,
+  roomOf,
+} from './decide.ts';
+import { type Allowance, type Budget, limitsOf, withAllBudgets } from './plan.ts';
+import type { SettledWindow } from './settle.ts';
 import {
   endIfOpened,
   fitsAtMs,
   type LimitName,
   nextEndMs,
+  placeOf,
   WINDOW_MS,
   type WindowLimit,
   type WindowName,
+  windowOf,
   withTopUps,
 } from './windows.ts';
 
@@ -24,6 +36,10 @@ interface WindowBudget {
   readonly name: LimitName;
   readonly lengthMs: number;
   readonly limit: number;
+  /** What it counts; null for requests. */
+  readonly unit: string | null;
+  /** How much must be left for the request to be admitted. */
+  readonly needed: number;
   /** What the window has counted, this request included if it was admitted. */
   readonly used: number;
   /** From 0 to `limit`. */
@@ -55,6 +71,18 @@ export type Verdict = Admitted | Refused | Banned | Crowded;
 
 export interface Admitted extends Decision {
   readonly kind: 'admitted';
+  /** What was taken in advance of units; null if the request charges none. */
+  readonly reservation: Reservation | null;
+}
+
+/** What an admitted request has taken in advance of units of their own. It is settled when the request has ended. */
+export interface Reservation {
+  /** What it has taken, by unit. */
+  readonly amounts: Amounts;
+  /** The windows in which that was counted, by further budget of the allowance; empty for one that counts no unit. */
+  readonly windows: readonly (readonly SettledWindow[])[];
+  /** False if the store may not have counted it, so that nothing may be given back. */
+  readonly isCertain: boolean;
 }
 
 /** Refused because as many requests are in flight as may be. */
@@ -98,17 +126,20 @@ export interface Banned extends Decision, Explained {
  * @param index from 0 to `outcome.n - 1`
  */
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
-  const { nowMs, cost, state, inFlight = null } = outcome;
-  const spentAfter = Math.max(outcome.admitted - 1 - index, 0) * cost;
+  const { nowMs, cost, amounts, state, inFlight = null } = outcome;
+  const requestsAfter = Math.max(outcome.admitted - 1 - index, 0);
   const isAdmitted = index < outcome.admitted;
   const isCrowded = !isAdmitted && outcome.isCrowded === true;
-  const refusedCost = isAdmitted || isCrowded ? 0 : cost;
-  const standings = standingsOf(state, allowance, { nowMs, refusedCost, spentAfter });
+  const isRefused = !isAdmitted && !isCrowded;
+  const standings = standingsOf(state, allowance, { nowMs, cost, amounts, isRefused, requestsAfter });
   const limits = limitsOf(allowance);
   if (isAdmitted || isCrowded) {
     const binding = fewest(standings);
     // An object with all its properties in the literal takes half as many bytes as one with a spread, here and below.
-    if (isAdmitted) return { kind: 'admitted', nowMs, allowance, limits, cost, standings, inFlight, binding };
+    if (isAdmitted) {
+      const reservation = amounts === undefined ? null : reservationOf(outcome, amounts, allowance);
+      return { kind: 'admitted', nowMs, allowance, limits, cost, standings, inFlight, binding, reservation };
+    }
     return crowded({ nowMs, allowance, limits, cost, standings, inFlight, binding }, inFlight!);
   }
   const strike = strikeOf(outcome, allowance, standings, index);
@@ -122,22 +153,48 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
 
 /** Which strike a refused request was. The state has the strikes after the last request, and none after a ban. */
 function strikeOf(
-  { n, bannedFrom, imposesBan, cost, state }: Outcome,
+  { n, bannedFrom, imposesBan, state }: Outcome,
   { bans, bansOfCustomer }: Allowance,
   standings: readonly WindowBudget[],
   index: number,
 ): number | null {
   if (bans === null) return null;
   if (imposesBan === true) return index <= bannedFrom ? Math.max(bans.after - (bannedFrom - index), 1) : null;
-  if (index >= bannedFrom || costExceedsLimit(standings, cost)) return null;
+  if (index >= bannedFrom || neverFits(standings)) return null;
   const { strikes } = bansOfCustomer ? state.further![0]! : state;
   const number = strikes.count - (n - 1 - index);
   return number >= 1 ? number : null;
 }
 
+/** Whether waiting cannot help: some window's limit is below what the request needs of it. */
+function neverFits(standings: readonly WindowBudget[]): boolean {
+  for (const { limit, needed } of standings) if (limit < needed) return true;
+  return false;
+}
+
+function reservationOf({ state, isUncertain }: Outcome, amounts: Amounts, { further = [] }: Allowance): Reservation {
+  const windows = further.map(({ unit, limits }, i): readonly SettledWindow[] => {
+    if (unit === undefined) return [];
+    const counts = state.further![i]!.windows;
+    // A window that is not open has counted nothing.
+    return limits.map((of) => ({ of, placeMs: counts[of.window] === undefined ? 0 : placeOf(counts[of.window]!) }));
+  });
+  return { amounts, windows, isCertain: isUncertain !== true };
+}
+
+/** Whether two requests take the same of units. */
+export function sameAmounts(one: Amounts | undefined, other: Amounts | undefined): boolean {
+  if (one === other) return true;
+  if (one === undefined || other === undefined) return false;
+  for (const unit in one) if (one[unit] !== other[unit]) return false;
+  for (const unit in other) if (one[unit] === undefined) return false;
+  return true;
+}
+
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
 export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
-  const standings = standingsOf(state, allowance, { nowMs, refusedCost: 0, spentAfter: 0 });
+  const at = { nowMs, cost, amounts: undefined, isRefused: false, requestsAfter: 0 };
+  const standings = standingsOf(state, allowance, at);
   return {
     kind: 'admitted',
     nowMs,
@@ -147,20 +204,27 @@ export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowM
     standings,
     inFlight: null,
     binding: fewest(standings),
+    reservation: null,
   };
 }
 
-function standingsOf(
-  state: AccountState,
-  allowance: Allowance,
-  at: { nowMs: number; refusedCost: number; spentAfter: number },
-): WindowBudget[] {
+/** The request of a verdict, among those that were decided together. */
+interface Judged {
+  readonly nowMs: number;
+  readonly cost: number;
+  readonly amounts: Amounts | undefined;
+  readonly isRefused: boolean;
+  /** How many later ones were admitted. */
+  readonly requestsAfter: number;
+}
+
+function standingsOf(state: AccountState, allowance: Allowance, judged: Judged): WindowBudget[] {
   const { limits, further } = allowance;
   const standings = new Array<WindowBudget>(limitsOf(allowance).length);
-  let next = addStandings(standings, 0, state, limits, at);
+  let next = addStandings(standings, 0, state, { limits }, judged);
   if (further === undefined) return standings;
   for (let i = 0; i < further.length; i++) {
-    next = addStandings(standings, next, state.further![i]!, further[i]!.limits, at);
+    next = addStandings(standings, next, state.further![i]!, further[i]!, judged);
   }
   return standings;
 }
@@ -170,29 +234,36 @@ function addStandings(
   to: WindowBudget[],
   index: number,
   { windows, topUps }: AccountState,
-  limits: readonly WindowLimit[],
-  { nowMs, refusedCost, spentAfter }: { nowMs: number; refusedCost: number; spentAfter: number },
+  { limits, unit }: Pick<Budget, 'limits' | 'unit'>,
+  { nowMs, cost, amounts, isRefused, requestsAfter }: Judged,
 ): number {
+  const charge = unit === undefined ? cost : chargeOf({ unit }, cost, amounts);
+  const needed = roomOf(charge);
   let next = index;
   for (const one of withTopUps(limits, topUps, nowMs)) {
     const { window, lengthMs, limit, name = window } = one;
     const open = windows[window];
-    const used = open === undefined ? 0 : open.used - spentAfter;
+    const used = open === undefined ? 0 : open.used - requestsAfter * charge;
     const remaining = Math.max(limit - used, 0);
     let resetAtMs: number;
     if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
-    else resetAtMs = remaining < refusedCost ? fitsAtMs(open, one, refusedCost) : nextEndMs(open, window);
-    to[next++] = { window, name, lengthMs, limit, used, remaining, resetAtMs };
+    else resetAtMs = isRefused && remaining < needed ? fitsAtMs(open, one, needed) : nextEndMs(open, window);
+    to[next++] = { window, name, lengthMs, limit, unit: unit ?? null, needed, used, remaining, resetAtMs };
   }
   return next;
 }
 
-/** The window with the fewest requests left, of equals the one that resets last (contract section 4). */
+/**
+ * The window with the fewest requests left, of equals the one that resets last (contract section 4). A window of another unit only
+ * if no requests are counted, because what is left of two units cannot be compared.
+ */
 function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
   let binding: WindowBudget | null = null;
   for (const standing of standings) {
+    if (standing.unit !== null && binding !== null && binding.unit === null) continue;
     if (
       binding === null ||
+      (binding.unit !== null && standing.unit === null) ||
       standing.remaining < binding.remaining ||
       (standing.remaining === binding.remaining && standing.resetAtMs >= binding.resetAtMs)
     ) {
@@ -221,16 +292,17 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
   let retryAtMs = nowMs;
   let bindingAtMs = -1;
   for (const standing of standings) {
-    if (standing.remaining >= cost) continue;
+    const { needed } = standing;
+    if (standing.remaining >= needed) continue;
     // A limit below the cost refuses for ever. Retry-After is then the window's whole length (contract section 2).
-    const endsAtMs = standing.limit < cost ? nowMs + standing.lengthMs : standing.resetAtMs;
+    const endsAtMs = standing.limit < needed ? nowMs + standing.lengthMs : standing.resetAtMs;
     retryAtMs = Math.max(retryAtMs, endsAtMs);
     if (endsAtMs >= bindingAtMs) {
       binding = standing;
       bindingAtMs = endsAtMs;
     }
   }
-  const costExceeds = costExceedsLimit(standings, cost);
+  const costExceeds = neverFits(standings);
   const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };
   return { kind: 'refused', ...decided, retryAtMs, costExceedsLimit: costExceeds };
 }
@@ -241,7 +313,7 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
  */
 function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState): V {
   if (state.topUps === undefined && !state.further?.some(({ topUps }) => topUps !== undefined)) return verdict;
-  const { cost, allowance } = verdict;
+  const { allowance, standings } = verdict;
   const budgets = [allowance, ...(allowance.further ?? [])];
   const accounts = [state, ...(state.further ?? [])];
   let { retryAtMs } = verdict;
@@ -252,8 +324,9 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState)
         const topUp = topUps?.[one.window];
         const open = windows[one.window];
         if (topUp === undefined || open === undefined || topUp.untilMs > retryAtMs) continue;
-        if (one.limit >= cost && one.limit - open.used < cost)
-          retryAtMs = Math.max(retryAtMs, fitsAtMs(open, one, cost));
+        const { needed } = standings.find(({ name }) => name === (one.name ?? one.window))!;
+        if (one.limit >= needed && one.limit - open.used < needed)
+          retryAtMs = Math.max(retryAtMs, fitsAtMs(open, one, needed));
       }
     }
   }
@@ -267,9 +340,9 @@ function banned(
 ): Banned {
   const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
   let retryAtMs = ban.untilMs;
-  for (const { limit, remaining, lengthMs, resetAtMs } of standings) {
-    if (limit < cost) retryAtMs = Math.max(retryAtMs, nowMs + lengthMs);
-    else if (remaining < cost) retryAtMs = Math.max(retryAtMs, resetAtMs);
+  for (const { limit, remaining, lengthMs, resetAtMs, needed } of standings) {
+    if (limit < needed) retryAtMs = Math.max(retryAtMs, nowMs + lengthMs);
+    else if (remaining < needed) retryAtMs = Math.max(retryAtMs, resetAtMs);
   }
   const name = nameOfBan(ban);
   const window = standings.find((standing) => standing.name === name);
@@ -278,10 +351,12 @@ function banned(
     window: ban.window,
     name,
     lengthMs: window?.lengthMs ?? WINDOW_MS[ban.window],
-    limit: window?.limit ?? limitOf(ban.window, allowance),
+    limit: window?.limit ?? limitOf(name, allowance),
+    unit: window?.unit ?? null,
+    needed: window?.needed ?? cost,
     used: window?.used ?? 0,
     remaining: 0,
-    resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < cost ? window.resetAtMs : 0),
+    resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < window.needed ? window.resetAtMs : 0),
   };
   const { number, untilMs } = ban;
   const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };
@@ -289,7 +364,8 @@ function banned(
 }
 
 /** A limit of the consumer that this request does not charge; 0 if its plan no longer has one of that length. */
-function limitOf(window: WindowName, allowance: Allowance): number {
-  const all = limitsOf(withAllGroups(allowance.base ?? allowance));
-  return all.find((limit) => limit.window === window)?.limit ?? 0;
+function limitOf(name: LimitName, allowance: Allowance): number {
+  const all = limitsOf(withAllBudgets(allowance.base ?? allowance));
+  const named = all.find((limit) => (limit.name ?? limit.window) === name);
+  return (named ?? all.find(({ window }) => window === windowOf(name)))?.limit ?? 0;
 }

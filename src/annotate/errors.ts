@@ -108,28 +108,25 @@ export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs
 }
 
 /** 429 for a quota (contract section 4). */
-export function rateLimitExceeded({
-  binding,
-  retryAtMs,
-  nowMs,
-  costExceedsLimit,
-  cost,
-  allowance,
-}: Refused): ErrorResponse {
+export function rateLimitExceeded({ binding, retryAtMs, nowMs, costExceedsLimit, allowance }: Refused): ErrorResponse {
   const seconds = retryAfterSeconds(retryAtMs, nowMs);
-  const { window, name, limit } = binding;
+  const { window, name, limit, unit, needed } = binding;
   const budget = name === window ? null : (allowance.further?.find((one) => `${one.name}-${window}` === name) ?? null);
   const message = ERRORS.rate_limit_exceeded.sentence({
     source: sourceOf(allowance, budget, window),
-    quota: `${limit} per ${window}${budget?.group ? ` for ${budget.group}` : ''}`,
-    cost,
+    quota: `${limit}${unit === null ? '' : ` ${unit}`} per ${window}${budget?.group ? ` for ${budget.group}` : ''}`,
+    needed,
+    unit,
     retryAfterSeconds: costExceedsLimit ? null : seconds,
     mayBeBanned: allowance.bans !== null,
   });
   const details = { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) };
   return errorResponse('rate_limit_exceeded', message, {
     fields: ['Retry-After', String(seconds)],
-    details: allowance.further === undefined ? details : { ...details, name, scope: budget?.scope ?? 'key' },
+    details:
+      allowance.further === undefined
+        ? details
+        : { ...details, name, ...(unit === null ? {} : { unit }), scope: budget?.scope ?? 'key' },
   });
 }
 

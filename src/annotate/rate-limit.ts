@@ -80,18 +80,29 @@ function policyText(
   limits: readonly Pick<WindowLimit, 'window' | 'name' | 'lengthMs' | 'limit'>[],
   allowance: Allowance,
 ): string {
+  const units = new Map(allowance.further?.flatMap(({ unit, limits: own }) => own.map(({ name }) => [name, unit])));
+  const unitText = (unit: string | undefined) => (unit === undefined ? '' : `;qu="${unit}"`);
   return [
-    ...limits.map(({ window, name = window, lengthMs, limit }) => `"${name}";q=${limit};w=${lengthMs / 1000}`),
-    ...unlimitedIn(allowance).map(({ name, lengthMs }) => `"${name}";q=${UNBOUNDED};w=${lengthMs / 1000}`),
+    ...limits.map(({ window, name = window, lengthMs, limit }) => {
+      return `"${name}";q=${limit};w=${lengthMs / 1000}${unitText(units.get(name))}`;
+    }),
+    ...unlimitedIn(allowance).map(({ name, lengthMs, unit }) => {
+      return `"${name}";q=${UNBOUNDED};w=${lengthMs / 1000}${unitText(unit)}`;
+    }),
     ...boundsInFlight(allowance).map(({ name, limit }) => `"${name}";q=${limit};qu="concurrent-requests"`),
   ].join(', ');
 }
 
 /** The windows without a limit of all budgets. */
-function unlimitedIn({ unlimited, further = [] }: Allowance): readonly { name: string; lengthMs: number }[] {
-  const own = unlimited.map(({ window, lengthMs }) => ({ name: window as string, lengthMs }));
+function unlimitedIn({
+  unlimited,
+  further = [],
+}: Allowance): readonly { name: string; lengthMs: number; unit: string | undefined }[] {
+  const own = unlimited.map(({ window, lengthMs }) => ({ name: window as string, lengthMs, unit: undefined }));
   const others = further.flatMap((budget) =>
-    budget.unlimited.map(({ window, lengthMs }) => ({ name: `${budget.name}-${window}`, lengthMs })),
+    budget.unlimited.map(({ window, lengthMs }) => {
+      return { name: `${budget.name}-${window}`, lengthMs, unit: budget.unit };
+    }),
   );
   return [...own, ...others];
 }

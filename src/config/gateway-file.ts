@@ -282,7 +282,11 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   }
   const lacking = other.policies?.find((name) => one.policies?.includes(name) !== true);
   if (lacking !== undefined) rules.push(`without the policy ${lacking}`);
-  if (one.cost < other.cost) rules.push(`cost ${one.cost} instead of ${other.cost}`);
+  if (one.cost.requests < other.cost.requests) {
+    rules.push(`cost ${one.cost.requests} instead of ${other.cost.requests}`);
+  }
+  const uncharged = unchargedUnits(one, other);
+  if (uncharged.length > 0) rules.push(`without a charge in ${uncharged.join(', ')}`);
   const [sunsetMs, otherSunsetMs] = [one, other].map(
     ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,
   );
@@ -290,6 +294,12 @@ function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
   else if (sunsetMs! > otherSunsetMs!) rules.push('a later sunset');
   else if (other.deprecated !== null && one.deprecated === null) rules.push('no deprecation');
   return rules;
+}
+
+/** The units that one route does not charge and the other does. */
+function unchargedUnits({ cost: one }: RouteEntry, { cost: other }: RouteEntry): readonly string[] {
+  const charged = (one.charges ?? []).map(({ unit }) => unit);
+  return (other.charges ?? []).map(({ unit }) => unit).filter((unit) => !charged.includes(unit));
 }
 
 function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolean {

@@ -4,6 +4,7 @@ import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
 import { addresses, scopes } from '../identify/access.ts';
 import type { Brownout } from '../routing/brownouts.ts';
+import { routeCost } from './charges.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
 import { inMs, instant, orNull } from './values.ts';
@@ -711,9 +712,9 @@ export const routeEntry = z.strictObject({
     .describe(
       'Name of the upstream that serves the route, one of `upstreams`. Required without `redirect` and `respond`.',
     ),
-  cost: wholeNumber(1, 1_000_000_000)
-    .prefault(1)
-    .describe('How many requests one call counts for. A cost above a limit refuses every call.'),
+  cost: routeCost.describe(
+    'How many requests one call counts for. A cost above a limit refuses every call. Or a mapping: `requests`, and for each unit that plans limit (`units` in plans.yaml) what a call charges in it, a number or a mapping.',
+  ),
   body: z
     .boolean()
     .prefault(false)

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { calendarOf } from '../admit/calendar.ts';
-import { type BanRule, MAX_GROUPS, type Plan, type Plans, UNBOUNDED } from '../admit/plan.ts';
+import { type BanRule, MAX_GROUPS, MAX_UNITS, type Plan, type Plans, type PlanUnit, UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName } from '../admit/windows.ts';
 import { groupRouteOf } from '../routing/path-groups.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
@@ -16,6 +16,8 @@ export function parsePlans(text: string, file: string): Parsed<Plans> {
 
 const { duration, wholeNumber } = values;
 
+/** A unit that plans limit and routes charge. */
+export const UNIT_NAME = /^[a-z][a-z0-9-]{0,31}$/;
 const GROUP_NAME = /^[a-z][a-z0-9-]{0,31}$/;
 /** Names that begin names of limits, or are such names. */
 const RESERVED_NAMES = new Set<string>([...WINDOWS, 'customer', 'key', 'in-flight']);
@@ -142,6 +144,36 @@ const groupName = z
   .string()
   .regex(GROUP_NAME, GROUP_NAME_RULE)
   .refine((name) => !RESERVED_NAMES.has(name) && !name.startsWith('customer-'), GROUP_NAME_RULE);
+const UNIT_RULE =
+  'must be the name of a unit: 1 to 32 lower-case letters, digits and `-`, starting with a letter, and neither a window nor `requests`, `customer`, `key`, `in-flight` or `customer-…`';
+const unitName = z
+  .string()
+  .regex(UNIT_NAME, UNIT_RULE)
+  .refine((name) => !RESERVED_NAMES.has(name) && name !== 'requests' && !name.startsWith('customer-'), UNIT_RULE);
+const unitRule = `must be a whole number from 0 to ${UNBOUNDED}, or \`unlimited\``;
+const unitLimit = z.union(
+  [z.int(unitRule).min(0, unitRule).max(UNBOUNDED, unitRule), z.literal('unlimited')],
+  unitRule,
+);
+/** Limits in units of their own, by the name of the unit. */
+function unitsSchema(description: string) {
+  return z
+    .record(
+      unitName,
+      z
+        .strictObject(
+          byWindow(
+            unitLimit,
+            unitRule,
+            'How much of the unit one window admits. `unlimited`: it is counted for the history alone.',
+          ),
+        )
+        .meta({ minProperties: 1 }),
+    )
+    .refine((units) => Object.keys(units).length <= MAX_UNITS, `must not have more than ${MAX_UNITS} units`)
+    .optional()
+    .meta({ minProperties: 1, maxProperties: MAX_UNITS, description });
+}
 const groupRoute = z
   .string('must be a pattern such as /v1/search/**, or with methods in front, POST /v1/orders')
   .describe('A pattern as in `routes` of gateway.yaml, or with methods in front: `POST,PUT /v1/orders`.');
@@ -154,6 +186,7 @@ const group = z.strictObject({
   limits: z
     .strictObject(byWindow(shadowLimit, shadowRule, 'Number of requests of the group that one window admits.'))
     .meta({ minProperties: 1, description: 'Limits of the group, by window, as those of the plan.' }),
+  units: unitsSchema('Limits of the group in units of their own, as those of the plan.'),
   instead: z
     .boolean('must be true or false')
     .prefault(false)
@@ -179,6 +212,7 @@ const plan = z.strictObject({
     .strictObject({
       ...byWindow(shadowLimit, shadowRule, 'Number of requests that one window admits to one key.'),
       'in-flight': inFlight.describe('How many requests of one key may be in flight at a time, over all gateways.'),
+      units: unitsSchema("What one key of a customer may take of its customer's limits in units of their own."),
     })
     .optional()
     .meta({
@@ -186,6 +220,9 @@ const plan = z.strictObject({
       description:
         "What one key of a customer may take of its customer's limits, by window. A key's own limits replace these. Keys without a customer have the limits of the plan alone.",
     }),
+  units: unitsSchema(
+    'Limits in units other than requests, such as tokens or rows, by the name of the unit and by window. Routes of gateway.yaml say what a request charges in them (`cost`). A request that charges a unit takes some of it in advance, and pays what it really cost when its answer has come.',
+  ),
   groups: z
     .record(groupName, group)
     .refine((groups) => Object.keys(groups).length <= MAX_GROUPS, `must not have more than ${MAX_GROUPS} groups`)
@@ -268,6 +305,7 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
       for (const part of ['limits', 'shadow', 'each-key']) checkForms(field(entry, part), ['plans', name, part], fault);
       checkEachKey(name, entry, fault, warn);
       checkGroups(name, entry, fault, warn);
+      checkUnits(name, entry, fault, warn);
       checkShadow(name, entry, fault);
     }
   },
@@ -378,6 +416,38 @@ function checkGroups(plan: string, entry: unknown, fault: Note, warn: Note): voi
   }
 }
 
+function checkUnits(plan: string, entry: unknown, fault: Note, warn: Note): void {
+  const groups = mappingOf(field(entry, 'groups'));
+  const path = ['plans', plan];
+  const parts = [
+    { units: field(entry, 'units'), path: [...path, 'units'], group: null },
+    { units: field(field(entry, 'each-key'), 'units'), path: [...path, 'each-key', 'units'], group: null },
+    ...Object.entries(groups).map(([group, of]) => {
+      return { units: field(of, 'units'), path: [...path, 'groups', group, 'units'], group };
+    }),
+  ];
+  const names = new Set<string>();
+  for (const { units, path: at, group } of parts) {
+    if (isMapping(units) && Object.keys(units).length === 0)
+      fault(at, 'is empty; name at least one unit, or leave it out.');
+    for (const [unit, limits] of Object.entries(mappingOf(units))) {
+      refuseEmpty(limits, [...at, unit], fault);
+      checkForms(limits, [...at, unit], fault);
+      warnOfLowerWindows(limits, [...at, unit], warn);
+      // The names of their windows in header fields would be the same.
+      const name = group === null ? unit : `${group}-${unit}`;
+      if (Object.hasOwn(groups, name))
+        fault([...at, unit], `has limits with the same names as the group ${name}; rename one of the two.`);
+      names.add(unit);
+    }
+  }
+  if (names.size > MAX_UNITS) fault([...path, 'units'], `and those of groups are more than ${MAX_UNITS} units.`);
+}
+
+function mappingOf(value: unknown): Readonly<Record<string, unknown>> {
+  return isMapping(value) ? (value as Record<string, unknown>) : {};
+}
+
 function checkRoutes(routes: unknown, path: readonly string[], fault: Note, warn: Note): void {
   for (const [i, route] of asArray(routes).entries()) {
     if (typeof route !== 'string') continue;
@@ -444,19 +514,27 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
 }
 
 /** What a plan says of customers, groups of routes and requests in flight. */
-function sharedParts(entry: z.output<typeof plan>): Pick<Plan, 'eachKey' | 'groups' | 'inFlight'> {
-  const { 'each-key': eachKey, groups, 'in-flight': inFlight } = entry;
+function sharedParts(entry: z.output<typeof plan>): Pick<Plan, 'eachKey' | 'groups' | 'inFlight' | 'units'> {
+  const { 'each-key': eachKey, groups, 'in-flight': inFlight, units } = entry;
   return {
-    ...(eachKey === undefined ? {} : { eachKey: { ...windowsIn(eachKey), ...inFlightIn(eachKey['in-flight']) } }),
+    ...(eachKey === undefined
+      ? {}
+      : { eachKey: { ...windowsIn(eachKey), ...inFlightIn(eachKey['in-flight']), ...unitsIn(eachKey.units) } }),
+    ...unitsIn(units),
     ...(groups === undefined
       ? {}
       : {
-          groups: Object.entries(groups).map(([name, { routes, limits, instead }]) => {
-            return { name, routes, instead, ...windowsIn(limits) };
+          groups: Object.entries(groups).map(([name, { routes, limits, instead, units: ofGroup }]) => {
+            return { name, routes, instead, ...windowsIn(limits), ...unitsIn(ofGroup) };
           }),
         }),
     ...inFlightIn(inFlight),
   };
+}
+
+function unitsIn(units: z.output<ReturnType<typeof unitsSchema>>): { readonly units?: readonly PlanUnit[] } {
+  if (units === undefined) return {};
+  return { units: Object.entries(units).map(([name, limits]) => ({ name, ...windowsIn(limits) })) };
 }
 
 function inFlightIn(inFlight: number | undefined): { readonly inFlight?: number } {

@@ -42,12 +42,17 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     path,
     methods: withHead(methods),
     upstream: entry.upstream,
-    cost,
+    cost: cost.requests,
+    charges: cost.charges,
     allowsBody: entry.body,
     allowsUpgrade: entry.websocket && reply === null,
     rewrite: rewrite && pathTemplateOf(path, patternAfter(path, rewrite)),
     requestHeaders: fieldRulesOf('request', [upstream?.headers?.request, headers?.request]),
-    responseHeaders: fieldRulesOf('response', [upstream?.headers?.response, headers?.response]),
+    responseHeaders: fieldRulesOf('response', [
+      { remove: cost.removedFields },
+      upstream?.headers?.response,
+      headers?.response,
+    ]),
     timeouts:
       timeouts === undefined || upstream === undefined
         ? null

@@ -26,8 +26,10 @@ interface SpentLimit {
   readonly source: string;
   /** The limit in words: `300 per minute`. */
   readonly quota: string;
-  /** The cost of the request. */
-  readonly cost: number;
+  /** How much must be left for the request. */
+  readonly needed: number;
+  /** What the limit counts; null for requests. */
+  readonly unit: string | null;
   /** Null if the request costs more than the limit, so that waiting does not help. */
   readonly retryAfterSeconds: number | null;
   /** Whether the plan bans callers that do not wait. */
@@ -222,11 +224,15 @@ export const ERRORS = {
   rate_limit_exceeded: {
     status: 429,
     closes: false,
-    sentence: ({ source, quota, cost, retryAfterSeconds, mayBeBanned }: SpentLimit) =>
-      retryAfterSeconds === null
-        ? `This request costs ${cost} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`
-        : `The quota of ${source}, ${quota}, is used up. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`,
-    when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields and its `scope` (`key` or `customer`) if the plan has several budgets.',
+    sentence: ({ source, quota, needed, unit, retryAfterSeconds, mayBeBanned }: SpentLimit) => {
+      const takes = unit === null ? `costs ${needed}` : `takes ${needed} ${unit} in advance`;
+      if (retryAfterSeconds === null)
+        return `This request ${takes} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`;
+      const isSpent =
+        unit === null ? 'is used up' : `has less left than the ${needed} that this request takes in advance`;
+      return `The quota of ${source}, ${quota}, ${isSpent}. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`;
+    },
+    when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the plan has several budgets.',
     remedy: 'Wait as long as `Retry-After` says. Requests before then count towards a ban.',
     counted: 'no',
     explanation: null,

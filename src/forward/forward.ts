@@ -53,7 +53,8 @@ export interface ForwardHooks {
   head(head: ResponseHead): void;
   /** A 103 (Early Hints) to forward. */
   earlyHints(fields: readonly string[]): void;
-  chunk(bytes: number): void;
+  /** A piece of the body. Its memory may be used again after the call. */
+  chunk(bytes: Buffer): void;
   /** The thread has worked on the response since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
@@ -179,7 +180,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onData(chunk: Buffer): void {
     if (this.#isDropping) return;
-    this.#hooks.chunk(chunk.length);
+    this.#hooks.chunk(chunk);
     this.#relay.add(chunk);
   }
 

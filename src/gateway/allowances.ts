@@ -1,11 +1,12 @@
 import {
   type Allowance,
   allowanceOf,
+  bitOfUnit,
   IN_ONE_READING,
   type Limits,
   type Plan,
   type Plans,
-  withGroups,
+  withBudgets,
 } from '../admit/plan.ts';
 import type { Consumer } from '../identify/identify.ts';
 import { groupRouteOf, PathGroups } from '../routing/path-groups.ts';
@@ -63,26 +64,38 @@ export class Allowances {
   }
 
   /**
-   * The allowance of one request: with the budgets of the groups of routes to which it belongs.
+   * The allowance of one request: with the budgets of the groups of routes to which it belongs, and of the units that it charges.
    * @param named groups to which a policy counts it besides; null for none. Those that the plan lacks have no effect
+   * @param charges of its route; null for none. Units that the plan lacks have no effect
    */
-  ofRequest(allowance: Allowance, path: string, method: string, named: readonly string[] | null = null): Allowance {
-    if (allowance.groups === undefined) return allowance;
-    let groups = this.#pathGroups.get(allowance.groups)?.matching(path, method) ?? 0;
+  ofRequest(
+    allowance: Allowance,
+    path: string,
+    method: string,
+    named: readonly string[] | null = null,
+    charges: readonly { readonly unit: string }[] | null = null,
+  ): Allowance {
+    const { groups, units } = allowance;
+    if (groups === undefined && (units === undefined || charges === null)) return allowance;
+    let bits = groups === undefined ? 0 : (this.#pathGroups.get(groups)?.matching(path, method) ?? 0);
     for (const name of named ?? []) {
-      const index = allowance.groups.findIndex((group) => group.name === name);
-      if (index >= 0) groups |= 1 << index;
+      const index = groups?.findIndex((group) => group.name === name) ?? -1;
+      if (index >= 0) bits |= 1 << index;
     }
-    if (groups === 0) return allowance;
+    for (const { unit } of charges ?? []) {
+      const index = units?.names.indexOf(unit) ?? -1;
+      if (index >= 0) bits |= bitOfUnit(index);
+    }
+    if (bits === 0) return allowance;
     let variants = this.#charged.get(allowance);
     if (variants === undefined) {
       variants = new Map();
       this.#charged.set(allowance, variants);
     }
-    let charged = variants.get(groups);
+    let charged = variants.get(bits);
     if (charged === undefined) {
-      charged = withGroups(allowance, groups);
-      variants.set(groups, charged);
+      charged = withBudgets(allowance, bits);
+      variants.set(bits, charged);
     }
     return charged;
   }

@@ -5,6 +5,7 @@ import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { Match } from '../routing/router.ts';
+import type { PaidUnits } from './metering.ts';
 
 /**
  * A WebSocket, or another tunnel, that has ended: everything that log and metrics report about it beyond its Exchange.
@@ -87,6 +88,8 @@ export interface Exchange {
   readonly hasGroups?: boolean;
   readonly plan: string | null;
   readonly cost: number;
+  /** What it paid in units of their own; null or absent if nothing. */
+  readonly units?: PaidUnits | null;
   /** The limits that applied. */
   readonly limits: readonly WindowLimit[];
   /** Requests left in each of them, in the same order. */
@@ -156,6 +159,7 @@ export class ExchangeRecorder implements Exchange {
   judgement: Judgement = 'malformed';
   source: Exchange['source'] = null;
   cost = 0;
+  units: PaidUnits | null = null;
   limits: readonly WindowLimit[] = NONE;
   remaining: readonly number[] = NONE;
   window: LimitName | null = null;

@@ -14,6 +14,7 @@ import type { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
 import type { KeySources } from '../identify/key-sources.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
+import type { Decoders } from '../meter/decoders.ts';
 import type { PolicyChain } from '../policies/chain.ts';
 import type { Route, Router } from '../routing/router.ts';
 import type { RequestValidator } from '../validate/validator.ts';
@@ -59,6 +60,8 @@ export interface GatewayDeps {
   readonly refusalLines: RefusalLines;
   /** Bounds how many responses are compressed at a time. */
   readonly compressors: Compressors;
+  /** Bounds how many compressed responses are read for their cost at a time. */
+  readonly decoders: Decoders;
   /** Links errors to their documentation; null if there is none (`errors.docs`). */
   readonly errorDocs: ErrorDocs | null;
   /** Null if CORS is not configured. */

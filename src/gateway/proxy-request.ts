@@ -28,6 +28,7 @@ import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller, ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import type { Metering } from './metering.ts';
 import type { Cuttable, WatchedRecord, WebSocketLimits } from './open-web-sockets.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
@@ -47,6 +48,8 @@ interface Admitted {
   readonly verdict: Verdict;
   readonly origin: ClientAddress;
   readonly flow: ProxyFlow;
+  /** Null if the request charges no unit. */
+  readonly metering: Metering | null;
   /** The body, if it has been read whole to be checked; else null. */
   readonly checkedBody: Buffer | null;
   /** Fields for the service that the policies of the route have set; null if they have set none. */
@@ -163,6 +166,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;
     if (admitted.flow.closes()) closeAfter(response, false);
+    admitted.metering?.head(head.status, head.fields);
     const { route } = match;
     const isAllPassed = this.#deps.cors === null && route.deprecated === null && route.responseHeaders === null;
     if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
@@ -203,8 +207,9 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#response.writeInformation(103, rules === null ? hints : withoutDropped(hints, rules));
   }
 
-  chunk(bytes: number): void {
-    this.#admitted.record.bytesOut += bytes;
+  chunk(bytes: Buffer): void {
+    this.#admitted.record.bytesOut += bytes.length;
+    this.#admitted.metering?.chunk(bytes);
   }
 
   worked(fromMs: number, toMs: number): void {

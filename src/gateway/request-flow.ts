@@ -1,10 +1,11 @@
 import { IncomingMessage } from 'node:http';
 import { shadowIdOf } from '../admit/account-id.ts';
 import type { AdmissionListener, Admitter } from '../admit/admit.ts';
-import { UNSEEN } from '../admit/decide.ts';
-import { type Allowance, withAllGroups } from '../admit/plan.ts';
+import { type Amounts, UNSEEN } from '../admit/decide.ts';
+import { type Allowance, withAllBudgets } from '../admit/plan.ts';
 import {
   type Admission,
+  type Admitted,
   type Banned,
   type Crowded,
   type Refused,
@@ -22,6 +23,7 @@ import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
+import type { Charge } from '../meter/charge.ts';
 import type { Ruling } from '../policies/chain.ts';
 import type { Allowed } from '../policies/result.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
@@ -32,6 +34,7 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
+import { amountsOf, chargesOf, type Ended, Metering, readsBody, usedOf } from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
@@ -95,10 +98,18 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
   #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
+  /** What the store was asked, or is to be asked once the body has been read. */
+  #asked: Asked | null = null;
   /** The verdict of limits that are only watched. */
-  #shadow: Promise<Shadow | null> | null = null;
+  #shadow: Promise<Admission | null> | null = null;
   /** The body, while it is read to be checked and until the request has ended. */
   #held: HeldBody | null = null;
+  /** The body, if it has been read whole; and the refusal of one that was too large for that. */
+  #body: Buffer | null = null;
+  #bodyFault: errors.ErrorResponse | null = null;
+  /** Finds what the request costs in units; null if it charges none. */
+  #metering: Metering | null = null;
+  #ended: Ended = 'unsent';
   #forwarding: { breakOff(reason: Error): void } | null = null;
   /** The allowance by which the request has a place among those in flight; null if it has none. */
   #place: Allowance | null = null;
@@ -168,13 +179,17 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
   #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
-    this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict);
+    this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict, this.#asked!.amounts);
+    if (this.#bodyFault !== null) {
+      this.#refuse(this.#bodyFault);
+      return;
+    }
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
     const forbidden = found.kind === 'error' ? found.error : scopeRefusal(found.match.route, caller);
     if (found.kind === 'error' || forbidden !== null) this.#refuse(forbidden!);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
     else if (found.match.route.description !== null) this.#check(found.match.route.description, found.match, head);
-    else this.#forward(head, found.match, caller, verdict, null);
+    else this.#forward(head, found.match, caller, verdict, this.#body);
   }
 
   // Route
@@ -315,18 +330,57 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   // Admit
 
-  /** Decides about the request, or asks the store to. If the caller's plan is not enforced, the verdict is one without limits. */
+  /** Decides about the request, or asks the store to; but first reads its body, if that says what it takes in advance. */
   #admit(caller: Caller): void {
-    const { admitter, allowances, wallMs } = this.#deps;
-    const { id } = caller;
-    const { path, method } = this.#head!;
-    const allowance = allowances.ofRequest(caller.allowance, path, method, this.#allowed?.groups ?? null);
+    const { admitter, allowances } = this.#deps;
+    const head = this.#head!;
+    const charged = this.#match?.route.charges ?? null;
+    const allowance = allowances.ofRequest(
+      caller.allowance,
+      head.path,
+      head.method,
+      this.#allowed?.groups ?? null,
+      charged,
+    );
     const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
+    const charges = charged === null ? null : chargesOf(allowance, charged);
+    this.#asked = { allowance, cost, charges, amounts: undefined };
+    if (charges === null) this.#ask(caller, this.#asked);
+    else if (!readsBody(charges, head)) this.#askForUnits(caller, charges);
+    else {
+      // A key that is refused anyway gets no body read.
+      const refusal = admitter.refusal(caller.id, allowance, cost, amountsOf(charges, head, null));
+      if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
+      else this.#onDecision(refusal);
+    }
+  }
+
+  #onBody(caller: Caller, charges: readonly Charge[], result: HeldResult): void {
+    if (result.kind === 'gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
+    else if (!this.clientStillWaiting(0)) return;
+    else if (result.kind === 'no_room') {
+      this.#refuseAs({ judgement: 'shed', error: plainError('overloaded'), limitFields: null, cause: TOO_MANY_HELD });
+    } else {
+      // A body that is too large is refused once the request has been counted.
+      if (result.kind === 'whole') this.#body = result.bytes;
+      this.#askForUnits(caller, charges);
+    }
+  }
+
+  #askForUnits(caller: Caller, charges: readonly Charge[]): void {
+    const amounts = amountsOf(charges, this.#head!, this.#body);
+    this.#asked = { ...this.#asked!, amounts };
+    this.#ask(caller, this.#asked);
+  }
+
+  /** If the caller's plan is not enforced, the verdict is one without limits. */
+  #ask({ id }: Caller, { allowance, cost, amounts }: Asked): void {
+    const { admitter, wallMs } = this.#deps;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
       return;
     }
-    const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this);
+    const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this, amounts);
     if (admission !== null) this.#onDecision(admission);
     else this.#record.asked(this.#deps.monotonicMs());
   }
@@ -347,7 +401,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
     if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
-    if (verdict?.kind === 'admitted' && verdict.allowance.boundsInFlight) this.#takePlace(verdict.allowance);
+    if (verdict?.kind === 'admitted') this.#taken(verdict);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
     if (verdict === null) {
@@ -356,11 +410,19 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else this.#onAdmitted(this.#head!, this.#caller!, verdict);
   }
 
-  /** The store has counted the request as one in flight. */
-  #takePlace(allowance: Allowance): void {
-    this.#place = allowance;
-    // The client disconnected while the store was asked.
-    if (this.#finished) this.leavePlace();
+  /** The store has counted the request: maybe as one in flight, and maybe something in advance. */
+  #taken(verdict: Admitted): void {
+    const { charges, amounts } = this.#asked!;
+    if (charges !== null && amounts !== undefined) {
+      this.#verdict = verdict;
+      this.#metering = new Metering(charges, amounts, this.#deps.decoders);
+      // The client disconnected while the store was asked.
+      if (this.#finished) void this.#settle(this.#metering);
+    }
+    if (verdict.allowance.boundsInFlight) {
+      this.#place = verdict.allowance;
+      if (this.#finished) this.leavePlace();
+    }
   }
 
   // Annotate
@@ -384,20 +446,28 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #check(description: string, match: Match, head: Head): void {
     const checked = checkHead(this.#deps, description, match, head);
     if ('error' in checked) this.#refuse(checked.error, checked.cause);
-    else if (checked.bodyCheck === null) this.#forward(head, match, this.#caller!, this.#verdict!, null);
-    else this.#hold(match, head, checked.bodyCheck);
+    else if (checked.bodyCheck === null) this.#forward(head, match, this.#caller!, this.#verdict!, this.#body);
+    else if (this.#body !== null) this.#checkBody(match, head, checked.bodyCheck, this.#body);
+    else {
+      const check = checked.bodyCheck;
+      this.#hold(match, head, (result) => this.#onHeld(match, head, check, result));
+    }
   }
 
-  /** Reads the body to check it. It is forwarded only then, with the bytes that were sent. */
-  #hold(match: Match, head: Head, check: BodyCheck): void {
+  /** Reads the body whole. It is forwarded only then, with the bytes that were sent. */
+  #hold(match: Match, head: Head, next: (result: HeldResult) => void): void {
     const { wholeBody } = this.#request;
     if (typeof wholeBody === 'string') {
-      this.#onHeld(match, head, check, { kind: 'whole', bytes: Buffer.from(wholeBody, 'latin1') });
+      next({ kind: 'whole', bytes: Buffer.from(wholeBody, 'latin1') });
       return;
     }
     const maxBytes = Math.min(match.route.maxBodyBytes ?? this.#deps.maxBodyBytes, MAX_CHECKED_BYTES);
+    const end = (result: HeldResult) => {
+      if (result.kind === 'too_large') this.#bodyFault = tooLargeToCheck(maxBytes);
+      next(result);
+    };
     if (head.contentLength > maxBytes) {
-      this.#refuse(tooLargeToCheck(maxBytes));
+      end({ kind: 'too_large' });
       return;
     }
     if (!(this.#request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
@@ -405,8 +475,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const memory = this.#deps.heldBodies.of(this.#caller!.shareId, heldBytesOfOne(this.#upstream!.options.fairShare));
     this.#held = new HeldBody(this.#request, maxBytes, memory, (result) => {
       try {
-        if (result.kind === 'too_large') this.#refuse(tooLargeToCheck(maxBytes));
-        else this.#onHeld(match, head, check, result);
+        end(result);
       } catch (error) {
         this.onDefect(error);
       }
@@ -416,7 +485,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onHeld(match: Match, head: Head, check: BodyCheck, result: HeldResult): void {
     if (result.kind === 'gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
     else if (!this.clientStillWaiting(0)) return;
-    else if (result.kind !== 'whole') this.#refuse(plainError('overloaded'), 'too many bodies are held to be checked');
+    else if (result.kind === 'too_large') this.#refuse(this.#bodyFault!);
+    else if (result.kind !== 'whole') this.#refuse(plainError('overloaded'), TOO_MANY_HELD);
     else this.#checkBody(match, head, check, result.bytes);
   }
 
@@ -440,6 +510,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     // 100 Continue has already been sent.
     if (head.expectsContinue && checkedBody === null) this.#response.writeContinue();
     this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
+    this.#ended = 'failed';
     const traceFields = this.#trace.forward();
     const admitted = {
       head,
@@ -450,6 +521,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       origin: this.#origin,
       verdict,
       flow: this,
+      metering: this.#metering,
       checkedBody,
       fieldsOfPolicies: this.#allowed?.headers ?? null,
     };
@@ -461,6 +533,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   forwarded(result: ProxyResult): void {
     if (result.kind === 'answered' && isUnread(this.#request, this.#head)) closeAfter(this.#response, true);
+    this.#ended = ENDED[result.kind];
     const end = forwardedEnd(result, this.#response.statusCode);
     if (end.kind === 'refused') this.#refuse(end.error, end.cause);
     else this.#finish(end.status, end.code, end.cause);
@@ -473,6 +546,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const unread = isUnread(this.#request, head);
     const own = this.ownFields();
     const query = queryToPass(this.#deps, head);
+    this.#ended = 'replied';
     this.#record.bytesOut = replyOfRoute(this.#response, reply, head, counted, query, own, this.closes(), unread);
     this.#finish(reply.status, null, null);
   }
@@ -534,8 +608,28 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#held?.release();
     this.#record.ended(status, code, cause, this.#deps.monotonicMs());
     if (this.#request.socket.confirmRead?.(this) !== true) this.onRead();
-    if (this.#shadow === null) this.#close(null);
-    else void this.#shadow.then((shadow) => this.#close(shadow));
+    if (this.#shadow === null && this.#metering === null) this.#close(null);
+    else void this.#closeLater();
+  }
+
+  /** The record waits for the verdict of limits that are only watched, and for what the request cost. */
+  async #closeLater(): Promise<void> {
+    if (this.#metering !== null) await this.#settle(this.#metering);
+    this.#close(shadowOf(await this.#shadow));
+  }
+
+  /** The request has ended: the store learns what it cost. */
+  async #settle(metering: Metering): Promise<void> {
+    const { admitter } = this.#deps;
+    const { id } = this.#caller!;
+    const paid = metering.end(this.#ended, this.#record.status, this.#record.upstreamMs);
+    this.#record.units = paid instanceof Promise ? await paid : paid;
+    const used = usedOf(this.#record.units);
+    if (this.#verdict?.kind === 'admitted') admitter.settle(id, this.#verdict, used);
+    const shadow = await this.#shadow;
+    if (shadow?.kind === 'decided' && shadow.verdict.kind === 'admitted') {
+      admitter.settle(shadowIdOf(id), shadow.verdict, used);
+    }
   }
 
   /**
@@ -631,24 +725,50 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 }
 
+/** What the store is asked about a request. */
+interface Asked {
+  readonly allowance: Allowance;
+  readonly cost: number;
+  /** What it charges in units; null if nothing. */
+  readonly charges: readonly Charge[] | null;
+  /** What it takes of them in advance; undefined until that is known. */
+  readonly amounts: Amounts | undefined;
+}
+
+const TOO_MANY_HELD = 'too many bodies are held to be checked';
+
+/** How a forwarded request has ended, for what it costs. */
+const ENDED: Readonly<Record<ProxyResult['kind'], Ended>> = {
+  answered: 'whole',
+  upgraded: 'upgraded',
+  client_gone: 'cut',
+  broken: 'cut',
+  failed: 'failed',
+  refused: 'unsent',
+};
+
 /**
  * Counts an admitted request against the limits of its caller that are only watched (contract section 2, `enforce` and
  * `shadow`). It refuses no request, and only the request's record waits for it.
- * @returns null without such limits; resolves to null if the store did not answer. Never rejects.
+ * @returns null without such limits. Never rejects.
  */
 function countInShadow(
   admitter: Pick<Admitter, 'admit'>,
   id: string,
   { allowance, cost }: Verdict,
-): Promise<Shadow | null> | null {
+  amounts: Amounts | undefined,
+): Promise<Admission> | null {
   if (allowance.shadow === undefined) return null;
-  return (async () => {
-    const admission = await admitter.admit(shadowIdOf(id), allowance.shadow!, cost);
-    if (admission.kind === 'unavailable') return null;
-    const { kind, binding } = admission.verdict;
-    if (kind === 'crowded') return null;
-    return { judgement: kind, window: kind === 'admitted' ? null : binding.name };
-  })();
+  const ofShadow = allowance.shadow.inUnits === undefined ? undefined : amounts;
+  return Promise.resolve(admitter.admit(shadowIdOf(id), allowance.shadow, cost, 0, ofShadow));
+}
+
+/** The verdict of limits that are only watched; null if there are none, or the store did not answer. */
+function shadowOf(admission: Admission | null): Shadow | null {
+  if (admission === null || admission.kind === 'unavailable') return null;
+  const { kind, binding } = admission.verdict;
+  if (kind === 'crowded') return null;
+  return { judgement: kind, window: kind === 'admitted' ? null : binding.name };
 }
 
 const SWITCHING_PROTOCOLS = 101;
@@ -733,7 +853,7 @@ function usageResponse(
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
   if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
-  const allowance = withAllGroups(base);
+  const allowance = withAllBudgets(base);
   const text = head.target.slice(head.path.length);
   const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
   if (text.length > MAX_USAGE_QUERY) {

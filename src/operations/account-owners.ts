@@ -1,5 +1,5 @@
 import { partsOfAccount } from '../admit/account-id.ts';
-import { type Allowance, allowanceOf, type Limits, type Plans, withAllGroups } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
 import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { isTokenHolder } from '../identify/token-holder.ts';
@@ -80,5 +80,5 @@ export function allowanceOfOwner(
   if (plan === undefined) return null;
   const customer = limitsOfCustomer === null ? null : { limits: limitsOfCustomer };
   const allowance = allowanceOf(plan, limits, false, customer);
-  return 'missing' in allowance ? null : withAllGroups(allowance);
+  return 'missing' in allowance ? null : withAllBudgets(allowance);
 }

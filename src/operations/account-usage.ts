@@ -2,7 +2,7 @@ import { accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/a
 import type { HistoryReport } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { Durability, LedgerView, MadeOnce } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, type Limits, type Plans, withAllGroups } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { LimitName, WindowLimit, WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
@@ -166,7 +166,7 @@ export class AccountUsage {
     const plan = this.#options.plans().plans.get(name);
     if (plan === undefined) throw new Failure('conflict', `The plan ${name} of ${lowered(who)} is not in plans.yaml.`);
     const allowance = allowanceOf(plan, limits, false, customer);
-    if (!('missing' in allowance)) return withAllGroups(allowance);
+    if (!('missing' in allowance)) return withAllBudgets(allowance);
     throw new Failure('conflict', `${who} has no limit for ${allowance.missing.join(', ')}.`);
   }
 
@@ -184,7 +184,7 @@ export class AccountUsage {
     const { plans } = this.#options.plans();
     const plan = plans.get(name);
     const allowance = plan === undefined ? null : allowanceOf(plan, {}, false, customer);
-    if (allowance !== null && !('missing' in allowance)) return withAllGroups(allowance);
+    if (allowance !== null && !('missing' in allowance)) return withAllBudgets(allowance);
     throw new Failure(
       'refused',
       `There is no plan '${visible(name)}' that a token can have. The plans are: ${[...plans.keys()].join(', ')}.`,

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import type { Durability, LedgerView } from '../admit/ledger.ts';
-import { groupNamesIn, type Plans } from '../admit/plan.ts';
+import { groupNamesIn, type Plans, unitNamesIn } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -176,7 +176,8 @@ export class CustomerOperations {
     if (done === null) return unknownCustomer(id);
     // A key that was made or moved here meanwhile is refused already, because it has no customer.
     if (revokesKeys) keysRevoked += await this.#revokeKeys(id);
-    for (const accountId of accountsUnder(id, groupNamesIn(plans()))) await ledger.forget(accountId);
+    const accounts = accountsUnder(id, groupNamesIn(plans()), unitNamesIn(plans()));
+    for (const accountId of accounts) await ledger.forget(accountId);
     return { ...done, keysRevoked };
   }
 

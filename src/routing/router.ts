@@ -2,6 +2,7 @@ import type { Allowance } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { CompressionRules } from '../http1/content-coding.ts';
 import type { FieldRules } from '../http1/field-rules.ts';
+import type { Charge } from '../meter/charge.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
 import { faultOfPattern } from './pattern.ts';
@@ -16,6 +17,8 @@ export interface Route {
   readonly upstream: string;
   /** For how many requests one request counts, at least 1. */
   readonly cost: number;
+  /** What it charges in units of their own; null if in none. */
+  readonly charges: readonly Charge[] | null;
   /** Whether methods that usually carry no body (GET, HEAD, DELETE, OPTIONS) may carry one here. */
   readonly allowsBody: boolean;
   /** Whether a client may upgrade its connection to WebSocket or another protocol. */
@@ -422,6 +425,7 @@ export const USAGE: Route = Object.freeze({
   methods: Object.freeze(['GET', 'HEAD']),
   upstream: '',
   cost: 1,
+  charges: null,
   allowsBody: false,
   allowsUpgrade: false,
   perAddress: null,

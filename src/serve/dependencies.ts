@@ -27,6 +27,7 @@ import { SecretUses } from '../identify/secret-uses.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
+import { Decoders } from '../meter/decoders.ts';
 import type { Router } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
@@ -50,6 +51,7 @@ export interface Services {
   readonly usage: Usage;
   readonly thread: ThreadTime;
   readonly compressors: Compressors;
+  readonly decoders: Decoders;
   readonly deprecatedCalls: DeprecatedCallCounter;
   readonly secretUses: SecretUses;
   readonly refusals: RefusalCounter;
@@ -81,6 +83,7 @@ export function openServices(
     onStoreFailure,
     onLocalDecision: metrics.decidedAlone,
     onReturned: metrics.givenBack,
+    onSettled: metrics.settled,
     wallMs: CLOCKS.wallMs,
     monotonicMs: accountsMs,
   });
@@ -104,8 +107,9 @@ export function openServices(
     if (kind !== 'key' && kind !== 'customer') admitter.forget();
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
-  const [refusals, compressors] = [new RefusalCounter(stores.history), new Compressors()];
-  const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors };
+  const refusals = new RefusalCounter(stores.history);
+  const [compressors, decoders] = [new Compressors(), new Decoders()];
+  const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors, decoders };
   return { ...deciding, deprecatedCalls, refusals };
 }
 

@@ -308,6 +308,7 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.secretUses.close());
   closers.push(() => services.refusals.close());
+  closers.push(() => services.admitter.flush());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;

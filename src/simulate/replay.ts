@@ -1,6 +1,6 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import { type AccountState, costExceedsLimit, decide, type Outcome, stateAfter, UNSEEN } from '../admit/decide.ts';
-import { type Allowance, type Limits, limitsOf, type Plans, withGroups } from '../admit/plan.ts';
+import { type Allowance, type Limits, limitsOf, type Plans, withBudgets } from '../admit/plan.ts';
 import { Accounts } from './accounts.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';
 import { REFUSED } from './log-line.ts';
@@ -165,7 +165,7 @@ class Run {
     if (allowance === null || groups === 0) return { shape, allowance };
     const variants = this.#charged.get(allowance) ?? new Map<number, Allowance>();
     this.#charged.set(allowance, variants);
-    const charged = variants.get(groups) ?? withGroups(allowance, groups);
+    const charged = variants.get(groups) ?? withBudgets(allowance, groups);
     variants.set(groups, charged);
     return { shape, allowance: charged };
   }

@@ -1,6 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { partsOfAccount } from '../admit/account-id.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
+import type { PaidUnits } from '../gateway/metering.ts';
 import { ClientNetworks } from '../identify/failed-attempts.ts';
 import { LogOutput } from './log-output.ts';
 
@@ -177,6 +178,7 @@ export class AccessLines {
     let tried = attempts > 1 ? `,"attempts":${attempts}` : '';
     if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
     if (exchange.policy != null) tried += `,"policy":${text(exchange.policy)}`;
+    if (exchange.units != null) tried += unitsOf(exchange.units);
     let left = '';
     for (let i = 0; i < limits.length; i++)
       left += `${i === 0 ? '"' : ',"'}${limits[i]!.name ?? limits[i]!.window}":${remaining[i]}`;
@@ -271,6 +273,14 @@ function isSameKind(one: LoggedExchange, other: LoggedExchange): boolean {
 function customerOf({ consumerId, accountId = consumerId }: LoggedExchange): string {
   if (accountId === null || accountId === consumerId) return '';
   return `,"customerId":${text(partsOfAccount(accountId).customerId)}`;
+}
+
+/** The member for what a request paid in units. `unknown`: why it paid what it took in advance. */
+function unitsOf(units: PaidUnits): string {
+  const each = Object.entries(units).map(([unit, { reserved, settled, why }]) => {
+    return `"${unit}":{"reserved":${reserved},"settled":${settled}${why === null ? '' : `,"unknown":"${why}"`}}`;
+  });
+  return `,"units":{${each.join()}}`;
 }
 
 function text(value: string | null): string {

@@ -8,8 +8,14 @@ import type { Exchange } from '../gateway/exchange.ts';
 import type { Ruling } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations, RequestTally } from './durations.ts';
+import { type UnitMetrics, unitMetrics } from './unit-metrics.ts';
 
-export interface GatewayMetrics extends ConnectionMetrics, WebSocketMetrics, SettingsMetrics, OutageMetrics {
+export interface GatewayMetrics
+  extends ConnectionMetrics,
+    WebSocketMetrics,
+    SettingsMetrics,
+    OutageMetrics,
+    UnitMetrics {
   readonly registry: Registry;
   record(exchange: Exchange): void;
   /** A request whose head could not be parsed was answered with this error code. */
@@ -113,6 +119,7 @@ const RUNGS = 5;
 export function createMetrics(gauges: Gauges): GatewayMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
+  const units = unitMetrics(registry);
   const recorders = [recordRequests(registry), recordDurations(registry, gauges.upstreams), recordQuotas(registry)];
   counter(registry, WORKERS_LOST.name, WORKERS_LOST.help);
   counter(registry, WORKERS_STUCK.name, WORKERS_STUCK.help);
@@ -151,6 +158,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
+      if (exchange.units != null) units.paid(exchange.units, exchange.plan);
     },
     unparsed: (code) => unparsed.inc({ code }),
     unaskedAnswer: (upstream) => unasked.inc({ upstream }),
@@ -159,6 +167,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     auditFailed: () => auditFailures.inc(),
     changesLost: () => changesLost.inc(),
     ...outageMetrics(registry),
+    settled: units.settled,
     logLineDropped: () => logDrops.inc(),
   };
 }

@@ -39,6 +39,7 @@ export async function adminApiWith(
     topUp: async () => ({ kind: 'reused' as const }),
     resetUsage: async () => ({ kind: 'reused' as const }),
     reportInFlight: async () => {},
+    settle: async () => [],
     forget: async () => {},
     carryBan: async () => {},
     present: async () => null,

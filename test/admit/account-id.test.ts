@@ -1,6 +1,13 @@
 import { expect, test } from 'vitest';
 import { accountIdsOf, accountsUnder, lengthOfOwner } from '../../src/admit/account-id.ts';
-import { type Allowance, allowanceOf, groupNamesIn, type Plan, withAllGroups } from '../../src/admit/plan.ts';
+import {
+  type Allowance,
+  allowanceOf,
+  groupNamesIn,
+  type Plan,
+  unitNamesIn,
+  withAllBudgets,
+} from '../../src/admit/plan.ts';
 
 const plan: Plan = {
   name: 'pro',
@@ -8,18 +15,30 @@ const plan: Plan = {
   bans: null,
   enforce: true,
   shadow: { day: 3 },
-  groups: [{ name: 'search', routes: [], limits: { minute: 10 }, instead: false }],
+  groups: [
+    {
+      name: 'search',
+      routes: [],
+      limits: { minute: 10 },
+      instead: false,
+      units: [{ name: 'rows', limits: { day: 9 } }],
+    },
+  ],
+  units: [{ name: 'tokens', limits: { month: 100 } }],
+  eachKey: { limits: {}, forms: {}, units: [{ name: 'tokens', limits: { day: 9 } }] },
 };
 
 test('whatever a plan counts for a key or a customer is removed with it', () => {
-  const groups = groupNamesIn({ plans: new Map([['pro', plan]]), removed: [], failedAuthenticationPerMinute: 60 });
-  const ofKey = withAllGroups(allowanceOf(plan, {}) as Allowance);
-  expect(accountsUnder('key_1', groups)).toEqual(expect.arrayContaining([...accountIdsOf('key_1', ofKey)]));
-  const ofCustomer = withAllGroups(allowanceOf(plan, {}, false, { limits: {} }) as Allowance);
-  const shadows = accountIdsOf('cus_1/key_1~shadow', ofCustomer);
-  const [own, ...shared] = accountIdsOf('cus_1/key_1', ofCustomer);
-  expect(accountsUnder('cus_1', groups)).toEqual(expect.arrayContaining([...shared, ...shadows.slice(1)]));
-  expect(accountsUnder('cus_1/key_1', groups)).toEqual(expect.arrayContaining([own, shadows[0]]));
+  const plans = { plans: new Map([['pro', plan]]), removed: [], failedAuthenticationPerMinute: 60 };
+  const [groups, units] = [groupNamesIn(plans), unitNamesIn(plans)];
+  const ofKey = withAllBudgets(allowanceOf(plan, {}) as Allowance);
+  expect(accountsUnder('key_1', groups, units)).toEqual(expect.arrayContaining([...accountIdsOf('key_1', ofKey)]));
+  const ofCustomer = withAllBudgets(allowanceOf(plan, {}, false, { limits: {} }) as Allowance);
+  const ids = ['cus_1/key_1', 'cus_1/key_1~shadow'].flatMap((id) => [...accountIdsOf(id, ofCustomer)]);
+  const isOfKey = (id: string) => id.startsWith('cus_1/');
+  const removed = ['cus_1', 'cus_1/key_1'].map((id) => accountsUnder(id, groups, units));
+  expect(removed[0]).toEqual(expect.arrayContaining(ids.filter((id) => !isOfKey(id))));
+  expect(removed[1]).toEqual(expect.arrayContaining(ids.filter(isOfKey)));
   // All of them are in one slot.
-  for (const id of accountsUnder('cus_1', groups)) expect(id.slice(0, lengthOfOwner(id))).toBe('cus_1');
+  for (const id of accountsUnder('cus_1', groups, units)) expect(id.slice(0, lengthOfOwner(id))).toBe('cus_1');
 });

@@ -7,6 +7,8 @@ import {
   type Durability,
   type Ledger,
   type MadeOnce,
+  type SettlementOutcome,
+  type UnitSettlement,
 } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import type { TopUp, WindowLimit, WindowName } from '../../src/admit/windows.ts';
@@ -27,12 +29,16 @@ export class FakeLedger implements Ledger {
 
   async reportInFlight(): Promise<void> {}
 
+  async settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+    return settlements.map(() => 'settled');
+  }
+
   async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     this.calls.push(asks);
     await this.onTheWay();
     if (this.away) throw new Failure('store_unavailable', 'away');
-    const outcomes = asks.map(({ consumerId, allowance, cost, n }) => {
-      const outcome = decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), cost, n);
+    const outcomes = asks.map(({ consumerId, allowance, cost, n, amounts }) => {
+      const outcome = decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), cost, n, [], amounts);
       this.#accounts.set(consumerId, outcome.state);
       return outcome;
     });

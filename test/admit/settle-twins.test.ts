@@ -5,9 +5,10 @@ import { accountIdsOf } from '../../src/admit/account-id.ts';
 import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { settled } from '../../src/admit/settle.ts';
-import { placeOf, WINDOWS } from '../../src/admit/windows.ts';
-import { SETTLE_LUA } from '../../src/stores/redis/decision-call.ts';
+import { placeOf } from '../../src/admit/windows.ts';
+import { windowText } from '../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { SETTLE_LUA } from '../../src/stores/redis/settlement-calls.ts';
 import { histories } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
@@ -49,6 +50,7 @@ test(
           const plan: Allowance = {
             ...base,
             limits: [],
+            inUnits: ['tokens'],
             further: [
               { name: 'tokens', scope: 'key', group: null, unit: 'tokens', limits: base.limits, unlimited: [] },
             ],
@@ -74,12 +76,7 @@ test(
             if (delta < 0 && JSON.stringify(after) !== JSON.stringify(unit)) givenBack++;
             if (delta > 0) added++;
             unit = after;
-            const args = settledWindows.flatMap(({ of: { window, slices = 0, calendar }, placeMs }) => [
-              WINDOWS.indexOf(window) + 1,
-              slices,
-              placeMs,
-              calendar?.periodAt(nowMs).endsAtMs ?? 0,
-            ]);
+            const args = settledWindows.flatMap(({ of: limit, placeMs }) => windowText(limit, placeMs, nowMs));
             const [, account] = accountIdsOf(consumerId, of);
             expect(await redis.eval(lua, 1, keyspace.account(account!), delta, 0, ...args)).toBe(0);
           }

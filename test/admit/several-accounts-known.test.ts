@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
-import { type Allowance, allowanceOf, type Plan, withGroups } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, type Plan, withBudgets } from '../../src/admit/plan.ts';
 
 const T0 = 1_800_000_000_000;
 
@@ -32,7 +32,7 @@ function decided(cache: AccountCache, id: string, charged: Allowance, n: number,
 test('a decision about a group that is there instead of the plan leaves what is known of the plan', () => {
   const { cache } = cacheOn();
   decided(cache, 'a', ofKey, 5);
-  decided(cache, 'a', withGroups(ofKey, 1), 1);
+  decided(cache, 'a', withBudgets(ofKey, 1), 1);
   expect(cache.known('a').state.windows).toMatchObject({ hour: { used: 5 } });
   expect(cache.refusal('a', ofKey, 1)).toMatchObject({ kind: 'refused' });
 });
@@ -41,7 +41,7 @@ test('what it leaves refuses nothing from memory that was known before an operat
   const { cache } = cacheOn();
   decided(cache, 'a', ofKey, 5);
   cache.forget();
-  decided(cache, 'a', withGroups(ofKey, 1), 1);
+  decided(cache, 'a', withBudgets(ofKey, 1), 1);
   expect(cache.known('a').state.windows).toMatchObject({ hour: { used: 5 } });
   expect(cache.refusal('a', ofKey, 1)).toBe(null);
 });

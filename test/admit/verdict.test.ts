@@ -119,7 +119,15 @@ describe('a ban', () => {
   });
 
   test('is told with its window, which resets no earlier', () => {
-    const binding = { window: 'minute', name: 'minute', lengthMs: 60_000, limit: 5, remaining: 0 };
+    const binding = {
+      window: 'minute',
+      name: 'minute',
+      lengthMs: 60_000,
+      limit: 5,
+      unit: null,
+      needed: 1,
+      remaining: 0,
+    };
     expect(banned({ minute: used(5, 40_000) }).binding).toEqual({ ...binding, used: 5, resetAtMs: T0 + 40_000 });
     expect(banned({ minute: used(4, 40_000) }).binding).toEqual({ ...binding, used: 4, resetAtMs: T0 + 30_000 });
     expect(banned({ minute: used(5, 20_000) }).binding).toEqual({ ...binding, used: 5, resetAtMs: T0 + 30_000 });
@@ -129,6 +137,8 @@ describe('a ban', () => {
       name: 'day',
       lengthMs: 86_400_000,
       limit: 0,
+      unit: null,
+      needed: 1,
       used: 0,
       remaining: 0,
       resetAtMs: T0 + 30_000,

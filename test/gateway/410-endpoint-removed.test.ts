@@ -65,6 +65,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         methods: ['GET'],
         upstream: 'a',
         cost: 1,
+        charges: null,
         allowsBody: false,
         allowsUpgrade: false,
         perAddress: null,

@@ -20,6 +20,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     methods,
     upstream: 'store',
     cost: 1,
+    charges: null,
     allowsBody: false,
     allowsUpgrade: false,
     perAddress: null,

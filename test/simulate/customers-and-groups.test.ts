@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
 import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
-import { allowanceOf, IN_ONE_READING, type Limits, limitsOf, type Plans, withGroups } from '../../src/admit/plan.ts';
+import { allowanceOf, IN_ONE_READING, type Limits, limitsOf, type Plans, withBudgets } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { parsePlans } from '../../src/config/plans.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
@@ -58,7 +58,7 @@ class Gateway {
       (plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)),
       IN_ONE_READING,
     );
-    const allowance = withGroups(found, matcher.matching(path, method) | ofPolicy);
+    const allowance = withBudgets(found, matcher.matching(path, method) | ofPolicy);
     const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
     const ids = accountIdsOf(accountId, allowance);
     const [own, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);

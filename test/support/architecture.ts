@@ -63,6 +63,7 @@ const FOR_STORES = [
   'src/admit/account-id.ts',
   'src/admit/decide.ts',
   'src/admit/plan.ts',
+  'src/admit/settle.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',
   'src/admit/history-store.ts',

@@ -149,9 +149,11 @@ const budgets: fc.Arbitrary<Allowance> = fc
       const budget = budgetOf(`${prefix}g${i}`, scope, `g${i}`, group);
       further.push(unit === undefined ? budget : { ...budget, unit });
     }
+    const inUnits = [...new Set(further.flatMap(({ unit }) => unit ?? []))];
     return {
       ...own,
       ...(further.length === 0 ? {} : { further }),
+      ...(inUnits.length === 0 ? {} : { inUnits }),
       ...(ofKey === undefined ? {} : { inFlight: ofKey }),
       ...((ofKey ?? further[0]?.inFlight) ? { boundsInFlight: true } : {}),
       ...(customer !== null && bansOfCustomer ? { bansOfCustomer: true } : {}),

@@ -19,7 +19,7 @@ export async function dashboardHasData(stage: Stage, user: MadeKey, banned: Made
   // The set has no TLS of its own (HAProxy stands before the gateways), no plan that is only watched, no tokens and no
   // policies.
   const hasData = ({ promql }: Expression) =>
-    !/tollgate_(tls_certificate_expiry|shadow_refusals|token_keys_up|policy_)/.test(promql);
+    !/tollgate_(tls_certificate_expiry|shadow_refusals|token_keys_up|policy_|unit_)/.test(promql);
   let waiting: readonly Expression[] = dashboardExpressions(readDashboard()).filter(hasData);
   while (waiting.length > 0) {
     assert.ok(performance.now() < deadlineMs, `no data for ${waiting.map(({ where }) => where).join(', ')}`);

@@ -6,7 +6,10 @@ type ErrorResponse = ReturnType<typeof errorResponse>;
 /** Sunday, 22 November 2026, 10:00 UTC. */
 const NOW_MS = 1_795_341_600_000;
 const WINDOW = { window: 'minute', lengthMs: 60_000, limit: 300 } as const;
-const BINDING = { ...WINDOW, name: 'minute' as const, used: 300, remaining: 0, resetAtMs: NOW_MS + 42_000 };
+const BINDING = {
+  ...{ ...WINDOW, name: 'minute' as const, unit: null, needed: 1 },
+  ...{ used: 300, remaining: 0, resetAtMs: NOW_MS + 42_000 },
+};
 const VERDICT = {
   allowance: {
     plan: 'pro',

@@ -39,6 +39,14 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_local_decisions_total count':
     '`owed` (admitted, to be added to the store), `sent` (admitted, and counted by a call that was given up or not at all) or ' +
     '`uncounted` (refused, or let through by `onFailure: open`).',
+  unit: 'The unit, by its name in plans.yaml.',
+  'tollgate_unit_requests_total cost':
+    '`known`; else why it is not: `absent` (the answer does not state it), `invalid` (not as an amount, or twice), `too_large`, ' +
+    '`undecodable` (a compressed answer that cannot be read), `busy` (too many compressed answers are read) or `cut` (the answer ' +
+    'did not pass whole, or the client left).',
+  'tollgate_unit_amount_total amount': '`reserved` (taken in advance) or `settled` (paid in the end).',
+  'tollgate_settlements_total outcome':
+    '`settled` or `lost` (sent and not answered, or more than the gateway can remember).',
   'tollgate_settings_info settings': 'The version of gateway.yaml: the beginning of its SHA-256.',
   'tollgate_settings_info plans': 'The version of plans.yaml: the beginning of its SHA-256.',
 };

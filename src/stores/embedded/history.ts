@@ -9,6 +9,7 @@ import {
   lastHourOf,
   lastUsedMsOf,
   recordAdmitted,
+  recordLate,
   recordRefused,
 } from '../../admit/history.ts';
 import {
@@ -40,6 +41,11 @@ export class Histories {
 
   admitted(consumerId: string, nowMs: number, cost: number): void {
     this.#keep(consumerId, recordAdmitted(this.#find(consumerId), hourOf(nowMs), cost));
+  }
+
+  /** Adds to the hour of an earlier request, or gives back. */
+  settled(consumerId: string, hour: number, cost: number, nowMs: number): void {
+    this.#keep(consumerId, recordLate(this.#find(consumerId), hour, cost, hourOf(nowMs)));
   }
 
   refused(consumerId: string, nowMs: number, refused: number, banned: number): void {

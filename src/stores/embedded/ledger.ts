@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
-import { accountIdsOf } from '../../admit/account-id.ts';
+import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type BanInForce,
@@ -12,8 +12,11 @@ import {
   type LedgerView,
   type MadeOnce,
   NothingDone,
+  type SettlementOutcome,
+  type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
+import { settled } from '../../admit/settle.ts';
 import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
@@ -132,8 +135,26 @@ export class EmbeddedLedger implements Ledger {
     if (allowance.history !== undefined && used > 0) {
       this.histories.admitted(consumerId, nowMs, used);
       if (allowance.further?.[0]?.scope === 'customer') this.histories.admitted(ids![1]!, nowMs, used);
+      for (const unit of allowance.inUnits ?? [])
+        this.#recordUnit(consumerId, unit, nowMs, (used / cost) * (amounts?.[unit] ?? 0));
     }
     return outcome;
+  }
+
+  #recordUnit(consumerId: string, unit: string, nowMs: number, amount: number): void {
+    if (amount === 0) return;
+    for (const id of historiesOf(consumerId)) this.histories.admitted(inUnit(id, unit), nowMs, amount);
+  }
+
+  async settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+    const nowMs = this.#options.wallMs();
+    for (const { accountId, delta, windows, histories, hour } of settlements) {
+      const state = settled(this.#stateOf(accountId), delta, windows, nowMs);
+      const expiresAtMs = Math.max(endOf(state, 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
+      if (windows.length > 0) this.#keep(accountId, { state, expiresAtMs });
+      for (const id of histories) this.histories.settled(id, hour, delta, nowMs);
+    }
+    return settlements.map(() => 'settled');
   }
 
   /** The state of a consumer with that of its other accounts, if it has several. */

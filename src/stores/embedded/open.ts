@@ -219,7 +219,7 @@ function forgetDeletedKeys(
 async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
   const key = await keys.get(id, { evenDeleted: true });
   if (key?.deletedAtMs === undefined) return;
-  for (const account of accountsOf(key).flatMap((one) => accountsUnder(one, []))) await ledger.forget(account);
+  for (const account of accountsOf(key).flatMap((one) => accountsUnder(one, [], []))) await ledger.forget(account);
 }
 
 /**

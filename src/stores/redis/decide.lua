@@ -5,20 +5,20 @@
 -- routes. A request is counted in all of them or in none.
 --
 -- KEYS  for each consumer the hash of its own account, with fields as in windows.lua; behind that its history, if the rule
---       asks for it, and that of its customer; then the hashes of its further accounts
+--       asks for it, and that of its customer, and the same for each unit of the rule; then the hashes of its further accounts
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
 --       accounts before this call follows (-1 where the store is asked how many all have). Behind that, under a rule with
---       budgets in units of their own, what each request takes of each of these, in their order. Rule 2 is ARGV[2].
+--       budgets in units of their own, what each request takes of each unit. Rule 2 is ARGV[2].
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
 --       are those at which a few periods begin, and the end of the last. All times in milliseconds.
 --       Further budgets follow, each after a `|`. Behind the first `|` stand: the name of this process, 1 if strikes and bans
 --       belong to the first further account (else 0), how many histories are kept, and how many requests of the own account
---       may be in flight (- for any number). Then for each further budget its name, how many may be in flight (with a `%` in
---       front if it counts a unit of its own), its windows.
+--       may be in flight (- for any number). Then for each further budget its name, the number of its unit (0 if it counts
+--       requests), how many may be in flight, its windows.
 --       Behind the rules, if a history is kept, the gateway's clock as in history.lua.
 -- reply numbers in one text, separated by spaces for the same reason: now; then for each consumer how many numbers follow
 --       for it (0: a hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
@@ -92,10 +92,10 @@ local function readFurther(rule, text)
   own.most = tonumber(most)
   rule.budgets = {}
   for i = 2, #parts do
-    local name, unit, bound, windows = string.match(parts[i], '(%S+) (%%?)(%S+)(.*)')
+    local name, unit, bound, windows = string.match(parts[i], '(%S+) (%d+) (%S+)(.*)')
     local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'W', 'f' }, windows = {}, most = tonumber(bound) }
-    account.hasUnit = unit == '%'
-    rule.hasUnits = rule.hasUnits or account.hasUnit
+    account.unit = tonumber(unit)
+    rule.units = max(rule.units, account.unit)
     if not readWindows(account, numbersIn(windows), 1) then return false end
     rule.accounts[i] = account
     rule.budgets[name] = i - 1
@@ -120,6 +120,7 @@ local function readRule(text)
     longest = numbers[6],
     forget = numbers[7],
     struck = 1,
+    units = 0,
     accounts = { own },
   }
   if bar and not readFurther(rule, string.sub(text, bar + 1)) then return nil end
@@ -369,7 +370,7 @@ end
 
 -- Decides about one consumer. Returns its part of the reply, or an error of the store.
 -- `keys`: of its accounts; `histories`: its own and that of its customer, as far as they are kept; `held`: how many requests
--- this process has in flight in each account; `amounts`: what each request takes of each account with a unit of its own.
+-- this process has in flight in each account; `amounts`: what each request takes of each unit, whose histories follow the others.
 local function decide(rule, keys, histories, n, cost, held, amounts)
   local accounts = rule.accounts
   local room, crowdRoom, back = n, n, 0
@@ -381,7 +382,7 @@ local function decide(rule, keys, histories, n, cost, held, amounts)
     back = max(back, accountBack)
     account.isLasting = false
     -- What each request charges here. One that takes nothing in advance is admitted as long as something is left.
-    account.cost = account.hasUnit and amounts[i] or cost
+    account.cost = (account.unit or 0) > 0 and amounts[account.unit] or cost
     isBanned = isBanned or account.number > 0 and now < account.banEnd
     for _, window in ipairs(account.windows) do
       if window.limit < max(account.cost, 1) then costExceedsLimit = true end
@@ -424,10 +425,11 @@ local function decide(rule, keys, histories, n, cost, held, amounts)
       if err then return err end
     end
   end
-  local recorded = cost * (rule.recordsAll and n or admitted)
+  local recorded = rule.recordsAll and n or admitted
   if recorded > 0 then
     for i = 1, #histories do
-      local err = history().admitted(histories[i], hour, recorded)
+      local amount = i <= rule.histories and cost or amounts[floor((i - 1) / rule.histories)]
+      local err = amount > 0 and history().admitted(histories[i], hour, recorded * amount)
       if err then return err end
     end
   end
@@ -455,17 +457,14 @@ while i <= #runs do
     i = i + #rule.accounts
   end
   local amounts = {}
-  for j = 1, rule.hasUnits and #rule.accounts or 0 do
-    if rule.accounts[j].hasUnit then
-      amounts[j] = runs[i]
-      i = i + 1
-    end
-  end
+  for j = 1, rule.units do amounts[j] = runs[i + j - 1] end
+  i = i + rule.units
+  local kept = rule.histories * (1 + rule.units)
   for _ = 1, consumers do
     local keys, histories = { KEYS[at + 1] }, {}
     at = at + 1
-    for j = 1, rule.histories do histories[j] = KEYS[at + j] end
-    at = at + rule.histories
+    for j = 1, kept do histories[j] = KEYS[at + j] end
+    at = at + kept
     for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
     at = at + #rule.accounts - 1
     local reply = decide(rule, keys, histories, n, cost, held, amounts)

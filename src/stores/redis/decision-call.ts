@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Command } from 'ioredis';
-import { accountIdsOf } from '../../admit/account-id.ts';
+import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budget } from '../../admit/plan.ts';
@@ -16,7 +16,6 @@ const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'u
 export const WINDOWS_LUA = script('./windows.lua');
 export const HISTORY_LUA = script('./history.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
-export const SETTLE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./settle.lua');
 export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
@@ -76,12 +75,15 @@ function heldOf({ allowance, held }: DecisionRequest): readonly number[] | undef
 
 /** The names that the script needs for one request, in its order. */
 function addKeysOf({ consumerId, allowance }: DecisionRequest, keys: string[]): void {
-  const { further, history } = allowance;
+  const { further, history, inUnits = [] } = allowance;
   keys.push(keyspace.account(consumerId));
   if (history !== undefined) keys.push(keyspace.history(consumerId));
   if (further === undefined) return;
   const accounts = accountIdsOf(consumerId, allowance);
   if (history !== undefined && further[0]!.scope === 'customer') keys.push(keyspace.history(accounts[1]!));
+  if (history !== undefined) {
+    for (const unit of inUnits) keys.push(...historiesOf(consumerId).map((id) => keyspace.history(inUnit(id, unit))));
+  }
   for (let i = 1; i < accounts.length; i++) keys.push(keyspace.account(accounts[i]!));
 }
 
@@ -107,7 +109,7 @@ function argumentsOf(
     while (held === undefined && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
     runs += `${rule} ${n} ${cost} ${next - i} `;
     if (held !== undefined) runs += `${held.join(' ')} `;
-    if (allowance.further !== undefined) runs += amountsText(allowance.further, amounts);
+    if (allowance.inUnits !== undefined) runs += amountsText(allowance.inUnits, amounts);
     i = next;
   }
   const args = [runs];
@@ -126,9 +128,9 @@ function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
   );
 }
 
-function amountsText(further: readonly Budget[], amounts: Amounts | undefined): string {
+function amountsText(inUnits: readonly string[], amounts: Amounts | undefined): string {
   let text = '';
-  for (const { unit } of further) if (unit !== undefined) text += `${amounts?.[unit] ?? 0} `;
+  for (const unit of inUnits) text += `${amounts?.[unit] ?? 0} `;
   return text;
 }
 
@@ -191,7 +193,7 @@ const JUMP_MS = 60_000;
 
 /** @param holder the name of this process */
 function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
-  const { limits, bans, bansOfCustomer, history, further = [], inFlight } = allowance;
+  const { limits, bans, bansOfCustomer, history, further = [], inUnits = [], inFlight } = allowance;
   const kept = history === undefined ? 0 : history === 'admitted' ? 1 : 2;
   const rule =
     bans === null
@@ -204,7 +206,8 @@ function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
   const budgets = further.map((budget) =>
     [
       budget.name,
-      `${budget.unit === undefined ? '' : '%'}${budget.inFlight ?? '-'}`,
+      budget.unit === undefined ? 0 : inUnits.indexOf(budget.unit) + 1,
+      budget.inFlight ?? '-',
       ...windowsOf(budget.limits, nowMs),
     ].join(' '),
   );
@@ -212,10 +215,17 @@ function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
 }
 
 function windowsOf(limits: readonly WindowLimit[], nowMs: number): number[] {
-  return limits.flatMap(({ window, limit, slices = 0, calendar }) => {
-    const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
-    return [WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, limit, ...instants];
-  });
+  return limits.flatMap((limit) => windowText(limit, limit.limit, nowMs));
+}
+
+/** The code of a window as decide.lua describes it, one number behind it, and the instants of its periods. */
+export function windowText(
+  { window, slices = 0, calendar }: Pick<WindowLimit, 'window' | 'slices' | 'calendar'>,
+  number: number,
+  nowMs: number,
+): number[] {
+  const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
+  return [WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, number, ...instants];
 }
 
 /** Parses one consumer's part of the reply (described in decide.lua). */

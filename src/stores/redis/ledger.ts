@@ -11,6 +11,8 @@ import {
   type Ledger,
   type MadeOnce,
   NothingDone,
+  type SettlementOutcome,
+  type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
@@ -22,6 +24,7 @@ import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
 import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
+import { SettlementCalls } from './settlement-calls.ts';
 import type { Calls } from './shards.ts';
 import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
@@ -63,12 +66,14 @@ export class RedisLedger implements Ledger {
   readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
   readonly #decisions: DecisionCalls;
+  readonly #settlements: SettlementCalls;
   readonly #usageChanges: UsageChanges;
   /** The name under which this process has requests in flight. */
   readonly #holder = randomBytes(9).toString('base64url');
 
   constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
     this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs });
+    this.#settlements = new SettlementCalls(redis, circuit, wallMs);
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });
@@ -112,6 +117,10 @@ export class RedisLedger implements Ledger {
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
     const [outcome] = await this.decide([{ consumerId, allowance, cost: 1, n: 0 }]);
     return outcome ?? null;
+  }
+
+  settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+    return this.#settlements.settle(settlements);
   }
 
   async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {

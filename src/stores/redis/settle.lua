@@ -5,24 +5,33 @@
 --
 -- KEYS[1] the hash of the account, its fields as in windows.lua
 -- KEYS[2] the history of the unit, and further ones behind it
--- ARGV    what to add, negative to give back; the hour since 1970 in which the request was counted; then for each window its
---         index, its slices per length (0: it does not slide), where the request was counted (`placeOf`), and when the window
---         ends if it opens now (0: after its length). All times in milliseconds. The gateway's clock as in history.lua.
--- reply   0; or a string if the hash has foreign values
+-- ARGV    what to add, negative to give back; the hour since 1970 in which the request was counted; then for each window its code
+--         and its instants as in decide.lua, and behind the code where the request was counted (`placeOf`); the gateway's clock
+--         as in history.lua
+-- reply   0; or a string if the hash has foreign values, or the instants of a calendar window do not include now: then nothing
+--         was done
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local delta, hour = tonumber(ARGV[1]), tonumber(ARGV[2])
 local arguments = readGatewayClock(time[1])
 local changes, last = {}, 0
-for at = 3, arguments, 4 do
-  local index, per, place, latest =
-    tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+local at = 3
+while at <= arguments do
+  local code, place = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local index, per, instants = code % 10, floor(code / 10) % 100, floor(code / 1000)
+  local latest = instants == 0 and now + LENGTHS[index] or 0
+  for i = at + 3, at + 1 + instants do
+    local instant = tonumber(ARGV[i])
+    if latest == 0 and now >= tonumber(ARGV[at + 2]) and now < instant then latest = instant end
+  end
+  if latest == 0 then return 'CLOCK' end
+  at = at + 2 + instants
   local values = redis.pcall('HMGET', KEYS[1], USED[index], ENDS[index])
   if values.err then
     if string.find(values.err, 'WRONGTYPE', 1, true) then return 'WRONGTYPE' end
     return values
   end
-  local window = { index = index, per = per, latest = latest > 0 and latest or now + (LENGTHS[index] or 0) }
+  local window = { index = index, per = per, latest = latest }
   if readWindow(window, values[1], values[2], now) == nil or window.used > MOST - max(delta, 0) then return 'FOREIGN' end
   if delta > 0 then
     countIn(window, now, delta)

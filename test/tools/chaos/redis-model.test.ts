@@ -42,14 +42,20 @@ function windowsOf(chance: Chance, nowMs: number): number[] {
   });
 }
 
-/** The same for a key of a customer with one group of routes; all of the three accounts may bound the requests in flight. */
+/**
+ * The same for a key of a customer with one group of routes, which may count a unit of its own; all of the three accounts may bound
+ * the requests in flight.
+ */
 function ruleOfSeveral(chance: Chance, nowMs: number, holder: string) {
   const bounds = Array.from({ length: 3 }, () => (chance.share() < 0.5 ? '-' : String(1 + chance.below(6))));
   const [own, ...further] = bounds;
-  const budgets = further.map((bound, i) => `${BUDGETS[i]} ${bound} ${windowsOf(chance, nowMs).join(' ')}`);
+  const units = chance.below(2);
+  const budgets = further.map((bound, i) => {
+    return `${BUDGETS[i]} ${i === 1 ? units : 0} ${bound} ${windowsOf(chance, nowMs).join(' ')}`;
+  });
   const common = `${holder} ${chance.below(2)} 2 ${own}`;
   const isBounded = bounds.some((bound) => bound !== '-');
-  return { isBounded, text: [ruleOf(chance, nowMs, 1), common, ...budgets].join('|') };
+  return { isBounded, units, text: [ruleOf(chance, nowMs, 1), common, ...budgets].join('|') };
 }
 
 const BUDGETS = ['customer', 'customer-search'];
@@ -107,13 +113,15 @@ test('it does the same to several budgets of one decision, and to reports of req
       if (chance.share() < 0.7) {
         const rules = [1, 2].map(() => ruleOfSeveral(chance, nowMs, holder));
         const parts = Array.from({ length: 1 + chance.below(2) }, () => chance.of(accounts));
-        const names = parts.flatMap(([own, customer, group]) => {
-          const histories = [keyspace.history(own), keyspace.history(customer)];
+        const names = parts.flatMap(([own, customer, group], i) => {
+          const counted = rules[i]!.units === 0 ? [own, customer] : [own, customer, `${own}%unit`, `${customer}%unit`];
+          const histories = counted.map(keyspace.history);
           return [keyspace.account(own), ...histories, keyspace.account(customer), keyspace.account(group)];
         });
         const runs = parts.map((_, i) => {
           const held = rules[i]!.isBounded ? ids.map(() => chance.below(4)) : [];
-          return [2 + i, 1 + chance.below(5), 1 + chance.below(3), 1, ...held, ''].join(' ');
+          const amounts = rules[i]!.units === 0 ? [] : [chance.below(4)];
+          return [2 + i, 1 + chance.below(5), 1 + chance.below(3), 1, ...held, ...amounts, ''].join(' ');
         });
         const args = [runs.join(''), ...rules.map(({ text }) => text)];
         const reply = String(await redis.eval(decideLua, names.length, ...names, ...args));

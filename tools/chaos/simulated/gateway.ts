@@ -1,6 +1,6 @@
 import { Admitter } from '../../../src/admit/admit.ts';
 import type { DecisionRequest, DeferredUsage, Ledger, UsageReconciler } from '../../../src/admit/ledger.ts';
-import { type Allowance, withGroups } from '../../../src/admit/plan.ts';
+import { type Allowance, withBudgets } from '../../../src/admit/plan.ts';
 import type { Admission } from '../../../src/admit/verdict.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../../src/stores/redis/connection.ts';
@@ -94,7 +94,7 @@ export class SimulatedGateway {
     const { plan } = this;
     if (plan.further === undefined && plan.groups === undefined && !plan.boundsInFlight) return plan;
     const variants = this.#charged.get(plan) ?? new Map<string, Allowance>();
-    const charged = variants.get(`${groups} ${waitedMs}`) ?? withGroups({ ...plan }, groups);
+    const charged = variants.get(`${groups} ${waitedMs}`) ?? withBudgets({ ...plan }, groups);
     this.#charged.set(plan, variants.set(`${groups} ${waitedMs}`, charged));
     return charged;
   }

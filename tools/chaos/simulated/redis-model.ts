@@ -173,7 +173,10 @@ export class RedisModel {
       const tickets = isBounded ? [...others[i]!, ...(mine.count > 0 ? [mine] : [])] : (known[i]?.tickets ?? []);
       return { accountId, before: known[i]?.state, stored: i === 0 ? own : further[i - 1]!, tickets };
     });
-    const recorded = historyIds.map((accountId) => ({ accountId, cost: cost * outcome.admitted }));
+    const charges = [cost, ...Object.values(amounts ?? {})];
+    const recorded = historyIds.map((accountId, i) => {
+      return { accountId, cost: charges[Math.floor(i / rule.histories)]! * outcome.admitted };
+    });
     if (n > 0) this.#write(charged, recorded);
     return {
       kind: 'decision',

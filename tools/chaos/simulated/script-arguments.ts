@@ -22,8 +22,8 @@ export interface Rule {
   readonly windows: readonly (readonly number[])[];
   /** The names of the further budgets. */
   readonly names: readonly string[];
-  /** Those of them that count a unit of their own. */
-  readonly units: readonly string[];
+  /** The numbers of their units; 0 for one that counts requests. */
+  readonly units: readonly number[];
 }
 
 /** What a call of decide.lua asks about one consumer. */
@@ -37,7 +37,7 @@ export interface DecisionPart {
   readonly historyIds: readonly string[];
   /** How many requests the process has in flight in each account; null if the rule bounds none. */
   readonly held: readonly number[] | null;
-  /** What each request takes of the budgets in units, by the name of the budget; absent if the rule has none. */
+  /** What each request takes of units, by `unitName`; absent if the rule has none. */
   readonly amounts?: Amounts;
 }
 
@@ -54,18 +54,25 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
     const isBounded = rule.inFlight.some((most) => most !== null);
     const held = isBounded ? numbers.slice(at, at + rule.inFlight.length) : null;
     at += held?.length ?? 0;
-    const taken = rule.units.map((unit, i) => [unit, numbers[at + i]!] as const);
-    at += taken.length;
-    const ofUnits = taken.length === 0 ? {} : { amounts: Object.fromEntries(taken) };
+    const size = Math.max(0, ...rule.units);
+    const taken = numbers.slice(at, at + size);
+    at += size;
+    const ofUnits =
+      size === 0 ? {} : { amounts: Object.fromEntries(taken.map((amount, i) => [unitName(i + 1), amount])) };
+    const kept = rule.histories * (1 + size);
     for (let i = 0; i < consumers; i++) {
-      const histories = names.slice(next + 1, next + 1 + rule.histories);
-      const others = names.slice(next + 1 + rule.histories, next + rule.histories + rule.inFlight.length);
+      const histories = names.slice(next + 1, next + 1 + kept);
+      const others = names.slice(next + 1 + kept, next + kept + rule.inFlight.length);
       const accountIds = [names[next]!, ...others].map(accountIn);
-      next += rule.histories + rule.inFlight.length;
+      next += kept + rule.inFlight.length;
       parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held, ...ofUnits });
     }
   }
   return parts;
+}
+
+function unitName(number: number): string {
+  return `unit-${number}`;
 }
 
 /** The allowance of a rule; null if the instants of a calendar window do not include the present. */
@@ -74,7 +81,7 @@ export function allowanceIn(rule: Rule, nowMs: number): Allowance | null {
   if (limits.some((one) => one === null)) return null;
   const further = rule.names.map((name, i): Budget => {
     const budget = { name, scope: 'customer', group: null, unlimited: [] } as const;
-    const unit = rule.units.includes(name) ? { unit: name } : {};
+    const unit = rule.units[i]! > 0 ? { unit: unitName(rule.units[i]!) } : {};
     return { ...budget, ...unit, limits: limits[i + 1]!, ...boundIn(rule.inFlight[i + 1]!) };
   });
   return {
@@ -149,8 +156,8 @@ function ruleIn(text: string): Rule {
   const [withinMs, firstMs, factor, longestMs, forgetMs] = rest as [number, number, number, number, number];
   const [holder = '', struck, histories = Math.min(kept, 1), most] = common?.split(' ') ?? [];
   const words = budgets.map((budget) => budget.split(' '));
-  const units = words.filter(([, bound]) => bound!.startsWith('%')).map(([name]) => name!);
-  const parts = words.map(([name, bound, ...numbers]) => [name, bound!.replace('%', ''), ...numbers]);
+  const units = words.map(([, unit]) => Number(unit));
+  const parts = words.map(([name, , ...rest]) => [name, ...rest]);
   return {
     bans: after === 0 ? null : { after, withinMs, firstMs, factor, longestMs, forgetMs },
     histories: Number(histories),

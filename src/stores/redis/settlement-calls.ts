@@ -1,0 +1,54 @@
+import { readFileSync } from 'node:fs';
+import { NothingDone, type SettlementOutcome, type UnitSettlement } from '../../admit/ledger.ts';
+import type { RedisClient } from './connection.ts';
+import { gatewayClock, HISTORY_LUA, WINDOWS_LUA, windowText } from './decision-call.ts';
+import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+import { holdWrites } from './values.ts';
+
+/** Exported for its test. */
+export const SETTLE_LUA = WINDOWS_LUA + HISTORY_LUA + readFileSync(new URL('./settle.lua', import.meta.url), 'utf8');
+
+/** What `defineCommand` adds to a client. */
+interface SettleCommand {
+  tollgateSettle(keys: number, ...args: (string | number)[]): Promise<number | string>;
+}
+
+/** Calls of settle.lua, which describes its arguments: one for each settlement, never sent twice. */
+export class SettlementCalls {
+  readonly #redis: RedisClient & SettleCommand;
+  readonly #circuit: Calls;
+  readonly #wallMs: (() => number) | undefined;
+
+  /** @param wallMs the gateway's own clock, Unix milliseconds; left out: histories follow the store's clock unconditionally */
+  constructor(redis: RedisClient, circuit: Calls, wallMs: (() => number) | undefined) {
+    redis.defineCommand('tollgateSettle', { lua: SETTLE_LUA });
+    this.#redis = redis as RedisClient & SettleCommand;
+    this.#circuit = circuit;
+    this.#wallMs = wallMs;
+  }
+
+  /** As `SettlementSink.settle`. All are sent in one socket write for each connection. */
+  settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+    const held = holdWrites(this.#redis);
+    const calls = settlements.map((one) => this.#settleOne(one));
+    held.release();
+    return Promise.all(calls);
+  }
+
+  async #settleOne({ accountId, delta, windows, histories, hour }: UnitSettlement): Promise<SettlementOutcome> {
+    const keys = [keyspace.account(accountId), ...histories.map(keyspace.history)];
+    const nowMs = this.#wallMs?.() ?? Date.now();
+    const args = [delta, hour, ...windows.flatMap(({ of, placeMs }) => windowText(of, placeMs, nowMs))];
+    const clock = histories.length === 0 ? [] : gatewayClock(this.#wallMs);
+    try {
+      const reply = await this.#circuit.run(
+        () => this.#redis.tollgateSettle(keys.length, ...keys, ...args, ...clock),
+        keys[0],
+      );
+      return reply === 0 ? 'settled' : 'lost';
+    } catch (error) {
+      return error instanceof NothingDone ? 'unsent' : 'lost';
+    }
+  }
+}

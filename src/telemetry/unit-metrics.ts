@@ -1,0 +1,44 @@
+import { Counter, type Registry } from 'prom-client';
+import type { SettlementOutcome } from '../admit/ledger.ts';
+import type { PaidUnits } from '../gateway/metering.ts';
+
+/** What requests cost in units of their own. */
+export interface UnitMetrics {
+  /** What has become of settlements on their way to the store. */
+  settled(outcome: Exclude<SettlementOutcome, 'unsent'>, settlements: number): void;
+}
+
+export function unitMetrics(
+  registry: Registry,
+): UnitMetrics & { readonly paid: (units: PaidUnits, plan: string | null) => void } {
+  const requests = new Counter({
+    name: 'tollgate_unit_requests_total',
+    help: 'Requests that charged a unit, by the unit and whether their real cost is known; if not, why, and they paid what they took in advance.',
+    labelNames: ['unit', 'cost'],
+    registers: [registry],
+  });
+  const amounts = new Counter({
+    name: 'tollgate_unit_amount_total',
+    help: 'What requests took of a unit in advance (reserved) and paid in the end (settled), by plan.',
+    labelNames: ['unit', 'plan', 'amount'],
+    registers: [registry],
+  });
+  const settlements = new Counter({
+    name: 'tollgate_settlements_total',
+    help: 'Settlements of requests on their way to the store. A lost one leaves counted what the request took in advance.',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  // Without a zero at the start, Prometheus sees no increase at the first count.
+  for (const outcome of ['settled', 'lost']) settlements.inc({ outcome }, 0);
+  return {
+    settled: (outcome, count) => settlements.inc({ outcome }, count),
+    paid: (units, plan) => {
+      for (const [unit, { reserved, settled, why }] of Object.entries(units)) {
+        requests.inc({ unit, cost: why ?? 'known' });
+        amounts.inc({ unit, plan: plan ?? 'none', amount: 'reserved' }, reserved);
+        amounts.inc({ unit, plan: plan ?? 'none', amount: 'settled' }, settled);
+      }
+    },
+  };
+}

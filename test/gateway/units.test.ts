@@ -1,0 +1,194 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { gzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+const PLANS = `
+plans:
+  model:
+    limits: { minute: 100 }
+    units: { tokens: { minute: 1000, month: 100000 } }
+bans: off
+`;
+const ROUTES = `
+  - path: /v1/chat
+    methods: [POST, GET, HEAD]
+    upstream: store
+    cost:
+      tokens:
+        reserve: { json: /max_tokens, default: 300, most: 800 }
+        from: [{ header: X-Tokens, remove: true }, { json: /usage/total_tokens }, { sse: /usage/total_tokens }]
+        refund: [5xx]
+  - { path: /v1/plain, methods: [GET], upstream: store }
+  - { path: /v1/sized, methods: [GET], upstream: store, cost: { requests: 2, tokens: { reserve: 10, from: bytes } } }
+`;
+
+interface Usage {
+  readonly windows: Readonly<Record<string, { readonly used: number; readonly remaining: number }>>;
+}
+
+/** What is used of the tokens of a minute, once it is `used`: `/usage` reads the store once a second. */
+async function usedIs(gateway: TestGateway, key: string, used: number): Promise<void> {
+  await eventually(async () => {
+    const { windows } = (await (await gateway.get('/usage', key)).json()) as Usage;
+    expect(windows['tokens-minute']?.used).toBe(used);
+    expect(windows['tokens-month']?.used).toBe(used);
+  });
+}
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void;
+
+async function setUp(answer: Answer) {
+  const upstream = await startUpstream((request, response) => answer(request, response));
+  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes: ROUTES });
+  const { key } = await gateway.createKey('model');
+  const chat = (body: object | string = {}, init: RequestInit = {}) =>
+    gateway.get('/v1/chat', key, {
+      method: 'POST',
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+      headers: { 'content-type': 'application/json' },
+      ...init,
+    });
+  return { upstream, gateway, key, chat };
+}
+
+const json = (response: ServerResponse, body: object) =>
+  response.setHeader('content-type', 'application/json').end(JSON.stringify(body));
+
+test('a request takes what its body asks for in advance, and pays what its answer says', async () => {
+  const seen: number[] = [];
+  const { gateway, key, chat, upstream } = await setUp((_request, response) => {
+    json(response, { usage: { total_tokens: seen.push(1) === 1 ? 120 : 700 } });
+  });
+  const first = await chat({ max_tokens: 500 });
+  expect(first.status).toBe(200);
+  expect(first.headers.get('ratelimit-policy')).toBe(
+    '"minute";q=100;w=60, "tokens-minute";q=1000;w=60;qu="tokens", "tokens-month";q=100000;w=2678400;qu="tokens"',
+  );
+  // Nothing but the reserve is known when the head of the answer is sent.
+  expect(first.headers.get('ratelimit')).toMatch(/"minute";r=99;t=\d+, "tokens-minute";r=500;t=\d+/);
+  expect(first.headers.get('x-ratelimit-remaining')).toBe('99');
+  expect(await first.json()).toEqual({ usage: { total_tokens: 120 } });
+  await usedIs(gateway, key, 120);
+  // More than was taken in advance is added.
+  expect((await chat({ max_tokens: 5 })).status).toBe(200);
+  await usedIs(gateway, key, 820);
+  expect(upstream.requests.map(({ body }) => String(body))).toEqual(['{"max_tokens":500}', '{"max_tokens":5}']);
+  const refused = await chat({ max_tokens: 500 });
+  expect(refused.status).toBe(429);
+  expect(await refused.json()).toMatchObject({
+    code: 'rate_limit_exceeded',
+    message: expect.stringMatching(
+      /^The quota of plan model, 1000 tokens per minute, has less left than the 500 that this request takes in advance\. Retry after \d+ s\.$/,
+    ),
+    details: { name: 'tokens-minute', unit: 'tokens', limit: 1000 },
+  });
+  // It has taken nothing, not even of the requests.
+  const usage = (await (await gateway.get('/usage', key)).json()) as Usage;
+  expect(usage.windows.minute).toMatchObject({ used: 2 });
+  await usedIs(gateway, key, 820);
+  // A smaller one fits, and one that charges no tokens is not held to them.
+  expect((await chat({ max_tokens: 100 })).status).toBe(200);
+  await usedIs(gateway, key, 1520);
+  expect((await chat({ max_tokens: 1 })).status).toBe(429);
+  expect((await gateway.get('/v1/plain', key)).status).toBe(200);
+});
+
+test.each<readonly [string, Answer, number]>([
+  ['a field, which the client does not get', (_, response) => response.setHeader('x-tokens', '77').end('{}'), 77],
+  [
+    'a stream: its last event that has it',
+    (_, response) => {
+      response.setHeader('content-type', 'text/event-stream');
+      response.write('data: {"delta":"a"}\n\ndata: {"usage":{"total_tokens":5}}\n\n');
+      response.end('data: {"usage":{"total_tokens":42}}\n\ndata: {"usage":null}\n\ndata: [DONE]\n\n');
+    },
+    42,
+  ],
+  [
+    'a compressed answer',
+    (_, response) =>
+      response
+        .setHeader('content-type', 'application/json')
+        .setHeader('content-encoding', 'gzip')
+        .end(gzipSync('{"usage":{"total_tokens":33}}')),
+    33,
+  ],
+  ['a fraction, rounded up', (_, response) => json(response, { usage: { total_tokens: 2.1 } }), 3],
+  ['nothing: it pays the default reserve', (_, response) => json(response, {}), 300],
+  ['a negative number: the reserve', (_, response) => json(response, { usage: { total_tokens: -1 } }), 300],
+  [
+    'a number too large: the reserve',
+    (_, response) => response.setHeader('content-type', 'application/json').end('{"usage":{"total_tokens":1e999}}'),
+    300,
+  ],
+  ['a field twice: the reserve', (_, response) => response.setHeader('x-tokens', ['1', '2']).end('{}'), 300],
+  ['a failure with a status that refunds', (_, response) => response.writeHead(503).end('{}'), 0],
+  [
+    'a failure that says a cost, with a status that does not refund',
+    (_, response) =>
+      response.writeHead(400, { 'content-type': 'application/json' }).end('{"usage":{"total_tokens":9}}'),
+    9,
+  ],
+  [
+    'half an answer: the reserve',
+    (_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': '100' });
+      response.write('{"usage":{"total_tokens":7}', () => response.socket!.resetAndDestroy());
+    },
+    300,
+  ],
+  [
+    'half a stream that has said more than the reserve',
+    (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: {"usage":{"total_tokens":650}}\n\ndata: {', () => response.socket!.resetAndDestroy());
+    },
+    650,
+  ],
+  ['no answer: 502, which refunds', (request) => request.socket.resetAndDestroy(), 0],
+])('a request pays by %s', async (_, answer, used) => {
+  const { gateway, key, chat } = await setUp(answer);
+  const response = await chat('not JSON').catch(() => null);
+  expect(response?.headers.get('x-tokens') ?? null).toBeNull();
+  await response?.text().catch(() => null);
+  await usedIs(gateway, key, used);
+});
+
+test('a HEAD pays its reserve, bytes are counted as the service sends them, and the log has both amounts', async () => {
+  const { gateway, key } = await setUp((request, response) => {
+    if (request.url === '/v1/sized') response.setHeader('content-type', 'text/plain').end('x'.repeat(400));
+    else response.setHeader('content-type', 'application/json').end('{"usage":{"total_tokens":1}}');
+  });
+  expect((await gateway.get('/v1/chat', key, { method: 'HEAD' })).status).toBe(200);
+  await usedIs(gateway, key, 300);
+  expect(await (await gateway.get('/v1/sized', key)).text()).toHaveLength(400);
+  await usedIs(gateway, key, 700);
+  const lines = await gateway.process.until(/"path":"\/v1\/sized".*"units":\{[^}]*\}\}/);
+  expect(lines[0]).toContain('"units":{"tokens":{"reserved":10,"settled":400}}');
+  await gateway.process.until(/"units":\{"tokens":\{"reserved":300,"settled":300,"unknown":"absent"\}\}/);
+});
+
+test('a client that leaves before the cost is known pays the reserve', async () => {
+  const { gateway, key, chat } = await setUp((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: {"delta":"a"}\n\n');
+  });
+  const leaving = new AbortController();
+  const response = await chat({ max_tokens: 250 }, { signal: leaving.signal });
+  await response.body!.getReader().read();
+  leaving.abort();
+  await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":250,"settled":250,"unknown":"cut"\}\}/);
+  await usedIs(gateway, key, 250);
+});
+
+test('requests that are not forwarded pay nothing in units', async () => {
+  const { gateway, key, chat, upstream } = await setUp((_request, response) => json(response, {}));
+  // The body is larger than what is read before a request is counted.
+  expect((await chat({ max_tokens: 100, text: 'x'.repeat(1024 * 1024) })).status).toBe(413);
+  expect((await gateway.get('/v1/chat', key, { method: 'PUT' })).status).toBe(405);
+  await usedIs(gateway, key, 0);
+  expect(upstream.requests).toHaveLength(0);
+});
