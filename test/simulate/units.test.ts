@@ -88,6 +88,24 @@ describe('a replay with the plans that were in force', () => {
     expect(came.totals.recorded.refused).toBeGreaterThan(0);
     expect(came.differs).toEqual({ verdicts: 0, bans: 0 });
   });
+
+  test('refuses from memory what would have taken too much, although another gateway had brought a ban about meanwhile', () => {
+    const plans = plansIn(
+      'plans: { model: { limits: { minute: 30 }, units: { tokens: { minute: 300 } }, bans: { after: 2 } } }',
+    );
+    const gateway = new Gateway(plans);
+    const taking = (tokens: number) => ({ reserved: { tokens }, used: { tokens } });
+    for (const [i, tokens] of [300, 200, 200, 200].entries()) {
+      gateway.request({ caller: ONE, path: '/v1/pets', atMs: T + i, ...taking(tokens) });
+    }
+    const { limits, ...last } = JSON.parse(gateway.lines.at(-1)!);
+    const units = { tokens: { reserved: 301, settled: 0 } };
+    const remembered = { ...last, limits, units, judgement: 'refused', source: 'memory', decidedAtMs: T + 5, count: 3 };
+    const lines = [...gateway.lines, `${JSON.stringify(remembered)}\n`];
+    const came = replay(recordingUnder(lines, plans, plans), { plans, before: plans });
+    expect(came.totals.recorded).toEqual({ admitted: 1, refused: 4, banned: 2, bans: 1 });
+    expect(came.differs).toEqual({ verdicts: 0, bans: 0 });
+  });
 });
 
 describe('a replay with other plans', () => {
@@ -153,6 +171,20 @@ bans: off
       'minute 30; each key of a customer: tokens-minute 100',
     ]);
     expect(notes).toEqual([]);
+  });
+
+  test('lets a key keep that it has no limits on requests, although its lines have limits in units alone', () => {
+    const gateway = new Gateway(IN_FORCE);
+    const amounts = { reserved: { tokens: 1 }, used: { tokens: 1 } };
+    for (let i = 0; i < 5; i++) {
+      for (const caller of [ONE, CALLERS[1]!]) gateway.request({ caller, path: '/v1/pets', atMs: T + i, ...amounts });
+    }
+    const tried = plansIn('plans: { model: { limits: { minute: 2 }, units: { tokens: { minute: 4 } }, bans: off } }');
+    const came = replay(recordingUnder(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
+    expect([...came.keys].map(({ id, counts }) => [id, counts.simulated.admitted])).toEqual([
+      ['key_1', 2],
+      ['key_2', 4],
+    ]);
   });
 
   test('says that no request charges a unit that only the new plans have; a log of an earlier version has none', () => {
