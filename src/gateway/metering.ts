@@ -109,6 +109,13 @@ export type PaidUnits = Readonly<Record<string, PaidUnit>>;
 
 const NOTHING_READ: Readonly<Record<string, CostReading>> = Object.freeze({});
 
+/** What a refused request would have taken in advance. It paid nothing. */
+export function unitsOfRefused(amounts: Amounts): PaidUnits {
+  return Object.fromEntries(
+    Object.entries(amounts).map(([unit, reserved]) => [unit, { reserved, settled: 0, why: null }]),
+  );
+}
+
 /** What a request has used of each unit. */
 export function usedOf(paid: PaidUnits): Amounts {
   return Object.fromEntries(Object.entries(paid).map(([unit, { settled }]) => [unit, settled]));

@@ -349,9 +349,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else if (!readsBody(charges, head)) this.#askForUnits(caller, charges);
     else {
       // A key that is refused anyway gets no body read.
-      const refusal = admitter.refusal(caller.id, allowance, cost, amountsOf(charges, head, null));
+      const amounts = amountsOf(charges, head, null);
+      const refusal = admitter.refusal(caller.id, allowance, cost, amounts);
       if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
-      else this.#onDecision(refusal);
+      else {
+        this.#asked = { ...this.#asked, amounts };
+        this.#onDecision(refusal);
+      }
     }
   }
 
@@ -400,7 +404,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onDecision(admission: Admission): void {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
-    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
+    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source, this.#asked!.amounts);
     if (verdict?.kind === 'admitted') this.#taken(verdict);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
