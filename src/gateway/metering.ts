@@ -120,3 +120,8 @@ export function unitsOfRefused(amounts: Amounts): PaidUnits {
 export function usedOf(paid: PaidUnits): Amounts {
   return Object.fromEntries(Object.entries(paid).map(([unit, { settled }]) => [unit, settled]));
 }
+
+/** What a request has used that did not even begin. */
+export function nothingOf(amounts: Amounts): Amounts {
+  return Object.fromEntries(Object.keys(amounts).map((unit) => [unit, 0]));
+}

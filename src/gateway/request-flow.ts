@@ -34,7 +34,16 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
-import { amountsOf, chargesOf, type Ended, Metering, type PaidUnits, readsBody, usedOf } from './metering.ts';
+import {
+  amountsOf,
+  chargesOf,
+  type Ended,
+  Metering,
+  nothingOf,
+  type PaidUnits,
+  readsBody,
+  usedOf,
+} from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
@@ -420,8 +429,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (charges !== null && amounts !== undefined) {
       this.#verdict = verdict;
       this.#metering = new Metering(charges, amounts, this.#deps.decoders);
-      // The client disconnected while the store was asked.
-      if (this.#finished) void this.#pay(this.#metering);
+      // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
+      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, nothingOf(amounts));
     }
     if (verdict.allowance.boundsInFlight) {
       this.#place = verdict.allowance;
