@@ -1,12 +1,13 @@
 import { type Amounts, decide, UNSEEN } from '../../../src/admit/decide.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
+import type { SettledWindow } from '../../../src/admit/settle.ts';
 import { type Admission, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
 import type { WindowLimit, WindowName } from '../../../src/admit/windows.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import { InFlightJudge } from './in-flight-judge.ts';
 import type { Counted, WireCall, WireListener } from './link.ts';
-import { type Executed, joined } from './redis-model.ts';
+import { type Executed, type ExecutedSettlement, joined } from './redis-model.ts';
 import type { RedisServer } from './redis-server.ts';
 import { StoreJudge } from './store-judge.ts';
 
@@ -96,6 +97,8 @@ export class Judge implements WireListener {
   #areMixed = false;
   /** What the histories of units must have in the end. */
   readonly #used = new Map<string, number>();
+  /** What must still be settled, by account, window and place. */
+  readonly #due = new Map<string, number>();
   /** A gateway has answered a request alone that the store may have counted or not. */
   #isUseUncertain = false;
   /** Writes or usage were lost: the history of a customer may lack what those of its keys have. */
@@ -194,10 +197,36 @@ export class Judge implements WireListener {
   }
 
   /** A request has ended, and the gateway is about to settle what it has used. */
-  settles({ consumerId }: Request, { amounts, isCertain }: Reservation, used: number): void {
-    const deltas = Object.entries(amounts).map(([unit, taken]) => [unit, used - taken] as const);
-    // Of a request that the gateway admitted alone nothing is given back.
-    this.#noteUsed(consumerId, Object.fromEntries(deltas.filter(([, delta]) => delta > 0 || isCertain)));
+  settles({ consumerId, budgets }: Request, { amounts, windows, isCertain }: Reservation, used: number): void {
+    for (const [unit, taken] of Object.entries(amounts)) {
+      const delta = used - taken;
+      // Of a request that the gateway admitted alone nothing is given back.
+      if (delta < 0 && !isCertain) continue;
+      this.#noteUsed(consumerId, { [unit]: delta });
+      for (const [i, budget] of budgets.slice(1).entries()) {
+        if (budget.unit === unit) this.#noteDue(budget.accountId, windows[i]!, delta);
+      }
+    }
+  }
+
+  /** What is given back must be sent to the place where it was counted, and once; so must what is added, wherever that was. */
+  #noteDue(accountId: string, windows: readonly SettledWindow[], delta: number): void {
+    for (const { of, placeMs } of windows) {
+      const place = `${accountId} ${of.window} ${delta < 0 ? placeMs : 'added'}`;
+      this.#due.set(place, (this.#due.get(place) ?? 0) + Math.abs(delta));
+    }
+  }
+
+  #judgeSettlement({ accountId, windows, delta }: ExecutedSettlement): void {
+    for (const { of, placeMs } of windows) {
+      const place = `${accountId} ${of.window} ${delta < 0 ? placeMs : 'added'}`;
+      const left = (this.#due.get(place) ?? 0) - Math.abs(delta);
+      this.#due.set(place, left);
+      if (left < 0)
+        this.#break(
+          `Of the ${of.window} of ${accountId}, ${delta} was settled, ${-left} more than requests had left there.`,
+        );
+    }
   }
 
   /** The store did not answer a settlement, or did not take it. */
@@ -307,8 +336,10 @@ export class Judge implements WireListener {
       else if (done.kind === 'report') {
         this.#store.reported(done);
         this.#inFlight.noted(call.gateway, done.holder, done.accountId);
-      } else if (done.kind === 'settlement') this.#report(this.#store.settled(done));
-      else {
+      } else if (done.kind === 'settlement') {
+        this.#judgeSettlement(done);
+        this.#report(this.#store.settled(done));
+      } else {
         this.#report(this.#store.added(done));
         this.#disturbances++;
         for (const [name, account] of this.#accounts)
@@ -425,6 +456,7 @@ export class Judge implements WireListener {
       const cost = histories.get(id) ?? 0;
       if (cost !== used) this.#break(`The history of ${id} has ${cost}; its requests have used ${used}.`);
     }
+    for (const [place, left] of this.#due) if (left > 0) this.#break(`Of ${place}, ${left} was never settled.`);
   }
 
   /** The history of a customer is the sum of those of its keys. */
