@@ -622,7 +622,9 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   async #settle(metering: Metering): Promise<void> {
     const { admitter } = this.#deps;
     const { id } = this.#caller!;
-    const paid = metering.end(this.#ended, this.#record.status, this.#record.upstreamMs);
+    const { status, upstreamMs } = this.#record;
+    const hasLeft = status === CLIENT_CLOSED_REQUEST && this.#ended !== 'whole';
+    const paid = metering.end(this.#ended, hasLeft ? null : status, upstreamMs);
     this.#record.units = paid instanceof Promise ? await paid : paid;
     const used = usedOf(this.#record.units);
     if (this.#verdict?.kind === 'admitted') admitter.settle(id, this.#verdict, used);

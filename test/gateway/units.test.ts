@@ -40,9 +40,9 @@ async function usedIs(gateway: TestGateway, key: string, used: number): Promise<
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
-async function setUp(answer: Answer) {
+async function setUp(answer: Answer, routes = ROUTES) {
   const upstream = await startUpstream((request, response) => answer(request, response));
-  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes: ROUTES });
+  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
   const { key } = await gateway.createKey('model');
   const chat = (body: object | string = {}, init: RequestInit = {}) =>
     gateway.get('/v1/chat', key, {
@@ -182,6 +182,39 @@ test('a client that leaves before the cost is known pays the reserve', async () 
   leaving.abort();
   await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":250,"settled":250,"unknown":"cut"\}\}/);
   await usedIs(gateway, key, 250);
+});
+
+test('a client that leaves gets no refund for the status 499 of the log', async () => {
+  const { upstream, key, gateway } = await setUp(
+    (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: {"delta":"a"}\n\n');
+    },
+    ROUTES.replace('refund: [5xx]', 'refund: [4xx, 5xx]'),
+  );
+  const leaving = new AbortController();
+  const response = await gateway.get('/v1/chat', key, { signal: leaving.signal });
+  await response.body!.getReader().read();
+  leaving.abort();
+  await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":300,"settled":300,"unknown":"cut"\}\}/);
+  await usedIs(gateway, key, 300);
+  expect(upstream.requests).toHaveLength(1);
+});
+
+test('a refusal says that nothing is left, or less than the request takes', async () => {
+  const { gateway, key } = await setUp(
+    (_request, response) => response.setHeader('content-type', 'text/plain').end('x'.repeat(1000)),
+    ROUTES.replace('reserve: 10', 'reserve: 0'),
+  );
+  expect((await gateway.get('/v1/sized', key)).status).toBe(200);
+  await usedIs(gateway, key, 1000);
+  const refused = await gateway.get('/v1/sized', key);
+  expect(await refused.json()).toMatchObject({
+    code: 'rate_limit_exceeded',
+    message: expect.stringMatching(
+      /^The quota of plan model, 1000 tokens per minute, is used up\. Retry after \d+ s\.$/,
+    ),
+  });
 });
 
 test('requests that are not forwarded pay nothing in units', async () => {
