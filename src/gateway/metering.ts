@@ -72,8 +72,7 @@ export class Metering {
   head(status: number, fields: readonly string[]): void {
     const read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
     if (read.length === 0) return;
-    this.#reader = new AnswerReader(read, this.#decoders);
-    this.#reader.head({ status, fields });
+    this.#reader = new AnswerReader(read, fields, this.#decoders);
   }
 
   /** A piece of its body. */
