@@ -39,6 +39,13 @@ export function amountsOf(charges: readonly Charge[], head: Head, body: Buffer |
   return Object.fromEntries(charges.map(({ unit, reserve }) => [unit, reservedBy(reserve, head, body)]));
 }
 
+/** The least that a request may take in advance, whatever its body says. */
+export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts {
+  return Object.fromEntries(
+    charges.map(({ unit, reserve }) => [unit, reserve.kind === 'json' ? 0 : reservedBy(reserve, head, null)]),
+  );
+}
+
 function reservedBy(reserve: Reserve, { fields }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
   const { otherwise, most } = reserve;

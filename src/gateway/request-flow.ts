@@ -34,7 +34,16 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
-import { amountsOf, chargesOf, type Ended, Metering, type PaidUnits, readsBody, usedOf } from './metering.ts';
+import {
+  amountsOf,
+  chargesOf,
+  type Ended,
+  leastAmountsOf,
+  Metering,
+  type PaidUnits,
+  readsBody,
+  usedOf,
+} from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
@@ -349,7 +358,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else if (!readsBody(charges, head)) this.#askForUnits(caller, charges);
     else {
       // A key that is refused anyway gets no body read.
-      const refusal = admitter.refusal(caller.id, allowance, cost, amountsOf(charges, head, null));
+      const refusal = admitter.refusal(caller.id, allowance, cost, leastAmountsOf(charges, head));
       if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
       else this.#onDecision(refusal);
     }
