@@ -1,4 +1,4 @@
-import type { Limit, Plan, WindowForms } from './plan.ts';
+import type { Limit, Plan, PlanUnit, WindowForms } from './plan.ts';
 import { WINDOWS, type WindowForm, type WindowName, windowLimit } from './windows.ts';
 
 /** The kind of a window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin` or `calendar, UTC, from day 15`. */
@@ -21,6 +21,17 @@ export function limitText(window: WindowName, limit: Limit | 'custom' | undefine
 export function limitsText(limits: Plan['limits'], forms: WindowForms | undefined): string {
   return WINDOWS.filter((window) => limits[window] !== undefined)
     .map((window) => `${window} ${limitText(window, limits[window], forms?.[window])}`)
+    .join(', ');
+}
+
+/** Limits in units of their own, by the names of the windows: `tokens-minute 100000, tokens-month unlimited`. */
+export function unitsText(units: readonly PlanUnit[] | undefined): string {
+  return (units ?? [])
+    .flatMap(({ name, limits, forms }) =>
+      WINDOWS.filter((window) => limits[window] !== undefined).map(
+        (window) => `${name}-${window} ${limitText(window, limits[window], forms?.[window])}`,
+      ),
+    )
     .join(', ');
 }
 

@@ -40,6 +40,7 @@ import {
   type Ended,
   leastAmountsOf,
   Metering,
+  nothingOf,
   type PaidUnits,
   readsBody,
   usedOf,
@@ -360,7 +361,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       // A key that is refused anyway gets no body read.
       const refusal = admitter.refusal(caller.id, allowance, cost, leastAmountsOf(charges, head));
       if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
-      else this.#onDecision(refusal);
+      else {
+        this.#asked = { ...this.#asked, amounts: amountsOf(charges, head, null) };
+        this.#onDecision(refusal);
+      }
     }
   }
 
@@ -409,7 +413,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onDecision(admission: Admission): void {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
-    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
+    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source, this.#asked!.amounts);
     if (verdict?.kind === 'admitted') this.#taken(verdict);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
@@ -425,8 +429,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (charges !== null && amounts !== undefined) {
       this.#verdict = verdict;
       this.#metering = new Metering(charges, amounts, this.#deps.decoders);
-      // The client disconnected while the store was asked.
-      if (this.#finished) void this.#pay(this.#metering);
+      // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
+      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, nothingOf(amounts));
     }
     if (verdict.allowance.boundsInFlight) {
       this.#place = verdict.allowance;

@@ -1,5 +1,5 @@
 import type { LimitName, WindowName } from '../../admit/windows.ts';
-import type { RecentRequest } from '../../simulate/recent-record.ts';
+import type { RecentRequest, RecentUnits } from '../../simulate/recent-record.ts';
 
 // What one gateway process observes of its requests, what it is asked for, and the forms in which the admin API shows it.
 
@@ -209,6 +209,8 @@ export interface DecidedColumns {
   readonly limits: Uint32Array;
   readonly limitSets: readonly RecentRequest['limits'][];
   readonly remaining: Float64Array;
+  /** Null for a request that charges no units; null in all if none does. */
+  readonly units: readonly (RecentUnits | null)[] | null;
 }
 
 /** The last decided requests of the gateways on a store. */
