@@ -110,13 +110,14 @@ export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs
 /** 429 for a quota (contract section 4). */
 export function rateLimitExceeded({ binding, retryAtMs, nowMs, costExceedsLimit, allowance }: Refused): ErrorResponse {
   const seconds = retryAfterSeconds(retryAtMs, nowMs);
-  const { window, name, limit, unit, needed } = binding;
+  const { window, name, limit, unit, needed, remaining } = binding;
   const budget = name === window ? null : (allowance.further?.find((one) => `${one.name}-${window}` === name) ?? null);
   const message = ERRORS.rate_limit_exceeded.sentence({
     source: sourceOf(allowance, budget, window),
     quota: `${limit}${unit === null ? '' : ` ${unit}`} per ${window}${budget?.group ? ` for ${budget.group}` : ''}`,
     needed,
     unit,
+    remaining,
     retryAfterSeconds: costExceedsLimit ? null : seconds,
     mayBeBanned: allowance.bans !== null,
   });

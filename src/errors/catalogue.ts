@@ -30,6 +30,8 @@ interface SpentLimit {
   readonly needed: number;
   /** What the limit counts; null for requests. */
   readonly unit: string | null;
+  /** How much is left. */
+  readonly remaining: number;
   /** Null if the request costs more than the limit, so that waiting does not help. */
   readonly retryAfterSeconds: number | null;
   /** Whether the plan bans callers that do not wait. */
@@ -224,12 +226,14 @@ export const ERRORS = {
   rate_limit_exceeded: {
     status: 429,
     closes: false,
-    sentence: ({ source, quota, needed, unit, retryAfterSeconds, mayBeBanned }: SpentLimit) => {
+    sentence: ({ source, quota, needed, unit, remaining, retryAfterSeconds, mayBeBanned }: SpentLimit) => {
       const takes = unit === null ? `costs ${needed}` : `takes ${needed} ${unit} in advance`;
       if (retryAfterSeconds === null)
         return `This request ${takes} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`;
       const isSpent =
-        unit === null ? 'is used up' : `has less left than the ${needed} that this request takes in advance`;
+        unit === null || remaining === 0
+          ? 'is used up'
+          : `has less left than the ${needed} that this request takes in advance`;
       return `The quota of ${source}, ${quota}, ${isSpent}. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`;
     },
     when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the plan has several budgets.',

@@ -39,6 +39,13 @@ export function amountsOf(charges: readonly Charge[], head: Head, body: Buffer |
   return Object.fromEntries(charges.map(({ unit, reserve }) => [unit, reservedBy(reserve, head, body)]));
 }
 
+/** The least that a request may take in advance, whatever its body says. */
+export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts {
+  return Object.fromEntries(
+    charges.map(({ unit, reserve }) => [unit, reserve.kind === 'json' ? 0 : reservedBy(reserve, head, null)]),
+  );
+}
+
 function reservedBy(reserve: Reserve, { fields }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
   const { otherwise, most } = reserve;
@@ -82,21 +89,24 @@ export class Metering {
 
   /**
    * What the request paid, by unit. Never rejects.
-   * @param status that the client got
+   *
+   * Attack: a client reads a stream up to its last event, leaves, and has the status 499 in the log, which `refund: [4xx]` covers.
+   * @param status that the client got; null if it left
    * @param elapsedMs since it was forwarded
    */
-  end(ended: Ended, status: number, elapsedMs: number): PaidUnits | Promise<PaidUnits> {
+  end(ended: Ended, status: number | null, elapsedMs: number): PaidUnits | Promise<PaidUnits> {
     const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? NOTHING_READ;
     if (read instanceof Promise) return read.then((readings) => this.#paid(ended, status, readings));
     return this.#paid(ended, status, read);
   }
 
-  #paid(ended: Ended, status: number, readings: Readonly<Record<string, CostReading>>): PaidUnits {
+  #paid(ended: Ended, status: number | null, readings: Readonly<Record<string, CostReading>>): PaidUnits {
     return Object.fromEntries(
       this.#charges.map((charge) => {
         const reserved = this.#reserved[charge.unit]!;
         const reading = readings[charge.unit];
-        if (ended === 'unsent' || isRefunded(charge, status)) return [charge.unit, { reserved, settled: 0, why: null }];
+        const isFree = ended === 'unsent' || (status !== null && isRefunded(charge, status));
+        if (isFree) return [charge.unit, { reserved, settled: 0, why: null }];
         if (reading === undefined) return [charge.unit, { reserved, settled: reserved, why: null }];
         if (reading.kind === 'known') return [charge.unit, { reserved, settled: reading.amount, why: null }];
         return [charge.unit, { reserved, settled: Math.max(reserved, reading.seen ?? 0), why: reading.why }];

@@ -38,6 +38,7 @@ import {
   amountsOf,
   chargesOf,
   type Ended,
+  leastAmountsOf,
   Metering,
   nothingOf,
   type PaidUnits,
@@ -358,11 +359,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else if (!readsBody(charges, head)) this.#askForUnits(caller, charges);
     else {
       // A key that is refused anyway gets no body read.
-      const amounts = amountsOf(charges, head, null);
-      const refusal = admitter.refusal(caller.id, allowance, cost, amounts);
+      const refusal = admitter.refusal(caller.id, allowance, cost, leastAmountsOf(charges, head));
       if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
       else {
-        this.#asked = { ...this.#asked, amounts };
+        this.#asked = { ...this.#asked, amounts: amountsOf(charges, head, null) };
         this.#onDecision(refusal);
       }
     }
@@ -639,7 +639,9 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The request has ended: finds what it cost. @returns null if that is known at once */
   #pay(metering: Metering): Promise<void> | null {
-    const paid = metering.end(this.#ended, this.#record.status, this.#record.upstreamMs);
+    const { status, upstreamMs } = this.#record;
+    const hasLeft = status === CLIENT_CLOSED_REQUEST && this.#ended !== 'whole';
+    const paid = metering.end(this.#ended, hasLeft ? null : status, upstreamMs);
     if (paid instanceof Promise) return paid.then((later) => this.#settle(later));
     this.#settle(paid);
     return null;

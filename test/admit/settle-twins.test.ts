@@ -26,7 +26,7 @@ afterAll(() => redis.disconnect());
 const ends = fc.array(fc.record({ after: fc.nat(3), cost: fc.nat(4) }), { minLength: 25, maxLength: 25 });
 
 test(
-  'settled and settle.lua agree on every history of reserves, settled early, late and after their windows',
+  'settled and settle.lua agree on every history of reserves, settled early, late and after their windows (reliability 288)',
   async () => {
     const ledger = twinLedger(redis);
     const lua = withClock(SETTLE_LUA);

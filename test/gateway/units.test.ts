@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const PLANS = `
@@ -40,9 +41,9 @@ async function usedIs(gateway: TestGateway, key: string, used: number): Promise<
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
-async function setUp(answer: Answer) {
+async function setUp(answer: Answer, routes = ROUTES) {
   const upstream = await startUpstream((request, response) => answer(request, response));
-  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes: ROUTES });
+  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
   const { key } = await gateway.createKey('model');
   const chat = (body: object | string = {}, init: RequestInit = {}) =>
     gateway.get('/v1/chat', key, {
@@ -149,7 +150,7 @@ test.each<readonly [string, Answer, number]>([
     650,
   ],
   ['no answer: 502, which refunds', (request) => request.socket.resetAndDestroy(), 0],
-])('a request pays by %s', async (_, answer, used) => {
+])('a request pays by %s (reliability 289)', async (_, answer, used) => {
   const { gateway, key, chat } = await setUp(answer);
   const response = await chat('not JSON').catch(() => null);
   expect(response?.headers.get('x-tokens') ?? null).toBeNull();
@@ -171,7 +172,7 @@ test('a HEAD pays its reserve, bytes are counted as the service sends them, and 
   await gateway.process.until(/"units":\{"tokens":\{"reserved":300,"settled":300,"unknown":"absent"\}\}/);
 });
 
-test('a client that leaves before the cost is known pays the reserve', async () => {
+test('a client that leaves before the cost is known pays the reserve (reliability 293)', async () => {
   const { gateway, key, chat } = await setUp((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     response.write('data: {"delta":"a"}\n\n');
@@ -184,6 +185,39 @@ test('a client that leaves before the cost is known pays the reserve', async () 
   await usedIs(gateway, key, 250);
 });
 
+test('a client that leaves gets no refund for the status 499 of the log (reliability 293)', async () => {
+  const { upstream, key, gateway } = await setUp(
+    (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: {"delta":"a"}\n\n');
+    },
+    ROUTES.replace('refund: [5xx]', 'refund: [4xx, 5xx]'),
+  );
+  const leaving = new AbortController();
+  const response = await gateway.get('/v1/chat', key, { signal: leaving.signal });
+  await response.body!.getReader().read();
+  leaving.abort();
+  await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":300,"settled":300,"unknown":"cut"\}\}/);
+  await usedIs(gateway, key, 300);
+  expect(upstream.requests).toHaveLength(1);
+});
+
+test('a refusal says that nothing is left, or less than the request takes', async () => {
+  const { gateway, key } = await setUp(
+    (_request, response) => response.setHeader('content-type', 'text/plain').end('x'.repeat(1000)),
+    ROUTES.replace('reserve: 10', 'reserve: 0'),
+  );
+  expect((await gateway.get('/v1/sized', key)).status).toBe(200);
+  await usedIs(gateway, key, 1000);
+  const refused = await gateway.get('/v1/sized', key);
+  expect(await refused.json()).toMatchObject({
+    code: 'rate_limit_exceeded',
+    message: expect.stringMatching(
+      /^The quota of plan model, 1000 tokens per minute, is used up\. Retry after \d+ s\.$/,
+    ),
+  });
+});
+
 test('requests that are not forwarded pay nothing in units', async () => {
   const { gateway, key, chat, upstream } = await setUp((_request, response) => json(response, {}));
   // The body is larger than what is read before a request is counted.
@@ -191,4 +225,28 @@ test('requests that are not forwarded pay nothing in units', async () => {
   expect((await gateway.get('/v1/chat', key, { method: 'PUT' })).status).toBe(405);
   await usedIs(gateway, key, 0);
   expect(upstream.requests).toHaveLength(0);
+});
+
+test('a request of which memory knows that it is refused is refused before its body is read (reliability 294)', async () => {
+  const { gateway, key, chat, upstream } = await setUp(
+    (_request, response) => json(response, { usage: { total_tokens: 10 } }),
+    ROUTES.replace('cost:\n      tokens:', 'cost:\n      requests: 100\n      tokens:'),
+  );
+  expect((await chat({ max_tokens: 10 })).status).toBe(200);
+  const head = `POST /v1/chat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: 900000\r\n\r\n`;
+  const refused = await rawExchange(gateway.port, head);
+  expect(refused.responses.map(({ status }) => status)).toEqual([429]);
+  expect(upstream.requests).toHaveLength(1);
+});
+
+test('a default above the limit refuses no request that asks for less', async () => {
+  const { gateway, key, chat } = await setUp(
+    (_request, response) => json(response, { usage: { total_tokens: 10 } }),
+    ROUTES.replace('default: 300, most: 800', 'default: 2000, most: 8000'),
+  );
+  expect((await chat({ max_tokens: 100 })).status).toBe(200);
+  expect((await chat({ max_tokens: 100 })).status).toBe(200);
+  expect((await chat({})).status).toBe(429);
+  expect((await chat({ max_tokens: 100 })).status).toBe(200);
+  await usedIs(gateway, key, 30);
 });

@@ -143,7 +143,7 @@ test('several units are read at once, each from its source', () => {
   ]);
 });
 
-describe('an answer that breaks off', () => {
+describe('an answer that breaks off (reliability 293)', () => {
   test.each<[string, CostSource, string[], string, number | null]>([
     ['in its JSON', TOKENS, JSON_TYPE, '{"u":{"t":5}', 5],
     ['in the number', TOKENS, JSON_TYPE, '{"u":{"t":5', null],
@@ -234,7 +234,7 @@ async function compressed(stream: NodeJS.ReadWriteStream, piece: Buffer, pieces:
 describe('Attack:', () => {
   const gzip = [...JSON_TYPE, 'Content-Encoding', 'gzip'];
 
-  test('of a GiB of zeros in gzip little is decompressed', async () => {
+  test('of a GiB of zeros in gzip little is decompressed (reliability 292)', async () => {
     const zeros = await compressed(createGzip({ level: 1 }), Buffer.alloc(16 << 20), 64);
     expect(Buffer.concat(zeros).length).toBeGreaterThan(1 << 20);
     const decoders = new Decoders();
@@ -249,7 +249,7 @@ describe('Attack:', () => {
   test.each<[string, string[], string, number]>([
     ['JSON', JSON_TYPE, '     ', 66],
     ['events', ['Content-Type', 'text/event-stream'], ':\n\n\n', 258],
-  ])('a gzip bomb of valid %s ends at its bound', async (_what, type, text, mib) => {
+  ])('a gzip bomb of valid %s ends at its bound (reliability 292)', async (_what, type, text, mib) => {
     const pieces = await compressed(createGzip({ level: 9 }), Buffer.alloc(1 << 20, text), mib);
     const whole = Buffer.concat(pieces);
     expect(whole.length).toBeLessThan(1 << 20);
@@ -257,7 +257,7 @@ describe('Attack:', () => {
     expect(await readingOf([TOKENS, OF_EVENTS], answer)).toEqual(unknown('too_large'));
   });
 
-  test('more compressed bytes than wait are given up at once', () => {
+  test('more compressed bytes than wait are given up at once (reliability 292)', () => {
     const decoders = new Decoders();
     const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], gzip, decoders);
     for (let i = 0; i < 16; i++) reader.chunk(Buffer.alloc(64 << 10));
@@ -268,14 +268,14 @@ describe('Attack:', () => {
     expect(reader.end(true, 1)).toEqual({ x: unknown('too_large') });
   });
 
-  test('a zstd window of 32 MiB is refused', async () => {
+  test('a zstd window of 32 MiB is refused (reliability 292)', async () => {
     const options = { params: { [constants.ZSTD_c_windowLog]: 25 } };
     const body = await compressed(createZstdCompress(options), Buffer.alloc(1 << 20, ' '), 2);
     const fields = [...JSON_TYPE, 'Content-Encoding', 'zstd'];
     expect(await readingOf([TOKENS], { fields, body })).toEqual(unknown('undecodable'));
   });
 
-  test('of 65 compressed answers at a time the last one is not read; then there is room', async () => {
+  test('of 65 compressed answers at a time the last one is not read; then there is room (reliability 292)', async () => {
     const decoders = new Decoders();
     const body = gzipSync('{"u":{"t":5}}');
     const begin = () => {

@@ -97,7 +97,7 @@ describe('newline-delimited JSON:', () => {
   });
 });
 
-test('random events give the same in any pieces, and what they give one by one', () => {
+test('random events give the same in any pieces, and what they give one by one (reliability 291)', () => {
   const data = fc.constantFrom(
     '{"u":{"t":1}}',
     '{"u":{"t":2},"x":"\\n"}',
@@ -126,7 +126,7 @@ test('random events give the same in any pieces, and what they give one by one',
   );
 });
 
-test('a body that is longer than its bound is too large, and is not read on', () => {
+test('a body that is longer than its bound is too large, and is not read on (reliability 291)', () => {
   const stream = readerOf({ kind: 'sse', pointer: ['t'] }, 40);
   expect(stream.add(Buffer.from('data: {"t":5}\n\n'))).toBe(true);
   expect(stream.add(Buffer.from('data: {"t":6, "x": "a long text"}\n\n'))).toBe(false);

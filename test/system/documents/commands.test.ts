@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { parse, parseDocument } from 'yaml';
 import { blocksOf, PAGES } from '../../support/guides.ts';
 import { ROOT, startProcess, startTollgate, temporaryFolder } from '../../support/processes.ts';
 import { testRedis } from '../../support/redis.ts';
@@ -89,6 +90,11 @@ beforeAll(async () => {
   for (const name of ['config', 'plans.yaml']) cpSync(join(ROOT, name), join(clone, name), { recursive: true });
   const formats = blocksOf('docs/guides/migrate.md').find(({ text }) => text.includes('formats:'))!;
   appendFileSync(join(clone, 'config/gateway.yaml'), `\n${formats.text}`);
+  // The plans of the guide about units, for its commands.
+  const units = blocksOf('docs/guides/language-models.md').find(({ text }) => text.startsWith('# plans.yaml'))!;
+  const plans = parseDocument(readFileSync(join(clone, 'plans.yaml'), 'utf8'));
+  for (const [name, plan] of Object.entries(parse(units.text).plans as object)) plans.setIn(['plans', name], plan);
+  writeFileSync(join(clone, 'plans.yaml'), String(plans));
   const git = (...words: string[]) =>
     execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...words], { cwd: clone });
   git('init', '-q', '-b', 'main');
