@@ -1,4 +1,4 @@
-import type { Limit, Plan, WindowForms } from './plan.ts';
+import type { Limit, Plan, PlanUnit, WindowForms } from './plan.ts';
 import { WINDOWS, type WindowForm, type WindowName, windowLimit } from './windows.ts';
 
 /** The kind of a window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin` or `calendar, UTC, from day 15`. */
@@ -24,15 +24,25 @@ export function limitsText(limits: Plan['limits'], forms: WindowForms | undefine
     .join(', ');
 }
 
-/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight`. Empty without bounds of its own. */
+/** Limits in units in words: `tokens minute 1000, day 50000; rows day 10`. Empty without any. */
+function unitsText(units: readonly PlanUnit[] = []): string {
+  return units.map(({ name, limits, forms }) => `${name} ${limitsText(limits, forms)}`).join('; ');
+}
+
+/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight; tokens day 500`. Empty without bounds of its own. */
 export function eachKeyText({ eachKey }: Pick<Plan, 'eachKey'>): string {
   if (eachKey === undefined) return '';
   const windows = limitsText(eachKey.limits, eachKey.forms);
   const inFlight = eachKey.inFlight === undefined ? '' : `${eachKey.inFlight} in flight`;
-  return [windows, inFlight].filter((part) => part !== '').join(', ');
+  const ofRequests = [windows, inFlight].filter((part) => part !== '').join(', ');
+  return joined(ofRequests, unitsText(eachKey.units));
 }
 
-/** A group of routes in words: `minute 10 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
-export function groupText({ limits, forms, instead, routes }: NonNullable<Plan['groups']>[number]): string {
-  return `${limitsText(limits, forms)}${instead ? ' instead,' : ''} on ${routes.join(', ')}`;
+function joined(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== '').join('; ');
+}
+
+/** A group of routes in words: `minute 10; tokens day 50 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
+export function groupText({ limits, forms, units, instead, routes }: NonNullable<Plan['groups']>[number]): string {
+  return `${joined(limitsText(limits, forms), unitsText(units))}${instead ? ' instead,' : ''} on ${routes.join(', ')}`;
 }

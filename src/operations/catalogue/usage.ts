@@ -36,7 +36,7 @@ const newTopUp = z
   .strictObject(
     {
       window: limitName.describe(
-        `The window, one of ${WINDOWS.join(', ')}; of a group of routes with its name in front, such as search-minute.`,
+        `The window, one of ${WINDOWS.join(', ')}; of a group of routes or a unit with its name in front, such as search-minute or tokens-minute.`,
       ),
       amount: amount.describe('How much to add, a whole number from 1.'),
     },
@@ -64,7 +64,7 @@ export const topUp = defineOperation({
     doneOnce(id, await operations.counts.topUp(id, given, once)),
 });
 
-const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes, such as search-minute`;
+const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;
 
 const newReset = z.strictObject(
   {
