@@ -223,6 +223,12 @@ export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): 
   return false;
 }
 
+/** The same for all budgets that a request charges. */
+export function exceedsLimit({ limits, further = [] }: Allowance, cost: number, amounts: Amounts | undefined): boolean {
+  if (costExceedsLimit(limits, cost)) return true;
+  return further.some((budget) => costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts))));
+}
+
 /** The name of the window whose refusal led to a ban. */
 export function nameOfBan({ window, budget }: Ban): LimitName {
   return budget === undefined ? window : `${budget}-${window}`;

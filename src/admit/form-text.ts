@@ -24,25 +24,30 @@ export function limitsText(limits: Plan['limits'], forms: WindowForms | undefine
     .join(', ');
 }
 
-/** Limits in units in words: `tokens minute 1000, day 50000; rows day 10`. Empty without any. */
-function unitsText(units: readonly PlanUnit[] = []): string {
-  return units.map(({ name, limits, forms }) => `${name} ${limitsText(limits, forms)}`).join('; ');
+/** Limits in units of their own, by the names of the windows: `tokens-minute 100000, tokens-month unlimited`. */
+export function unitsText(units: readonly PlanUnit[] | undefined): string {
+  return (units ?? [])
+    .flatMap(({ name, limits, forms }) =>
+      WINDOWS.filter((window) => limits[window] !== undefined).map(
+        (window) => `${name}-${window} ${limitText(window, limits[window], forms?.[window])}`,
+      ),
+    )
+    .join(', ');
 }
 
-/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight; tokens day 500`. Empty without bounds of its own. */
+/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight, tokens-day 500`. Empty without bounds of its own. */
 export function eachKeyText({ eachKey }: Pick<Plan, 'eachKey'>): string {
   if (eachKey === undefined) return '';
   const windows = limitsText(eachKey.limits, eachKey.forms);
   const inFlight = eachKey.inFlight === undefined ? '' : `${eachKey.inFlight} in flight`;
-  const ofRequests = [windows, inFlight].filter((part) => part !== '').join(', ');
-  return joined(ofRequests, unitsText(eachKey.units));
+  return joined(windows, inFlight, unitsText(eachKey.units));
 }
 
 function joined(...parts: readonly string[]): string {
-  return parts.filter((part) => part !== '').join('; ');
+  return parts.filter((part) => part !== '').join(', ');
 }
 
-/** A group of routes in words: `minute 10; tokens day 50 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
+/** A group of routes in words: `minute 10, tokens-day 50 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
 export function groupText({ limits, forms, units, instead, routes }: NonNullable<Plan['groups']>[number]): string {
   return `${joined(limitsText(limits, forms), unitsText(units))}${instead ? ' instead,' : ''} on ${routes.join(', ')}`;
 }

@@ -82,15 +82,28 @@ export function recordAdmitted(history: History | null, hour: number, cost: numb
 }
 
 /**
- * Adds to an hour, or gives back what was added to it before. What is older than the hours that are kept counts for its day alone.
+ * Adds to an hour, or gives back what was added to it before, if the history still has that hour. What is older than the hours that
+ * are kept counts for its day alone.
+ * @param cost negative to give back
  * @param present the hour of the store
+ * @returns null if there was no history, and nothing to give back
  */
-export function recordLate(history: History | null, hour: number, cost: number, present: number): History {
-  if (hour > present - HOURS_KEPT) return recordAdmitted(history, Math.min(hour, present), cost);
+export function recordLate(history: History | null, hour: number, cost: number, present: number): History | null {
+  if (hour > present - HOURS_KEPT) {
+    const at = Math.min(hour, present);
+    return cost < 0 && !hasHour(history, at) ? history : recordAdmitted(history, at, cost);
+  }
+  if (cost < 0 && history === null) return null;
   const at = atHour(history, present);
   const day = dayOf(hour);
   if (day > dayOf(present) + 2 - DAYS_KEPT) addCost(at, DAYS + COST_BYTES * (day % DAYS_KEPT), cost);
   return at;
+}
+
+function hasHour(history: History | null, hour: number): boolean {
+  if (history === null) return false;
+  const last = lastHourOf(history);
+  return last >= hour && last - hour < HOURS_KEPT;
 }
 
 /** Adds refusals and ban answers, which count for the last hour if `hour` is not a later one. */

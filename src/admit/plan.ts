@@ -175,7 +175,8 @@ export function unitNamesIn({ plans }: Plans): readonly string[] {
   return [...new Set([...plans.values()].flatMap(unitNamesOf))];
 }
 
-function unitNamesOf({ units = [], groups = [], eachKey }: Plan): readonly string[] {
+/** The units of a plan, of its groups and of each key. */
+export function unitNamesOf({ units = [], groups = [], eachKey }: Plan): readonly string[] {
   const all = [...units, ...groups.flatMap((group) => group.units ?? []), ...(eachKey?.units ?? [])];
   return [...new Set(all.map(({ name }) => name))];
 }

@@ -1,11 +1,25 @@
 import type { AccountState } from './decide.ts';
-import { countIn, givenBack, presentCount, type WindowCount, type WindowLimit, type WindowName } from './windows.ts';
+import {
+  countIn,
+  givenBack,
+  placeOf,
+  presentCount,
+  type WindowCount,
+  type WindowLimit,
+  type WindowName,
+} from './windows.ts';
 
 /** One window in which a request was counted. */
 export interface SettledWindow {
   readonly of: WindowLimit;
   /** Where the request was counted (`placeOf`). */
   readonly placeMs: number;
+}
+
+/** The windows of a budget in which a request has just been counted. @param counts after it */
+export function settledWindows(limits: readonly WindowLimit[], counts: AccountState['windows']): SettledWindow[] {
+  // A window that is not open has counted nothing.
+  return limits.map((of) => ({ of, placeMs: counts[of.window] === undefined ? 0 : placeOf(counts[of.window]!) }));
 }
 
 /**

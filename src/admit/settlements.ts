@@ -59,7 +59,7 @@ export class Settlements {
     const { accountId, delta, windows, histories, hour } = settlement;
     // What is given back and what is added differ, if the place is gone.
     const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
-    const key = `${accountId} ${hour} ${delta < 0} ${histories.length} ${places}`;
+    const key = `${accountId} ${hour} ${delta < 0} ${histories.join()} ${places}`;
     const known = this.#waiting.get(key);
     if (known !== undefined) {
       known.delta += delta;

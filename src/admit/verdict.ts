@@ -9,13 +9,12 @@ import {
   roomOf,
 } from './decide.ts';
 import { type Allowance, type Budget, limitsOf, withAllBudgets } from './plan.ts';
-import type { SettledWindow } from './settle.ts';
+import { type SettledWindow, settledWindows } from './settle.ts';
 import {
   endIfOpened,
   fitsAtMs,
   type LimitName,
   nextEndMs,
-  placeOf,
   WINDOW_MS,
   type WindowLimit,
   type WindowName,
@@ -174,10 +173,7 @@ function neverFits(standings: readonly WindowBudget[]): boolean {
 
 function reservationOf({ state, isUncertain }: Outcome, amounts: Amounts, { further = [] }: Allowance): Reservation {
   const windows = further.map(({ unit, limits }, i): readonly SettledWindow[] => {
-    if (unit === undefined) return [];
-    const counts = state.further![i]!.windows;
-    // A window that is not open has counted nothing.
-    return limits.map((of) => ({ of, placeMs: counts[of.window] === undefined ? 0 : placeOf(counts[of.window]!) }));
+    return unit === undefined ? [] : settledWindows(limits, state.further![i]!.windows);
   });
   return { amounts, windows, isCertain: isUncertain !== true };
 }

@@ -53,8 +53,7 @@ export interface ForwardHooks {
   head(head: ResponseHead): void;
   /** A 103 (Early Hints) to forward. */
   earlyHints(fields: readonly string[]): void;
-  /** A piece of the body. Its memory may be used again after the call. */
-  chunk(bytes: Buffer): void;
+  chunk(bytes: number): void;
   /** The thread has worked on the response since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
@@ -65,6 +64,11 @@ export interface ForwardHooks {
   readonly timeouts: ResponseTimeouts | null;
   /** Null if no attempt is retried. */
   readonly retries: RetryRules | null;
+  /**
+   * Reads the body as it is passed on, in as few pieces as it arrived in. The memory of a piece may be used again after the call.
+   * Null if nobody reads it.
+   */
+  readonly reader: ((bytes: Buffer) => void) | null;
 }
 
 /** How long the service may take to send the head of its response, and pause within the body. */
@@ -118,7 +122,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.share = share;
     this.#request = request;
     this.#response = response;
-    this.#relay = new ResponseToClient(response);
+    this.#relay = new ResponseToClient(response, hooks.reader);
     this.#hooks = hooks;
     this.#timeouts = hooks.timeouts ?? upstream.options;
     this.#retries = hooks.retries === null ? null : retriesOf(hooks.retries, request, share, upstream);
@@ -180,7 +184,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onData(chunk: Buffer): void {
     if (this.#isDropping) return;
-    this.#hooks.chunk(chunk);
+    this.#hooks.chunk(chunk.length);
     this.#relay.add(chunk);
   }
 
@@ -396,10 +400,12 @@ const JOINED_BYTES = 16 * 1024;
 class ResponseToClient {
   readonly #response: ResponseBody;
   readonly #held = new Pieces();
+  readonly #reader: ForwardHooks['reader'];
   #isHeadHeld = false;
 
-  constructor(response: ResponseBody) {
+  constructor(response: ResponseBody, reader: ForwardHooks['reader']) {
     this.#response = response;
+    this.#reader = reader;
   }
 
   /** Notes that the head has been set, but not written yet. */
@@ -417,7 +423,7 @@ class ResponseToClient {
    * @returns false if the client must read before more is written (`drain`)
    */
   flush(): boolean {
-    const chunk = this.#held.take();
+    const chunk = this.#take();
     if (chunk === null && this.#isHeadHeld) this.#response.flushHeaders();
     this.#isHeadHeld = false;
     return chunk === null || this.#response.write(chunk);
@@ -436,10 +442,16 @@ class ResponseToClient {
   /** Writes the rest. The listener closes the connection if its client does not read the rest in time. */
   end(): void {
     const response = this.#response;
-    const last = this.#held.take();
+    const last = this.#take();
     if (last === null) response.end();
     // Node joins a head and a text into a single write. With bytes it would make two writes.
     else if (this.#isHeadHeld && last.length <= JOINED_BYTES) response.end(last.toString('latin1'), 'latin1');
     else response.end(last);
+  }
+
+  #take(): Buffer | null {
+    const bytes = this.#held.take();
+    if (bytes !== null && this.#reader !== null) this.#reader(bytes);
+    return bytes;
   }
 }

@@ -1,3 +1,4 @@
+import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { Banned, Refused, Verdict } from '../admit/verdict.ts';
 import type { LimitName, WindowLimit } from '../admit/windows.ts';
@@ -5,7 +6,7 @@ import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { Match } from '../routing/router.ts';
-import type { PaidUnits } from './metering.ts';
+import { type PaidUnits, unitsOfRefused } from './metering.ts';
 
 /**
  * A WebSocket, or another tunnel, that has ended: everything that log and metrics report about it beyond its Exchange.
@@ -88,7 +89,7 @@ export interface Exchange {
   readonly hasGroups?: boolean;
   readonly plan: string | null;
   readonly cost: number;
-  /** What it paid in units of their own; null or absent if nothing. */
+  /** What it paid in units of their own, and a refused request would have taken in advance; null or absent if nothing. */
   readonly units?: PaidUnits | null;
   /** The limits that applied. */
   readonly limits: readonly WindowLimit[];
@@ -223,7 +224,8 @@ export class ExchangeRecorder implements Exchange {
     if (!this.#isClosed) this.storeMs += nowMs - this.#askedAtMs;
   }
 
-  decided(verdict: Verdict, source: Exchange['source']): void {
+  /** @param amounts what it takes of units in advance, or would have taken; undefined if it charges none */
+  decided(verdict: Verdict, source: Exchange['source'], amounts: Amounts | undefined): void {
     // The request was broken off while the store was asked. Its record has been reported and must not change.
     if (this.#isClosed) return;
     this.judgement = verdict.kind === 'crowded' ? 'shed' : verdict.kind;
@@ -239,6 +241,7 @@ export class ExchangeRecorder implements Exchange {
     if (verdict.kind !== 'admitted') {
       this.retryAtMs = verdict.retryAtMs;
       this.refusal = verdict;
+      if (amounts !== undefined) this.units = unitsOfRefused(amounts);
     }
   }
 

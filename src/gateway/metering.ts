@@ -72,8 +72,7 @@ export class Metering {
   head(status: number, fields: readonly string[]): void {
     const read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
     if (read.length === 0) return;
-    this.#reader = new AnswerReader(read, this.#decoders);
-    this.#reader.head({ status, fields });
+    this.#reader = new AnswerReader(read, fields, this.#decoders);
   }
 
   /** A piece of its body. */
@@ -110,7 +109,19 @@ export type PaidUnits = Readonly<Record<string, PaidUnit>>;
 
 const NOTHING_READ: Readonly<Record<string, CostReading>> = Object.freeze({});
 
+/** What a refused request would have taken in advance. It paid nothing. */
+export function unitsOfRefused(amounts: Amounts): PaidUnits {
+  return Object.fromEntries(
+    Object.entries(amounts).map(([unit, reserved]) => [unit, { reserved, settled: 0, why: null }]),
+  );
+}
+
 /** What a request has used of each unit. */
 export function usedOf(paid: PaidUnits): Amounts {
   return Object.fromEntries(Object.entries(paid).map(([unit, { settled }]) => [unit, settled]));
+}
+
+/** What a request has used that did not even begin. */
+export function nothingOf(amounts: Amounts): Amounts {
+  return Object.fromEntries(Object.keys(amounts).map((unit) => [unit, 0]));
 }

@@ -120,6 +120,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly writeTimeoutMs: number;
   readonly timeouts: ResponseTimeouts | null;
   readonly retries: RetryRules | null;
+  readonly reader: ((bytes: Buffer) => void) | null;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
@@ -144,6 +145,8 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.writeTimeoutMs = deps.writeTimeoutMs;
     this.timeouts = match.route.timeouts;
     this.retries = match.route.retries;
+    const { metering } = admitted;
+    this.reader = metering === null ? null : (bytes) => metering.chunk(bytes);
     this.#deps = deps;
     this.#response = response;
     this.#compressed = compressed;
@@ -207,9 +210,8 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#response.writeInformation(103, rules === null ? hints : withoutDropped(hints, rules));
   }
 
-  chunk(bytes: Buffer): void {
-    this.#admitted.record.bytesOut += bytes.length;
-    this.#admitted.metering?.chunk(bytes);
+  chunk(bytes: number): void {
+    this.#admitted.record.bytesOut += bytes;
   }
 
   worked(fromMs: number, toMs: number): void {

@@ -35,7 +35,16 @@ import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeTo
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
-import { amountsOf, chargesOf, type Ended, Metering, readsBody, usedOf } from './metering.ts';
+import {
+  amountsOf,
+  chargesOf,
+  type Ended,
+  Metering,
+  nothingOf,
+  type PaidUnits,
+  readsBody,
+  usedOf,
+} from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
@@ -350,9 +359,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else if (!readsBody(charges, head)) this.#askForUnits(caller, charges);
     else {
       // A key that is refused anyway gets no body read.
-      const refusal = admitter.refusal(caller.id, allowance, cost, amountsOf(charges, head, null));
+      const amounts = amountsOf(charges, head, null);
+      const refusal = admitter.refusal(caller.id, allowance, cost, amounts);
       if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
-      else this.#onDecision(refusal);
+      else {
+        this.#asked = { ...this.#asked, amounts };
+        this.#onDecision(refusal);
+      }
     }
   }
 
@@ -401,7 +414,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onDecision(admission: Admission): void {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
-    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source);
+    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source, this.#asked!.amounts);
     if (verdict?.kind === 'admitted') this.#taken(verdict);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
@@ -417,8 +430,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (charges !== null && amounts !== undefined) {
       this.#verdict = verdict;
       this.#metering = new Metering(charges, amounts, this.#deps.decoders);
-      // The client disconnected while the store was asked.
-      if (this.#finished) void this.#settle(this.#metering);
+      // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
+      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, nothingOf(amounts));
     }
     if (verdict.allowance.boundsInFlight) {
       this.#place = verdict.allowance;
@@ -609,27 +622,35 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#held?.release();
     this.#record.ended(status, code, cause, this.#deps.monotonicMs());
     if (this.#request.socket.confirmRead?.(this) !== true) this.onRead();
-    if (this.#shadow === null && this.#metering === null) this.#close(null);
-    else void this.#closeLater();
+    const paid = this.#metering === null ? null : this.#pay(this.#metering);
+    if (this.#shadow === null && paid === null) this.#close(null);
+    else void this.#closeLater(paid);
   }
 
-  /** The record waits for the verdict of limits that are only watched, and for what the request cost. */
-  async #closeLater(): Promise<void> {
-    if (this.#metering !== null) await this.#settle(this.#metering);
-    this.#close(shadowOf(await this.#shadow));
-  }
-
-  /** The request has ended: the store learns what it cost. */
-  async #settle(metering: Metering): Promise<void> {
-    const { admitter } = this.#deps;
-    const { id } = this.#caller!;
-    const paid = metering.end(this.#ended, this.#record.status, this.#record.upstreamMs);
-    this.#record.units = paid instanceof Promise ? await paid : paid;
-    const used = usedOf(this.#record.units);
-    if (this.#verdict?.kind === 'admitted') admitter.settle(id, this.#verdict, used);
+  /** The record waits for the verdict of limits that are only watched, and for a cost that is still being read. */
+  async #closeLater(paid: Promise<void> | null): Promise<void> {
+    await paid;
     const shadow = await this.#shadow;
-    if (shadow?.kind === 'decided' && shadow.verdict.kind === 'admitted') {
-      admitter.settle(shadowIdOf(id), shadow.verdict, used);
+    const { units } = this.#record;
+    if (units !== null && shadow?.kind === 'decided' && shadow.verdict.kind === 'admitted') {
+      this.#deps.admitter.settle(shadowIdOf(this.#caller!.id), shadow.verdict, usedOf(units));
+    }
+    this.#close(shadowOf(shadow));
+  }
+
+  /** The request has ended: finds what it cost. @returns null if that is known at once */
+  #pay(metering: Metering): Promise<void> | null {
+    const paid = metering.end(this.#ended, this.#record.status, this.#record.upstreamMs);
+    if (paid instanceof Promise) return paid.then((later) => this.#settle(later));
+    this.#settle(paid);
+    return null;
+  }
+
+  /** The store learns what the request cost. */
+  #settle(paid: PaidUnits): void {
+    this.#record.units = paid;
+    if (this.#verdict?.kind === 'admitted') {
+      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, usedOf(paid));
     }
   }
 

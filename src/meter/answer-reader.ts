@@ -34,8 +34,8 @@ interface MeteredUnit {
 }
 
 /**
- * Reads what a request cost, in each unit, from the service's answer while it passes. Call `head`, `chunk` for each piece
- * of the body, and `end`, which is called exactly once and may come at any time.
+ * Reads what a request cost, in each unit, from the service's answer while it passes. Call `chunk` for each piece of the
+ * body, and `end`, which is called exactly once and may come at any time.
  *
  * Of the sources of a unit a header field wins if it is there. Otherwise the number in the body counts whose kind has the
  * answer's media type; an answer without a media type, or with `text/plain`, may have any, if the unit has one such source
@@ -44,34 +44,30 @@ interface MeteredUnit {
  * A compressed body is decompressed by a thread, on the side. Any other is read at once, with some nanoseconds for each byte.
  */
 export class AnswerReader {
-  readonly #units: readonly MeteredUnit[];
   readonly #decoders: Decoders;
-  #ways: readonly { readonly unit: string; readonly way: Way }[] = [];
+  #ways: readonly { readonly unit: string; readonly way: Way }[];
   /** Those of the body that read on. */
   #readers: BodyReader[] = [];
   /** The Content-Encoding of one coding; null if the body is sent as it is. */
-  #coding: string | null = null;
+  readonly #coding: string | null;
   #decoding: Decoding | null = null;
   /** Why the body cannot be read; null if it can. */
   #fault: Unknown['why'] | null = null;
   /** The length of the body so far. */
   #bytes = 0;
 
-  /** @param decoders those of the process */
-  constructor(units: readonly MeteredUnit[], decoders: Decoders) {
-    this.#units = units;
+  /**
+   * @param fields of the final response, names and values alternating
+   * @param decoders those of the process
+   */
+  constructor(units: readonly MeteredUnit[], fields: readonly string[], decoders: Decoders) {
     this.#decoders = decoders;
-    this.#ways = units.map(({ unit, sources }) => ({ unit, way: measuredWay(sources) }));
-  }
-
-  /** The head of the final response. @param head its `fields` are names and values alternating */
-  head({ fields }: { status: number; fields: readonly string[] }): void {
     const type = mediaTypeOf(fields);
     const codings = codingsOf(fields);
     this.#coding = codings[0] ?? null;
     if (codings.length > 1 || (codings.length === 1 && !isDecodable(codings[0]!))) this.#fault = 'undecodable';
     const maxStreamBytes = this.#coding === null ? Number.POSITIVE_INFINITY : MAX_DECODED_BYTES;
-    this.#ways = this.#units.map(({ unit, sources }) => ({ unit, way: wayOf(sources, fields, type, maxStreamBytes) }));
+    this.#ways = units.map(({ unit, sources }) => ({ unit, way: wayOf(sources, fields, type, maxStreamBytes) }));
     if (this.#fault === null)
       this.#readers = this.#ways.flatMap(({ way }) => (way.kind === 'body' ? [way.reader] : []));
   }
@@ -113,7 +109,9 @@ export class AnswerReader {
     const fault = this.#decoding?.fault ?? this.#fault;
     const measured: Measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
     const readings = this.#ways.map(({ unit, way }): [string, CostReading] => {
-      if (!isWhole) return [unit, unknown('cut', seenBy(way, measured))];
+      // What a field says is known however much of the body came.
+      const isKnown = way.kind === 'read' && typeof way.found === 'number';
+      if (!isWhole && !isKnown) return [unit, unknown('cut', seenBy(way, measured))];
       if (way.kind === 'body' && fault !== null) return [unit, unknown(fault, way.reader.seen)];
       return [unit, readingBy(way, measured)];
     });

@@ -48,6 +48,26 @@ const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
   );
 });
 
+interface Path {
+  readonly names: readonly Buffer[];
+  /** Of each token the index into a list; -1 if it cannot be one. */
+  readonly indices: readonly number[];
+}
+
+const paths = new WeakMap<readonly string[], Path>();
+
+/** The tokens of a pointer as they are looked for. A route has the same pointer for all of its answers. */
+function pathOf(pointer: readonly string[]): Path {
+  const known = paths.get(pointer);
+  if (known !== undefined) return known;
+  const path = {
+    names: pointer.map((token) => Buffer.from(token)),
+    indices: pointer.map((token) => (/^(?:0|[1-9][0-9]{0,8})$/.test(token) ? Number(token) : -1)),
+  };
+  paths.set(pointer, path);
+  return path;
+}
+
 /**
  * Reads the number at a pointer in a JSON text that arrives in pieces. It makes no values and keeps nothing of the text but
  * the beginnings of a name and of the number, so that its memory is bounded however long the text is.
@@ -60,7 +80,6 @@ const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
 export class JsonNumber {
   readonly #tokens: readonly string[];
   readonly #names: readonly Buffer[];
-  /** The same as indices into lists; -1 if it cannot be one. */
   readonly #indices: readonly number[];
   #state: State = VALUE;
   /** How many lists and objects are open, and how many of them, from the outside, the path leads through. */
@@ -89,9 +108,10 @@ export class JsonNumber {
 
   /** @param pointer its tokens, see `pointerOf` */
   constructor(pointer: readonly string[]) {
+    const { names, indices } = pathOf(pointer);
     this.#tokens = pointer;
-    this.#names = pointer.map((token) => Buffer.from(token));
-    this.#indices = pointer.map((token) => (/^(?:0|[1-9][0-9]{0,8})$/.test(token) ? Number(token) : -1));
+    this.#names = names;
+    this.#indices = indices;
   }
 
   /** Begins another text. */

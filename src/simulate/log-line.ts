@@ -1,3 +1,4 @@
+import { MAX_UNITS } from '../admit/plan.ts';
 import { isSharedName } from './ordering-limit.ts';
 
 /** The judgements of decided requests, as in the log. */
@@ -18,6 +19,13 @@ export type LineKind =
   | 'foreign'
   /** An access line that cannot be read. */
   | 'broken';
+
+/** What a request took of one unit in advance, and what it paid in the end; a refused one took nothing, and would have. */
+export interface RecordedUnit {
+  readonly unit: string;
+  readonly reserved: number;
+  readonly settled: number;
+}
 
 /**
  * Reads access lines, more than a hundred per millisecond: it searches for the names in the order in which the gateway
@@ -44,6 +52,8 @@ export class LogLine {
   isFromMemory = false;
   /** The members of `limits` as text: `"minute":60,"day":1000`. */
   limits = '';
+  /** What it charges in units of their own: at most MAX_UNITS. */
+  units: readonly RecordedUnit[] = NO_UNITS;
   /** The use of one of them after this request (ordering-limit.ts). It orders decisions of the same millisecond. */
   used = 0;
   /** How many requests the line stands for: above 1 in summaries of refusals. */
@@ -130,6 +140,9 @@ export class LogLine {
     this.isFromMemory = text.charCodeAt(source + 1) === SMALL_M;
     this.limits = text.slice(limits, text.indexOf('}', limits));
     this.used = this.limits === '' ? 0 : this.#usedOf(text.slice(remaining, rest));
+    // Nearly every line has no units, and this next.
+    const units = text.startsWith(',"totalMs":', rest + 1) ? -1 : indexAfter(text, ',"units":', rest);
+    this.units = units === -1 ? NO_UNITS : unitsIn(text.slice(units, text.indexOf('}}', units) + 2));
     const more = text.indexOf(',', last);
     this.count = text.startsWith(',"count":', more) ? numberAt(text, more + 9) : 1;
     this.sample = text.startsWith(',"sample":', more) ? Number.parseFloat(text.slice(more + 10, more + 32)) : 1;
@@ -174,13 +187,14 @@ export class LogLine {
     const [name, limit] =
       (this.customerId === '' ? undefined : limits.find(([name]) => isSharedName(name))) ?? limits[0] ?? [];
     this.used = name === undefined ? 0 : Number(limit) - Number(left[name] ?? 0);
+    this.units = line.units === undefined ? NO_UNITS : unitsOf(line.units);
     this.count = Number(line.count ?? 1);
     this.sample = Number(line.sample ?? 1);
     return this.#checked();
   }
 
   #checked(): LineKind {
-    const { cost, decidedAtMs, imposedBan, count, sample } = this;
+    const { cost, decidedAtMs, imposedBan, count, sample, units } = this;
     const isSound =
       isWhole(decidedAtMs, LAST_MOMENT_MS) &&
       isWhole(cost, MAX_IN_A_WORD) &&
@@ -188,7 +202,9 @@ export class LogLine {
       isWhole(count, MAX_IN_A_WORD) &&
       sample > 0 &&
       sample <= 1 &&
-      count / sample <= MAX_IN_A_WORD;
+      count / sample <= MAX_IN_A_WORD &&
+      units.length <= MAX_UNITS &&
+      units.every(({ reserved, settled }) => isWhole(reserved, MAX_AMOUNT) && isWhole(settled, MAX_AMOUNT));
     if (!isSound || decidedAtMs === 0 || count === 0) return 'broken';
     // A request without cost is not counted in any window.
     return cost > 0 ? 'decided' : 'other';
@@ -200,8 +216,29 @@ const LAST_MOMENT_MS = 253_402_300_799_999;
 /** The largest value of a word in a row of the recording. */
 const MAX_IN_A_WORD = 2 ** 32 - 1;
 
+/** The largest sum of two such amounts is exact. */
+const MAX_AMOUNT = 2 ** 52;
+
 function isWhole(value: number, most: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= most;
+}
+
+const NO_UNITS: readonly RecordedUnit[] = Object.freeze([]);
+const BROKEN_UNITS: readonly RecordedUnit[] = Object.freeze([{ unit: '', reserved: Number.NaN, settled: Number.NaN }]);
+
+function unitsIn(json: string): readonly RecordedUnit[] {
+  try {
+    return unitsOf(JSON.parse(json));
+  } catch {
+    return BROKEN_UNITS;
+  }
+}
+
+function unitsOf(value: unknown): readonly RecordedUnit[] {
+  if (typeof value !== 'object' || value === null) return BROKEN_UNITS;
+  return Object.entries(value).map(([unit, paid]) => {
+    return { unit, reserved: Number(paid?.reserved), settled: Number(paid?.settled) };
+  });
 }
 
 const END = '"msg":"request"}';

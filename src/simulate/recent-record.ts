@@ -1,9 +1,12 @@
 import type { LimitName } from '../admit/windows.ts';
-import type { JUDGEMENTS } from './log-line.ts';
+import type { JUDGEMENTS, RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
 
 /** Where a request was decided. */
 export const RECORD_SOURCES = ['store', 'memory', 'local'] as const;
+
+/** By unit, what a request took in advance, or would have taken, and what it paid. */
+export type RecentUnits = Readonly<Record<string, Pick<RecordedUnit, 'reserved' | 'settled'>>>;
 
 /** One request that was decided by the limits of a plan, as a gateway remembers it. */
 export interface RecentRequest {
@@ -16,6 +19,8 @@ export interface RecentRequest {
   /** The raw path; left out if it is not known. */
   readonly path?: string;
   readonly plan: string;
+  /** What it charges in units of their own; left out if nothing. */
+  readonly units?: RecentUnits;
   /** From 1. */
   readonly cost: number;
   readonly judgement: (typeof JUDGEMENTS)[number];

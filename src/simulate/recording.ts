@@ -1,6 +1,8 @@
 import { accountIdOf } from '../admit/account-id.ts';
+import { roomOf } from '../admit/decide.ts';
+import { MAX_UNITS } from '../admit/plan.ts';
 import { isLimitName } from '../admit/windows.ts';
-import { LogLine } from './log-line.ts';
+import { LogLine, type RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
 
 // A recording: what the log says of each decision as compact rows, kept in sorted runs and read in the order in
@@ -8,7 +10,8 @@ import { isSharedName } from './ordering-limit.ts';
 
 /**
  * The size of a row in bytes. A recording has one row for each log line with a decision; ten million lines of a day take
- * 320 MB, much less than their text. A row is a moment (a double) and six words.
+ * 320 MB, much less than their text. A row is a moment (a double) and six words. A request that charges units has a row more for
+ * each of them, right behind its own.
  */
 const ROW_BYTES = 32;
 const DOUBLES = ROW_BYTES / 8;
@@ -16,6 +19,13 @@ const WORDS = ROW_BYTES / 4;
 
 /** The index of each word in a row. The moment takes the first two words. */
 export const [CONSUMER, KIND, COST, COUNT, USED, FLAGS] = [2, 3, 4, 5, 6, 7] as const;
+
+/**
+ * In place of the consumer, in the rows of units: the moment of the request, then UNIT_ROW, and what was reserved and settled, as
+ * doubles. The kind of the request says of which units.
+ */
+const UNIT_ROW = 2 ** 32 - 1;
+const [RESERVED, SETTLED] = [2, 3] as const;
 
 /**
  * FLAGS: the judgement in the lowest two bits; then whether the gateway decided locally, whether the cost exceeds a limit,
@@ -40,20 +50,21 @@ export interface Row {
   readonly costExceedsLimit: boolean;
   readonly isFromMemory: boolean;
   readonly imposedBan: number;
+  readonly units: readonly RecordedUnit[];
 }
 
-/** Rows in one ArrayBuffer, with views as bytes, as words and as moments. */
+/** Rows in one ArrayBuffer, with views as bytes, as words and as doubles. */
 export class Rows {
   readonly bytes: Uint8Array;
   readonly words: Uint32Array;
-  readonly #moments: Float64Array;
+  readonly #doubles: Float64Array;
   length = 0;
 
   constructor(capacity: number) {
     const memory = new ArrayBuffer(capacity * ROW_BYTES);
     this.bytes = new Uint8Array(memory);
     this.words = new Uint32Array(memory);
-    this.#moments = new Float64Array(memory);
+    this.#doubles = new Float64Array(memory);
   }
 
   get isFull(): boolean {
@@ -62,7 +73,7 @@ export class Rows {
 
   add(row: Row): void {
     const at = this.length++ * WORDS;
-    this.#moments[at / 2] = row.decidedAtMs;
+    this.#doubles[at / 2] = row.decidedAtMs;
     this.words[at + CONSUMER] = row.consumer;
     this.words[at + KIND] = row.kind;
     this.words[at + COST] = row.cost;
@@ -71,6 +82,28 @@ export class Rows {
     const ban = Math.min(row.imposedBan, MAX_BANS) << BAN_SHIFT;
     const source = (row.isLocal ? LOCAL_BIT : 0) | (row.costExceedsLimit ? EXCEEDS_BIT : 0);
     this.words[at + FLAGS] = row.judgement | source | (row.isFromMemory ? MEMORY_BIT : 0) | ban;
+    for (const { reserved, settled } of row.units) {
+      const unit = this.length++ * DOUBLES;
+      this.#doubles[unit] = row.decidedAtMs;
+      this.words[2 * unit + CONSUMER] = UNIT_ROW;
+      this.#doubles[unit + RESERVED] = reserved;
+      this.#doubles[unit + SETTLED] = settled;
+    }
+  }
+
+  /** Whether this is one of the rows of a request's units, which follow its own. */
+  isOfUnit(row: number): boolean {
+    return this.word(row, CONSUMER) === UNIT_ROW;
+  }
+
+  /** What the request of a row took in advance of a unit. @param index of the unit, in those of its kind */
+  reserved(row: number, index: number): number {
+    return this.#doubles[(row + 1 + index) * DOUBLES + RESERVED]!;
+  }
+
+  /** What it paid of it in the end. */
+  settled(row: number, index: number): number {
+    return this.#doubles[(row + 1 + index) * DOUBLES + SETTLED]!;
   }
 
   /** Appends a copy of a row of another object. */
@@ -80,7 +113,7 @@ export class Rows {
   }
 
   momentMs(row: number): number {
-    return this.#moments[row * DOUBLES]!;
+    return this.#doubles[row * DOUBLES]!;
   }
 
   /** @param index CONSUMER, KIND, COST, COUNT, USED or FLAGS */
@@ -88,7 +121,7 @@ export class Rows {
     return this.words[row * WORDS + index]!;
   }
 
-  /** A copy sorted by moment. The sort is stable. */
+  /** A copy sorted by moment. The sort is stable, so the rows of units stay behind that of their request. */
   sorted(): Rows {
     const order = Uint32Array.from({ length: this.length }, (_, i) => i);
     order.sort((a, b) => this.momentMs(a) - this.momentMs(b));
@@ -128,6 +161,8 @@ interface Kind {
   readonly shape: number;
   /** As GroupsOf returns them. */
   readonly groups: number;
+  /** What it charges in units of their own. */
+  readonly units: readonly string[];
 }
 
 /**
@@ -176,6 +211,8 @@ export class Recording {
   readonly #line: LogLine;
   readonly #groupsOf: GroupsOf | null;
   readonly #kindNumbers = new Map<number, number>();
+  /** The same for requests that charge units, by the names of these. */
+  readonly #kindNumbersInUnits = new Map<string, Map<number, number>>();
   /** By the id of the account: a key that was moved to a customer is another consumer from then on. */
   readonly #consumers = new Map<string, number>();
   /** The first consumer of each customer in the log. */
@@ -198,7 +235,7 @@ export class Recording {
     this.#line = new LogLine(groupsOf !== null);
     this.#storage = storage;
     this.#runRows = runRows;
-    this.#rows = new Rows(runRows);
+    this.#rows = emptyRun(runRows);
   }
 
   /** The ids of the consumers' accounts, in the order of their numbers in the rows. */
@@ -259,22 +296,35 @@ export class Recording {
     if (line.sample < 1) census.sampled++;
     this.firstAtMs = Math.min(this.firstAtMs, line.decidedAtMs);
     this.lastAtMs = Math.max(this.lastAtMs, line.decidedAtMs);
-    const { decidedAtMs, cost, used, judgement, isLocal, isFromMemory, imposedBan } = line;
-    const flags = { isLocal, costExceedsLimit: cost > found.least, isFromMemory };
+    const { decidedAtMs, cost, used, judgement, isLocal, isFromMemory, imposedBan, units } = line;
+    const costExceedsLimit =
+      cost > found.least || units.some(({ reserved }, i) => roomOf(reserved) > found.leastOfUnits[i]!);
+    const flags = { isLocal, costExceedsLimit, isFromMemory };
     const kind = this.#kindOf(line, found.shape, count);
-    this.#rows.add({ decidedAtMs, consumer, kind, cost, count, used, judgement, imposedBan, ...flags });
-    if (this.#rows.isFull) this.#storeRun();
+    this.#rows.add({ decidedAtMs, consumer, kind, cost, count, used, judgement, imposedBan, units, ...flags });
+    if (this.#rows.length >= this.#runRows) this.#storeRun();
   }
 
   #kindOf(line: LogLine, shape: number, count: number): number {
     const groups = this.#groupsOf === null ? 0 : this.#groupsOf(line);
     if (groups === null) this.census.pathless += count;
     const key = shape * 2 ** 32 + (groups ?? 0);
-    const known = this.#kindNumbers.get(key);
+    const numbers = line.units.length === 0 ? this.#kindNumbers : this.#numbersInUnits(line.units);
+    const known = numbers.get(key);
     if (known !== undefined) return known;
-    const kind = this.kinds.push({ shape, groups: groups ?? 0 }) - 1;
-    this.#kindNumbers.set(key, kind);
+    const units = line.units.map(({ unit }) => copyOf(unit));
+    const kind = this.kinds.push({ shape, groups: groups ?? 0, units }) - 1;
+    numbers.set(key, kind);
     return kind;
+  }
+
+  #numbersInUnits(units: readonly RecordedUnit[]): Map<number, number> {
+    const names = namesOf(units);
+    const known = this.#kindNumbersInUnits.get(names);
+    if (known !== undefined) return known;
+    const numbers = new Map<number, number>();
+    this.#kindNumbersInUnits.set(names, numbers);
+    return numbers;
   }
 
   /** A sampled line stands for `count / sample` requests, rounded; the rest is carried over to the next line. */
@@ -303,21 +353,27 @@ export class Recording {
   }
 
   /** The shape of the line; null if its limits are malformed. */
-  #shapeOf({ plan, limits, customerId }: LogLine): LineShape | null {
+  #shapeOf({ plan, limits, customerId, units }: LogLine): LineShape | null {
     const isOfCustomer = customerId !== '';
     const shapes = isOfCustomer ? this.#shapesOf.customers : this.#shapesOf.keys;
     const ofPlan = shapes.get(plan) ?? new Map<string, LineShape>();
-    const known = ofPlan.get(limits);
+    const key = units.length === 0 ? limits : `${limits} ${namesOf(units)}`;
+    const known = ofPlan.get(key);
     if (known !== undefined) return known;
     const entries = entriesOf(limits);
     if (entries === null) return null;
     const base = entries.filter(({ name }) => !name.includes('-') || (isOfCustomer && isSharedName(name)));
     const isBound = isOfCustomer ? base.some(({ name }) => isSharedName(name)) : base.length > 0;
-    const isPartial = base.length < entries.length && !isBound;
+    // Limits in units are no reason to think that others are missing.
+    const isOfPlan = (name: string) => base.some((one) => one.name === name) || isInUnits(name, units);
+    const isPartial = !isBound && !entries.every(({ name }) => isOfPlan(name));
     const text = isPartial ? '' : base.map(({ text }) => text).join(',');
-    const least = Math.min(...entries.map(({ limit }) => limit));
-    const shape = { shape: this.#numberOf({ plan: copyOf(plan), limits: text, isOfCustomer, isPartial }), least };
-    shapes.set(copyOf(plan), ofPlan.set(copyOf(limits), shape));
+    const shape = {
+      shape: this.#numberOf({ plan: copyOf(plan), limits: text, isOfCustomer, isPartial }),
+      least: leastOf(entries.filter(({ name }) => !units.some(({ unit }) => limitsUnit(name, unit)))),
+      leastOfUnits: units.map(({ unit }) => leastOf(entries.filter(({ name }) => limitsUnit(name, unit)))),
+    };
+    shapes.set(copyOf(plan), ofPlan.set(copyOf(key), shape));
     return shape;
   }
 
@@ -339,7 +395,7 @@ export class Recording {
 
   #storeRun(): void {
     this.runs.push(this.#storage.put(this.#rows.sorted().bytes));
-    this.#rows = new Rows(this.#runRows);
+    this.#rows = emptyRun(this.#runRows);
   }
 }
 
@@ -349,8 +405,39 @@ const LIMIT = /^"([a-z0-9-]{1,100})":([0-9]{1,15})$/;
 /** The shape of lines with the same limits. */
 interface LineShape {
   readonly shape: number;
-  /** The smallest limit of the line; Infinity if there is none. */
+  /** The smallest limit of the line for the cost; Infinity if there is none. */
   readonly least: number;
+  /** The same for each unit of the line. */
+  readonly leastOfUnits: readonly number[];
+}
+
+/** Room for a run, and for the units of its last request. */
+function emptyRun(rows: number): Rows {
+  return new Rows(rows + MAX_UNITS);
+}
+
+function namesOf(units: readonly RecordedUnit[]): string {
+  return units.map(({ unit }) => unit).join(' ');
+}
+
+function leastOf(limits: readonly { readonly limit: number }[]): number {
+  return Math.min(...limits.map(({ limit }) => limit));
+}
+
+/** Whether a limit is one of the plan, or of each key, in one of the units: `tokens-minute`, `customer-tokens-minute`. */
+function isInUnits(name: string, units: readonly RecordedUnit[]): boolean {
+  const budget = budgetIn(name);
+  return units.some(({ unit }) => budget === unit || budget === `customer-${unit}`);
+}
+
+/** The same, or one of a group: `search-tokens-minute`. */
+function limitsUnit(name: string, unit: string): boolean {
+  return `-${budgetIn(name)}`.endsWith(`-${unit}`);
+}
+
+/** What precedes the window in the name of a limit. */
+function budgetIn(name: string): string {
+  return name.slice(0, Math.max(name.lastIndexOf('-'), 0));
 }
 
 /** The limits of a line: `"minute":60,"search-minute":10`; null if they are malformed. */
@@ -398,7 +485,7 @@ const BLOCK_ROWS = (64 * 1024) / ROW_BYTES;
  * Visits the rows of all runs in the order in which the store decided. Decisions about one consumer, or about the consumers
  * of one customer, in the same millisecond are ordered by the use after them, then by the verdict: refusals come after
  * admissions, and a ban after the refusals that led to it.
- * @param visit called for each row
+ * @param visit called for the row of each request, behind which those of its units are
  */
 export function inOrderOfDecision(
   { runs, ownerOf }: { readonly runs: readonly Run[]; readonly ownerOf: (consumer: number) => number },
@@ -445,7 +532,8 @@ function visitRows(
 ): void {
   if (moment.length === 1) visit(moment, 0);
   else if (moment.length > 1) {
-    const order = Array.from({ length: moment.length }, (_, i) => i).sort((a, b) => {
+    const requests = Array.from({ length: moment.length }, (_, i) => i).filter((row) => !moment.isOfUnit(row));
+    const order = requests.sort((a, b) => {
       const byOwner = ownerOf(moment.word(a, CONSUMER)) - ownerOf(moment.word(b, CONSUMER));
       return byOwner === 0 ? compare(moment, a, b) : byOwner;
     });

@@ -1,9 +1,18 @@
 import { partsOfAccount } from '../admit/account-id.ts';
-import { type AccountState, costExceedsLimit, decide, type Outcome, stateAfter, UNSEEN } from '../admit/decide.ts';
-import { type Allowance, type Limits, limitsOf, type Plans, withBudgets } from '../admit/plan.ts';
+import {
+  type AccountState,
+  type Amounts,
+  decide,
+  exceedsLimit,
+  type Outcome,
+  stateAfter,
+  UNSEEN,
+} from '../admit/decide.ts';
+import { type Allowance, bitOfUnit, type Limits, type Plans, unitNamesOf, withBudgets } from '../admit/plan.ts';
+import { settled, settledWindows } from '../admit/settle.ts';
 import { Accounts } from './accounts.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';
-import { REFUSED } from './log-line.ts';
+import { ADMITTED, REFUSED } from './log-line.ts';
 import {
   BAN_SHIFT,
   type Census,
@@ -46,6 +55,8 @@ export interface Replay {
   /** The requests that gateways decided locally, while their store was away. */
   readonly local: Counts;
   readonly timeline: { readonly stepMs: number; readonly buckets: readonly Bucket[] };
+  /** Units that a plan of the log limits now, and that no request of it in the log charges. */
+  readonly uncharged: readonly { readonly plan: string; readonly unit: string }[];
   /** Requests whose verdict, and bans whose moment or number, differ from the log. */
   readonly differs: { readonly verdicts: number; readonly bans: number };
 }
@@ -76,6 +87,10 @@ export interface KeyReplay {
 /**
  * Decides all recorded requests again, at the recorded times, under other plans, with the gateway's own `decide`. With the
  * plans that were in force, an empty store at the beginning and no sampling, every verdict equals the recorded one.
+ *
+ * A request charges the units that it charged then, and is settled at the moment of its decision, because the log does not say when
+ * its answer had come. One that was refused then and is admitted now pays what it would have taken in advance. So the equality holds
+ * for units as far as no request was decided between the decision and the settlement of another one.
  */
 export function replay(recording: Recording, { plans, before, isBaseline, onProgress }: ReplayOptions): Replay {
   const carried = carryOver(recording.shapes, plans, before);
@@ -97,8 +112,21 @@ export function replay(recording: Recording, { plans, before, isBaseline, onProg
     keys: { [Symbol.iterator]: () => run.keys() },
     local: run.local.of(0),
     timeline: { stepMs: run.timeline.stepMs, buckets: run.timeline.buckets() },
+    uncharged: unchargedUnits(recording, plans),
     differs: run.differs,
   };
+}
+
+function unchargedUnits({ kinds, shapes }: Recording, { plans }: Plans): Replay['uncharged'] {
+  const charged = new Map<string, Set<string>>();
+  for (const { shape, units } of kinds) {
+    const { plan } = shapes[shape]!;
+    charged.set(plan, new Set([...(charged.get(plan) ?? []), ...units]));
+  }
+  return [...charged].flatMap(([plan, units]) => {
+    const limited = plans.has(plan) ? unitNamesOf(plans.get(plan)!) : [];
+    return limited.filter((unit) => !units.has(unit)).map((unit) => ({ plan, unit }));
+  });
 }
 
 class Run {
@@ -156,17 +184,22 @@ class Run {
     if (replayed.bannedNow && this.#bannedAtMs[consumer] === 0) this.#bannedAtMs[consumer] = atMs;
   }
 
-  /** The shape of a row, and the allowance of its request with the budgets of its groups; null if it could not be served. */
+  /** The shape of a row, and the allowance of its request with the budgets of its groups and units; null if it could not be served. */
   #limitsAt(consumer: number, kind: number): { readonly shape: number; readonly allowance: Allowance | null } {
-    const { shape: own, groups: all } = this.#recording.kinds[kind]!;
+    const { shape: own, groups: all, units } = this.#recording.kinds[kind]!;
     const shape = this.#wholeShape(consumer, own);
     const allowance = this.#carried.allowances[shape]!;
-    const groups = (all >>> this.#groupShift) & 0xffff;
-    if (allowance === null || groups === 0) return { shape, allowance };
+    if (allowance === null) return { shape, allowance };
+    let budgets = (all >>> this.#groupShift) & 0xffff;
+    for (const unit of units) {
+      const index = allowance.units?.names.indexOf(unit) ?? -1;
+      if (index >= 0) budgets |= bitOfUnit(index);
+    }
+    if (budgets === 0) return { shape, allowance };
     const variants = this.#charged.get(allowance) ?? new Map<number, Allowance>();
     this.#charged.set(allowance, variants);
-    const charged = variants.get(groups) ?? withBudgets(allowance, groups);
-    variants.set(groups, charged);
+    const charged = variants.get(budgets) ?? withBudgets(allowance, budgets);
+    variants.set(budgets, charged);
     return { shape, allowance: charged };
   }
 
@@ -188,14 +221,20 @@ class Run {
     // A plan that is not enforced does not use the account.
     const before = allowance.isShadowOnly ? UNSEEN : this.#accounts.get(consumer, this.#ids[consumer]!, allowance);
     const cost = rows.word(row, COST);
-    const isRemembered =
-      (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && costExceedsLimit(limitsOf(allowance), cost);
+    const { units } = this.#recording.kinds[rows.word(row, KIND)]!;
+    const amounts = units.length === 0 ? undefined : amountsOf(units, (i) => rows.reserved(row, i));
+    const isRemembered = (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && exceedsLimit(allowance, cost, amounts);
     const outcome: Outcome = isRemembered
       ? // The gateway did not call the store, so it did not see a ban that another gateway had caused.
         { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, state: before }
-      : decide(before, allowance, atMs, cost, count);
-    if (!allowance.isShadowOnly && !isRemembered)
-      this.#accounts.set(consumer, this.#ids[consumer]!, allowance, stateAfter(before, outcome, allowance));
+      : decide(before, allowance, atMs, cost, count, undefined, amounts);
+    if (!allowance.isShadowOnly && !isRemembered) {
+      const after = stateAfter(before, outcome, allowance);
+      const isSettled = amounts !== undefined && judgement === ADMITTED && outcome.admitted > 0;
+      const paid = isSettled ? amountsOf(units, (i) => rows.settled(row, i)) : null;
+      const state = paid === null ? after : settledAtOnce(after, outcome, allowance, paid);
+      this.#accounts.set(consumer, this.#ids[consumer]!, allowance, state);
+    }
     const bannedNow = outcome.imposesBan === true;
     if ((flags & LOCAL_BIT) === 0) {
       const same = [outcome.admitted, outcome.bannedFrom - outcome.admitted, count - outcome.bannedFrom][judgement]!;
@@ -236,6 +275,26 @@ class Run {
       yield { id: consumerId ?? accountId, customerId, plan, counts: this.#byKey.of(key), bannedAtMs, ownLimits };
     }
   }
+}
+
+function amountsOf(units: readonly string[], amountOf: (index: number) => number): Amounts {
+  return Object.fromEntries(units.map((unit, i) => [unit, amountOf(i)]));
+}
+
+/** The state once the admitted requests of a decision have paid what they cost in units. */
+function settledAtOnce(
+  state: AccountState,
+  { state: decided, amounts = {}, admitted, nowMs }: Outcome,
+  { further: budgets = [] }: Allowance,
+  paid: Amounts,
+): AccountState {
+  const further = budgets.map(({ unit, limits }, i) => {
+    const account = state.further![i]!;
+    const delta = unit === undefined ? 0 : admitted * (paid[unit]! - amounts[unit]!);
+    if (delta === 0) return account;
+    return settled(account, delta, settledWindows(limits, decided.further![i]!.windows), nowMs);
+  });
+  return { ...state, further };
 }
 
 /** The ban that a decision has imposed: of the consumer, or of its customer. */

@@ -1,4 +1,4 @@
-import { eachKeyText, groupText, limitsText } from '../admit/form-text.ts';
+import { eachKeyText, groupText, limitsText, unitsText } from '../admit/form-text.ts';
 import type { Plan, Plans } from '../admit/plan.ts';
 import type { Census } from './recording.ts';
 import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
@@ -57,10 +57,14 @@ function planText(plan: Plan | undefined): string | null {
   const each = eachKeyText(plan);
   const groups = (plan.groups ?? []).map((group) => `${group.name}: ${groupText(group)}`);
   return [
-    limitsText(plan.limits, plan.forms),
+    joined([limitsText(plan.limits, plan.forms), unitsText(plan.units)]),
     ...(each === '' ? [] : [`each key of a customer: ${each}`]),
     ...groups,
   ].join('; ');
+}
+
+function joined(parts: readonly string[]): string {
+  return parts.filter((part) => part !== '').join(', ');
 }
 
 /** A key as `--json` prints it. */
@@ -132,7 +136,7 @@ function notesOn({ sampled, local, undecided, broken, summaries, pathless }: Cen
   return notes;
 }
 
-function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, sources: Sources): string[] {
+function notesOnPlans({ inForce, plans: replayed, uncharged }: Replay, { plans }: Plans, sources: Sources): string[] {
   const bounding = replayed.filter(({ plan }) => {
     const { inFlight, eachKey } = plans.get(plan) ?? {};
     return (inFlight ?? eachKey?.inFlight) !== undefined;
@@ -147,7 +151,11 @@ function notesOnPlans({ inForce, plans: replayed }: Replay, { plans }: Plans, so
       const why = plans.has(plan) ? 'wants limits of each key, and these have none' : `is not in ${sources.plans}`;
       return `${some(counts.unserved, 'request')} could not be served at all: the plan ${plan} ${why}.`;
     });
-  const notes = [...inFlight, ...unserved];
+  const missing = uncharged.map(
+    ({ plan, unit }) =>
+      `The plan ${plan} limits ${unit}, which no recorded request of it charges: these limits refuse nothing here. Gateways record what requests charge in a unit only while their plan has it; \`unlimited\` suffices.`,
+  );
+  const notes = [...inFlight, ...missing, ...unserved];
   for (const [plan, { isInferred, ownShare, limits }] of inForce) {
     if (isInferred && sources.fromPlans !== null) {
       notes.push(`The plan ${plan} is not in ${sources.fromPlans}; its limits were read off the log.`);

@@ -1,9 +1,10 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import type { Exchange } from '../gateway/exchange.ts';
+import type { PaidUnits } from '../gateway/metering.ts';
 import type { DecidedColumns } from '../operations/live/shapes.ts';
 import { JUDGEMENTS } from '../simulate/log-line.ts';
 import { orderingIndex } from '../simulate/ordering-limit.ts';
-import { RECORD_SOURCES } from '../simulate/recent-record.ts';
+import { RECORD_SOURCES, type RecentUnits } from '../simulate/recent-record.ts';
 import { MAX_PATH, ownCopy } from './kept-refusals.ts';
 
 /** The decided requests that are kept for simulations. */
@@ -29,6 +30,8 @@ export class DecidedRequests {
   readonly #paths: (string | null)[] = [];
   readonly #plans: string[] = [];
   readonly #limits: Exchange['limits'][] = [];
+  /** Null until a request charges units. */
+  #units: (PaidUnits | null)[] | null = null;
   #next = 0;
 
   add(exchange: Exchange): void {
@@ -48,12 +51,15 @@ export class DecidedRequests {
     this.#consumerIds[at] = consumerId!;
     this.#plans[at] = exchange.plan!;
     this.#limits[at] = exchange.limits;
+    if (exchange.units != null) this.#units ??= Array<PaidUnits | null>(RECORDED).fill(null);
+    if (this.#units !== null) this.#units[at] = exchange.units ?? null;
     this.#next = at + 1 === RECORDED ? 0 : at + 1;
   }
 
   /** The oldest first. */
   columns(): DecidedColumns {
     const length = this.#consumerIds.length;
+    const units = this.#units?.slice(0, length) ?? null;
     const first = length < RECORDED ? 0 : this.#next;
     const inOrder = <T extends Float64Array | Uint8Array | Uint32Array>(column: T): T => {
       const ordered = column.slice(0, length) as T;
@@ -86,10 +92,17 @@ export class DecidedRequests {
       methods: turned(this.#methods),
       paths: turned(this.#paths.map((path, i) => path ?? pathOfRoute(this.#routes[i]!))),
       plans: turned(this.#plans),
+      units: units === null ? null : turned(units).map((one) => (one === null ? null : recentUnits(one))),
       limits: inOrder(limits),
       limitSets: [...sets.keys()].map((text) => JSON.parse(text)),
     };
   }
+}
+
+function recentUnits(units: PaidUnits): RecentUnits {
+  return Object.fromEntries(
+    Object.entries(units).map(([unit, { reserved, settled }]) => [unit, { reserved, settled }]),
+  );
 }
 
 /** The path of every request of a route whose pattern has no names and no rest; null for other routes. */

@@ -10,7 +10,10 @@ import { LogOutput } from './log-output.ts';
 
 /** How many bytes of lines are held while standard output accepts no writes. Further lines are dropped and counted. */
 const MAX_HELD_BYTES = 16 * 1024 * 1024;
-/** For this long, refusals from memory share one line if they have the same consumer, code and route. */
+/**
+ * For this long, refusals from memory share one line if they have the same consumer, code and route. What they would have taken of
+ * units is averaged: clients choose it, so a line for each amount would let them write as many lines as they like.
+ */
 const SUMMARY_MS = 1_000;
 /** How many summaries may be open at once. The refusals of further consumers get a line each. */
 const MAX_SUMMARIES = 10_000;
@@ -73,7 +76,7 @@ class AccessLog {
   readonly #hasWarnings: boolean;
   readonly #lines = new AccessLines();
   /** Refusals from memory, by consumer, code and route. */
-  readonly #summaries = new Map<string, { exchange: Exchange; count: number }>();
+  readonly #summaries = new Map<string, Summary>();
   readonly #summaryTimer = setInterval(() => this.#writeSummaries(), SUMMARY_MS).unref();
   readonly #unidentified = new UnidentifiedLines((exchange, count) =>
     this.#write(exchange, `,"count":${count}`, 'request'),
@@ -116,13 +119,16 @@ class AccessLog {
   #summarise(exchange: Exchange): void {
     const key = `${exchange.consumerId} ${exchange.code} ${exchange.route}`;
     const summary = this.#summaries.get(key);
-    if (summary !== undefined) summary.count++;
-    else if (this.#summaries.size < MAX_SUMMARIES) this.#summaries.set(key, { exchange, count: 1 });
+    if (summary !== undefined) {
+      summary.count++;
+      if (exchange.units != null) addTo(summary, exchange.units);
+    } else if (this.#summaries.size < MAX_SUMMARIES) this.#summaries.set(key, { exchange, count: 1, added: null });
     else this.#write(exchange, '', 'request');
   }
 
   #writeSummaries(): void {
-    for (const { exchange, count } of this.#summaries.values()) this.#write(exchange, `,"count":${count}`, 'refusals');
+    for (const summary of this.#summaries.values())
+      this.#write(averaged(summary), `,"count":${summary.count}`, 'refusals');
     this.#summaries.clear();
   }
 
@@ -144,6 +150,32 @@ class AccessLog {
     const extra = forTerminal ? `,"retryAtMs":${exchange.retryAtMs ?? null}${more}` : more;
     this.#sink.write(this.#lines.lineOf(exchange, nowMs(), extra, message));
   }
+}
+
+/** Refusals that share a line. */
+interface Summary {
+  /** The first. */
+  readonly exchange: Exchange;
+  count: number;
+  /** What the others would have taken of units, in all; null if nothing. */
+  added: Map<string, number> | null;
+}
+
+function addTo(summary: Summary, units: PaidUnits): void {
+  summary.added ??= new Map();
+  for (const [unit, { reserved }] of Object.entries(units))
+    summary.added.set(unit, (summary.added.get(unit) ?? 0) + reserved);
+}
+
+/** The first of the refusals, with the average of what all would have taken of units, rounded up. */
+function averaged({ exchange, count, added }: Summary): Exchange {
+  if (added === null) return exchange;
+  const names = new Set([...Object.keys(exchange.units ?? {}), ...added.keys()]);
+  const each = [...names].map((unit) => {
+    const total = (exchange.units?.[unit]?.reserved ?? 0) + (added.get(unit) ?? 0);
+    return [unit, { reserved: Math.ceil(total / count), settled: 0, why: null }];
+  });
+  return { ...exchange, units: Object.fromEntries(each) };
 }
 
 /** A closing record for the log. Its address is null in a line that stands for several client networks. */
@@ -275,7 +307,7 @@ function customerOf({ consumerId, accountId = consumerId }: LoggedExchange): str
   return `,"customerId":${text(partsOfAccount(accountId).customerId)}`;
 }
 
-/** The member for what a request paid in units. `unknown`: why it paid what it took in advance. */
+/** The member for what a request paid in units, or would have taken. `unknown`: why it paid what it took in advance. */
 function unitsOf(units: PaidUnits): string {
   const each = Object.entries(units).map(([unit, { reserved, settled, why }]) => {
     return `"${unit}":{"reserved":${reserved},"settled":${settled}${why === null ? '' : `,"unknown":"${why}"`}}`;

@@ -158,7 +158,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
-      if (exchange.units != null) units.paid(exchange.units, exchange.plan);
+      if (exchange.units != null && exchange.refusal == null) units.paid(exchange.units, exchange.plan);
     },
     unparsed: (code) => unparsed.inc({ code }),
     unaskedAnswer: (upstream) => unasked.inc({ upstream }),

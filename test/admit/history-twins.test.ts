@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { bucketsOf, expanded, type History, packed, recordAdmitted, recordRefused } from '../../src/admit/history.ts';
+import {
+  bucketsOf,
+  expanded,
+  type History,
+  packed,
+  recordAdmitted,
+  recordLate,
+  recordRefused,
+} from '../../src/admit/history.ts';
 import { HISTORY_LUA } from '../../src/stores/redis/decision-call.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
 import { LATE_MS } from '../support/room.ts';
@@ -17,6 +25,10 @@ beforeAll(async () => {
     lua: `${HISTORY_LUA}\nhistory().admitted(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]))`,
     numberOfKeys: 1,
   });
+  redis.defineCommand('testLate', {
+    lua: `${HISTORY_LUA}\nhistory().broughtLate(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`,
+    numberOfKeys: 1,
+  });
   redis.defineCommand('testRefused', {
     lua: `${HISTORY_LUA}\nhistory().refused(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`,
     numberOfKeys: 1,
@@ -26,6 +38,7 @@ afterAll(() => redis.disconnect());
 
 interface Scripted {
   testAdmitted(key: string, hour: number, cost: number): Promise<null>;
+  testLate(key: string, hour: number, cost: number, present: number): Promise<null>;
   testRefused(key: string, hour: number, refused: number, banned: number): Promise<null>;
 }
 
@@ -38,6 +51,15 @@ const amount = fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 1, ma
 const steps = fc.array(
   fc.oneof(
     fc.record({ kind: fc.constant('admitted' as const), afterHours: hours, cost: amount }),
+    fc.record({
+      kind: fc.constant('late' as const),
+      afterHours: hours,
+      byHours: fc.oneof(fc.nat(3), fc.integer({ min: -3, max: 2_300 })),
+      cost: fc.oneof(
+        amount,
+        amount.map((given) => -given),
+      ),
+    }),
     fc.record({ kind: fc.constant('refused' as const), afterHours: hours, refused: amount, banned: amount }),
   ),
   { minLength: 1, maxLength: 40 },
@@ -69,13 +91,17 @@ test('history.ts and history.lua keep the same bytes of every history', async ()
         if (step.kind === 'admitted') {
           kept = recordAdmitted(kept, hour, step.cost);
           await scripted.testAdmitted(key, hour, step.cost);
+        } else if (step.kind === 'late') {
+          kept = recordLate(kept, hour - step.byHours, step.cost, hour);
+          await scripted.testLate(key, hour - step.byHours, step.cost, hour);
         } else {
           kept = recordRefused(kept, hour, step.refused, step.banned);
           await scripted.testRefused(key, hour, step.refused, step.banned);
         }
       }
-      expect((await redis.getBuffer(key))!.equals(kept!)).toBe(true);
-      expect(await redis.pttl(key)).toBeGreaterThan(0);
+      const stored = await redis.getBuffer(key);
+      expect(stored === null ? kept : stored.equals(kept!)).toBe(stored === null ? null : true);
+      if (stored !== null) expect(await redis.pttl(key)).toBeGreaterThan(0);
     }),
     { seed: 20261122, numRuns: 300 },
   );

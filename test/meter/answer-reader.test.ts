@@ -37,8 +37,7 @@ async function readingOf(
   sources: readonly CostSource[],
   { fields = [], body = [], isWhole = true, decoders = new Decoders() }: Answer,
 ) {
-  const reader = new AnswerReader([{ unit: 'x', sources }], decoders);
-  reader.head({ status: 200, fields });
+  const reader = new AnswerReader([{ unit: 'x', sources }], fields, decoders);
   for (const piece of Array.isArray(body) ? (body as Buffer[]) : [Buffer.from(body as string)]) {
     // Its memory is used again.
     const lent = Buffer.from(piece);
@@ -118,7 +117,7 @@ describe('what is measured:', () => {
   });
 
   test('a duration beyond the largest amount', () => {
-    const reader = new AnswerReader([{ unit: 'ms', sources: [{ kind: 'milliseconds' }] }], new Decoders());
+    const reader = new AnswerReader([{ unit: 'ms', sources: [{ kind: 'milliseconds' }] }], [], new Decoders());
     expect(reader.end(true, MAX_AMOUNT + 1)).toEqual({ ms: unknown('too_large') });
   });
 });
@@ -131,9 +130,9 @@ test('several units are read at once, each from its source', () => {
       { unit: 'cost', sources: [COST] },
       { unit: '__proto__', sources: [{ kind: 'bytes' }] },
     ],
+    [...JSON_TYPE, 'X-Cost', '1.5'],
     new Decoders(),
   );
-  reader.head({ status: 200, fields: [...JSON_TYPE, 'X-Cost', '1.5'] });
   reader.chunk(Buffer.from('{"images":[1,2],'));
   reader.chunk(Buffer.from('"u":{"t":5}}'));
   expect(Object.entries(reader.end(true, 1))).toEqual([
@@ -150,7 +149,6 @@ describe('an answer that breaks off', () => {
     ['in the number', TOKENS, JSON_TYPE, '{"u":{"t":5', null],
     ['before the number', TOKENS, JSON_TYPE, '{"u":', null],
     ['in an event', OF_EVENTS, ['Content-Type', 'text/event-stream'], 'data: {"u":{"t":5}}\n\ndata: {"u":{"t":6', 5],
-    ['with a field', COST, ['X-Cost', '7'], '', 7],
     ['with an invalid field', COST, ['X-Cost', '-7'], '', null],
     ['of a length', { kind: 'bytes' }, [], 'hello', 5],
     ['of a duration', { kind: 'milliseconds' }, [], '', 13],
@@ -159,19 +157,18 @@ describe('an answer that breaks off', () => {
     expect(await readingOf([source], { fields, body, isWhole: false })).toEqual(unknown('cut', seen));
   });
 
-  test('before its head', () => {
-    const units = [
-      { unit: 'tokens', sources: [COST, TOKENS] },
-      { unit: 'ms', sources: [{ kind: 'milliseconds' as const }] },
-    ];
-    const reader = new AnswerReader(units, new Decoders());
-    expect(reader.end(false, 3)).toEqual({ tokens: unknown('cut'), ms: unknown('cut', 3) });
+  test('with a field, which says what it costs all the same', async () => {
+    const cut = { fields: ['X-Cost', '7'], body: '', isWhole: false };
+    expect(await readingOf([COST], cut)).toEqual(known(7));
   });
 
   test('while it is decompressed: its place is given back at once', () => {
     const decoders = new Decoders();
-    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
-    reader.head({ status: 200, fields: [...JSON_TYPE, 'Content-Encoding', 'gzip'] });
+    const reader = new AnswerReader(
+      [{ unit: 'x', sources: [TOKENS] }],
+      [...JSON_TYPE, 'Content-Encoding', 'gzip'],
+      decoders,
+    );
     reader.chunk(gzipSync('{"u":{"t":5}}').subarray(0, 20));
     expect(decoders.open).toBe(1);
     expect(reader.end(false, 1)).toEqual({ x: unknown('cut') });
@@ -241,8 +238,7 @@ describe('Attack:', () => {
     const zeros = await compressed(createGzip({ level: 1 }), Buffer.alloc(16 << 20), 64);
     expect(Buffer.concat(zeros).length).toBeGreaterThan(1 << 20);
     const decoders = new Decoders();
-    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
-    reader.head({ status: 200, fields: gzip });
+    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], gzip, decoders);
     for (const piece of zeros.slice(0, 8)) reader.chunk(piece);
     const readings = reader.end(true, 1);
     expect(decoders.open).toBe(1);
@@ -263,8 +259,7 @@ describe('Attack:', () => {
 
   test('more compressed bytes than wait are given up at once', () => {
     const decoders = new Decoders();
-    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
-    reader.head({ status: 200, fields: gzip });
+    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], gzip, decoders);
     for (let i = 0; i < 16; i++) reader.chunk(Buffer.alloc(64 << 10));
     expect(decoders.open).toBe(1);
     reader.chunk(Buffer.alloc(1));
@@ -284,8 +279,7 @@ describe('Attack:', () => {
     const decoders = new Decoders();
     const body = gzipSync('{"u":{"t":5}}');
     const begin = () => {
-      const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], decoders);
-      reader.head({ status: 200, fields: gzip });
+      const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], gzip, decoders);
       reader.chunk(body);
       return reader;
     };

@@ -1,99 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
-import { allowanceOf, IN_ONE_READING, type Limits, limitsOf, type Plans, withBudgets } from '../../src/admit/plan.ts';
-import { verdictOf } from '../../src/admit/verdict.ts';
-import { parsePlans } from '../../src/config/plans.ts';
+import type { Plans } from '../../src/admit/plan.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
 import { RecordedRequests, simulate } from '../../src/operations/plans/simulation.ts';
-import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
 import { logLineOf, type RecentRequest } from '../../src/simulate/recent-record.ts';
-import { Recording } from '../../src/simulate/recording.ts';
 import { replay } from '../../src/simulate/replay.ts';
 import { reportOf } from '../../src/simulate/report.ts';
-import { lineOf } from './recorded.ts';
+import { type Caller, Gateway, plansIn, recordingUnder } from './model-gateway.ts';
 
 const T = 1_790_000_000_000;
 const PATHS = ['/v1/pets', '/v1/search/a', '/v1/%73earch/b', '/v1/reports'];
-
-function plansIn(text: string): Plans {
-  const parsed = parsePlans(text, 'plans.yaml');
-  if ('faults' in parsed) throw new Error(JSON.stringify(parsed.faults));
-  return parsed.value;
-}
-
-interface Caller {
-  readonly id: string;
-  readonly plan: string;
-  readonly own: Limits;
-  readonly customer: { readonly id: string; readonly limits: Limits } | null;
-}
-
-interface Request {
-  readonly caller: Caller;
-  readonly atMs: number;
-  readonly path: string;
-  readonly method?: string;
-  readonly cost?: number;
-  /** Bits of groups that a policy chose besides those of the path. */
-  readonly ofPolicy?: number;
-}
-
-/** What a gateway with an empty store writes about these requests under the plans. */
-class Gateway {
-  readonly #plans: Plans;
-  readonly #accounts = new Map<string, AccountState>();
-  readonly lines: string[] = [];
-
-  constructor(plans: Plans) {
-    this.#plans = plans;
-  }
-
-  request({ caller, atMs, path, method = 'GET', cost = 1, ofPolicy = 0 }: Request): string {
-    const plan = this.#plans.plans.get(caller.plan)!;
-    const found = allowanceOf(plan, caller.own, false, caller.customer);
-    if ('missing' in found) throw new Error('a limit is missing');
-    const matcher = new PathGroups(
-      (plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)),
-      IN_ONE_READING,
-    );
-    const allowance = withBudgets(found, matcher.matching(path, method) | ofPolicy);
-    const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
-    const ids = accountIdsOf(accountId, allowance);
-    const [own, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
-    const before = further.length === 0 ? own! : { ...own!, further };
-    const outcome = decide(before, allowance, atMs, cost, 1);
-    const { further: others = [], ...state } = stateAfter(before, outcome, allowance);
-    for (const [i, id] of ids.entries()) this.#accounts.set(id, i === 0 ? state : others[i - 1]!);
-    const verdict = verdictOf(outcome, allowance, 0);
-    if (verdict.kind === 'crowded') throw new Error('nothing is in flight');
-    this.lines.push(
-      lineOf({
-        ...{ consumerId: caller.id, accountId, plan: caller.plan, path, method, cost, judgement: verdict.kind },
-        limits: limitsOf(allowance),
-        remaining: verdict.standings.map(({ remaining }) => remaining),
-        imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
-        decidedAtMs: atMs,
-      }),
-    );
-    return verdict.kind;
-  }
-}
-
-const IN_MEMORY = {
-  put: (run: Uint8Array) => ({
-    bytes: run.length,
-    read: (into: Uint8Array, from: number) => into.set(run.subarray(from, from + into.length)),
-  }),
-};
-
-function recordingOf(lines: readonly string[], tried: Plans, before: Plans | null): Recording {
-  const recording = new Recording(IN_MEMORY, 8, groupsOfRecorded(tried, before));
-  recording.read(lines.join(''));
-  recording.close();
-  return recording;
-}
 
 const IN_FORCE = plansIn(`
 plans:
@@ -147,7 +63,7 @@ describe('a replay with the plans that were in force', () => {
         }
         const mixed = gateway.lines.map((line) => ({ line, at: random.next().value as number }));
         mixed.sort((a, b) => a.at - b.at);
-        const recording = recordingOf(
+        const recording = recordingUnder(
           mixed.map(({ line }) => line),
           IN_FORCE,
           IN_FORCE,
@@ -165,7 +81,7 @@ describe('a replay with the plans that were in force', () => {
   test('orders the decisions of one millisecond about a customer by what its keys share', () => {
     const gateway = new Gateway(IN_FORCE);
     for (let i = 0; i < 16; i++) gateway.request({ caller: CALLERS[i % 2 === 0 ? 0 : 5]!, path: '/v1/pets', atMs: T });
-    const recording = recordingOf(gateway.lines.toReversed(), IN_FORCE, IN_FORCE);
+    const recording = recordingUnder(gateway.lines.toReversed(), IN_FORCE, IN_FORCE);
     const came = replay(recording, { plans: IN_FORCE, before: IN_FORCE });
     expect(came.totals.recorded).toMatchObject({ admitted: 12, bans: 1 });
     expect(came.differs).toEqual({ verdicts: 0, bans: 0 });
@@ -183,7 +99,7 @@ describe('a replay with other plans', () => {
     for (let i = 0; i < 3; i++) gateway.request({ caller: CALLERS[2]!, path: '/v1/pets', atMs: T + 100 + i });
     const refusedUnder = (text: string) => {
       const tried = plansIn(`plans: { team: ${text} }`);
-      const came = replay(recordingOf(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
+      const came = replay(recordingUnder(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
       return [...came.keys].map(({ id, customerId, ownLimits, counts }) => [
         `${customerId} ${id} ${JSON.stringify(ownLimits)} ${counts.requests}`,
         counts.simulated.refused,
@@ -226,7 +142,7 @@ describe('a replay with other plans', () => {
     for (let i = 0; i < 3; i++) gateway.request({ caller: CALLERS[0]!, path: '/v1/reports', atMs: T + i });
     for (let i = 3; i < 9; i++) gateway.request({ caller: CALLERS[0]!, path: '/v1/pets', atMs: T + i });
     const tried = plansIn('plans: { team: { limits: { minute: 600 }, bans: off } }');
-    const came = replay(recordingOf(gateway.lines, tried, null), { plans: tried, before: null });
+    const came = replay(recordingUnder(gateway.lines, tried, null), { plans: tried, before: null });
     expect(came.inForce.get('team')).toMatchObject({ limits: { minute: 12, hour: 60 }, eachKey: { minute: 7 } });
     expect(came.totals).toMatchObject({ requests: 9, newlyRefused: 0 });
   });
@@ -236,7 +152,7 @@ describe('a replay with other plans', () => {
     for (let i = 0; i < 5; i++) gateway.request({ caller: CALLERS[0]!, path: '/v1/pets', atMs: T + i, ofPolicy: 1 });
     gateway.request({ caller: CALLERS[2]!, path: '/v1/search/a', atMs: T + 100 });
     const verdicts = (tried: Plans) => {
-      const came = replay(recordingOf(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
+      const came = replay(recordingUnder(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
       return [came.differs.verdicts, ...[...came.keys].map(({ counts }) => counts.simulated.refused)];
     };
     expect(verdicts(IN_FORCE)).toEqual([0, 1, 0]);
@@ -252,7 +168,7 @@ describe('a replay with other plans', () => {
   test('says that requests in flight are not replayed', () => {
     const gateway = new Gateway(IN_FORCE);
     gateway.request({ caller: CALLERS[0]!, path: '/v1/pets', atMs: T });
-    const came = replay(recordingOf(gateway.lines, IN_FORCE, null), { plans: IN_FORCE, before: null });
+    const came = replay(recordingUnder(gateway.lines, IN_FORCE, null), { plans: IN_FORCE, before: null });
     const { notes } = reportOf(came, IN_FORCE, { plans: 'new.yaml', fromPlans: null, logs: ['log'] });
     expect(notes[0]).toBe(
       'The plan team bounds requests in flight, which are not replayed: these limits refuse nothing here.',

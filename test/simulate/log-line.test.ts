@@ -48,10 +48,33 @@ describe('a line of a request', () => {
       isLocal: false,
       isFromMemory: false,
       limits: '"minute":60,"day":999999999999999',
+      units: [],
       used: 2,
       count: 1,
       sample: 1,
     });
+  });
+
+  test('has what it charges in units, also behind other members and in another order', () => {
+    const tokens = { reserved: 1_000, settled: 742, why: 'cut' } as const;
+    const line = lineOf({
+      ...{ limits: LIMITS, remaining: [58, 900], attempts: 2, isOverRetryBudget: true, policy: 'a,"units":{' },
+      units: { tokens, rows: { reserved: 0, settled: 9, why: null } },
+    });
+    const units = [
+      { unit: 'tokens', reserved: 1_000, settled: 742 },
+      { unit: 'rows', reserved: 0, settled: 9 },
+    ];
+    for (const one of [line, rewritten(line), reversed(line)]) {
+      expect(read(one)).toMatchObject({ kind: 'decided', units, used: 2, count: 1 });
+    }
+    expect(read(lineOf({ limits: LIMITS, remaining: [58, 900], attempts: 2 })).units).toEqual([]);
+    const broken = ['7', 'null', '{"tokens":{}}', '{"tokens":7}', '{"tokens":{"reserved":-1,"settled":0}}'];
+    for (const units of broken) {
+      expect(read(line.replace(/"units":.*\}\}/, `"units":${units}`)).kind, units).toBe('broken');
+    }
+    const nine = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`u${i}`, tokens]));
+    expect(read(lineOf({ limits: LIMITS, remaining: [58, 900], units: nine })).kind).toBe('broken');
   });
 
   test('as the gateway writes it is read without parsing it as JSON', () => {

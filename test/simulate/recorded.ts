@@ -2,7 +2,7 @@ import { decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance, BanRule, Plan, Plans, WindowForms } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
-import { Recording, type RunStorage } from '../../src/simulate/recording.ts';
+import { type GroupsOf, Recording, type RunStorage } from '../../src/simulate/recording.ts';
 import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
 import { BANS } from '../support/allowance.ts';
 
@@ -90,8 +90,8 @@ const IN_MEMORY: RunStorage = {
 };
 
 /** @param runRows rows that are sorted in one go: few, so that there is something to merge */
-export function recordingOf(lines: readonly string[], runRows = 8): Recording {
-  const recording = new Recording(IN_MEMORY, runRows);
+export function recordingOf(lines: readonly string[], runRows = 8, groupsOf: GroupsOf | null = null): Recording {
+  const recording = new Recording(IN_MEMORY, runRows, groupsOf);
   recording.read(lines.join(''));
   recording.close();
   return recording;

@@ -283,7 +283,8 @@ describe('the record for simulations', () => {
     recent.note(exchangeOf({ consumerId: null }));
     const columns = recent.decidedColumns();
     expect([...columns.atMs]).toEqual(Array.from({ length: 50_000 }, (_, i) => i + 3));
-    const { limitSets, ...others } = columns;
+    const { limitSets, units, ...others } = columns;
+    expect(units).toBeNull();
     expect(Object.values(others).map(({ length }) => length)).toEqual(Array(12).fill(50_000));
     expect([columns.costs[0], columns.consumerIds[0], columns.plans[0]]).toEqual([2, 'key_a', 'free']);
     expect(limitSets).toHaveLength(1);
@@ -300,6 +301,19 @@ describe('the record for simulations', () => {
       [12, 50],
     ]);
     expect(limitSets[0]).toEqual({ minute: 100, 'customer-minute': 90 });
+  });
+
+  test('has what a request charged in units, once one did', () => {
+    const { recent } = recentAt();
+    const units = (reserved: number) => ({ tokens: { reserved, settled: 1, why: null } });
+    recent.note(exchangeOf({}));
+    recent.note(exchangeOf({ units: units(7) }));
+    recent.note(exchangeOf({}));
+    expect(recent.decidedColumns().units).toEqual([null, { tokens: { reserved: 7, settled: 1 } }, null]);
+    for (let i = 0; i < 50_000; i++) recent.note(exchangeOf({ units: i === 49_999 ? units(8) : null }));
+    expect(
+      recent.decidedColumns().units!.flatMap((one, i) => (one === null ? [] : [[i, one.tokens!.reserved]])),
+    ).toEqual([[49_999, 8]]);
   });
 
   test('has the path of a request whose plan has groups, and of one whose route has a single path; long ones are not kept', () => {

@@ -70,6 +70,13 @@ function policyOf(...names: readonly string[]): string {
 const UNREACHED = LIMITS.good.minute;
 const GROUPS = { pets: { routes: ['/v1/pets'], limits: { minute: UNREACHED } } };
 
+/** What a language model is limited in, beside requests. */
+const UNITS = { units: { tokens: { minute: 1_000_000_000_000, day: 1_000_000_000_000 } } };
+const TOKENS = {
+  cost: { tokens: { reserve: 1_000, from: [{ json: '/usage/total_tokens' }, { sse: '/usage/total_tokens' }] } },
+};
+const OF_UNITS = `${policyOf('minute', 'day')}, "tokens-minute";q=1000000000000;w=60;qu="tokens", "tokens-day";q=1000000000000;w=86400;qu="tokens"`;
+
 /** Every feature after the gateway that it is compared with. A new one is a further entry. */
 export const FEATURES: readonly Feature[] = [
   plain(PLAIN_GET, 'GET, 284 bytes of JSON', GET),
@@ -186,6 +193,20 @@ export const FEATURES: readonly Feature[] = [
       expects: { ...LIST, field: ['Content-Encoding', encoding] },
     }),
   ),
+  plain('plain-chat', 'GET, 2 KiB of JSON', get('/v1/chat'), { ...SMALL, bodyBytes: 2 * 1024 }),
+  feature('settled-chat', 'units: tokens taken in advance, settled by the answer', {
+    plain: 'plain-chat',
+    settings: { route: TOKENS, plan: UNITS },
+    request: get('/v1/chat'),
+    expects: { status: 200, field: ['RateLimit-Policy', OF_UNITS], bodyBytes: 2 * 1024 },
+  }),
+  plain('plain-stream', 'GET, a stream of 200 events', get('/v1/stream'), { ...SMALL, bodyBytes: null }),
+  feature('settled-stream', 'units: the same, settled by the last event of a stream', {
+    plain: 'plain-stream',
+    settings: { route: TOKENS, plan: UNITS },
+    request: get('/v1/stream'),
+    expects: { status: 200, field: ['RateLimit-Policy', OF_UNITS], bodyBytes: null },
+  }),
   plain('plain-refused', 'a refusal: a spent key', GET, REFUSED),
   feature('error-links', 'errors.docs: the refusal with a Link', {
     plain: 'plain-refused',

@@ -44,7 +44,8 @@ export const plansSimulate: Command = {
       type: 'string',
       multiple: true,
       value: 'FILE',
-      about: "The gateway's log, plain or gzip, from each gateway one; `-` is standard input.",
+      about:
+        "The gateway's log, plain or gzip, from each gateway one; `-` is standard input. What requests cost in units, such as tokens, is read from it.",
     },
     plans: { type: 'string', value: 'FILE', about: 'The plans that are tried.' },
     'from-plans': {

@@ -188,7 +188,7 @@ const refusal = z
       .record(z.string(), z.strictObject({ reserved: count, settled: count, unknown: z.string().optional() }))
       .optional()
       .describe(
-        'By unit, what it took in advance and paid in the end, if it was admitted and failed afterwards; `unknown`: why its real cost is not known.',
+        'By unit, what it took in advance, or would have if it was refused, and what it paid in the end; `unknown`: why its real cost is not known.',
       ),
     planLimits: z
       .partialRecord(windowName, count)

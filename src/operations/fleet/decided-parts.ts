@@ -1,8 +1,9 @@
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
+import { MAX_UNITS } from '../../admit/plan.ts';
 import { isLimitName } from '../../admit/windows.ts';
 import { JUDGEMENTS } from '../../simulate/log-line.ts';
-import { RECORD_SOURCES } from '../../simulate/recent-record.ts';
+import { RECORD_SOURCES, type RecentUnits } from '../../simulate/recent-record.ts';
 import type { DecidedColumns } from '../live/shapes.ts';
 
 // Decided requests as one gateway leaves them in the store for another: parts of at most `PART_ROWS` requests, each the columns
@@ -41,6 +42,7 @@ function partOf(columns: DecidedColumns, from: number, to: number): object {
     methods: columns.methods.slice(from, to),
     paths: columns.paths.slice(from, to),
     plans: columns.plans.slice(from, to),
+    ...(columns.units === null ? {} : { units: columns.units.slice(from, to) }),
     limits,
     limitSets: [...limitSets.keys()].map((set) => columns.limitSets[set]),
   };
@@ -86,6 +88,7 @@ function columnsFrom(value: unknown): DecidedColumns | null {
     methods: later('methods', isText, ''),
     paths: later('paths', isTextOrNull, null),
     plans: list('plans', isText),
+    units: given.units === undefined ? null : list('units', isUnitsOrNull),
     limits: Uint32Array.from(list('limits', isIndexIn(limitSets))),
     limitSets,
   };
@@ -94,6 +97,13 @@ function columnsFrom(value: unknown): DecidedColumns | null {
 function isLimitSet(value: unknown): value is DecidedColumns['limitSets'][number] {
   if (typeof value !== 'object' || value === null) return false;
   return Object.entries(value).every(([name, limit]) => isLimitName(name) && isCount(limit));
+}
+
+function isUnitsOrNull(value: unknown): value is RecentUnits | null {
+  if (value === null) return true;
+  if (typeof value !== 'object') return false;
+  const units = Object.values(value);
+  return units.length <= MAX_UNITS && units.every((one) => isCount(one?.reserved) && isCount(one?.settled));
 }
 
 function isCount(value: unknown): value is number {

@@ -56,12 +56,14 @@ function batchOf(columns: DecidedColumns, from: number): RecentRequest[] {
 
 function requestAt(columns: DecidedColumns, at: number): RecentRequest {
   const [customerId, path] = [columns.customerIds[at]!, columns.paths[at]!];
+  const units = columns.units?.[at] ?? null;
   return {
     atMs: columns.atMs[at]!,
     consumerId: columns.consumerIds[at]!,
     ...(customerId === null ? {} : { customerId }),
     ...(path === null ? {} : { method: columns.methods[at]!, path }),
     plan: columns.plans[at]!,
+    ...(units === null ? {} : { units }),
     cost: columns.costs[at]!,
     judgement: JUDGEMENTS[columns.judgements[at]!]!,
     imposedBan: columns.imposedBans[at]!,

@@ -1,5 +1,5 @@
 import type { LimitName, WindowName } from '../../admit/windows.ts';
-import type { RecentRequest } from '../../simulate/recent-record.ts';
+import type { RecentRequest, RecentUnits } from '../../simulate/recent-record.ts';
 
 // What one gateway process observes of its requests, what it is asked for, and the forms in which the admin API shows it.
 
@@ -141,7 +141,7 @@ export interface KeptRefusal {
     readonly used: number;
     readonly remaining: number;
   }[];
-  /** What it paid if it was admitted and failed afterwards; absent if it paid nothing in a unit of its own. */
+  /** What it paid if it was admitted and failed afterwards, or would have taken in advance; absent without units. */
   readonly units?: PaidAmounts | undefined;
   /** What the plan gives in the windows in which the caller has another limit of its own. */
   readonly planLimits: Readonly<Partial<Record<WindowName, number>>>;
@@ -221,6 +221,8 @@ export interface DecidedColumns {
   readonly limits: Uint32Array;
   readonly limitSets: readonly RecentRequest['limits'][];
   readonly remaining: Float64Array;
+  /** Null for a request that charges no units; null in all if none does. */
+  readonly units: readonly (RecentUnits | null)[] | null;
 }
 
 /** The last decided requests of the gateways on a store. */

@@ -11,7 +11,7 @@ const MAX_PLANS = 2_000;
 /** Rows in one sorted run: 2 MiB. */
 const RUN_ROWS = 65_536;
 
-/** What was recorded: lines of a gateway's log, or requests that gateways remember. A request takes about 32 bytes. */
+/** What was recorded: lines of a gateway's log, or requests that gateways remember. A request takes about 32 bytes, and as many for each unit. */
 export class RecordedRequests {
   readonly #recording: Recording;
   #isLog = false;

@@ -45,7 +45,8 @@ export class Histories {
 
   /** Adds to the hour of an earlier request, or gives back. */
   settled(consumerId: string, hour: number, cost: number, nowMs: number): void {
-    this.#keep(consumerId, recordLate(this.#find(consumerId), hour, cost, hourOf(nowMs)));
+    const history = recordLate(this.#find(consumerId), hour, cost, hourOf(nowMs));
+    if (history !== null) this.#keep(consumerId, history);
   }
 
   refused(consumerId: string, nowMs: number, refused: number, banned: number): void {

@@ -131,10 +131,24 @@ local function makeHistory()
     return errorOf(add(cost))
   end
 
+  -- The hour that was counted in last; nil if there is no history.
+  local function lastHourAt(key)
+    local head = redis.pcall('GETRANGE', key, 0, LAST_HOUR_BYTES - 1)
+    if type(head) == 'table' or #head < LAST_HOUR_BYTES then return nil end
+    return lastHourOf(head)
+  end
+
   -- Adds admitted cost that a gateway brings late, in `present`, the hour of the store. What is older than the hours that are
-  -- kept counts for its day alone: it must not move the history back and so empty it.
+  -- kept counts for its day alone: it must not move the history back and so empty it. With a negative cost it gives back what
+  -- was added before, if the history still has that hour.
   function parts.broughtLate(key, hour, cost, present)
-    if hour > present - HOURS_KEPT then return parts.admitted(key, math.min(hour, present), cost) end
+    local last = cost < 0 and lastHourAt(key) or nil
+    if hour > present - HOURS_KEPT then
+      local at = math.min(hour, present)
+      if cost < 0 and (last == nil or last < at or last - at >= HOURS_KEPT) then return nil end
+      return parts.admitted(key, at, cost)
+    end
+    if cost < 0 and last == nil then return nil end
     local reached = reachHour(key, present)
     if reached ~= true then return reached or nil end
     local day = math.floor(hour / 24)

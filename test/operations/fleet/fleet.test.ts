@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { windowLimit } from '../../../src/admit/windows.ts';
 import { Failure } from '../../../src/failure.ts';
 import type { Exchange } from '../../../src/gateway/exchange.ts';
-import { unpackedPart } from '../../../src/operations/fleet/decided-parts.ts';
+import { packedRecord, unpackedPart } from '../../../src/operations/fleet/decided-parts.ts';
 import { Fleet } from '../../../src/operations/fleet/fleet.ts';
 import type { FleetStore } from '../../../src/operations/fleet/fleet-store.ts';
 import { recentRecordOf } from '../../../src/operations/fleet/recent-record.ts';
@@ -135,14 +135,21 @@ describe('the record of recent requests', () => {
       { ...SOUND_PART, consumerIds: [null] },
       { ...SOUND_PART, customerIds: [1] },
       { ...SOUND_PART, paths: [] },
+      { ...SOUND_PART, units: [] },
+      { ...SOUND_PART, units: [{ tokens: { reserved: 1 } }] },
+      { ...SOUND_PART, units: [{ tokens: null }] },
     ];
     for (const one of foreign) expect(await unpackedPart(gzipSync(JSON.stringify(one)))).toBeNull();
     expect(await unpackedPart(Buffer.from('x'))).toBeNull();
     expect(await unpackedPart(gzipSync(Buffer.alloc(64 * 1024 * 1024)))).toBeNull();
     // As earlier versions leave it, and as this version does.
     expect(await unpackedPart(gzipSync(JSON.stringify(SOUND_PART)))).toMatchObject({
-      ...{ consumerIds: ['x'], customerIds: [null], methods: [''], paths: [null] },
+      ...{ consumerIds: ['x'], customerIds: [null], methods: [''], paths: [null], units: null },
     });
+    const units = [{ tokens: { reserved: 5, settled: 3 } }];
+    const inUnits = await unpackedPart(gzipSync(JSON.stringify({ ...SOUND_PART, units })));
+    expect(inUnits).toMatchObject({ units });
+    for await (const part of packedRecord([inUnits!])) expect(await unpackedPart(part)).toEqual(inUnits);
     const whole = { ...SOUND_PART, customerIds: ['cus_a'], methods: ['GET'], paths: ['/a'] };
     const ofCustomer = { ...whole, limitSets: [{ minute: 1, 'customer-search-minute': 2 }] };
     expect(await unpackedPart(gzipSync(JSON.stringify(ofCustomer)))).toMatchObject({

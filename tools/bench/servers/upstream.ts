@@ -5,10 +5,15 @@ import { createServer, type Socket } from 'node:net';
 const SMALL_BYTES = 284;
 const LARGE_BYTES = 100 * 1024;
 const LIST_BYTES = 10 * 1024;
+const CHAT_BYTES = 2 * 1024;
+const EVENTS = 200;
+const EVENT_BYTES = 250;
 
 const HEAD_END = '\r\n\r\n';
 const small = answer('application/json', `[{"id":1,"name":"${'Biscuit'.padEnd(SMALL_BYTES - 20, '.')}"}]`);
 const list = answer('application/json', listOfPets());
+const chat = answer('application/json', chatAnswer());
+const stream = Buffer.from(streamOfEvents(), 'latin1');
 const notFound = answer('text/plain', 'not found', '404 Not Found');
 const bad = answer('text/plain', 'a header field is missing', '400 Bad Request');
 const large = Buffer.from(answer('application/octet-stream', 'x'.repeat(LARGE_BYTES)), 'latin1');
@@ -32,6 +37,8 @@ function reply(socket: Socket, request: string): void {
   if (path.startsWith('/v1/pets')) socket.write(small, 'latin1');
   else if (path.startsWith('/v1/large')) socket.write(large);
   else if (path.startsWith('/v1/list')) socket.write(list, 'latin1');
+  else if (path.startsWith('/v1/chat')) socket.write(chat, 'latin1');
+  else if (path.startsWith('/v1/stream')) socket.write(stream);
   else if (path.startsWith('/v1/needs/')) socket.write(hasNeeded(request) ? small : bad, 'latin1');
   else if (path.startsWith('/v1/silent')) return;
   else socket.write(path.startsWith('/v1/') ? small : notFound, 'latin1');
@@ -54,6 +61,25 @@ function listOfPets(): string {
     pets.push(pet);
     bytes += pet.length + 1;
   }
+}
+
+/** Exactly CHAT_BYTES, as a language model answers: what it used stands at the end. */
+function chatAnswer(): string {
+  const of = (content: string) =>
+    `{"id":"chat-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"${content}"},"finish_reason":"stop"}],"usage":{"prompt_tokens":42,"completion_tokens":700,"total_tokens":742}}`;
+  return of('A word and another. '.repeat(200).slice(0, CHAT_BYTES - of('').length));
+}
+
+/** EVENTS events of EVENT_BYTES each, in a chunk of its own each; the last but one has what was used. */
+function streamOfEvents(): string {
+  const events = Array.from({ length: EVENTS - 2 }, (_, i) => {
+    const of = (content: string) =>
+      `data: {"id":"chat-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"${content}"}}],"usage":null,"n":${i}}\n\n`;
+    return of('A word. '.repeat(40).slice(0, EVENT_BYTES - of('').length));
+  });
+  const last = ['data: {"id":"chat-1","choices":[],"usage":{"total_tokens":742}}\n\n', 'data: [DONE]\n\n'];
+  const chunks = [...events, ...last].map((event) => `${event.length.toString(16)}\r\n${event}\r\n`);
+  return `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked${HEAD_END}${chunks.join('')}0\r\n\r\n`;
 }
 
 /** Null while it has not come whole. */

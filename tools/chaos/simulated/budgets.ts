@@ -1,3 +1,4 @@
+import { type Amounts, chargeOf } from '../../../src/admit/decide.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 
@@ -7,6 +8,8 @@ export interface JudgedBudget {
   readonly limits: readonly WindowLimit[];
   /** Null: any number of requests may be in flight. */
   readonly inFlight: number | null;
+  /** What it counts; null for requests. */
+  readonly unit: string | null;
   /** Whether it counts the requests of all consumers of a customer. */
   readonly isShared: boolean;
   /** Whether the usage history of its account has them. */
@@ -19,17 +22,18 @@ export function budgetsOf(consumerId: string, plan: Allowance): readonly JudgedB
   const hasHistory = history !== undefined;
   const [customerId] = consumerId.split('/') as [string];
   return [
-    { accountId: consumerId, limits, inFlight, isShared: false, hasHistory },
-    ...further.map(({ scope, group, limits: shared, inFlight: most = null }): JudgedBudget => {
+    { accountId: consumerId, limits, inFlight, unit: null, isShared: false, hasHistory },
+    ...further.map(({ scope, group, unit = null, limits: shared, inFlight: most = null }): JudgedBudget => {
       const isShared = scope === 'customer';
       const owner = isShared ? customerId : consumerId;
-      const accountId = group === null ? owner : `${owner}#${group}`;
+      const grouped = group === null ? owner : `${owner}#${group}`;
       return {
-        accountId,
+        accountId: unit === null ? grouped : `${grouped}%${unit}`,
         limits: shared,
         inFlight: most,
+        unit,
         isShared,
-        hasHistory: hasHistory && isShared && group === null,
+        hasHistory: hasHistory && isShared && group === null && unit === null,
       };
     }),
   ];
@@ -38,4 +42,17 @@ export function budgetsOf(consumerId: string, plan: Allowance): readonly JudgedB
 /** The account that has the strikes and the ban. */
 export function struckOf(budgets: readonly JudgedBudget[], { bansOfCustomer }: Allowance): number {
   return bansOfCustomer ? budgets.findIndex(({ isShared }) => isShared) : 0;
+}
+
+/** What one request charges a budget, and how much must be left there. */
+export function chargedIn({ unit }: JudgedBudget, cost: number, amounts: Amounts | undefined) {
+  const charge = chargeOf(unit === null ? {} : { unit }, cost, amounts);
+  return { charge, needed: Math.max(charge, 1) };
+}
+
+/** The histories that have what a consumer used of a unit: its own, and that of its customer. */
+export function historiesOfUnit(consumerId: string, unit: string): readonly string[] {
+  const [customerId] = consumerId.split('/') as [string];
+  const ids = customerId === consumerId ? [consumerId] : [consumerId, customerId];
+  return ids.map((id) => `${id}%${unit}`);
 }

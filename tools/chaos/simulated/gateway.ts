@@ -1,6 +1,6 @@
 import { Admitter } from '../../../src/admit/admit.ts';
 import type { DecisionRequest, DeferredUsage, Ledger, UsageReconciler } from '../../../src/admit/ledger.ts';
-import { type Allowance, withBudgets } from '../../../src/admit/plan.ts';
+import { type Allowance, bitOfUnit, withBudgets } from '../../../src/admit/plan.ts';
 import type { Admission } from '../../../src/admit/verdict.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../../src/stores/redis/connection.ts';
@@ -10,9 +10,10 @@ import { RedisUsageReconciler } from '../../../src/stores/redis/usage-reconciler
 import type { Step } from './history.ts';
 import { type Judge, TIMEOUT_MS } from './judge.ts';
 import { Link } from './link.ts';
+import { UNIT } from './plans.ts';
 import type { RedisServer } from './redis-server.ts';
 
-type Asked = Pick<Extract<Step, { kind: 'ask' }>, 'waitedMs' | 'groups' | 'lastsMs'>;
+type Asked = Pick<Extract<Step, { kind: 'ask' }>, 'waitedMs' | 'groups' | 'lastsMs' | 'amount' | 'used'>;
 
 const FAILURES = 3;
 const PROBE_EVERY_MS = 250;
@@ -68,21 +69,26 @@ export class SimulatedGateway {
     return this.#admitter.backlogSize;
   }
 
-  /** @param groups the groups of routes of the request, a bit for each @param lastsMs how long it is in flight */
-  ask(consumerId: string, cost: number, { waitedMs, groups = 0, lastsMs = 0 }: Asked): void {
-    const allowance = this.#allowanceOf(groups, waitedMs);
-    const request = this.#judge.asked(this.name, consumerId, allowance, cost, waitedMs);
+  /** @param asked the groups of routes of the request, a bit for each; how long it is in flight; and what it takes of the unit */
+  ask(consumerId: string, cost: number, asked: Asked): void {
+    const { waitedMs, lastsMs = 0, amount = 0, used = 0 } = asked;
+    const allowance = this.#allowanceOf(asked);
+    const amounts = allowance.inUnits === undefined ? undefined : { [UNIT]: amount };
+    const request = this.#judge.asked(this.name, consumerId, allowance, { cost, amounts }, waitedMs);
     const onAdmission = (admission: Admission) => {
       const end = this.#judge.answered(request, admission);
-      if (admission.kind === 'unavailable' || admission.verdict.kind !== 'admitted' || !allowance.boundsInFlight)
-        return;
+      if (admission.kind === 'unavailable' || admission.verdict.kind !== 'admitted') return;
+      const { verdict } = admission;
+      if (!allowance.boundsInFlight && amounts === undefined) return;
       setTimeout(() => {
         if (this.#isKilled) return;
-        this.#admitter.ended(consumerId, allowance);
+        if (allowance.boundsInFlight) this.#admitter.ended(consumerId, allowance);
+        if (amounts !== undefined) this.#admitter.settle(consumerId, verdict, { [UNIT]: used });
+        if (verdict.reservation !== null) this.#judge.settles(request, verdict.reservation, used);
         end();
       }, lastsMs);
     };
-    const atOnce = this.#admitter.ask(consumerId, allowance, cost, waitedMs, { onAdmission });
+    const atOnce = this.#admitter.ask(consumerId, allowance, cost, waitedMs, { onAdmission }, amounts);
     if (atOnce !== null) onAdmission(atOnce);
   }
 
@@ -90,12 +96,14 @@ export class SimulatedGateway {
    * Requests of the same groups have the same allowance, as in the gateway (src/gateway/allowances.ts). But several budgets have one
    * for each deadline, so that the judge can tell requests apart that are asked about in different calls.
    */
-  #allowanceOf(groups: number, waitedMs: number): Allowance {
+  #allowanceOf({ groups = 0, amount, waitedMs }: Asked): Allowance {
     const { plan } = this;
-    if (plan.further === undefined && plan.groups === undefined && !plan.boundsInFlight) return plan;
+    const isPlain = plan.further === undefined && plan.groups === undefined && plan.units === undefined;
+    if (isPlain && !plan.boundsInFlight) return plan;
+    const bits = groups | (amount === undefined || plan.units === undefined ? 0 : bitOfUnit(0));
     const variants = this.#charged.get(plan) ?? new Map<string, Allowance>();
-    const charged = variants.get(`${groups} ${waitedMs}`) ?? withBudgets({ ...plan }, groups);
-    this.#charged.set(plan, variants.set(`${groups} ${waitedMs}`, charged));
+    const charged = variants.get(`${bits} ${waitedMs}`) ?? withBudgets({ ...plan }, bits);
+    this.#charged.set(plan, variants.set(`${bits} ${waitedMs}`, charged));
     return charged;
   }
 
@@ -139,6 +147,11 @@ export class SimulatedGateway {
       });
       return done;
     };
-    return { decide, reportInFlight } as Ledger;
+    const settle: Ledger['settle'] = async (settlements) => {
+      const outcomes = await ledger.settle(settlements);
+      if (outcomes.includes('lost')) this.#judge.settlementLost();
+      return outcomes;
+    };
+    return { decide, reportInFlight, settle } as Ledger;
   }
 }

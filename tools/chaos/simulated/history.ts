@@ -16,8 +16,11 @@ export type Step =
       readonly waitedMs: number;
       /** The groups of routes that they belong to, a bit for each of the plan; left out if there are none. */
       readonly groups?: number;
-      /** How long each of them is in flight if it is admitted; left out if no number of those is bounded. */
+      /** How long each of them is in flight if it is admitted; left out where nothing depends on it. */
       readonly lastsMs?: number;
+      /** What each takes of the unit in advance, and what it uses in the end; left out if it charges none. */
+      readonly amount?: number;
+      readonly used?: number;
       /** The next step happens in the same turn of the event loop. */
       readonly isSameTurn: boolean;
     }
@@ -100,6 +103,7 @@ function stepOf(chance: Chance, { plans, gateways, consumers, isCalm, hasSeveral
         ? {
             groups: chance.of([0, 0, 0, 1, 2, 3]),
             lastsMs: chance.of([1, 12, 40, 300, 2_000, 2_000, 7_000, LONGEST_MS]),
+            ...(chance.share() < 0.7 ? { amount: chance.below(5), used: chance.of([0, 0, 1, 2, 3, 4, 9]) } : {}),
           }
         : {}),
     };
@@ -147,8 +151,9 @@ export function textOf(step: Step): string {
       const waited = step.waitedMs === 0 ? '' : `, which have waited ${step.waitedMs} ms`;
       const turn = step.isSameTurn ? ' (the next step is in the same turn)' : '';
       const groups = step.groups ? `, of the groups ${step.groups}` : '';
+      const takes = step.amount === undefined ? '' : `, which take ${step.amount} tokens and use ${step.used}`;
       const lasts = step.lastsMs === undefined ? '' : `, which last ${step.lastsMs} ms`;
-      return `gateway ${step.gateway} gets ${step.n} of consumer ${step.consumer} at cost ${step.cost}${groups}${lasts}${waited}${turn}`;
+      return `gateway ${step.gateway} gets ${step.n} of consumer ${step.consumer} at cost ${step.cost}${takes}${groups}${lasts}${waited}${turn}`;
     }
     case 'pass':
       return `${step.ms} ms pass`;

@@ -1,12 +1,13 @@
-import { decide, UNSEEN } from '../../../src/admit/decide.ts';
+import { type Amounts, decide, UNSEEN } from '../../../src/admit/decide.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
-import type { Admission } from '../../../src/admit/verdict.ts';
+import type { SettledWindow } from '../../../src/admit/settle.ts';
+import { type Admission, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
 import type { WindowLimit, WindowName } from '../../../src/admit/windows.ts';
-import { budgetsOf, type JudgedBudget } from './budgets.ts';
+import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import { InFlightJudge } from './in-flight-judge.ts';
 import type { Counted, WireCall, WireListener } from './link.ts';
-import { type Executed, joined } from './redis-model.ts';
+import { type Executed, type ExecutedSettlement, joined } from './redis-model.ts';
 import type { RedisServer } from './redis-server.ts';
 import { StoreJudge } from './store-judge.ts';
 
@@ -17,6 +18,7 @@ export interface Request {
   readonly plan: Allowance;
   readonly budgets: readonly JudgedBudget[];
   readonly cost: number;
+  readonly amounts: Amounts | undefined;
   /** When it must be answered, by the monotonic clock, milliseconds. */
   readonly dueAtMs: number;
   call: LedgerCall | null;
@@ -93,6 +95,12 @@ export class Judge implements WireListener {
   #lastOfStore = -1;
   /** Gateways have different plans. */
   #areMixed = false;
+  /** What the histories of units must have in the end. */
+  readonly #used = new Map<string, number>();
+  /** What must still be settled, by account, window and place. */
+  readonly #due = new Map<string, number>();
+  /** A gateway has answered a request alone that the store may have counted or not. */
+  #isUseUncertain = false;
   /** Writes or usage were lost: the history of a customer may lack what those of its keys have. */
   #haveHistoriesSuffered = false;
 
@@ -100,7 +108,13 @@ export class Judge implements WireListener {
     this.#server = server;
   }
 
-  asked(gateway: string, consumerId: string, plan: Allowance, cost: number, waitedMs: number): Request {
+  asked(
+    gateway: string,
+    consumerId: string,
+    plan: Allowance,
+    { cost, amounts }: Pick<Request, 'cost' | 'amounts'>,
+    waitedMs: number,
+  ): Request {
     const dueAtMs = performance.now() + Math.max(TIMEOUT_MS - waitedMs, 0) + LATE_MS;
     const request: Request = {
       gateway,
@@ -108,6 +122,7 @@ export class Judge implements WireListener {
       plan,
       budgets: budgetsOf(consumerId, plan),
       cost,
+      amounts,
       dueAtMs,
       call: null,
       answer: 'none',
@@ -145,12 +160,13 @@ export class Judge implements WireListener {
    * is answered as the store decided takes the place of one that was not.
    */
   #wasTakenForAnother(request: Request): boolean {
-    const { gateway, consumerId, plan, cost } = request;
+    const { gateway, consumerId, plan, cost, amounts } = request;
     for (const call of this.#calls) {
       if (call.gateway !== gateway || call.isJudged) continue;
       for (const entry of call.entries) {
         const at = entry.findIndex((one) => {
-          return one.answer !== 'store' && one.consumerId === consumerId && one.plan === plan && one.cost === cost;
+          const isOfSame = one.consumerId === consumerId && one.plan === plan && one.cost === cost;
+          return one.answer !== 'store' && isOfSame && sameAmounts(one.amounts, amounts);
         });
         if (at < 0) continue;
         const other = entry[at]!;
@@ -164,11 +180,58 @@ export class Judge implements WireListener {
     return false;
   }
 
-  #noteAdmitted({ gateway, cost, plan, budgets }: Request): void {
-    for (const { accountId, limits } of budgets) {
-      const entry = { atMs: performance.now(), cost, plan: formOf(plan, limits) };
-      this.#account(gateway, accountId).admitted.push(entry);
+  #noteAdmitted({ gateway, consumerId, cost, amounts, plan, budgets }: Request): void {
+    for (const budget of budgets) {
+      const { charge } = chargedIn(budget, cost, amounts);
+      const entry = { atMs: performance.now(), cost: charge, plan: formOf(plan, budget.limits) };
+      this.#account(gateway, budget.accountId).admitted.push(entry);
     }
+    this.#noteUsed(consumerId, amounts ?? {});
+  }
+
+  /** What the histories of a consumer's units must have in the end. */
+  #noteUsed(consumerId: string, amounts: Amounts): void {
+    for (const [unit, amount] of Object.entries(amounts)) {
+      for (const id of historiesOfUnit(consumerId, unit)) this.#used.set(id, (this.#used.get(id) ?? 0) + amount);
+    }
+  }
+
+  /** A request has ended, and the gateway is about to settle what it has used. */
+  settles({ consumerId, budgets }: Request, { amounts, windows, isCertain }: Reservation, used: number): void {
+    for (const [unit, taken] of Object.entries(amounts)) {
+      const delta = used - taken;
+      // Of a request that the gateway admitted alone nothing is given back.
+      if (delta < 0 && !isCertain) continue;
+      this.#noteUsed(consumerId, { [unit]: delta });
+      for (const [i, budget] of budgets.slice(1).entries()) {
+        if (budget.unit === unit) this.#noteDue(budget.accountId, windows[i]!, delta);
+      }
+    }
+  }
+
+  /** What is given back must be sent to the place where it was counted, and once; so must what is added, wherever that was. */
+  #noteDue(accountId: string, windows: readonly SettledWindow[], delta: number): void {
+    for (const { of, placeMs } of windows) {
+      const place = `${accountId} ${of.window} ${delta < 0 ? placeMs : 'added'}`;
+      this.#due.set(place, (this.#due.get(place) ?? 0) + Math.abs(delta));
+    }
+  }
+
+  #judgeSettlement({ accountId, windows, delta }: ExecutedSettlement): void {
+    for (const { of, placeMs } of windows) {
+      const place = `${accountId} ${of.window} ${delta < 0 ? placeMs : 'added'}`;
+      const left = (this.#due.get(place) ?? 0) - Math.abs(delta);
+      this.#due.set(place, left);
+      if (left < 0)
+        this.#break(
+          `Of the ${of.window} of ${accountId}, ${delta} was settled, ${-left} more than requests had left there.`,
+        );
+    }
+  }
+
+  /** The store did not answer a settlement, or did not take it. */
+  settlementLost(): void {
+    this.#haveHistoriesSuffered = true;
   }
 
   /** @returns is to be called when the ledger has answered, before the gateway learns of it */
@@ -183,14 +246,15 @@ export class Judge implements WireListener {
       endedAt: Number.POSITIVE_INFINITY,
       isJudged: false,
     };
-    for (const { consumerId, allowance, cost, n, held } of requests) {
+    for (const { consumerId, allowance, cost, amounts, n, held } of requests) {
       for (const [i, { accountId, inFlight }] of budgetsOf(consumerId, allowance).entries())
         if (inFlight !== null) this.reported(gateway, accountId, held![i]!);
       const found: Request[] = [];
       for (const one of this.#waiting) {
         if (found.length === n) break;
-        const isOfBatch = one.plan === allowance && one.cost === cost && one.call === null;
-        if (one.gateway === gateway && one.consumerId === consumerId && isOfBatch) found.push(one);
+        const isOfBatch = one.plan === allowance && one.cost === cost && sameAmounts(one.amounts, amounts);
+        const isHere = one.gateway === gateway && one.consumerId === consumerId && one.call === null;
+        if (isHere && isOfBatch) found.push(one);
       }
       if (found.length < n && !this.#killed.has(gateway))
         this.#break(`Gateway ${gateway} asks about ${n} requests of ${consumerId}; ${found.length} wait.`);
@@ -272,6 +336,9 @@ export class Judge implements WireListener {
       else if (done.kind === 'report') {
         this.#store.reported(done);
         this.#inFlight.noted(call.gateway, done.holder, done.accountId);
+      } else if (done.kind === 'settlement') {
+        this.#judgeSettlement(done);
+        this.#report(this.#store.settled(done));
       } else {
         this.#report(this.#store.added(done));
         this.#disturbances++;
@@ -381,6 +448,17 @@ export class Judge implements WireListener {
     this.#judgeHistories();
   }
 
+  /** The histories of units have exactly what requests have used. Called when all of them have ended and are settled. */
+  endOfUnits(): void {
+    if (this.#haveHistoriesSuffered || this.#isUseUncertain) return;
+    const { histories } = this.#server.model;
+    for (const [id, used] of this.#used) {
+      const cost = histories.get(id) ?? 0;
+      if (cost !== used) this.#break(`The history of ${id} has ${cost}; its requests have used ${used}.`);
+    }
+    for (const [place, left] of this.#due) if (left > 0) this.#break(`Of ${place}, ${left} was never settled.`);
+  }
+
   /** The history of a customer is the sum of those of its keys. */
   #judgeHistories(): void {
     if (this.#haveHistoriesSuffered) return;
@@ -388,8 +466,10 @@ export class Judge implements WireListener {
     const { histories } = this.#server.model;
     for (const [accountId, cost] of histories) {
       const [customerId, keyId] = accountId.split('/') as [string, string?];
-      if (keyId !== undefined) sums.set(customerId, (sums.get(customerId) ?? 0) + cost);
+      const whole = `${customerId}${keyId?.slice(keyId.indexOf('%') < 0 ? keyId.length : keyId.indexOf('%')) ?? ''}`;
+      if (keyId !== undefined) sums.set(whole, (sums.get(whole) ?? 0) + cost);
     }
+
     for (const [customerId, sum] of sums) {
       const cost = histories.get(customerId) ?? 0;
       if (cost !== sum) this.#break(`The history of ${customerId} has ${cost}; those of its keys have ${sum}.`);
@@ -403,8 +483,8 @@ export class Judge implements WireListener {
     const executed = call.wire?.state === 'answered' ? call.wire.reply!.executed : [];
     // Requests that differ only in their deadlines are apart in the call, and the judge cannot tell them apart.
     const alike = Map.groupBy(call.entries.keys(), (i) => {
-      const { consumerId, plan, cost } = call.entries[i]![0]!;
-      return `${consumerId} ${cost} ${JSON.stringify(plan)}`;
+      const { consumerId, plan, cost, amounts } = call.entries[i]![0]!;
+      return `${consumerId} ${cost} ${JSON.stringify(amounts)} ${JSON.stringify(plan)}`;
     });
     for (const entries of alike.values()) {
       const told = entries.flatMap((i) => call.entries[i]!).filter(({ answer }) => answer === 'store');
@@ -425,13 +505,13 @@ export class Judge implements WireListener {
   }
 
   #judgeMemory(request: Request): void {
-    const { gateway, budgets, plan, cost } = request;
+    const { gateway, budgets, plan, cost, amounts } = request;
     if (request.isAdmitted) this.#break('The gateway admitted a request from memory.');
     const accounts = budgets.map(({ accountId }) => this.#account(gateway, accountId));
     if (this.#areMixed || accounts.some(({ isLiftPending, seen }) => isLiftPending || seen < this.#disturbances))
       return;
     const states = budgets.map(({ accountId }) => this.#server.model.account(accountId) ?? UNSEEN);
-    if (decide(joined(states), plan, this.#server.nowMs(), cost, 1).admitted === 0) return;
+    if (decide(joined(states), plan, this.#server.nowMs(), cost, 1, [], amounts).admitted === 0) return;
     this.#break(
       `Gateway ${gateway} refused a request of ${request.consumerId} from memory, which the store would admit.`,
     );
@@ -439,18 +519,27 @@ export class Judge implements WireListener {
 
   #judgeLocal(request: Request): void {
     const { call, budgets } = request;
-    if (!request.isAdmitted) return;
     const isOwed = call === null || (call.hasEnded && (call.wire === null || call.wire.state === 'undone'));
-    if (!isOwed) return;
+    if (!isOwed) this.#isUseUncertain = true;
+    if (!request.isAdmitted || !isOwed) return;
     this.#noteAdmitted(request);
     for (const budget of budgets) this.#judgeLocalBudget(request, budget);
+    for (const [unit, amount] of Object.entries(request.amounts ?? {})) {
+      for (const id of historiesOfUnit(request.consumerId, unit)) {
+        if (amount > 0) add(this.#account(request.gateway, id).owed, 'history', amount);
+      }
+    }
   }
 
   /** A gateway by itself keeps each budget. */
-  #judgeLocalBudget({ gateway, cost, plan }: Request, { accountId, limits, hasHistory }: JudgedBudget): void {
+  #judgeLocalBudget({ gateway, cost, amounts, plan }: Request, budget: JudgedBudget): void {
+    const { accountId, limits, hasHistory, unit } = budget;
     const account = this.#account(gateway, accountId);
-    for (const { window } of limits) add(account.owed, window, cost);
-    if (hasHistory) add(account.owed, 'history', cost);
+    const { charge } = chargedIn(budget, cost, amounts);
+    for (const { window } of limits) add(account.owed, window, charge);
+    if (hasHistory) add(account.owed, 'history', charge);
+    // What is given back may be admitted again.
+    if (unit !== null) return;
     const nowMs = performance.now();
     const hasMissed = account.seen < this.#lastOfStore || [...account.open].some(({ isDecision }) => !isDecision);
     if (hasMissed) account.disturbedAtMs = nowMs;

@@ -1,6 +1,6 @@
 import type { WindowName } from '../../../src/admit/windows.ts';
 import type { RedisServer, Reply } from './redis-server.ts';
-import { accountIn, additionIn, decisionParts } from './script-arguments.ts';
+import { accountIn, additionIn, decisionParts, settlementIn } from './script-arguments.ts';
 
 /** How a link treats what passes over it. */
 export interface LinkMode {
@@ -138,6 +138,13 @@ export class Link {
     const adds = [...windows, ...hours];
     const counts = adds.length === 0 ? [] : [{ accountId, consumerId: null, adds }];
     return this.#call(accountId, counts, () => this.#server.reconcile(accountId, addition));
+  }
+
+  /** It counts in no way that a later decision must wait for: each is sent once, and the store is right without it. */
+  tollgateSettle(size: number, ...args: (string | number)[]): Promise<unknown> {
+    const settlement = settlementIn(args.slice(0, size).map(String), args.slice(size).map(Number));
+    const { accountId } = settlement;
+    return this.#call(accountId, [], () => this.#server.settle(settlement));
   }
 
   tollgateInFlight(key: string, holder: string, count: number): Promise<unknown> {

@@ -6,6 +6,8 @@ import { ZONES } from './store-judge.ts';
 
 const DAY_MS = 86_400_000;
 const WEEK_LIMIT = 10_000;
+/** What requests charge besides, in half of the plans with several budgets. */
+export const UNIT = 'tokens';
 
 /** Small limits, so that short histories reach them. Each plan has a week that no history reaches or outlasts. */
 export function planOf(chance: Chance): Allowance {
@@ -39,9 +41,12 @@ function bansOf(chance: Chance): BanRule {
 /** The same with groups of routes, usage histories, bounds of requests in flight and, of a customer, what each key may take. */
 export function planOfSeveralBudgets(chance: Chance, isOfCustomer: boolean): Allowance {
   const { limits, forms } = budgetOf(chance);
-  const eachKey = chance.share() < 0.7 ? { ...budgetOf(chance), ...inFlightOf(chance) } : null;
+  const hasUnits = chance.share() < 0.5;
+  const unitsOf = (share: number) =>
+    hasUnits && chance.share() < share ? { units: [{ name: UNIT, ...budgetOf(chance) }] } : {};
+  const eachKey = chance.share() < 0.7 ? { ...budgetOf(chance), ...inFlightOf(chance), ...unitsOf(0.3) } : null;
   const groups = Array.from({ length: chance.below(3) }, (_, i) => {
-    return { name: `g${i}`, routes: [], ...budgetOf(chance), instead: chance.share() < 0.3 };
+    return { name: `g${i}`, routes: [], ...budgetOf(chance), instead: chance.share() < 0.3, ...unitsOf(0.3) };
   });
   const plan: Plan = {
     name: 'simulated',
@@ -53,6 +58,7 @@ export function planOfSeveralBudgets(chance: Chance, isOfCustomer: boolean): All
     ...(isOfCustomer && eachKey !== null ? { eachKey } : {}),
     ...(groups.length === 0 ? {} : { groups }),
     ...inFlightOf(chance),
+    ...unitsOf(0.9),
     ...(isOfCustomer && chance.share() < 0.4 ? { bansOfCustomer: true } : {}),
   };
   return allowanceOf(plan, {}, true, isOfCustomer ? { limits: {} } : null) as Allowance;
@@ -75,16 +81,20 @@ function inFlightOf(chance: Chance): { readonly inFlight?: number } {
 }
 
 export function planText(plan: Allowance): string {
-  const { limits, bans, bansOfCustomer, inFlight, further = [], groups = [] } = plan;
+  const { limits, bans, bansOfCustomer, inFlight, further = [], groups = [], units } = plan;
+  const windowsOf = ({ limits: of, forms }: NonNullable<Plan['units']>[number]) =>
+    Object.entries(of).map(([window, limit]) => {
+      return windowLimit(window as WindowName, limit as number, forms?.[window as WindowName]);
+    });
   const budgets = [
     budgetText('', limits, inFlight),
     ...further.map((budget) => budgetText(`${budget.name}: `, budget.limits, budget.inFlight)),
-    ...groups.map(({ name, instead, limits: ofGroup, forms }) => {
-      const windows = Object.entries(ofGroup).map(([window, limit]) =>
-        windowLimit(window as WindowName, limit, forms?.[window as WindowName]),
-      );
-      return budgetText(`group ${name}${instead ? ' instead' : ''}: `, windows);
-    }),
+    ...groups.flatMap((group) => [
+      budgetText(`group ${group.name}${group.instead ? ' instead' : ''}: `, windowsOf(group)),
+      ...(group.units ?? []).map((unit) => budgetText(`${unit.name} of group ${group.name}: `, windowsOf(unit))),
+    ]),
+    ...(units?.shared ?? []).map((unit) => budgetText(`${unit.name}: `, windowsOf(unit))),
+    ...(units?.eachKey ?? []).map((unit) => budgetText(`${unit.name} of each key: `, windowsOf(unit))),
   ];
   const rule = bans === null ? 'off' : `${bansOfCustomer ? 'of customer ' : ''}${JSON.stringify(bans)}`;
   return `${budgets.join('; ')}; bans ${rule}`;

@@ -118,9 +118,10 @@ class Fleet {
     }
     await this.#time.pass(REST_MS);
     if (this.judge.broken === null) this.judge.end();
-    if (!this.#history.plans.some(({ boundsInFlight }) => boundsInFlight)) return;
+    if (!this.#history.plans.some(({ boundsInFlight, units }) => boundsInFlight || units !== undefined)) return;
     await this.#time.pass(LONGEST_MS + TICKET_MS);
     this.judge.check();
+    this.judge.endOfUnits();
   }
 
   #consumerId(consumer: number): string {

@@ -1,5 +1,6 @@
 import { type AccountState, decide, lift, type Outcome, stateAfter, UNSEEN } from '../../../src/admit/decide.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
+import { type SettledWindow, settled } from '../../../src/admit/settle.ts';
 import {
   countIn,
   presentCount,
@@ -9,10 +10,10 @@ import {
   type WindowLimit,
   type WindowName,
 } from '../../../src/admit/windows.ts';
-import { type Addition, allowanceIn, type DecisionPart, windowOf } from './script-arguments.ts';
+import { type Addition, allowanceIn, type DecisionPart, type SettlementCall, windowOf } from './script-arguments.ts';
 
 /** What one script call has done to one consumer or account. */
-export type Executed = ExecutedDecision | ExecutedAddition | ExecutedReport;
+export type Executed = ExecutedDecision | ExecutedAddition | ExecutedReport | ExecutedSettlement;
 
 /** A part of a call of decide.lua. */
 export interface ExecutedDecision {
@@ -47,6 +48,16 @@ export interface ExecutedAddition {
   readonly accountId: string;
   readonly nowMs: number;
   readonly windows: readonly AddedWindow[];
+  readonly stored: AccountState;
+}
+
+/** A call of settle.lua. */
+export interface ExecutedSettlement {
+  readonly kind: 'settlement';
+  readonly accountId: string;
+  readonly delta: number;
+  readonly windows: readonly SettledWindow[];
+  readonly nowMs: number;
   readonly stored: AccountState;
 }
 
@@ -218,6 +229,18 @@ export class RedisModel {
       reply: added.map(({ isAdded }) => (isAdded ? 1 : 0)),
       executed: [{ kind: 'addition', accountId, nowMs, windows: added, stored }],
     };
+  }
+
+  /** settle.lua. @returns what was done; nothing if the periods of a calendar window do not include the present */
+  settle({ accountId, historyIds, delta, windowsAt }: SettlementCall): Executed[] {
+    const nowMs = this.#nowMs();
+    const windows = windowsAt(nowMs);
+    if (windows === null) return [];
+    const { state, tickets } = this.#data.accounts.get(accountId) ?? NOTHING;
+    const stored = settled(state, delta, windows, nowMs);
+    const recorded = historyIds.map((id) => ({ accountId: id, cost: delta }));
+    this.#write([{ accountId, stored, tickets }], recorded);
+    return [{ kind: 'settlement', accountId, delta, windows, nowMs, stored }];
   }
 
   /** in-flight.lua. @returns what was done */

@@ -1,5 +1,5 @@
 import { type Executed, RedisModel } from './redis-model.ts';
-import type { Addition, DecisionPart } from './script-arguments.ts';
+import type { Addition, DecisionPart, SettlementCall } from './script-arguments.ts';
 
 /** What a server replies to a command, and what it has done. */
 export interface Reply {
@@ -65,6 +65,13 @@ export class RedisServer {
     return this.#write(() => {
       const { reply, executed } = this.model.reconcile(accountId, addition);
       return { value: reply, executed };
+    });
+  }
+
+  settle(settlement: SettlementCall): Reply {
+    return this.#write(() => {
+      const executed = this.model.settle(settlement);
+      return { value: executed.length === 0 ? 'CLOCK' : 0, executed };
     });
   }
 

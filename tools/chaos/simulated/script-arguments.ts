@@ -1,6 +1,7 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
 import type { Amounts } from '../../../src/admit/decide.ts';
 import type { Allowance, BanRule, Budget } from '../../../src/admit/plan.ts';
+import type { SettledWindow } from '../../../src/admit/settle.ts';
 import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
 import { accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
 
@@ -120,6 +121,27 @@ export function additionIn([ownNowMs, size, ...rest]: readonly number[]): Additi
   });
   const hours = chunks(rest.slice(5 * size!), 2).map(([hour, cost]) => ({ hour: hour!, cost: cost! }));
   return { ownNowMs: ownNowMs!, windows, hours };
+}
+
+/** A call of settle.lua. */
+export interface SettlementCall {
+  readonly accountId: string;
+  readonly historyIds: readonly string[];
+  readonly delta: number;
+  /** The windows at an instant, each with where the request was counted; null if their periods do not include that. */
+  windowsAt(nowMs: number): readonly SettledWindow[] | null;
+}
+
+/** @param names the KEYS of the script @param args its ARGV */
+export function settlementIn([account, ...histories]: readonly string[], args: readonly number[]): SettlementCall {
+  const [delta, , ...numbers] = args as [number, number, ...number[]];
+  return {
+    accountId: accountIn(account!),
+    historyIds: histories.map(historyIn),
+    delta,
+    // Where a rule has its limit, a settlement has the place.
+    windowsAt: (nowMs) => limitsIn(numbers, nowMs)?.map((of) => ({ of, placeMs: of.limit })) ?? null,
+  };
 }
 
 /** A limit in the form that the scripts know. */

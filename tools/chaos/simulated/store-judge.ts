@@ -1,13 +1,14 @@
-import { type AccountState, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
+import { type AccountState, type Amounts, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
 import { WINDOW_MS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
-import { budgetsOf, type JudgedBudget, struckOf } from './budgets.ts';
+import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget, struckOf } from './budgets.ts';
 import {
   type ChargedAccount,
   type ExecutedAddition,
   type ExecutedDecision,
   type ExecutedReport,
+  type ExecutedSettlement,
   TICKET_MS,
 } from './redis-model.ts';
 
@@ -70,7 +71,7 @@ export class StoreJudge {
     const struck = struckOf(budgets, plan);
     const bansOf = (i: number) => JSON.stringify(i === struck ? plan.bans : null);
     const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i)));
-    const wrong = spentByRefusal(executed) ?? historyOf(budgets, executed);
+    const wrong = spentByRefusal(budgets, executed) ?? historyOf(budgets, plan, executed);
     if (wrong !== null) return wrong;
     if (known.includes(null)) {
       for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i));
@@ -102,6 +103,21 @@ export class StoreJudge {
   /** A process has reported what it has in flight. */
   reported({ accountId, holder, count, nowMs }: ExecutedReport): void {
     this.#accounts.get(accountId)?.held.set(holder, { count, untilMs: nowMs + TICKET_MS });
+  }
+
+  /** What a request used is known: the rest is given back, or what it used besides is added. @returns what is wrong, or null */
+  settled({ accountId, delta, windows, nowMs, stored }: ExecutedSettlement): string | null {
+    const account = this.#accounts.get(accountId);
+    if (account === undefined) return null;
+    if (!windows.every(({ of }) => isSameSettled(account, of))) {
+      this.#accounts.delete(accountId);
+      return null;
+    }
+    for (const { of, placeMs } of windows) {
+      const wrong = settle(account, of, { placeMs, delta, nowMs }, stored.windows[of.window]);
+      if (wrong !== null) return `${wrong} Account ${accountId}.`;
+    }
+    return null;
   }
 
   /** @returns what is wrong, or null */
@@ -138,9 +154,12 @@ export class StoreJudge {
 }
 
 /** Refused requests spend nothing in any budget: no count grows by more than what was admitted. */
-function spentByRefusal({ outcome, accounts, consumerId }: ExecutedDecision): string | null {
-  const spent = outcome.admitted * outcome.cost;
-  for (const { accountId, before, stored } of accounts) {
+function spentByRefusal(
+  budgets: readonly JudgedBudget[],
+  { outcome, accounts, consumerId }: ExecutedDecision,
+): string | null {
+  for (const [i, { accountId, before, stored }] of accounts.entries()) {
+    const spent = outcome.admitted * chargedIn(budgets[i]!, outcome.cost, amountsOf(budgets, outcome)).charge;
     for (const [window, { used }] of Object.entries(stored.windows)) {
       const grown = used - (before?.windows[window as WindowName]?.used ?? 0);
       if (grown > spent)
@@ -150,10 +169,25 @@ function spentByRefusal({ outcome, accounts, consumerId }: ExecutedDecision): st
   return null;
 }
 
-/** What was admitted is in the history of the consumer and in that of its customer. */
-function historyOf(budgets: readonly JudgedBudget[], { outcome, recorded, consumerId }: ExecutedDecision) {
-  const cost = outcome.n === 0 ? 0 : outcome.admitted * outcome.cost;
-  const due = budgets.filter(({ hasHistory }) => hasHistory).map(({ accountId }) => `${cost} for ${accountId}`);
+/** The amounts of an outcome of the model, which knows the unit under another name than the plan. */
+function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Outcome): Amounts | undefined {
+  const unit = budgets.find((budget) => budget.unit !== null)?.unit;
+  return amounts === undefined || unit == null ? undefined : { [unit]: Object.values(amounts)[0]! };
+}
+
+/** What was admitted is in the history of the consumer and in that of its customer; what it takes of units too. */
+function historyOf(
+  budgets: readonly JudgedBudget[],
+  { inUnits = [], history }: Allowance,
+  { outcome, recorded, consumerId }: ExecutedDecision,
+) {
+  const admitted = outcome.n === 0 ? 0 : outcome.admitted;
+  const amounts = amountsOf(budgets, outcome);
+  const due = budgets
+    .filter(({ hasHistory }) => hasHistory)
+    .map(({ accountId }) => `${admitted * outcome.cost} for ${accountId}`);
+  for (const unit of history === undefined ? [] : inUnits)
+    for (const id of historiesOfUnit(consumerId, unit)) due.push(`${admitted * amounts![unit]!} for ${id}`);
   const done = recorded.map((one) => `${one.cost} for ${one.accountId}`);
   if (due.join() === done.join()) return null;
   return `The history has ${done.join(', ') || 'nothing'} after a decision about ${consumerId}; it should have ${due.join(', ')}.`;
@@ -167,31 +201,38 @@ function judge(
 ): string | null {
   const { nowMs, cost, n, admitted, bannedFrom, isCrowded } = outcome;
   if (n === 0) return null;
+  const amounts = amountsOf(
+    charged.map(({ budget }) => budget),
+    outcome,
+  );
+  const spentIn = (budget: JudgedBudget) => admitted * chargedIn(budget, cost, amounts).charge;
   const crowd = judgeCrowd(charged, outcome, holder, held);
   if (crowd !== null) return crowd;
   if (charged.some(({ account }) => nowMs < account.banUntilMs)) {
     if (admitted > 0 || bannedFrom > 0) return 'The store did not ban a request during a ban.';
-    return countAll(charged, nowMs, 0);
+    return countAll(charged, nowMs, () => 0);
   }
   let mayRefuse = isCrowded === true;
   let neverFits = false;
-  const spent = admitted * cost;
   for (const { budget, account } of charged) {
+    const spent = spentIn(budget);
+    const { needed } = chargedIn(budget, cost, amounts);
     for (const limit of budget.limits) {
       const window = windowOf(account, limit);
       const { least, most } = countNow(window, limit, nowMs);
-      if (admitted > 0 && least + spent > limit.limit) {
+      if (admitted > 0 && least + Math.max(spent, 1) > limit.limit) {
         return `The store admitted ${spent} in a ${limit.window} of ${limit.limit} (${window.form}) with ${least} counted in ${budget.accountId}.`;
       }
-      if (most + spent + cost > limit.limit) mayRefuse = true;
-      if (cost > limit.limit) neverFits = true;
+      if (most + spent + needed > limit.limit) mayRefuse = true;
+      if (needed > limit.limit) neverFits = true;
     }
   }
   charged[struck]!.account.strikesEndAtMs -= backMs(charged, nowMs);
-  const wrong = countAll(charged, nowMs, spent);
+  const wrong = countAll(charged, nowMs, spentIn);
   if (wrong !== null) return wrong;
   if (admitted < n && !mayRefuse) return 'The store refused a request for which all windows had room.';
-  return judgeStrikes(charged[struck]!, plan, outcome, neverFits || isCrowded === true);
+  const known = amounts === undefined ? outcome : { ...outcome, amounts };
+  return judgeStrikes(charged[struck]!, plan, known, neverFits || isCrowded === true);
 }
 
 /** Never more in flight than the limit, and no refusal for a crowd that there is not. */
@@ -218,9 +259,14 @@ function judgeCrowd(
 }
 
 /** Counts what was spent in each window of each budget. @returns what the store has counted otherwise, or null */
-function countAll(charged: readonly Charged[], nowMs: number, spent: number): string | null {
+function countAll(
+  charged: readonly Charged[],
+  nowMs: number,
+  spentIn: (budget: JudgedBudget) => number,
+): string | null {
   for (const { budget, account, told } of charged) {
     for (const limit of budget.limits) {
+      const spent = spentIn(budget);
       const wrong = count(windowOf(account, limit), limit, nowMs, spent, told.windows[limit.window]);
       if (wrong !== null) return `${wrong} Account ${budget.accountId}.`;
     }
@@ -289,6 +335,48 @@ function count(
   const endsAtMs = told?.endsAtMs ?? 0;
   if (used === window.used && endsAtMs === window.endsAtMs) return null;
   return `The store counts ${used} until ${endsAtMs} in a ${name}; it should be ${window.used} until ${window.endsAtMs}.`;
+}
+
+/** @returns what the store has counted otherwise, or null */
+function settle(
+  account: JudgedAccount,
+  limit: WindowLimit,
+  { placeMs, delta, nowMs }: { readonly placeMs: number; readonly delta: number; readonly nowMs: number },
+  told: AccountState['windows'][WindowName],
+): string | null {
+  const { lengthMs, slices } = limit;
+  const window = windowOf(account, limit);
+  if (slices !== undefined) {
+    const sliceMs = Math.ceil(lengthMs / slices);
+    // What is given back leaves with its slice. For the least that counts it was the newest there, for the most the oldest.
+    if (delta > 0) window.log.push({ fromMs: nowMs, toMs: nowMs, cost: delta });
+    else if (placeMs > nowMs)
+      window.log.push({ fromMs: placeMs - lengthMs, toMs: placeMs - lengthMs - sliceMs, cost: delta });
+    return null;
+  }
+  const isOpen = nowMs < window.endsAtMs;
+  if (delta < 0) {
+    if (isOpen && window.endsAtMs === placeMs) window.used += delta;
+  } else if (isOpen) window.used += delta;
+  else {
+    const { calendar } = limit;
+    window.used = delta;
+    window.endsAtMs = calendar === undefined ? nowMs + lengthMs : calendar.periodAt(nowMs).endsAtMs;
+  }
+  const used = told !== undefined && nowMs < told.endsAtMs ? told.used : 0;
+  const due = nowMs < window.endsAtMs ? window.used : 0;
+  return used === due
+    ? null
+    : `The store counts ${used} in a ${limit.window} after ${delta} was settled; it should be ${due}.`;
+}
+
+/** Whether the judge knows a window in the form of a settlement, which knows no zones. */
+function isSameSettled(account: JudgedAccount, { window, slices, calendar }: WindowLimit): boolean {
+  const form = account.windows.get(window)?.form;
+  if (form === undefined) return calendar === undefined;
+  return slices !== undefined
+    ? form === `${slices} slices`
+    : form.startsWith(calendar === undefined ? 'fixed' : 'calendar');
 }
 
 /** The zones of simulated plans, none of which changes its clocks, and what they are ahead of UTC. */

@@ -159,7 +159,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
       <${Step} title="Limits at the decision" note=${refusal.decidedAt !== null && html`<${Time} at=${refusal.decidedAt} />`}>
         ${limits.length === 0 && html`<p class="muted">No limit was asked.</p>`}
         ${refusal.cost > 1 && html`<p>The request cost ${countText(refusal.cost)}.</p>`}
-        ${Object.entries(refusal.units ?? {}).map(([unit, paid]) => html`<p key=${unit}>It took ${countText(paid.reserved)} ${unit} in advance and paid ${countText(paid.settled)}${paid.unknown && ', because its cost is not known'}.</p>`)}
+        ${Object.entries(refusal.judgement === 'admitted' ? (refusal.units ?? {}) : {}).map(([unit, paid]) => html`<p key=${unit}>It took ${countText(paid.reserved)} ${unit} in advance and paid ${countText(paid.settled)}${paid.unknown && ', because its cost is not known'}.</p>`)}
         <ul class="limits">
           ${limits.map(
             ({ window: of, form, unit = '', needed = 1, limit, used, remaining }) =>

@@ -228,7 +228,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
       html`<span class="two-lines">
         <${VerdictBadge} verdict=${verdict} window=${window} />
         ${code !== null && html`<a href=${hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label="Explain ${requestId}">Explain</a>`}
-        ${code === null && Object.entries(units).map(([unit, { reserved, settled }]) => html`<span class="muted" key=${unit}>paid ${countText(settled)} ${unit}, ${countText(reserved)} in advance</span>`)}
+        ${verdict === 'admitted' && code === null && Object.entries(units).map(([unit, { reserved, settled }]) => html`<span class="muted" key=${unit}>paid ${countText(settled)} ${unit}, ${countText(reserved)} in advance</span>`)}
       </span>`,
   },
   {

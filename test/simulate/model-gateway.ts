@@ -1,0 +1,115 @@
+import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
+import { type AccountState, type Amounts, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import {
+  type Allowance,
+  allowanceOf,
+  bitOfUnit,
+  IN_ONE_READING,
+  type Limits,
+  limitsOf,
+  type Plans,
+  withBudgets,
+} from '../../src/admit/plan.ts';
+import { settled } from '../../src/admit/settle.ts';
+import { type Reservation, verdictOf } from '../../src/admit/verdict.ts';
+import { parsePlans } from '../../src/config/plans.ts';
+import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
+import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
+import type { Recording } from '../../src/simulate/recording.ts';
+import { lineOf, recordingOf } from './recorded.ts';
+
+export function plansIn(text: string): Plans {
+  const parsed = parsePlans(text, 'plans.yaml');
+  if ('faults' in parsed) throw new Error(JSON.stringify(parsed.faults));
+  return parsed.value;
+}
+
+export interface Caller {
+  readonly id: string;
+  readonly plan: string;
+  readonly own: Limits;
+  readonly customer: { readonly id: string; readonly limits: Limits } | null;
+}
+
+interface Request {
+  readonly caller: Caller;
+  readonly atMs: number;
+  readonly path: string;
+  readonly method?: string;
+  readonly cost?: number;
+  /** Bits of groups that a policy chose besides those of the path. */
+  readonly ofPolicy?: number;
+  /** What it takes of units in advance, and what it costs in the end. */
+  readonly reserved?: Amounts;
+  readonly used?: Amounts;
+}
+
+/** What a gateway with an empty store writes about these requests under the plans. Each is settled before the next. */
+export class Gateway {
+  readonly #plans: Plans;
+  readonly #accounts = new Map<string, AccountState>();
+  readonly lines: string[] = [];
+
+  constructor(plans: Plans) {
+    this.#plans = plans;
+  }
+
+  request({ caller, atMs, path, method = 'GET', cost = 1, ofPolicy = 0, reserved = {}, used = {} }: Request): string {
+    const plan = this.#plans.plans.get(caller.plan)!;
+    const found = allowanceOf(plan, caller.own, false, caller.customer);
+    if ('missing' in found) throw new Error('a limit is missing');
+    const matcher = new PathGroups(
+      (plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)),
+      IN_ONE_READING,
+    );
+    const ofUnits = (found.units?.names ?? []).map((unit, i) => (unit in reserved ? bitOfUnit(i) : 0));
+    const bits = ofUnits.reduce((all, bit) => all | bit, matcher.matching(path, method) | ofPolicy);
+    const allowance = withBudgets(found, bits);
+    const charged = Object.entries(reserved).filter(([unit]) => allowance.inUnits?.includes(unit));
+    const amounts = charged.length === 0 ? undefined : Object.fromEntries(charged);
+    const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
+    const ids = accountIdsOf(accountId, allowance);
+    const [own, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
+    const before = further.length === 0 ? own! : { ...own!, further };
+    const outcome = decide(before, allowance, atMs, cost, 1, undefined, amounts);
+    const { further: others = [], ...state } = stateAfter(before, outcome, allowance);
+    for (const [i, id] of ids.entries()) this.#accounts.set(id, i === 0 ? state : others[i - 1]!);
+    const verdict = verdictOf(outcome, allowance, 0);
+    if (verdict.kind === 'crowded') throw new Error('nothing is in flight');
+    const isPaid = verdict.kind === 'admitted';
+    const units = charged.map(([unit, taken]) => {
+      return [unit, { reserved: taken, settled: isPaid ? used[unit]! : 0, why: null }];
+    });
+    if (isPaid && verdict.reservation !== null) this.#settle(ids, allowance, verdict.reservation, atMs, used);
+    this.lines.push(
+      lineOf({
+        ...{ consumerId: caller.id, accountId, plan: caller.plan, path, method, cost, judgement: verdict.kind },
+        limits: limitsOf(allowance),
+        remaining: verdict.standings.map(({ remaining }) => remaining),
+        imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
+        decidedAtMs: atMs,
+        units: units.length === 0 ? null : Object.fromEntries(units),
+      }),
+    );
+    return verdict.kind;
+  }
+
+  #settle(
+    ids: readonly string[],
+    { further }: Allowance,
+    { amounts, windows }: Reservation,
+    atMs: number,
+    used: Amounts,
+  ) {
+    for (const [i, { unit }] of further!.entries()) {
+      if (unit === undefined) continue;
+      const [id, delta] = [ids[i + 1]!, used[unit]! - amounts[unit]!];
+      if (delta !== 0) this.#accounts.set(id, settled(this.#accounts.get(id)!, delta, windows[i]!, atMs));
+    }
+  }
+}
+
+/** @param before null if the plans in force are not known */
+export function recordingUnder(lines: readonly string[], tried: Plans, before: Plans | null): Recording {
+  return recordingOf(lines, 8, groupsOfRecorded(tried, before));
+}
