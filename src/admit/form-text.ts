@@ -35,15 +35,19 @@ export function unitsText(units: readonly PlanUnit[] | undefined): string {
     .join(', ');
 }
 
-/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight`. Empty without bounds of its own. */
+/** What a plan gives each key of a customer, in words: `minute 300, 5 in flight, tokens-day 500`. Empty without bounds of its own. */
 export function eachKeyText({ eachKey }: Pick<Plan, 'eachKey'>): string {
   if (eachKey === undefined) return '';
   const windows = limitsText(eachKey.limits, eachKey.forms);
   const inFlight = eachKey.inFlight === undefined ? '' : `${eachKey.inFlight} in flight`;
-  return [windows, inFlight].filter((part) => part !== '').join(', ');
+  return joined(windows, inFlight, unitsText(eachKey.units));
 }
 
-/** A group of routes in words: `minute 10 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
-export function groupText({ limits, forms, instead, routes }: NonNullable<Plan['groups']>[number]): string {
-  return `${limitsText(limits, forms)}${instead ? ' instead,' : ''} on ${routes.join(', ')}`;
+function joined(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== '').join(', ');
+}
+
+/** A group of routes in words: `minute 10, tokens-day 50 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
+export function groupText({ limits, forms, units, instead, routes }: NonNullable<Plan['groups']>[number]): string {
+  return `${joined(limitsText(limits, forms), unitsText(units))}${instead ? ' instead,' : ''} on ${routes.join(', ')}`;
 }

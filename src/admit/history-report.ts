@@ -1,10 +1,12 @@
-import { shadowIdOf } from './account-id.ts';
+import { inUnit, shadowIdOf } from './account-id.ts';
 import { bucketsOf, DAYS_KEPT, HOURS_KEPT, type Step } from './history.ts';
 import type { HistoryStore, ReadHistory } from './history-store.ts';
 
 /** What one consumer has used, as `GET /usage?history`, the admin API and commands show it. */
 export interface HistoryReport {
   readonly step: Step;
+  /** What `admitted` counts, such as `tokens`; absent for the cost of requests. */
+  readonly unit?: string;
   /** Oldest first. An hour or day in which nothing happened is left out. */
   readonly buckets: readonly ReportedBucket[];
 }
@@ -13,11 +15,11 @@ export interface HistoryReport {
 export interface ReportedBucket {
   /** When it begins: `2026-11-22T05:00:00Z`. */
   readonly at: string;
-  /** The cost of the requests that were admitted. */
+  /** The cost of the requests that were admitted; in a unit of its own, what they have paid in the end. */
   readonly admitted: number;
-  /** About how many requests were refused for a limit. */
+  /** About how many requests were refused for a limit; 0 in a unit of its own. */
   readonly refused: number;
-  /** About how many requests were refused for a ban. */
+  /** About how many requests were refused for a ban; 0 in a unit of its own. */
   readonly banned: number;
 }
 
@@ -37,20 +39,52 @@ const ALL: Span = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFI
 /**
  * What the store keeps of a consumer. While its plan has `enforce: false`, its requests are counted under the id of its
  * shadow; so both histories belong to it, and their sum is what it has used.
+ * @param unit null for the cost of requests
  * @throws Failure `store_unavailable`
  */
 export function readHistories(
   store: Pick<HistoryStore, 'of'>,
   consumerId: string,
+  unit: string | null = null,
 ): Promise<readonly (ReadHistory | null)[]> {
-  return Promise.all([store.of(consumerId), store.of(shadowIdOf(consumerId))]);
+  const ids = [consumerId, shadowIdOf(consumerId)];
+  return Promise.all(ids.map((id) => store.of(historyIn(id, unit))));
 }
 
-/** The sum of histories, hour by hour or day by day, as far as it overlaps with the span. */
+/** The id of the history of an account in a unit. @param unit null for the cost of requests */
+export function historyIn(accountId: string, unit: string | null): string {
+  return unit === null ? accountId : inUnit(accountId, unit);
+}
+
+/** What names the history of the cost of requests, beside the units of plans. */
+export const REQUESTS = 'requests';
+
+/**
+ * Reads which unit of a history is asked for.
+ * @param text null if none was named
+ * @param units those that there are
+ * @param name how the asker knows the value: `unit`, `--unit`
+ * @returns null for the cost of requests; or a sentence with what is wrong
+ */
+export function askedUnit(
+  text: string | null,
+  units: readonly string[],
+  name = 'unit',
+): { readonly unit: string | null } | { readonly fault: string } {
+  if (text === null || text === REQUESTS) return { unit: null };
+  if (units.includes(text)) return { unit: text };
+  return { fault: `${name} must be one of: ${[REQUESTS, ...units].join(', ')}.` };
+}
+
+/**
+ * The sum of histories, hour by hour or day by day, as far as it overlaps with the span.
+ * @param unit what they count; null for the cost of requests
+ */
 export function historyReport(
   histories: readonly (ReadHistory | null)[],
   step: Step,
   { fromMs, toMs }: Span = ALL,
+  unit: string | null = null,
 ): HistoryReport {
   const sums = new Map<number, Omit<ReportedBucket, 'at'>>();
   for (const read of histories) {
@@ -66,7 +100,7 @@ export function historyReport(
     }
   }
   const buckets = [...sums].sort(([a], [b]) => a - b).map(([atMs, sum]) => ({ at: instantText(atMs), ...sum }));
-  return { step, buckets };
+  return { step, ...(unit === null ? {} : { unit }), buckets };
 }
 
 /** A whole second as `2026-11-22T05:00:00Z`. */

@@ -34,7 +34,7 @@ export interface RefusedConsumer {
   readonly plan: string;
   readonly kind: 'refused' | 'banned';
   readonly window: LimitName;
-  /** What the refused request would have cost. */
+  /** What the refused request would have cost, in the unit of `window`. */
   readonly cost: number;
   /** Unix milliseconds. */
   readonly untilMs: number;

@@ -1,5 +1,5 @@
 import { type AccountState, banInForce, type Outcome, UNSEEN } from './decide.ts';
-import type { Allowance } from './plan.ts';
+import type { Allowance, Budget } from './plan.ts';
 import { endIfOpened, nextEndMs, WINDOWS, withTopUps } from './windows.ts';
 
 export interface UsageReport extends ReportedState {
@@ -15,6 +15,8 @@ export interface ReportedWindow {
   readonly remaining: number | 'unlimited';
   /** Unix seconds. */
   readonly resetAt: number;
+  /** What it counts, such as `tokens`; absent for the cost of requests. */
+  readonly unit?: string;
 }
 
 interface ReportedState {
@@ -55,7 +57,7 @@ function stateOf(allowance: Allowance, outcome: Outcome): ReportedState {
 
 /** The windows of one budget, shortest first. */
 function windowsOf(
-  { limits, unlimited }: Pick<Allowance, 'limits' | 'unlimited'>,
+  { limits, unlimited, unit }: Pick<Budget, 'limits' | 'unlimited' | 'unit'>,
   { windows, topUps }: AccountState,
   nowMs: number,
   prefix: string,
@@ -71,8 +73,9 @@ function windowsOf(
   for (const { window } of unlimited) {
     found.set(window, { limit: 'unlimited', used: 0, remaining: 'unlimited', resetAt: Math.ceil(nowMs / 1000) });
   }
+  const ofUnit = unit === undefined ? {} : { unit };
   const names = WINDOWS.filter((window) => found.has(window));
-  return Object.fromEntries(names.map((window) => [`${prefix}${window}`, found.get(window)!]));
+  return Object.fromEntries(names.map((window) => [`${prefix}${window}`, { ...found.get(window)!, ...ofUnit }]));
 }
 
 function inFlightOf({ inFlight, further = [] }: Allowance, outcome: Outcome): Pick<ReportedState, 'inFlight'> {

@@ -68,7 +68,7 @@ export const bansLift: Command = operationCommand({
       const noun = isCustomerId(id) ? 'customers' : 'keys';
       const topUp = `tollgate ${noun} topup ${id} --window ${window} --amount N`;
       const reset = `tollgate usage reset ${id} --window ${window}`;
-      return `Its ${window} quota is spent and resets ${seconds(resetAt)}. \`${topUp}\` adds N requests to it, \`${reset}\` resets it.\n`;
+      return `Its ${window} quota is spent and resets ${seconds(resetAt)}. \`${topUp}\` adds N to it, \`${reset}\` resets it.\n`;
     });
     return `The ban of ${id} is lifted.\n${lines.join('')}`;
   },

@@ -20,14 +20,15 @@ const HEADER = [
   'refused',
   'banned',
   'customer',
+  'unit',
 ] as const;
 
 /** `tollgate usage export`: what every key used, for billing. */
 export const usageExport: Command = {
   name: 'usage export',
   about:
-    'Prints what every key used, one record for each key and hour or day in which it did anything. A record has the same ' +
-    'id each time, so a billing system that has it already can replace it.',
+    'Prints what every key used, one record for each key and hour or day in which it did anything, and one more for each unit, ' +
+    'such as tokens, of the plans in force that it used. A record has the same id each time, so a billing system that has it already can replace it.',
   positionals: [],
   environment: OF_STORE,
   examples: [
@@ -123,7 +124,7 @@ function noteOnEnd({ step, toMs }: AskedSpan): string {
 
 function cellsOf(record: UsageRecord): readonly (string | null)[] {
   return HEADER.map((column) => {
-    const value = record[column];
+    const value = record[column] ?? null;
     return typeof value === 'number' ? String(value) : value;
   });
 }

@@ -1,5 +1,6 @@
 import type { Step } from '../admit/history.ts';
-import { type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
+import { askedUnit, type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
+import { unitNamesIn } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
@@ -36,6 +37,12 @@ export const usage: Command = {
       value: 'N',
       about: `What was used in each of the last hours, the present one included: 1 to ${STEPS_KEPT.hour}.`,
     },
+    unit: {
+      type: 'string',
+      value: 'UNIT',
+      about:
+        'With --days or --hours: what to count, requests or a unit of plans.yaml, such as tokens; default requests.',
+    },
     json: {
       type: 'boolean',
       about:
@@ -46,9 +53,14 @@ export const usage: Command = {
     const [id] = positionals as [string];
     const plan = (options.plan as string | undefined) ?? null;
     const asked = stepsOf(options.days, options.hours);
+    const unit = (options.unit as string | undefined) ?? null;
+    if (unit !== null && asked === null)
+      throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (asked !== null) {
-        const report = await withMeantKeys(store, id, ({ counts }) => counts.history(id, asked));
+        const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');
+        if ('fault' in known) throw new Failure('bad_usage', known.fault);
+        const report = await withMeantKeys(store, id, ({ counts }) => counts.history(id, asked, unit));
         if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(asChart(report, asked, terminal));
         if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
@@ -89,19 +101,19 @@ function stepsOf(days: unknown, hours: unknown): LastSteps | null {
   return { step, fromMs: toMs - Number(given) * STEP_MS[step], toMs };
 }
 
-/** A line for each hour or day, also for those without use; on a terminal with a bar for what was admitted. */
-function asChart({ buckets }: HistoryReport, { step, fromMs, toMs }: LastSteps, terminal: Terminal): string {
+/** A line for each hour or day, also for those without use; on a terminal with a bar for what was admitted. Units have no refusals. */
+function asChart({ unit, buckets }: HistoryReport, { step, fromMs, toMs }: LastSteps, terminal: Terminal): string {
   const used = new Map(buckets.map((bucket) => [bucket.at, bucket]));
   const rows: string[][] = [];
   const admitted: number[] = [];
   for (let atMs = fromMs; atMs < toMs; atMs += STEP_MS[step]) {
     const at = instantText(atMs);
     const bucket = used.get(at) ?? { admitted: 0, refused: 0, banned: 0 };
-    const counts = [bucket.admitted, bucket.refused, bucket.banned];
+    const counts = unit === undefined ? [bucket.admitted, bucket.refused, bucket.banned] : [bucket.admitted];
     rows.push([step === 'day' ? at.slice(0, 10) : at, ...counts.map(String)]);
     admitted.push(bucket.admitted);
   }
-  const heads = [step, 'admitted', 'refused', 'banned'];
+  const heads = unit === undefined ? [step, 'admitted', 'refused', 'banned'] : [step, unit];
   if (!terminal.isTerminal) return table(heads, rows, terminal);
   const width = Math.min(terminal.columns ?? WIDTH, WIDTH) - widthOf(heads, rows);
   const bars = barsOf(admitted, Math.max(width, 1));

@@ -2,6 +2,7 @@ import { IncomingMessage } from 'node:http';
 import { shadowIdOf } from '../admit/account-id.ts';
 import type { AdmissionListener, Admitter } from '../admit/admit.ts';
 import { type Amounts, UNSEEN } from '../admit/decide.ts';
+import { askedUnit } from '../admit/history-report.ts';
 import { type Allowance, withAllBudgets } from '../admit/plan.ts';
 import {
   type Admission,
@@ -855,7 +856,7 @@ function whenFulfilled<W extends Waiter, T>(
 }
 
 /**
- * Room for `?history&step=day` and a key in the query (`keys.from`).
+ * Room for `?history&step=day&unit=tokens` and a key in the query (`keys.from`).
  *
  * Attack: thousands of parameters, whose reading took ten times as long as the answer, with a key that has no quota left.
  */
@@ -863,8 +864,8 @@ const MAX_USAGE_QUERY = 500;
 
 /**
  * The response to a request for `/usage` (contract section 4): the caller's usage, with `?history` what it used by hour or
- * day; 405 for a method other than GET, 404 if no history is kept, 400 for a longer query than it
- * has use for, or 503 if the store does not answer. Nothing is counted.
+ * day, of requests or of a unit; 405 for a method other than GET, 404 if no history is kept, 400 for a unit that its plan
+ * lacks and for a longer query than it has use for, or 503 if the store does not answer. Nothing is counted.
  * @param waitedMs how long this request has already waited for the store
  */
 function usageResponse(
@@ -880,7 +881,7 @@ function usageResponse(
   const text = head.target.slice(head.path.length);
   const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
   if (text.length > MAX_USAGE_QUERY) {
-    const message = `The query of /usage is longer than ${MAX_USAGE_QUERY} characters. It has history and step.`;
+    const message = `The query of /usage is longer than ${MAX_USAGE_QUERY} characters. It has history, step and unit.`;
     return refused(errors.errorResponse('invalid_request', message));
   }
   const query = new URLSearchParams(text);
@@ -892,7 +893,9 @@ function usageResponse(
     if (allowance.history === undefined && allowance.shadow?.history === undefined) {
       return refused(plainError('no_usage_history'));
     }
-    return usage.historyOf(id, allowance, step, waitedMs).then(orUndecided);
+    const asked = askedUnit(query.get('unit'), base.units?.names ?? []);
+    if ('fault' in asked) return refused(errors.errorResponse('invalid_request', asked.fault));
+    return usage.historyOf(id, allowance, step, asked.unit, waitedMs).then(orUndecided);
   }
   const body = usage.of(id, allowance, waitedMs);
   return body instanceof Promise ? body.then(orUndecided) : orUndecided(body);

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
 import { banInForce, decide, type Outcome } from '../admit/decide.ts';
 import type { Step } from '../admit/history.ts';
-import { type HistoryReport, historyReport, readHistories } from '../admit/history-report.ts';
+import { type HistoryReport, historyIn, historyReport, readHistories } from '../admit/history-report.ts';
 import type { HistoryStore, ReadHistory } from '../admit/history-store.ts';
 import type { Ledger } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
@@ -42,7 +42,7 @@ interface Read<A> {
   settled: A | undefined;
 }
 
-/** For each caller the store is read at most once in this time, even if reading fails; and its history once as well. */
+/** For each caller the store is read at most once in this time, even if reading fails; and each of its histories once as well. */
 const READ_EVERY_MS = 1_000;
 
 /**
@@ -78,17 +78,24 @@ export class Usage {
 
   /**
    * The same with what the caller has used by hour or by day. Never rejects.
+   * @param unit one of its plan; null for the cost of requests
    * @returns null if the store does not answer
    */
-  async historyOf(id: string, allowance: Allowance, step: Step, waitedMs: number): Promise<UsageBody | null> {
+  async historyOf(
+    id: string,
+    allowance: Allowance,
+    step: Step,
+    unit: string | null,
+    waitedMs: number,
+  ): Promise<UsageBody | null> {
     const { timeoutMs } = this.#options;
-    const { answer } = this.#read(this.#histories, id, () => this.#askHistories(id));
+    const { answer } = this.#read(this.#histories, historyIn(id, unit), () => this.#askHistories(id, unit));
     const [body, histories] = await Promise.all([
       this.of(id, allowance, waitedMs),
       timeoutMs === undefined ? answer : within(answer, timeoutMs - waitedMs),
     ]);
     if (body === null || histories === null) return null;
-    return { report: historyReport(histories, step), verdict: body.verdict };
+    return { report: historyReport(histories, step, undefined, unit), verdict: body.verdict };
   }
 
   #read<A>(reads: LRUCache<string, Read<A>>, id: string, ask: () => Promise<A>): Read<A> {
@@ -118,9 +125,9 @@ export class Usage {
     }
   }
 
-  async #askHistories(id: string): Promise<Histories> {
+  async #askHistories(id: string, unit: string | null): Promise<Histories> {
     try {
-      return await readHistories(this.#options.history, id);
+      return await readHistories(this.#options.history, id, unit);
     } catch (error) {
       this.#options.onStoreFailure?.(error);
       return null;

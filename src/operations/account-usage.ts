@@ -1,8 +1,8 @@
 import { accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
-import type { HistoryReport } from '../admit/history-report.ts';
+import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { Durability, LedgerView, MadeOnce } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Limits, type Plans, unitNamesIn, withAllBudgets } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { LimitName, WindowLimit, WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
@@ -78,12 +78,17 @@ export class AccountUsage {
     return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
   }
 
-  /** What was used by hour or by day. A key may be revoked. */
-  async history(id: string, span: AskedSpan): Promise<HistoryReport> {
+  /**
+   * What was used by hour or by day. A key may be revoked.
+   * @param named the unit, which some plan limits; null for the cost of requests
+   */
+  async history(id: string, span: AskedSpan, named: string | null = null): Promise<HistoryReport> {
+    const asked = askedUnit(named, unitNamesIn(this.#options.plans()));
+    if ('fault' in asked) throw new Failure('refused', asked.fault);
     if (isCustomerId(id)) await this.#options.customerOf(id);
     const isKey = !isCustomerId(id) && !isTokenCaller(id);
     const accounts = isKey ? accountsOf(await this.#options.keyOf(id)) : [id];
-    return reportOf(accounts, this.#options.history, span);
+    return reportOf(accounts, this.#options.history, span, asked.unit);
   }
 
   /**

@@ -19,6 +19,7 @@ const standingWindow = z
     used: count,
     remaining: limit,
     resetAt: z.int().describe('When the window ends; of a sliding window, when its oldest slice leaves. Unix seconds.'),
+    unit: z.string().optional().describe('What it counts, such as `tokens`; absent for requests.'),
   })
   .meta({ id: 'StandingWindow' });
 

@@ -244,7 +244,7 @@ export class Operations {
   }
 
   /**
-   * Yields what every consumer used by hour or by day, some consumers at a time.
+   * Yields what every consumer used by hour or by day, also in each unit of the plans in force, some consumers at a time.
    * @param of only this key, which may be revoked, or token caller, and only what was used under this customer; null for all
    * @throws Failure `not_found` at the first step, if there is no such key or customer
    */
@@ -263,10 +263,11 @@ export class Operations {
 
   async *#usageRecords(span: AskedSpan, id: string | null): AsyncGenerator<readonly UsageRecord[]> {
     const { history } = this.#options;
-    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(), history, span);
+    const units = unitNamesIn(this.plans);
+    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(), history, span, units);
     else {
       const consumer = isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id));
-      yield await recordsOf([consumer], history, span);
+      yield await recordsOf([consumer], history, span, units);
     }
   }
 

@@ -81,7 +81,7 @@ async function missingBans(
 }
 
 async function presentReport(entry: RefusedConsumer, sources: RefusedSources): Promise<RefusedReport | null> {
-  const { consumerId: accountId, cost } = entry;
+  const { consumerId: accountId } = entry;
   const owner = await ownerOf(accountId, sources);
   if (owner === null || !owner.isLive(sources.nowMs)) return null;
   const { id, name, owner: whose, customer } = owner;
@@ -92,7 +92,7 @@ async function presentReport(entry: RefusedConsumer, sources: RefusedSources): P
   // Without its plan, only its ban and its last refusal are known.
   const isLastRefusal = allowance === null && entry.kind === 'refused';
   const refusal =
-    presentRefusal(outcome, allowance ?? WITHOUT_PLAN, cost) ?? (isLastRefusal ? lastRefusal(entry) : null);
+    presentRefusal(outcome, allowance ?? WITHOUT_PLAN, entry) ?? (isLastRefusal ? lastRefusal(entry) : null);
   if (refusal === null) return null;
   return { id, name, owner: whose, plan: plan === '' ? null : plan, ...refusal, ...customer };
 }
@@ -105,15 +105,24 @@ function lastRefusal({ window, untilMs }: RefusedConsumer): Refusal {
   return { state: 'refused', window, until: secondsOf(untilMs), ban: null };
 }
 
-/** How the next request of this cost would be refused; null if it would be admitted. */
-export function presentRefusal({ state, nowMs }: Outcome, allowance: Allowance, cost: number): Refusal | null {
+/**
+ * How the next request like the one that was refused would be; null if it would be admitted.
+ * @param last the window that refused it, and what it would have cost in the unit of that window
+ */
+export function presentRefusal(
+  { state, nowMs }: Outcome,
+  allowance: Allowance,
+  last: Pick<RefusedConsumer, 'window' | 'cost'>,
+): Refusal | null {
   const ban = banInForce(state, nowMs);
   if (ban !== null) {
     return { state: 'banned', window: nameOfBan(ban), until: secondsOf(ban.untilMs), ban: ban.number };
   }
   const { further } = state;
   const unbanned = { ...withoutBan(state), ...(further === undefined ? {} : { further: further.map(withoutBan) }) };
-  const asked = decide(unbanned, { ...allowance, bans: null }, nowMs, cost, 1);
+  const unit = allowance.further?.find(({ limits }) => limits.some(({ name }) => name === last.window))?.unit;
+  const [cost, amounts] = unit === undefined ? [last.cost, undefined] : [1, { [unit]: last.cost }];
+  const asked = decide(unbanned, { ...allowance, bans: null }, nowMs, cost, 1, undefined, amounts);
   const verdict = verdictOf(asked, allowance, 0);
   if (verdict.kind !== 'refused') return null;
   return { state: 'refused', window: verdict.binding.name, until: secondsOf(verdict.retryAtMs), ban: null };

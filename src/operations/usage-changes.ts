@@ -11,7 +11,7 @@ import { count, type DeepReadonly, limitName, standingBan, unixSeconds } from '.
 
 /** A top-up as an operator asks for it. */
 export interface NewTopUp {
-  /** The name of the limit: `minute`, or of a group of routes `search-minute`. */
+  /** The name of the limit: `minute`, or of a group of routes or a unit `search-minute`. */
   readonly window: LimitName;
   /** Whole number from 1. */
   readonly amount: number;
@@ -57,7 +57,7 @@ export const resetReport = z
     id: z.string(),
     windows: z
       .array(limitName)
-      .describe('The windows that were reset, shortest first; those of groups of routes come last.'),
+      .describe('The windows that were reset, shortest first; those of groups of routes and of units come last.'),
     ban: standingBan,
   })
   .meta({ id: 'Reset', examples: [{ id: 'key_UxYtRgTgI9u8kkw8', windows: ['minute', 'day'], ban: null }] });

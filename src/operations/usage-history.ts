@@ -2,6 +2,7 @@ import { accountsOf, CUSTOMER, partsOfAccount, withoutShadow } from '../admit/ac
 import type { Step } from '../admit/history.ts';
 import {
   type HistoryReport,
+  historyIn,
   historyReport,
   type ReportedBucket,
   readHistories,
@@ -54,7 +55,7 @@ export function spanFrom(
 export interface UsageRecord extends ReportedBucket {
   /**
    * The same each time that this hour or day of this consumer is exported: `key_1/2026-11-22T05:00:00Z` for an hour,
-   * `key_1/2026-11-22` for a day; with the customer in front while the key belongs to one.
+   * `key_1/2026-11-22` for a day; with the customer in front while the key belongs to one, and `key_1%tokens/2026-11-22` in a unit.
    */
   readonly id: string;
   readonly consumer: string;
@@ -65,6 +66,8 @@ export interface UsageRecord extends ReportedBucket {
   /** The customer to whom the key belonged at the time; null without one. */
   readonly customer: string | null;
   readonly step: Step;
+  /** What `admitted` counts, such as `tokens`; absent for the cost of requests. */
+  readonly unit?: string;
 }
 
 /** Consumers whose histories are read together. */
@@ -74,15 +77,17 @@ const READ_AT_ONCE = 100;
  * Yields what every key used, revoked ones included, oldest key first, and then every token caller. It reads some
  * consumers at a time, so that the whole is never in memory.
  * @param keys every key
+ * @param units those in which each has a history besides that of requests
  * @throws Failure `store_unavailable`
  */
 export async function* usageRecords(
   keys: AsyncIterable<StoredKey>,
   store: Pick<HistoryStore, 'of' | 'consumerIds'>,
   span: AskedSpan,
+  units: readonly string[],
 ): AsyncGenerator<readonly UsageRecord[]> {
-  for await (const some of inGroups(keys)) yield recordsOf(some, store, span);
-  for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span);
+  for await (const some of inGroups(keys)) yield recordsOf(some, store, span, units);
+  for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span, units);
 }
 
 type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & Parameters<typeof accountsOf>[0];
@@ -92,31 +97,40 @@ export function withoutKey(id: string): Consumer {
   return { id, name: null, owner: null, plan: null };
 }
 
-/** What some consumers used by hour or by day. @throws Failure `store_unavailable` */
+/** What some consumers used by hour or by day: of each account the requests, then the units. @throws Failure `store_unavailable` */
 export async function recordsOf(
   consumers: readonly Consumer[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
+  units: readonly string[],
 ): Promise<readonly UsageRecord[]> {
-  const accounts = consumers.flatMap((of) => accountsOf(of).map((accountId) => ({ accountId, of })));
-  const reports = await Promise.all(accounts.map(({ accountId }) => reportOf([accountId], store, span)));
-  return accounts.flatMap(({ accountId, of: { id: consumer, name, owner, plan } }, i) =>
+  const histories = consumers.flatMap((of) =>
+    accountsOf(of).flatMap((accountId) => [null, ...units].map((unit) => ({ accountId, unit, of }))),
+  );
+  const reports = await Promise.all(histories.map(({ accountId, unit }) => reportOf([accountId], store, span, unit)));
+  return histories.flatMap(({ accountId, unit, of: { id: consumer, name, owner, plan } }, i) =>
     reports[i]!.buckets.map((bucket) => {
-      const id = `${accountId}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
+      const id = `${historyIn(accountId, unit)}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
       const { customerId: customer } = partsOfAccount(accountId);
-      return { id, consumer, name, owner, plan, step: span.step, ...bucket, customer };
+      const record = { id, consumer, name, owner, plan, step: span.step, ...bucket, customer };
+      return unit === null ? record : { ...record, unit };
     }),
   );
 }
 
-/** What was counted under some accounts, together. @throws Failure `store_unavailable` */
+/**
+ * What was counted under some accounts, together.
+ * @param unit null for the cost of requests
+ * @throws Failure `store_unavailable`
+ */
 export async function reportOf(
   accountIds: readonly string[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
+  unit: string | null,
 ): Promise<HistoryReport> {
-  const histories = await Promise.all(accountIds.map((id) => readHistories(store, id)));
-  return historyReport(histories.flat(), span.step, span);
+  const histories = await Promise.all(accountIds.map((id) => readHistories(store, id, unit)));
+  return historyReport(histories.flat(), span.step, span, unit);
 }
 
 async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGenerator<Consumer> {
@@ -126,8 +140,9 @@ async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGen
     for await (const id of store.consumerIds(prefix)) {
       // While a plan is not enforced, the history is that of the shadow.
       const accountId = withoutShadow(id);
-      const { consumerId } = partsOfAccount(accountId);
-      if (consumerId === null || !isTokenHolder(consumerId) || seen.has(accountId)) continue;
+      const { consumerId, unit } = partsOfAccount(accountId);
+      // Who has a history in a unit has one of requests, too.
+      if (consumerId === null || unit !== null || !isTokenHolder(consumerId) || seen.has(accountId)) continue;
       seen.add(accountId);
       yield withoutKey(accountId);
     }

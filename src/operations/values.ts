@@ -14,7 +14,7 @@ export const time = z.string().meta({ format: 'date-time' });
 export const day = z.string().meta({ format: 'date' });
 export const unixSeconds = z.int().describe('Unix seconds.');
 export const windowName = z.enum(WINDOWS, `must be one of ${WINDOWS.join(', ')}`).meta({ id: 'Window' });
-const limitNameRule = `must be one of ${WINDOWS.join(', ')}, or that of a group of routes, such as search-minute`;
+const limitNameRule = `must be one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;
 /** The name of a limit: a window of the key, or one of another budget. */
 export const limitName = z
   .union([windowName, z.templateLiteral([z.string(), '-', z.enum(WINDOWS)])], limitNameRule)

@@ -54,10 +54,8 @@ export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report
 /** The limits of a plan, those of its groups and of each key of a customer, in words. */
 function planText(plan: Plan | undefined): string | null {
   if (plan === undefined) return null;
-  const each = joined([eachKeyText(plan), unitsText(plan.eachKey?.units)]);
-  const groups = (plan.groups ?? []).map(
-    (group) => `${group.name}: ${joined([unitsText(group.units), groupText(group)])}`,
-  );
+  const each = eachKeyText(plan);
+  const groups = (plan.groups ?? []).map((group) => `${group.name}: ${groupText(group)}`);
   return [
     joined([limitsText(plan.limits, plan.forms), unitsText(plan.units)]),
     ...(each === '' ? [] : [`each key of a customer: ${each}`]),

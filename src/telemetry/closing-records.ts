@@ -39,13 +39,13 @@ export class LogAndMetrics implements ClosingRecords {
     this.#metrics.record(exchange);
     const { route, judgement, consumerId, accountId = consumerId } = exchange;
     if (this.#refusals !== null && accountId !== null && (judgement === 'refused' || judgement === 'banned')) {
-      const { plan, window, cost, retryAtMs } = exchange;
+      const { plan, window, retryAtMs, refusal } = exchange;
       this.#refusals.count({
         consumerId: accountId,
         plan: plan!,
         kind: judgement,
         window: window!,
-        cost,
+        cost: refusal?.binding.needed ?? exchange.cost,
         untilMs: retryAtMs!,
       });
     }

@@ -3,7 +3,7 @@ import type { Allowance } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
-import type { KeptRefusal } from '../operations/live/shapes.ts';
+import type { KeptRefusal, PaidAmounts } from '../operations/live/shapes.ts';
 import { RECORD_SOURCES } from '../simulate/recent-record.ts';
 
 /** Attack: 11,000 refused requests with paths of 16 KiB each would take 180 MB. */
@@ -33,11 +33,19 @@ interface Shared {
   window: Exchange['window'];
   /** The numbers of the limits beyond those that have a place in the row; null if there are none. */
   furtherLimits: readonly number[] | null;
+  /** For each limit its unit and what the request took of it in advance; null if all count requests. */
+  inUnits: readonly (InUnit | null)[] | null;
+  paid: Exchange['units'];
   allowance: Allowance | null;
   policy: string | null;
   cause: string | null;
   /** The texts, if they are too long for their place. */
   longText: string | null;
+}
+
+interface InUnit {
+  readonly unit: string;
+  readonly needed: number;
 }
 
 /** Room for id, address, method and path of a usual request. Of others they are kept as a string. */
@@ -148,6 +156,8 @@ export class KeptRefusals {
   #addShared(row: number, exchange: Exchange, furtherLimits: readonly number[] | null, longText: string | null): void {
     const { judgement, route, consumerId, plan, limits, window } = exchange;
     const code = exchange.code!;
+    const inUnits = inUnitsOf(exchange.refusal ?? null);
+    const paid = exchange.units ?? null;
     const allowance = exchange.refusal?.allowance ?? null;
     const policy = exchange.policy ?? null;
     const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
@@ -162,6 +172,8 @@ export class KeptRefusals {
         limits,
         window,
         furtherLimits,
+        inUnits,
+        paid,
         allowance,
         policy,
         cause,
@@ -177,6 +189,8 @@ export class KeptRefusals {
     shared.limits = limits;
     shared.window = window;
     shared.furtherLimits = furtherLimits;
+    shared.inUnits = inUnits;
+    shared.paid = paid;
     shared.allowance = allowance;
     shared.policy = policy;
     shared.cause = cause;
@@ -207,6 +221,7 @@ export class KeptRefusals {
       cost: this.#number(row, 'cost'),
       source: RECORD_SOURCES[this.#number(row, 'source')] ?? null,
       limits: this.#limitsOf(row, shared),
+      units: paidAmounts(shared.paid),
       planLimits: allowance?.planLimits ?? {},
       decidedAt: Number.isNaN(decidedAtMs) ? null : isoTime(decidedAtMs),
       strike: Number.isNaN(strike) ? null : { number: strike, of: allowance!.bans!.after },
@@ -237,7 +252,7 @@ export class KeptRefusals {
     };
   }
 
-  #limitsOf(row: number, { limits, furtherLimits }: Shared): KeptRefusal['limits'] {
+  #limitsOf(row: number, { limits, furtherLimits, inUnits }: Shared): KeptRefusal['limits'] {
     const at = row * NUMBERS + NUMBER.limits;
     const numbers = [...this.#numbers.subarray(at, at + 3 * WINDOWS.length), ...(furtherLimits ?? [])];
     return limits.map(({ window, name = window, slices, calendar }, i) => ({
@@ -246,6 +261,7 @@ export class KeptRefusals {
         ...(slices === undefined ? {} : { slices }),
         ...(calendar === undefined ? {} : { calendar: calendar.form }),
       }),
+      ...inUnits?.[i],
       limit: numbers[3 * i]!,
       used: numbers[3 * i + 1]!,
       remaining: numbers[3 * i + 2]!,
@@ -255,6 +271,20 @@ export class KeptRefusals {
   #number(row: number, name: Exclude<keyof typeof NUMBER, 'limits'>): number {
     return this.#numbers[row * NUMBERS + NUMBER[name]]!;
   }
+}
+
+function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null)[] | null {
+  if (verdict?.allowance.inUnits === undefined) return null;
+  return verdict.standings.map(({ unit, needed }) => (unit === null ? null : { unit, needed }));
+}
+
+/** As operators see it; undefined if nothing was paid. */
+export function paidAmounts(units: Exchange['units']): PaidAmounts | undefined {
+  if (units == null) return undefined;
+  const each = Object.entries(units).map(([unit, { reserved, settled, why }]) => {
+    return [unit, { reserved, settled, ...(why === null ? {} : { unknown: why }) }] as const;
+  });
+  return Object.fromEntries(each);
 }
 
 function isoTime(ms: number): string {

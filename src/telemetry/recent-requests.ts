@@ -14,7 +14,7 @@ import {
   TRAFFIC_COLUMNS,
 } from '../operations/live/shapes.ts';
 import { DecidedRequests } from './decided-requests.ts';
-import { cut, KeptRefusals, ownCopy } from './kept-refusals.ts';
+import { cut, KeptRefusals, ownCopy, paidAmounts } from './kept-refusals.ts';
 import { RefusalCounts } from './refusal-counts.ts';
 
 /** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
@@ -219,8 +219,10 @@ function tailedOf(exchange: Exchange, nowMs: number): TailedRequest {
   const { requestId, method, route, consumerId, plan, judgement, status, code, window, totalMs, clientAddress } =
     exchange;
   const path = exchange.path === null ? null : ownCopy(cut(exchange.path));
+  const units = paidAmounts(exchange.units);
   return {
     ...{ at: new Date(nowMs).toISOString(), requestId, method, path, route, consumerId, plan },
     ...{ verdict: judgement, status, code, window, totalMs: Math.round(totalMs * 1_000) / 1_000, clientAddress },
+    ...(units === undefined ? {} : { units }),
   };
 }

@@ -1,3 +1,4 @@
+import type { Amounts } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
@@ -29,8 +30,9 @@ export async function spend(
   consumerId: string,
   allowance: Allowance,
   n: number,
+  amounts?: Amounts,
 ): Promise<void> {
-  const asks = [{ consumerId, allowance, cost: 1, n }];
+  const asks = [{ consumerId, allowance, cost: 1, n, ...(amounts === undefined ? {} : { amounts }) }];
   if (env.REDIS_URL !== undefined) {
     await new RedisLedger({ ...(await gatewayOn(env.REDIS_URL)), publish: async () => {} }).decide(asks);
     return;

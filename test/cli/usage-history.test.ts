@@ -1,12 +1,37 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import type { Allowance, Budget } from '../../src/admit/plan.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
 import { allowance } from '../support/allowance.ts';
+import { temporaryFolder } from '../support/processes.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
 const recorded: Allowance = { ...allowance({ day: 1_000_000 }), history: 'admitted' };
 const hourly: Allowance = { ...allowance({ hour: 1 }, { after: 1, firstMs: 600_000 }), history: 'admitted' };
+
+const month = windowLimit('month', 100_000);
+const tokens: Budget = {
+  ...{ name: 'tokens', scope: 'key', group: null, unit: 'tokens', unlimited: [] },
+  limits: [{ ...month, name: 'tokens-month' }],
+};
+/** Under it a request charges tokens besides. */
+const metered: Allowance = { ...recorded, inUnits: ['tokens'], further: [tokens] };
+/** The same of a key with a customer, which shares the tokens. */
+const meteredOfCustomer: Allowance = {
+  ...metered,
+  further: [
+    { name: 'customer', scope: 'customer', group: null, unlimited: [], limits: [{ ...month, name: 'customer-month' }] },
+    { ...tokens, name: 'customer-tokens', scope: 'customer', limits: [{ ...month, name: 'customer-tokens-month' }] },
+  ],
+};
+const PLANS = `
+plans:
+  model: { limits: { minute: 100 }, units: { tokens: { month: 100000 } } }
+  other: { limits: { minute: 100 }, units: { rows: { day: 10 } } }
+`;
 
 /** The records of an export that reaches into the future, so that the present hour or day is in it. */
 const EVERYTHING = ['--from', '1d', '--to', '2100-01-01'];
@@ -86,9 +111,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const id = await createKey(env, '--plan', 'pro', '--name', '=1+1');
     await spend(env, id, recorded, 2);
     const [header, record, ...more] = linesOf(await run(env, 'usage', 'export', '--format', 'csv', ...EVERYTHING));
-    expect(header).toBe('id,consumer,name,owner,plan,step,at,admitted,refused,banned,customer');
+    expect(header).toBe('id,consumer,name,owner,plan,step,at,admitted,refused,banned,customer,unit');
     expect(record).toMatch(
-      new RegExp(`^${id}/\\d{4}-\\d\\d-\\d\\d,${id},'=1\\+1,,pro,day,\\d{4}-\\d\\d-\\d\\dT00:00:00Z,2,0,0,$`),
+      new RegExp(`^${id}/\\d{4}-\\d\\d-\\d\\d,${id},'=1\\+1,,pro,day,\\d{4}-\\d\\d-\\d\\dT00:00:00Z,2,0,0,,$`),
     );
     expect(more).toEqual([]);
   });
@@ -144,6 +169,65 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       code: 1,
       stdout: '',
       stderr: 'There is no customer cus_none.\n',
+    });
+  });
+
+  describe('with a plan that limits tokens', () => {
+    let id: string;
+    beforeEach(async () => {
+      env = { ...env, TOLLGATE_PLANS: join(await temporaryFolder(), 'plans.yaml') };
+      await writeFile(env.TOLLGATE_PLANS!, PLANS);
+      id = await createKey(env, '--plan', 'model');
+    });
+
+    test('`usage export` prints a record for each unit besides, and counts no request from the histories of units', async () => {
+      const made = await run(env, 'customers', 'create', '--plan', 'model', '--json');
+      const customer = JSON.parse(made.stdout).id;
+      const ofCustomer = await createKey(env, '--customer', customer);
+      const token = `jwt_${'a'.repeat(32)}`;
+      for (const one of [id, shadowIdOf(id), token]) await spend(env, one, metered, 2, { tokens: 40 });
+      await spend(env, `${customer}/${ofCustomer}`, meteredOfCustomer, 2, { tokens: 40 });
+      const exported = linesOf(await run(env, 'usage', 'export', ...EVERYTHING)).map((line) => JSON.parse(line));
+      const counted = exported.map(({ consumer, admitted, unit, customer: of, refused, banned }) => {
+        return [consumer, admitted, unit, of, refused + banned];
+      });
+      expect(counted).toEqual([
+        [id, 4, undefined, null, 0],
+        [id, 160, 'tokens', null, 0],
+        [ofCustomer, 2, undefined, customer, 0],
+        [ofCustomer, 80, 'tokens', customer, 0],
+        [token, 2, undefined, null, 0],
+        [token, 80, 'tokens', null, 0],
+      ]);
+      expect(exported[1].id).toBe(`${id}%tokens/${exported[1].at.slice(0, 10)}`);
+      expect(new Set(exported.map((record) => record.id)).size).toBe(exported.length);
+      const csv = linesOf(await run(env, 'usage', 'export', ...EVERYTHING, '--key', id, '--format', 'csv'));
+      expect(csv.map((line) => line.split(',').slice(7))).toEqual([
+        ['admitted', 'refused', 'banned', 'customer', 'unit'],
+        ['4', '0', '0', '', ''],
+        ['160', '0', '0', '', 'tokens'],
+      ]);
+      const whole = JSON.parse((await run(env, 'usage', customer, '--days', '1', '--unit', 'tokens', '--json')).stdout);
+      expect(whole).toMatchObject({ step: 'day', unit: 'tokens', buckets: [{ admitted: 80 }] });
+    });
+
+    test('`usage KEY_ID --days --unit` prints what was used of the unit', async () => {
+      await spend(env, id, metered, 3, { tokens: 40 });
+      const table = linesOf(await run(env, 'usage', id, '--hours', '1', '--unit', 'tokens'));
+      expect(table[0]).toBe('HOUR\tTOKENS');
+      expect(table[1]).toMatch(/^\S+\t120$/);
+      const requests = await run(env, 'usage', id, '--hours', '1', '--unit', 'requests');
+      expect(requests.stdout).toMatch(/^HOUR\tADMITTED\tREFUSED\tBANNED\n\S+\t3\t0\t0\n$/);
+      expect(await run(env, 'usage', id, '--days', '1', '--unit', 'token')).toEqual({
+        code: 2,
+        stdout: '',
+        stderr: '--unit must be one of: requests, tokens, rows.\n',
+      });
+      expect(await run(env, 'usage', id, '--unit', 'tokens')).toEqual({
+        code: 2,
+        stdout: '',
+        stderr: '--unit is for --days or --hours; give one of them.\n',
+      });
     });
   });
 

@@ -250,3 +250,23 @@ test('a default above the limit refuses no request that asks for less', async ()
   expect((await chat({ max_tokens: 100 })).status).toBe(200);
   await usedIs(gateway, key, 30);
 });
+
+test('a caller is told by `?history&unit` what it used of a unit of its plan', async () => {
+  const { gateway, key, chat } = await setUp((_request, response) => json(response, { usage: { total_tokens: 120 } }));
+  await chat();
+  await chat();
+  await usedIs(gateway, key, 240);
+  const history = async (query: string) => (await gateway.get(`/usage?history&step=day${query}`, key)).json();
+  const ofUnit = (await history('&unit=tokens')) as { readonly buckets: readonly { readonly admitted: number }[] };
+  expect(ofUnit).toMatchObject({ step: 'day', unit: 'tokens' });
+  // The test may run across midnight.
+  expect(ofUnit.buckets.reduce((sum, { admitted }) => sum + admitted, 0)).toBe(240);
+  const ofRequests = await history('&unit=requests');
+  expect(ofRequests).toMatchObject({ step: 'day', buckets: [{ admitted: 2 }] });
+  expect(ofRequests).toEqual(await history(''));
+  const unknown = await gateway.get('/usage?history&unit=rows', key);
+  expect([unknown.status, await unknown.json()]).toMatchObject([
+    400,
+    { code: 'invalid_request', message: 'unit must be one of: requests, tokens.' },
+  ]);
+});

@@ -133,24 +133,39 @@ describe('the usage of a caller', () => {
 describe('the history of a caller', () => {
   test('is read from the store once a second, whichever step is asked for, and is the sum with that of its shadow', async () => {
     const usage = usageOn();
-    const bodies = await Promise.all((['hour', 'day'] as const).map((step) => usage.historyOf('key_1', PLAN, step, 0)));
+    const bodies = await Promise.all(
+      (['hour', 'day'] as const).map((step) => usage.historyOf('key_1', PLAN, step, null, 0)),
+    );
     expect(bodies.map((body) => body?.report)).toEqual([
       { step: 'hour', buckets: [{ at: '2026-10-24T00:00:00Z', admitted: 10, refused: 0, banned: 0 }] },
       { step: 'day', buckets: [{ at: '2026-10-24T00:00:00Z', admitted: 10, refused: 0, banned: 0 }] },
     ]);
     pass(999);
-    for (let i = 0; i < 100; i++) await usage.historyOf('key_1', PLAN, 'hour', 0);
+    for (let i = 0; i < 100; i++) await usage.historyOf('key_1', PLAN, 'hour', null, 0);
     expect(history.reads).toEqual(['key_1', 'key_1~shadow']);
     expect(ledger.reads).toBe(1);
     pass(1);
-    await usage.historyOf('key_1', PLAN, 'hour', 0);
+    await usage.historyOf('key_1', PLAN, 'hour', null, 0);
     expect(history.reads).toHaveLength(4);
+  });
+
+  test('in a unit is another one, with that of its shadow in the unit', async () => {
+    const usage = usageOn();
+    const body = await usage.historyOf('key_1', PLAN, 'hour', 'tokens', 0);
+    expect(body?.report).toEqual({
+      step: 'hour',
+      unit: 'tokens',
+      buckets: [{ at: '2026-10-24T00:00:00Z', admitted: 10, refused: 0, banned: 0 }],
+    });
+    await usage.historyOf('key_1', PLAN, 'hour', null, 0);
+    await usage.historyOf('key_1', PLAN, 'day', 'tokens', 0);
+    expect(history.reads).toEqual(['key_1%tokens', 'key_1~shadow%tokens', 'key_1', 'key_1~shadow']);
   });
 
   test('is not told while the store does not answer, and the store is asked once a second all the same', async () => {
     const usage = usageOn();
     history.away = true;
-    for (let i = 0; i < 100; i++) expect(await usage.historyOf('key_1', PLAN, 'hour', 0)).toBeNull();
+    for (let i = 0; i < 100; i++) expect(await usage.historyOf('key_1', PLAN, 'hour', null, 0)).toBeNull();
     expect(history.reads).toHaveLength(2);
   });
 });

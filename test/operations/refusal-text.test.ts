@@ -37,6 +37,57 @@ test.each(['rate_limit_exceeded', 'api_key_banned'])('%s: what is over is no lon
   expect(adviceAt('2026-11-23T12:00:00Z')).not.toMatch(/Wait until|lift|top up/);
 });
 
+test.each([
+  [
+    'tokens-minute',
+    {},
+    'The key had used 820 of 1000 tokens a minute when this request came. It takes 500 in advance.',
+    'the tokens of the minute',
+  ],
+  [
+    'customer-search-tokens-day',
+    {},
+    'The customer had used 820 of 1000 tokens a day for search (shared by its keys) when this request came. It takes 500 in advance.',
+    "the customer's tokens of the day for search",
+  ],
+  [
+    'tokens-minute',
+    { needed: 1 },
+    'The key had used 820 of 1000 tokens a minute when this request came.',
+    'the tokens of the minute',
+  ],
+] as const)(
+  'a limit of a unit is named with the unit, and with what the request took in advance: %s %j',
+  (window, of, sentence, topUp) => {
+    const standing = {
+      window,
+      form: 'fixed',
+      unit: 'tokens',
+      needed: 500,
+      limit: 1000,
+      used: 820,
+      remaining: 180,
+      ...of,
+    };
+    const limits = [FACTS.limits[0]!, standing];
+    expect(textsOf({ ...FACTS, limits, window, retryAt: '2026-11-23T12:00:01Z' }, NOW_MS)).toEqual({
+      sentence,
+      advice: `Wait until the time shown below, or top up ${topUp}.`,
+    });
+  },
+);
+
+test('a request that takes more of a unit in advance than a limit allows never succeeds', () => {
+  const standing = { window: 'tokens-minute' as const, form: 'fixed', unit: 'tokens', needed: 500 };
+  const limits = [FACTS.limits[0]!, { ...standing, limit: 400, used: 0, remaining: 400 }];
+  expect(textsOf({ ...FACTS, limits, window: 'tokens-minute', costExceedsLimit: true }, NOW_MS)).toEqual({
+    sentence:
+      'The request takes 500 tokens in advance and the key may use 400 a minute, so it is refused however long the client waits.',
+    advice:
+      'Raise the limit of the tokens of the minute for this caller, or move it from the plan free to a larger one.',
+  });
+});
+
 describe('a limit of a customer or a group is named in plain words, and the advice fits it', () => {
   const textsAt = (window: RefusalFacts['window'], facts: Partial<RefusalFacts> = {}) => {
     const limits = [{ window: window!, form: facts.source ?? 'fixed', limit: 60, used: 60, remaining: 0 }];

@@ -167,7 +167,7 @@ bans: off
     const came = replay(recordingUnder(gateway.lines, tried, IN_FORCE), { plans: tried, before: IN_FORCE });
     const { byPlan, notes } = reportOf(came, tried, SOURCES);
     expect(byPlan.map(({ limits }) => limits)).toEqual([
-      'minute 30; g: tokens-minute 250, minute 30 on /v1/pets',
+      'minute 30; g: minute 30, tokens-minute 250 on /v1/pets',
       'minute 30; each key of a customer: tokens-minute 100',
     ]);
     expect(notes).toEqual([]);

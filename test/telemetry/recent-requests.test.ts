@@ -96,6 +96,17 @@ describe('refusals', () => {
     expect(found(recent, 'same').map(({ path }) => path)).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2].map((i) => `/${i}`));
   });
 
+  test('have what an admitted request paid in units before it failed, and a tail has it of every request', () => {
+    const { recent } = recentAt();
+    const tail = { ...NOTHING, tails: [{ id: 't', filter: EVERYTHING }] };
+    recent.answer(tail);
+    const units = { tokens: { reserved: 300, settled: 0, why: null }, rows: { reserved: 1, settled: 1, why: 'cut' } };
+    recent.note(exchangeOf({ status: 502, code: 'upstream_unavailable', units } as Partial<Exchange>));
+    const paid = { tokens: { reserved: 300, settled: 0 }, rows: { reserved: 1, settled: 1, unknown: 'cut' } };
+    expect(found(recent, 'r')[0]!.units).toEqual(paid);
+    expect(recent.answer(tail).tails[0]!.requests[0]!.units).toEqual(paid);
+  });
+
   test('have a path of at most 512 characters', () => {
     const { recent } = recentAt();
     recent.note(refused({ path: `/${'x'.repeat(16_000)}` }));

@@ -64,7 +64,7 @@ plans:
   pro: { limits: { minute: { limit: 300, window: sliding }, day: 10000 }, bans: { after: 500 } }
   business: { limits: { minute: 1000, day: 100000, month: 2000000 } }
   enterprise: { limits: { minute: custom, day: custom } }
-  team: { limits: { minute: 600, day: 20000 }, each-key: { minute: 400 }, in-flight: 20, groups: { pet: { routes: ['/v1/pets/{petId}'], limits: { minute: 60 } } } }
+  team: { limits: { minute: 600, day: 20000 }, units: { bytes: { day: 2000000, month: 50000000 } }, each-key: { minute: 400, units: { bytes: { day: 1500000 } } }, in-flight: 20, groups: { pet: { routes: ['/v1/pets/{petId}'], limits: { minute: 60 } } } }
 bans: { after: 10, within: 1m, first: 5m, factor: 2, longest: 24h, forget: 24h }
 failed-authentication: { minute: 30 }
 `;
@@ -191,7 +191,7 @@ upstreams:
   store: { targets: [http://127.0.0.1:${petsPort}] }
 routes:
   - { path: /v1/pets, methods: [GET, POST], upstream: store }
-  - { path: '/v1/pets/{petId}', methods: [GET], upstream: store, deprecated: { since: 2025-12-05, sunset: 2030-12-05, successor: /v1/pets } }
+  - { path: '/v1/pets/{petId}', methods: [GET], upstream: store, cost: { bytes: { reserve: 300, from: bytes } }, deprecated: { since: 2025-12-05, sunset: 2030-12-05, successor: /v1/pets } }
 `;
 }
 

@@ -10,7 +10,7 @@ import { table } from '../terminal/table.ts';
 /** `tollgate plans show`: prints the plans that a gateway with these settings would apply. */
 export const plansShow: Command = {
   name: 'plans show',
-  about: 'Shows the plans: their limits, groups of routes and bans, and whether they are enforced.',
+  about: 'Shows the plans: their limits, units, groups of routes and bans, and whether they are enforced.',
   positionals: [],
   environment: ['TOLLGATE_CONFIG', 'TOLLGATE_PLANS'],
   printsTable: true,
@@ -45,7 +45,8 @@ export const plansShow: Command = {
     terminal.out(
       table(['plan', ...WINDOWS, 'bans', 'watched only', 'each key', 'groups', 'in flight'], rows, terminal),
     );
-    for (const { name, groups = [] } of all) {
+    for (const { name, units = [], groups = [] } of all) {
+      for (const unit of units) terminal.out(`unit ${unit.name} of ${name}: ${limitsText(unit.limits, unit.forms)}\n`);
       for (const group of groups) terminal.out(`group ${group.name} of ${name}: ${groupText(group)}\n`);
     }
     terminal.out(

@@ -176,12 +176,20 @@ const refusal = z
         z.strictObject({
           window: limitName,
           form: z.string().describe('The kind of the window in words.'),
+          unit: z.string().optional().describe('What it counts, such as `tokens`; absent for requests.'),
+          needed: count.optional().describe('How much of the unit the request took in advance, or 1 if nothing.'),
           limit: count,
           used: count,
           remaining: count,
         }),
       )
       .describe('The limits that applied, with the counts at the decision; empty without one.'),
+    units: z
+      .record(z.string(), z.strictObject({ reserved: count, settled: count, unknown: z.string().optional() }))
+      .optional()
+      .describe(
+        'By unit, what it took in advance, or would have if it was refused, and what it paid in the end; `unknown`: why its real cost is not known.',
+      ),
     planLimits: z
       .partialRecord(windowName, count)
       .describe('By window, what the plan gives if the key has another limit of its own.'),
@@ -278,8 +286,8 @@ export const followRequests = defineStream({
   sentence: 'Streams the requests of all gateways that match, for 10 minutes.',
   description:
     'Server-sent events. `requests` has `{requests, skipped}`: at most 50 requests, at most twice a second, each with `at`, `gateway`, ' +
-    '`requestId`, `method`, `path` (without the query), `route`, `consumerId`, `plan`, `verdict`, `status`, `code`, `window`, `totalMs` and ' +
-    '`clientAddress`; `skipped` counts those beyond. Other gateways take part within a second or two. `store` and `end` are as in ' +
+    '`requestId`, `method`, `path` (without the query), `route`, `consumerId`, `plan`, `verdict`, `status`, `code`, `window`, `totalMs`, ' +
+    '`clientAddress` and, if it paid something in a unit such as tokens, `units` with `reserved` and `settled` of each; `skipped` counts those beyond. Other gateways take part within a second or two. `store` and `end` are as in ' +
     '`GET /events/now`. No key, query or body is in it.',
   input: z.strictObject({
     plan: text,

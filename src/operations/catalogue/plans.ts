@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { formText } from '../../admit/form-text.ts';
-import type { Plan, WindowForms } from '../../admit/plan.ts';
+import type { Plan, PlanUnit, WindowForms } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
 import { versionState } from '../load-record.ts';
@@ -8,7 +8,7 @@ import type { Outcome } from '../plans/drafts.ts';
 import type { Simulation } from '../plans/simulation.ts';
 import { untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
-import { count, limitOrCustom, time, windowName } from '../values.ts';
+import { count, limit, limitOrCustom, time, windowName } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
 /** JSON needs up to six bytes for a character of the text, which may have 512 KiB. */
@@ -53,6 +53,17 @@ const windows = z.array(
   }),
 );
 const limits = z.record(z.string(), count);
+const units = z
+  .array(
+    z.strictObject({
+      name: z.string().meta({ examples: ['tokens'] }),
+      limits: z.record(z.string(), limit),
+      forms: forms.optional(),
+      windows,
+    }),
+  )
+  .optional()
+  .describe('Limits in units of their own, such as tokens; left out if there are none.');
 const inFlight = count.min(1).optional();
 
 const plan = z
@@ -76,9 +87,10 @@ const plan = z
     shadowForms: forms.optional(),
     windows: windows.describe('The windows of `limits`, then of `shadow`, for display.'),
     eachKey: z
-      .strictObject({ limits, forms, inFlight, windows })
+      .strictObject({ limits, forms, inFlight, units, windows })
       .optional()
       .describe("What each key of a customer may take of its customer's limits; left out if all of it."),
+    units,
     groups: z
       .array(
         z.strictObject({
@@ -87,6 +99,7 @@ const plan = z
           limits,
           forms: forms.optional(),
           instead: z.boolean().describe("Whether its requests are counted by these limits in place of the plan's own."),
+          units,
           windows,
         }),
       )
@@ -171,16 +184,20 @@ export const showPlans = defineOperation({
 });
 
 function shownPlan(plan: Plan) {
-  const { eachKey, groups, ...rest } = plan;
-  const { shadow, shadowForms } = plan;
+  const { eachKey, groups, shadow, shadowForms } = plan;
+  const shown = withWindows(plan);
   return {
-    ...rest,
-    windows: [...windowsOf(plan), ...windowsOf({ limits: shadow, forms: shadowForms }, true)],
-    ...(eachKey === undefined ? {} : { eachKey: { ...eachKey, windows: windowsOf(eachKey) } }),
-    ...(groups === undefined
-      ? {}
-      : { groups: groups.map((group) => ({ ...group, routes: [...group.routes], windows: windowsOf(group) })) }),
+    ...shown,
+    windows: [...shown.windows, ...windowsOf({ limits: shadow, forms: shadowForms }, true)],
+    eachKey: eachKey && withWindows(eachKey),
+    groups: groups?.map((group) => ({ ...withWindows(group), routes: [...group.routes] })),
   };
+}
+
+/** A part of a plan that has limits, and may have some in units. */
+function withWindows<T extends Parameters<typeof windowsOf>[0] & { readonly units?: readonly PlanUnit[] }>(part: T) {
+  const units = part.units?.map((unit) => ({ ...unit, windows: windowsOf(unit) }));
+  return { ...part, units, windows: windowsOf(part) };
 }
 
 function windowsOf(

@@ -36,7 +36,7 @@ const newTopUp = z
   .strictObject(
     {
       window: limitName.describe(
-        `The window, one of ${WINDOWS.join(', ')}; of a group of routes with its name in front, such as search-minute.`,
+        `The window, one of ${WINDOWS.join(', ')}; of a group of routes or a unit with its name in front, such as search-minute or tokens-minute.`,
       ),
       amount: amount.describe('How much to add, a whole number from 1.'),
     },
@@ -64,7 +64,7 @@ export const topUp = defineOperation({
     doneOnce(id, await operations.counts.topUp(id, given, once)),
 });
 
-const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes, such as search-minute`;
+const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;
 
 const newReset = z.strictObject(
   {
@@ -120,18 +120,26 @@ const askedSpan = z.strictObject({
     ),
   to: z.string(textRule).optional().describe('In the same form; the present unless given.'),
   step: z.enum(['hour', 'day'], stepRule).optional().meta({ default: 'hour' }),
+  unit: z
+    .string(textRule)
+    .optional()
+    .describe('What is counted: `requests`, or a unit that a plan limits, such as `tokens`.')
+    .meta({ default: 'requests' }),
 });
 
 const historyReport = z
   .strictObject({
     step: z.enum(['hour', 'day']),
+    unit: z.string().optional().describe('What `admitted` counts, such as `tokens`; absent for requests.'),
     buckets: z
       .array(
         z.strictObject({
           at: time.describe('When the hour or day begins, UTC.'),
-          admitted: count.describe('The cost of the requests that were admitted; exact.'),
-          refused: count.describe('About how many requests were refused for a limit.'),
-          banned: count.describe('About how many requests were refused for a ban.'),
+          admitted: count.describe(
+            'The cost of the requests that were admitted, or what they paid in the unit; exact.',
+          ),
+          refused: count.describe('About how many requests were refused for a limit; 0 in a unit.'),
+          banned: count.describe('About how many requests were refused for a ban; 0 in a unit.'),
         }),
       )
       .describe('Oldest first. An hour or day in which nothing happened is left out.'),
@@ -155,10 +163,10 @@ export const showHistory = defineOperation({
   output: historyReport,
   result: 'What `GET /usage?history` shows the holder of the key.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id, from = null, to = null, step = null }) {
+  async run({ operations, nowMs }, { id, from = null, to = null, step = null, unit = null }) {
     const span = spanFrom({ from, to, step }, nowMs());
     if ('fault' in span) throw new Failure('refused', span.fault);
-    return { output: await operations.counts.history(id, span) };
+    return { output: await operations.counts.history(id, span, unit) };
   },
 });
 

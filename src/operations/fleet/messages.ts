@@ -60,10 +60,13 @@ const NEAR = z
   .tuple([text, text, window, count, count, z.number()])
   .transform(([id, plan, of, cost, share, atMs]): NearCandidate => ({ id, plan, window: of, cost, share, atMs }));
 
+/** A gateway of an earlier version does not say it. */
+const PAID = z.record(text, z.object({ reserved: count, settled: count, unknown: text.optional() })).optional();
+
 const TAILED = z.object({
   ...{ at: time, requestId: text, method: text, path: text.nullable(), route: text.nullable() },
   ...{ consumerId: text.nullable(), plan: text.nullable(), verdict: text, status: count, code: text.nullable() },
-  ...{ window: window.nullable(), totalMs: count, clientAddress: text },
+  ...{ window: window.nullable(), totalMs: count, clientAddress: text, units: PAID },
 }) satisfies z.ZodType<TailedRequest>;
 
 const REFUSAL = z.object({
@@ -72,7 +75,13 @@ const REFUSAL = z.object({
   ...{ judgement: text, cost: count, window: window.nullable() },
   // A gateway of an earlier version does not say it.
   policy: text.nullable().default(null),
-  limits: z.array(z.object({ window, form: text, limit: z.number(), used: z.number(), remaining: z.number() })),
+  limits: z.array(
+    z.object({
+      ...{ window, form: text, unit: text.optional(), needed: count.optional() },
+      ...{ limit: z.number(), used: z.number(), remaining: z.number() },
+    }),
+  ),
+  units: PAID,
   ...{ decidedAt: time.nullable(), source: text.nullable() },
   planLimits: z.partialRecord(z.enum(WINDOWS), z.number()),
   strike: z.object({ number: count, of: count }).nullable(),

@@ -69,16 +69,17 @@ async function nearReport(
   const allowance = allowanceOfOwner(caller, plan, sources.plans);
   const outcome = allowance === null ? null : await sources.ledger.present(accountId, allowance);
   if (outcome === null) return [];
-  if (entry !== undefined && presentRefusal(outcome, allowance!, entry.cost) !== null) return [];
+  if (entry !== undefined && presentRefusal(outcome, allowance!, entry) !== null) return [];
   const { windows, ban } = usageReport(id, allowance!, outcome, null);
   if (ban !== null) return [];
   let nearest: NearReport | null = null;
-  for (const [window, { limit, used, remaining, resetAt }] of Object.entries(windows) as [
+  for (const [window, { limit, used, remaining, resetAt, unit }] of Object.entries(windows) as [
     LimitName,
     ReportedWindow,
   ][]) {
     if (limit === 'unlimited' || remaining === 'unlimited' || limit === 0) continue;
-    if (remaining * 10 > limit && remaining >= cost) continue;
+    // What its next request takes of a unit in advance is not known.
+    if (remaining * 10 > limit && remaining >= (unit === undefined ? cost : 1)) continue;
     if (nearest !== null && nearest.remaining / nearest.limit <= remaining / limit) continue;
     nearest = { id, name, owner, plan, window, limit, used, remaining, resetAt, ...customer };
   }

@@ -1,4 +1,4 @@
-import { budgetOf, type LimitName, windowOf } from '../../admit/windows.ts';
+import { budgetOf, windowOf } from '../../admit/windows.ts';
 import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from './shapes.ts';
 
@@ -36,24 +36,25 @@ function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
   const { window, limits, cost, costExceedsLimit, strike, plan } = refusal;
   const standing = limits.find((limit) => limit.window === window);
   if (costExceedsLimit) {
-    const tooLow = limits.find(({ limit }) => limit < cost) ?? standing;
-    const { owner, quota, ofGroup } = partsOf(tooLow?.window ?? window!, refusal);
+    const tooLow = limits.find(({ limit, needed = cost }) => limit < needed) ?? standing;
+    const { owner, counted, quota, ofGroup } = partsOf(tooLow ?? { window: window! }, refusal);
+    const takes = tooLow?.unit === undefined ? `costs ${cost}` : `takes ${tooLow.needed} ${tooLow.unit} in advance`;
     const whom =
       ofGroup === '' ? `for this ${owner === 'The customer' ? 'customer' : 'caller'}` : `in the plan ${plan}`;
     const it = owner === 'The customer' ? 'the customer' : 'it';
     return {
-      sentence: `The request costs ${cost} and ${owner.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${quota}${ofGroup}, so it is refused however long the client waits.`,
-      advice: `Raise the limit of the ${quota}${ofGroup} ${whom}, or move ${it} from the plan ${plan} to a larger one.`,
+      sentence: `The request ${takes} and ${owner.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${quota}${ofGroup}, so it is refused however long the client waits.`,
+      advice: `Raise the limit of the ${counted}${quota}${ofGroup} ${whom}, or move ${it} from the plan ${plan} to a larger one.`,
     };
   }
-  const costs = cost === 1 ? '' : ` It costs ${cost}.`;
+  const costs = costText(refusal, standing);
   const strikes = strike === null ? '' : ` It was strike ${strike.number} of ${strike.of}.`;
   if (standing === undefined) {
     const sentence = `${callerOf(refusal)} had used up a limit when this request came.${costs}${strikes}`;
     return { sentence, advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up the ${window}`) };
   }
-  const { owner, quota, ofGroup, named } = partsOf(standing.window, refusal);
-  const used = `${owner} had used ${standing.used} of ${standing.limit} requests a ${quota}${ofGroup}`;
+  const { owner, quota, ofGroup, named } = partsOf(standing, refusal);
+  const used = `${owner} had used ${standing.used} of ${standing.limit} ${standing.unit ?? 'requests'} a ${quota}${ofGroup}`;
   return {
     sentence: `${used}${notesOn(standing, refusal)} when this request came.${costs}${strikes}`,
     advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up ${named}`),
@@ -61,12 +62,13 @@ function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
 }
 
 function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
-  const { ban, strike, window, bansOfCustomer } = refusal;
+  const { ban, strike, window, limits, bansOfCustomer } = refusal;
   const caller = callerOf(refusal);
   const which = ban === null ? 'a ban' : `ban ${ban.number}`;
-  const { owner, quota, ofGroup } = partsOf(window!, refusal);
+  const standing = limits.find((limit) => limit.window === window);
+  const { owner, counted, quota, ofGroup } = partsOf(standing ?? { window: window! }, refusal);
   const whose = owner === 'The customer' ? "its customer's limit" : 'its limit';
-  const limit = `${whose} of the ${quota}${ofGroup} was used up`;
+  const limit = `${whose} of the ${counted}${quota}${ofGroup} was used up`;
   const ofAll = bansOfCustomer ? ', which is of all keys of the customer' : '';
   const before = bansOfCustomer ? 'A key of the customer' : 'It';
   const sentence = refusal.imposedBan
@@ -79,6 +81,12 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
   };
 }
 
+/** What the request took of the limit that refused it; empty if that is one request. */
+function costText({ cost }: RefusalFacts, standing: LimitFacts | undefined): string {
+  if (standing?.unit === undefined) return cost === 1 ? '' : ` It costs ${cost}.`;
+  return standing.needed === 1 ? '' : ` It takes ${standing.needed} in advance.`;
+}
+
 function ofPolicy({ code, status }: RefusalFacts, policy: string): Texts {
   return {
     sentence: `The policy ${policy} of this route refused the request with the code ${code} and the status ${status}.`,
@@ -86,17 +94,22 @@ function ofPolicy({ code, status }: RefusalFacts, policy: string): Texts {
   };
 }
 
+type LimitFacts = KeptRefusal['limits'][number];
+
 /** What a limit is in words, by its name: whose it is, its window, and the group of routes that it is for. */
-function partsOf(name: LimitName, refusal: RefusalFacts) {
+function partsOf({ window: name, unit }: Pick<LimitFacts, 'window' | 'unit'>, refusal: RefusalFacts) {
   const [budget, quota] = [budgetOf(name), windowOf(name)];
   const isOfCustomer = budget === 'customer' || budget?.startsWith('customer-') === true;
-  const group = isOfCustomer ? budget.slice('customer-'.length) : (budget ?? '');
+  const own = isOfCustomer ? budget.slice('customer-'.length) : (budget ?? '');
+  const group = unit === undefined ? own : own.slice(0, -unit.length).replace(/-$/, '');
   const ofGroup = group === '' ? '' : ` for ${group}`;
+  const counted = unit === undefined ? '' : `${unit} of the `;
   return {
     owner: isOfCustomer ? 'The customer' : callerOf(refusal),
     quota,
     ofGroup,
-    named: `${isOfCustomer ? "the customer's" : 'the'} ${quota}${ofGroup}`,
+    counted,
+    named: `${isOfCustomer ? "the customer's" : 'the'} ${counted}${quota}${ofGroup}`,
     isOfCustomer,
   };
 }
@@ -107,11 +120,11 @@ function callerOf({ consumerId }: RefusalFacts): string {
 }
 
 /** What is particular about a limit, in brackets: who shares it, that it is not the plan's, and the kind of a window that is not fixed. */
-function notesOn({ window, form }: KeptRefusal['limits'][number], refusal: RefusalFacts): string {
+function notesOn({ window, unit, form }: LimitFacts, refusal: RefusalFacts): string {
   const { planLimits, plan } = refusal;
   const ofPlan = budgetOf(window) === null ? planLimits[windowOf(window)] : undefined;
   const notes = [
-    ...(partsOf(window, refusal).isOfCustomer ? ['shared by its keys'] : []),
+    ...(partsOf({ window, unit }, refusal).isOfCustomer ? ['shared by its keys'] : []),
     ...(ofPlan === undefined ? [] : [`its own limit; the plan ${plan} gives ${ofPlan}`]),
     ...(form === 'fixed' ? [] : [form]),
   ];

@@ -62,7 +62,14 @@ export interface TailedRequest {
   readonly window: LimitName | null;
   readonly totalMs: number;
   readonly clientAddress: string;
+  /** Absent if it paid nothing in a unit of its own. */
+  readonly units?: PaidAmounts | undefined;
 }
+
+/** What a request paid, by unit; `unknown`: why it paid what it took in advance, if its real cost is not known. */
+export type PaidAmounts = Readonly<
+  Record<string, { readonly reserved: number; readonly settled: number; readonly unknown?: string | undefined }>
+>;
 
 /** The requests that a tail has seen since it was last asked for. */
 export interface TailBatch {
@@ -127,10 +134,15 @@ export interface KeptRefusal {
     readonly window: LimitName;
     /** The kind of the window in words (admit/form-text.ts). */
     readonly form: string;
+    /** What it counts, such as `tokens`, and how much of it the request took in advance; absent for the cost of requests. */
+    readonly unit?: string | undefined;
+    readonly needed?: number | undefined;
     readonly limit: number;
     readonly used: number;
     readonly remaining: number;
   }[];
+  /** What it paid if it was admitted and failed afterwards, or would have taken in advance; absent without units. */
+  readonly units?: PaidAmounts | undefined;
   /** What the plan gives in the windows in which the caller has another limit of its own. */
   readonly planLimits: Readonly<Partial<Record<WindowName, number>>>;
   /** RFC 3339; null without a decision. */

@@ -1,5 +1,5 @@
-import { groupText } from '../../admit/form-text.ts';
-import type { BanRule, Plan, Plans, WindowForms } from '../../admit/plan.ts';
+import { groupText, limitsText } from '../../admit/form-text.ts';
+import type { BanRule, Plan, Plans, PlanUnit, WindowForms } from '../../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../admit/windows.ts';
 import type { LiveKeys, LiveKeysByPlan } from '../plans-in-use.ts';
 
@@ -8,8 +8,8 @@ export interface PlansChange {
   /** Null for a setting outside the plans. */
   readonly plan: string | null;
   /**
-   * The path below the plan, such as `limits.minute`, `limits.minute.window`, `groups.search.limits.day` or `enforce`; `plan` for the
-   * whole plan, `groups.search` for a whole group, and `groups.search.routes` for each pattern that was added or removed.
+   * The path below the plan, such as `limits.minute`, `limits.minute.window`, `units.tokens.day`, `groups.search.limits.day` or `enforce`; `plan` for the
+   * whole plan, `groups.search` for a whole group, `units.tokens` for a whole unit, and `groups.search.routes` for each pattern that was added or removed.
    */
   readonly what: string;
   readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
@@ -86,6 +86,7 @@ function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly Pl
     ...changesOfBans(name, old.bans, now.bans),
     ...change(name, 'enforce', String(old.enforce), String(now.enforce)),
     ...changesOfLimits(name, 'shadow', shadows[0]!, shadows[1]!),
+    ...changesOfUnits(name, 'units', old.units, now.units),
     ...changesOfGroups(old, now),
     ...change(name, 'in-flight', old.inFlight ?? null, now.inFlight ?? null),
   ];
@@ -99,6 +100,7 @@ function changesForCustomers(old: Plan, now: Plan, live: LiveKeys | null): reado
   const whole = [
     ...(now.bans === null ? [] : change(name, 'bans.of', of!, isOf!)),
     ...changesOfForms(name, 'each-key', old.eachKey ?? NO_LIMITS, now.eachKey ?? NO_LIMITS),
+    ...changesOfUnits(name, 'each-key.units', old.eachKey?.units, now.eachKey?.units),
     ...change(name, 'each-key.in-flight', old.eachKey?.inFlight ?? null, now.eachKey?.inFlight ?? null),
   ];
   const limits = WINDOWS.flatMap((window) => {
@@ -126,8 +128,24 @@ function changesOfGroups(old: Plan, now: Plan): readonly PlansChange[] {
         .filter((route) => !was.routes.includes(route))
         .flatMap((route) => change(old.name, `${path}.routes`, null, route)),
       ...changesOfLimits(old.name, `${path}.limits`, was, is),
+      ...changesOfUnits(old.name, `${path}.units`, was.units, is.units),
       ...change(old.name, `${path}.instead`, String(was.instead), String(is.instead)),
     ];
+  });
+}
+
+function changesOfUnits(
+  plan: string,
+  path: string,
+  old: readonly PlanUnit[] = [],
+  now: readonly PlanUnit[] = [],
+): readonly PlansChange[] {
+  const [before, after] = [old, now].map((units) => new Map(units.map((unit) => [unit.name, unit])));
+  return [...new Set([...before!.keys(), ...after!.keys()])].flatMap((name) => {
+    const [was, is] = [before!.get(name), after!.get(name)];
+    if (was !== undefined && is !== undefined) return changesOfLimits(plan, `${path}.${name}`, was, is);
+    const [from = null, to = null] = [was, is].map((unit) => unit && limitsText(unit.limits, unit.forms));
+    return change(plan, `${path}.${name}`, from, to);
   });
 }
 

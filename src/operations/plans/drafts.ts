@@ -117,12 +117,14 @@ export class PlanDrafts {
 
   #users() {
     const { routes, hasTokens } = this.#options.inForce();
-    // There may be ten thousand routes, and only these can cost more than a limit.
-    const costly = routes.filter(({ cost, perAddress }) => cost > 1 && perAddress === null);
+    // There may be ten thousand routes, and only these can cost more than a limit, or charge a unit.
+    const costly = routes.filter(({ cost, charges, perAddress }) => {
+      return perAddress === null && (cost > 1 || charges !== null);
+    });
     return {
       hasTokens,
       patterns: patternsOf(routes),
-      routes: costly.map(({ path, cost }) => ({ path, cost, perAddress: null })),
+      routes: costly.map(({ path, cost, charges }) => ({ path, cost, charges, perAddress: null })),
     };
   }
 

@@ -1,4 +1,4 @@
-import type { Plan, Plans } from '../../admit/plan.ts';
+import { type Plan, type Plans, type PlanUnit, unitNamesIn } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import type { Fault, Path } from '../../config/fault.ts';
 import { groupRouteOf, isCommon } from '../../routing/path-groups.ts';
@@ -15,7 +15,7 @@ export interface PlacedPlans {
 
 /** The routes and callers that will use the plans. */
 interface PlanUsers {
-  /** Those that may cost more than 1 at least. */
+  /** Those that may cost more than 1, or that charge a unit, at least. */
   readonly routes: readonly PricedRoute[];
   /** Every route that counts for plans, as `patternsOf` gives it. */
   readonly patterns: readonly string[];
@@ -26,7 +26,7 @@ interface PlanUsers {
 }
 
 /** What a route costs a key. */
-export type PricedRoute = Pick<Route, 'path' | 'cost'> & { readonly perAddress: object | null };
+export type PricedRoute = Pick<Route, 'path' | 'cost' | 'charges'> & { readonly perAddress: object | null };
 
 /** The routes that count for plans, each as one text, because a thread gets ten thousand of them: `GET,HEAD /v1/pets`. */
 export function patternsOf(routes: readonly (Pick<Route, 'path' | 'methods'> & PricedRoute)[]): readonly string[] {
@@ -69,8 +69,10 @@ export function warningsAgainst(
         warnOfMissingLimits(plan, live, warn);
       }
       warnOfCosts(plan, routes, warn);
+      if (patterns.length > 0) warnOfIdleUnits(plan, routes, warn);
       if (patterns.length > 0) warnOfIdleGroups(plan, parsed, warn);
     }
+    warnOfUnlimitedUnits(plans.value, routes, warn);
   });
 }
 
@@ -103,12 +105,76 @@ function warnOfMissingLimits({ name, limits }: Plan, live: LiveKeysByPlan, warn:
   }
 }
 
-function warnOfCosts({ name, limits, groups = [] }: Plan, routes: readonly PricedRoute[], warn: Warn): void {
-  warnOfCostsAbove(limits, ['plans', name, 'limits'], routes, warn);
-  for (const group of groups) {
+function warnOfCosts(plan: Plan, routes: readonly PricedRoute[], warn: Warn): void {
+  for (const { part, path, charging } of partsOf(plan, routes)) {
+    warnOfCostsAbove(part.limits, [...path, 'limits'], charging, warn);
+    for (const { name, limits } of part.units ?? []) {
+      warnOfReservesAbove(limits, [...path, 'units', name], reservesOf(name, charging), warn);
+    }
+  }
+}
+
+/** The parts of a plan that limit requests and units, each with the routes that charge it. */
+function partsOf({ name, limits, units, eachKey, groups = [] }: Plan, routes: readonly PricedRoute[]) {
+  const path = ['plans', name];
+  const counted = routes.filter(({ perAddress }) => perAddress === null);
+  const ofGroups = groups.map((group) => {
     const patterns = group.routes.map(groupRouteOf);
-    const ofGroup = routes.filter(({ path }) => patterns.some((one) => isCommon(one, { methods: null, path })));
-    warnOfCostsAbove(group.limits, ['plans', name, 'groups', group.name, 'limits'], ofGroup, warn);
+    const charging = counted.filter((one) => patterns.some((of) => isCommon(of, { methods: null, path: one.path })));
+    return { part: group, path: [...path, 'groups', group.name], charging };
+  });
+  const ofKey = { limits: {}, units: eachKey?.units };
+  return [
+    { part: { limits, units }, path, charging: counted },
+    { part: ofKey, path: [...path, 'each-key'], charging: counted },
+    ...ofGroups,
+  ];
+}
+
+/** What each route takes of a unit in advance, if that is the same for all requests. */
+function reservesOf(unit: string, routes: readonly PricedRoute[]) {
+  return routes.flatMap(({ path, charges }) => {
+    const reserve = charges?.find((charge) => charge.unit === unit)?.reserve;
+    return reserve?.kind === 'fixed' ? [{ path, amount: reserve.amount }] : [];
+  });
+}
+
+function warnOfReservesAbove(
+  limits: PlanUnit['limits'],
+  path: Path,
+  reserves: ReturnType<typeof reservesOf>,
+  warn: Warn,
+): void {
+  for (const window of WINDOWS) {
+    const limit = limits[window];
+    if (typeof limit !== 'number' || limit === 0) continue;
+    for (const one of reserves.filter(({ amount }) => amount > limit)) {
+      warn(
+        [...path, window],
+        `is below what ${one.path} takes in advance, ${one.amount}: keys of this plan can never call it.`,
+      );
+    }
+  }
+}
+
+/** Warns of units that no route charges. */
+function warnOfIdleUnits(plan: Plan, routes: readonly PricedRoute[], warn: Warn): void {
+  for (const { part, path, charging } of partsOf(plan, routes)) {
+    const charged = new Set(charging.flatMap(({ charges }) => (charges ?? []).map(({ unit }) => unit)));
+    for (const { name } of part.units ?? []) {
+      if (!charged.has(name)) warn([...path, 'units', name], 'is charged by no route that it is for.');
+    }
+  }
+}
+
+/** Warns of units of routes that no plan limits. */
+function warnOfUnlimitedUnits(plans: Plans, routes: readonly PricedRoute[], warn: Warn): void {
+  const limited = new Set(unitNamesIn(plans));
+  const charging = routes.flatMap(({ path, charges, perAddress }) =>
+    perAddress === null ? (charges ?? []).map(({ unit }) => ({ unit, path })) : [],
+  );
+  for (const [unit, of] of Map.groupBy(charging, (one) => one.unit)) {
+    if (!limited.has(unit)) warn(['plans'], `limits no \`${unit}\`, which ${of[0]!.path} charges: it is not counted.`);
   }
 }
 
@@ -116,7 +182,7 @@ function warnOfCostsAbove(limits: Plan['limits'], path: Path, routes: readonly P
   for (const window of WINDOWS) {
     const limit = limits[window];
     if (typeof limit !== 'number' || limit === 0) continue;
-    for (const route of routes.filter(({ perAddress, cost }) => perAddress === null && cost > limit)) {
+    for (const route of routes.filter(({ cost }) => cost > limit)) {
       warn(
         [...path, window],
         `is below the cost of ${route.path}, ${route.cost}: keys of this plan can never call it.`,

@@ -123,6 +123,45 @@ describe('tollgate plans check', () => {
     ]);
   });
 
+  test('--against warns of units that no route charges or no plan limits, and of what never fits', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tollgate-plans-'));
+    const [plans, gateway] = [join(folder, 'plans.yaml'), join(folder, 'gateway.yaml')];
+    writeFileSync(
+      plans,
+      `plans:
+  a:
+    limits: { minute: 60 }
+    units: { tokens: { minute: 400, day: 1000 }, bytes: { day: 5 } }
+    each-key: { units: { tokens: { day: 300 } } }
+    groups: { search: { routes: [/v1/search], limits: { day: 5 }, units: { tokens: { day: 900 } } } }
+`,
+    );
+    writeFileSync(
+      gateway,
+      `upstreams: { store: { targets: [http://127.0.0.1:9000] } }
+routes:
+  - { path: /v1/chat, methods: [GET], upstream: store, cost: { tokens: { reserve: 500 }, rows: 1 } }
+  - { path: /v1/mini, methods: [GET], upstream: store, cost: { tokens: { reserve: { header: X-Max, default: 5000 } } } }
+  - { path: /v1/search, methods: [GET], upstream: store }
+`,
+    );
+    const env = { TOLLGATE_CONFIG: gateway, ...(await emptyStore()) };
+    const { stdout } = await plansCheck([plans, '--against', '--json'], env);
+    rmSync(folder, { recursive: true });
+    const told = JSON.parse(stdout).warnings.map(({ path, message }: { path: string; message: string }) => {
+      return `${path} ${message}`;
+    });
+    const never = 'is below what /v1/chat takes in advance, 500: keys of this plan can never call it.';
+    expect(told.toSorted()).toEqual([
+      'plans limits no `rows`, which /v1/chat charges: it is not counted.',
+      'plans.a is used by no live key.',
+      `plans.a.each-key.units.tokens.day ${never}`,
+      'plans.a.groups.search.units.tokens is charged by no route that it is for.',
+      'plans.a.units.bytes is charged by no route that it is for.',
+      `plans.a.units.tokens.minute ${never}`,
+    ]);
+  });
+
   test('a missing file, a directory and a wrong word are told in a sentence, without a stack trace', async () => {
     for (const file of ['absent.yaml', 'src']) {
       const { status, stderr } = await plansCheck([file]);

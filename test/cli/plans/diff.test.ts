@@ -47,6 +47,30 @@ const changesOf = async (env: NodeJS.ProcessEnv, ...words: string[]) =>
   }[];
 
 describe('tollgate plans diff', () => {
+  test('tells of units of plans, of each key and of groups', async () => {
+    const [before, after] = [join(folder, 'units-old.yaml'), join(folder, 'units-new.yaml')];
+    const plan = (units: string, more: string) => `plans: { a: { limits: { minute: 9 }, ${units}${more} } }\n`;
+    const group = (units: string) => `groups: { g: { routes: [/v1/g], limits: { day: 5 }${units} } }`;
+    await writeFile(before, plan('units: { tokens: { minute: 100, day: 500 }, rows: { day: 5 } }, ', group('')));
+    await writeFile(
+      after,
+      plan(
+        'units: { tokens: { minute: 200, day: { limit: 500, window: sliding } } }, each-key: { units: { tokens: { day: 50 } } }, ',
+        group(', units: { tokens: { day: 9 } }'),
+      ),
+    );
+    const { stdout } = await runCommand({}, 'plans', 'diff', before, after, '--json');
+    const told = JSON.parse(stdout).changes.map((it: object) => Object.values(it).slice(0, 5));
+    expect(told).toEqual([
+      ['a', 'units.tokens.minute', 'raised', 100, 200],
+      ['a', 'units.tokens.day.window', 'changed', 'fixed', 'sliding'],
+      ['a', 'units.tokens.day.slices', 'added', null, 12],
+      ['a', 'units.rows', 'removed', 'day 5', null],
+      ['a', 'groups.g.units.tokens', 'added', null, 'day 9'],
+      ['a', 'each-key.units.tokens', 'added', null, 'day 50'],
+    ]);
+  });
+
   test('tells what was added, removed, raised and lowered, plan by plan', async () => {
     const told = (await changesOf({})).map((it) => Object.values(it).slice(0, 5));
     const bans = (plan: string) => [

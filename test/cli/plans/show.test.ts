@@ -17,9 +17,10 @@ plans:
     bans: off
   team:
     limits: { minute: 600 }
-    each-key: { minute: { limit: 300, window: sliding }, in-flight: 5 }
+    each-key: { minute: { limit: 300, window: sliding }, in-flight: 5, units: { tokens: { day: 500 } } }
+    units: { tokens: { minute: 1000, month: 50000 } }
     groups:
-      search: { routes: ["/v1/search/**", "POST /v1/find"], limits: { minute: 10, day: 50 } }
+      search: { routes: ["/v1/search/**", "POST /v1/find"], limits: { minute: 10, day: 50 }, units: { tokens: { day: 90 } } }
       reports: { routes: [/v1/reports], limits: { day: 5 }, instead: true }
     in-flight: 20
     bans: { of: customer }
@@ -42,10 +43,10 @@ test('`plans show` prints the plans that a gateway would have, as a table and as
   );
   expect(table.stdout).toContain(
     'team\t\t600\t\t\t\t\tof the customer, after 10 within 1 min: 1 min x 2, at most 1 d\t\t' +
-      'minute 300 (sliding, 12 slices), 5 in flight\tsearch, reports\t20\n',
+      'minute 300 (sliding, 12 slices), 5 in flight, tokens-day 500\tsearch, reports\t20\n',
   );
   expect(table.stdout).toContain(
-    'group search of team: minute 10, day 50 on /v1/search/**, POST /v1/find\ngroup reports of team: day 5 instead, on /v1/reports\n',
+    'unit tokens of team: minute 1000, month 50000 (calendar, UTC)\ngroup search of team: minute 10, day 50, tokens-day 90 on /v1/search/**, POST /v1/find\ngroup reports of team: day 5 instead, on /v1/reports\n',
   );
   const { stdout } = await runTollgate(['plans', 'show', '--json'], { env });
   expect(JSON.parse(stdout)).toMatchObject({

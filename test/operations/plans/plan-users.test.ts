@@ -185,7 +185,7 @@ describe('the warnings of a file', () => {
   gone: { limits: { minute: 100 } }
 `);
     const route = (path: string, methods: string[], cost = 1, perAddress: object | null = null) => ({
-      ...{ path, methods, cost, perAddress },
+      ...{ path, methods, cost, charges: null, perAddress },
     });
     const routes = [
       route('/v1/{kind}/find', ['POST'], 40),

@@ -238,6 +238,23 @@ test('an operator revokes a key: the dialog says that it is for good, and every 
   expect(await audited('Revoke key', id)).toContain(PEOPLE.operator);
 });
 
+test('an operator sees what a key used of a unit, which the address names, and tops it up', async () => {
+  const { page } = operator;
+  await page.goto(`/console/keys/${stand.keys.app.id}`);
+  await page.getByText('month, bytes, shared by the customer').waitFor();
+  await page.getByLabel('Counted in').selectOption('bytes');
+  await page.waitForURL(/[?]unit=bytes$/);
+  await page.reload();
+  expect(await page.getByLabel('Counted in').inputValue()).toBe('bytes');
+  await page.getByText('Table: The last 92 days').click();
+  await page.getByRole('columnheader', { name: 'bytes' }).first().waitFor();
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  await dialogOf(page).getByLabel('Window').selectOption('bytes-day');
+  await dialogOf(page).getByLabel('Amount to add').fill('500');
+  await dialogOf(page).getByRole('button', { name: 'Top up' }).click();
+  await noticeOf(page).getByText('Acme app has 1,500,500 bytes a day until').waitFor();
+});
+
 test('an operator tops up and resets what the keys of a customer share, on the customer and not on a key', async () => {
   const { page } = operator;
   const { id, name } = stand.customer;
@@ -246,20 +263,22 @@ test('an operator tops up and resets what the keys of a customer share, on the c
   await page.getByText('in flight, shared by the customer').waitFor();
   await page.getByRole('button', { name: 'Top up…' }).click();
   await dialogOf(page).getByText('on the screen of its customer').waitFor();
-  expect(await dialogOf(page).getByLabel('Window').locator('option').allInnerTexts()).toHaveLength(1);
+  expect(await dialogOf(page).getByLabel('Window').locator('option').allInnerTexts()).toHaveLength(2);
   await page.keyboard.press('Escape');
   await page.getByRole('link', { name }).first().click();
   await page.getByRole('heading', { level: 1, name }).waitFor();
   await page.getByRole('table', { name: 'Keys' }).getByRole('link', { name: 'Web shop' }).waitFor();
   await page.getByRole('button', { name: 'Top up…' }).click();
   await dialogOf(page).getByLabel('Window').selectOption('pet-minute');
-  await dialogOf(page).getByLabel('Requests to add').fill('40');
+  await dialogOf(page).getByLabel('Amount to add').fill('40');
   await dialogOf(page).getByRole('button', { name: 'Top up' }).click();
   await noticeOf(page).getByText(`${name} has 100 requests a minute, pet until`).waitFor();
   expect(await audited('Top up customer', id)).toContain(PEOPLE.operator);
   await page.getByRole('button', { name: 'Reset usage…' }).click();
   await dialogOf(page).getByRole('button', { name: 'Reset usage' }).click();
-  await noticeOf(page).getByText(`The usage of ${name} was reset: minute; day; minute, pet.`).waitFor();
+  await noticeOf(page)
+    .getByText(`The usage of ${name} was reset: minute; day; minute, pet; day, bytes; month, bytes.`)
+    .waitFor();
 });
 
 test('an operator moves a key to a customer and away again: its screen and its list name the customer', async () => {

@@ -49,7 +49,7 @@ export function useUsage(id: string | null, plan?: string | null): Resource<Usag
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const { id, name, plan } = of;
   const usage = useUsage(of.id, of.plan);
-  const topUp = useTopUp(of);
+  const topUp = useTopUp(of, usage.data?.windows);
   const act = async (form: FormData) => {
     // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
@@ -79,7 +79,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
   const of = toppedUp(helped);
   const { id, name } = of;
   const usage = useUsage(of.id, of.plan);
-  const topUp = useTopUp(of);
+  const topUp = useTopUp(of, usage.data?.windows);
   const act = async (form: FormData) => {
     const message = await topUp(form);
     onChanged?.();
@@ -94,15 +94,16 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
 }
 
 /** Tops up with the values of TopUpFields. A second click, or a repetition after a lost response, adds nothing. */
-function useTopUp({ id, name }: Helped): (form: FormData) => Promise<string> {
+function useTopUp({ id, name }: Helped, windows: Windows = {}): (form: FormData) => Promise<string> {
   const once = useOnce();
   return async (form) => {
     const window = form.get('window') as NewTopUp['window'];
     const body: NewTopUp = { window, amount: Number(form.get('amount')) };
     const path = `${pathOf(id)}/topups`;
     const { status, data } = await request<TopUp>('POST', path, { body, headers: once(body) });
+    const unit = windows[window]?.unit;
     const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
-    return `${name ?? id} has ${countText(data.limit)} requests a ${windowText(data.window)}${until}.${settledText(status)}`;
+    return `${name ?? id} has ${countText(data.limit)} ${unit ?? 'requests'} a ${windowText(data.window, unit)}${until}.${settledText(status)}`;
   };
 }
 
@@ -129,7 +130,7 @@ function TopUpFields({
         )}
       </select>
     </${Field}>
-    <${Field} id="topup-amount" label="Requests to add" hint=${isOptional && 'Empty: no top-up.'}>
+    <${Field} id="topup-amount" label=${counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'} hint=${isOptional && 'Empty: no top-up.'}>
       <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} />
     </${Field}>
   </div>`;
@@ -157,7 +158,7 @@ export function ResetDialog({
     const { status, data } = await request<Reset>('POST', path, { body, headers: once(body) });
     onChanged();
     const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
-    return `The usage of ${nameOf(of)} was reset: ${data.windows.map(windowText).join('; ')}.${ban}${settledText(status)}`;
+    return `The usage of ${nameOf(of)} was reset: ${data.windows.map((window) => windowText(window)).join('; ')}.${ban}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(of)}`} action="Reset usage" act=${act} onClose=${onClose}>
     <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>

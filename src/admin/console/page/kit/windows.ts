@@ -10,17 +10,19 @@ export const WINDOWS: typeof ALL = ['second', 'minute', 'hour', 'day', 'week', '
 
 /**
  * The name of a window in words: `minute`, `minute, shared by the customer`, `minute, search`.
- * @param name `minute`, `customer-minute`, `search-minute` or `customer-search-minute`, where `search` is a group of routes
+ * @param name `minute`, `customer-minute`, `search-minute` or `customer-search-minute`, where `search` is a group of routes or a unit
+ * @param unit left out of it: where it is named beside it
  */
-export function windowText(name: string): string {
+export function windowText(name: string, unit = ''): string {
   const at = name.lastIndexOf('-');
   if (at < 0) return name;
-  return `${name.slice(at + 1)}${budgetText(name.slice(0, at))}`;
+  const budget = name.slice(0, at);
+  return `${name.slice(at + 1)}${budgetText(budget.slice(0, budget.length - unit.length))}`;
 }
 
 /** @param budget `customer`, `search` or `customer-search` */
 function budgetText(budget: string): string {
-  const [, ofCustomer, group] = /^(customer(?:-|$))?(.*)$/.exec(budget)!;
+  const [, ofCustomer, group] = /^(customer(?:-|$))?(.*?)-?$/.exec(budget)!;
   return `${group === '' ? '' : `, ${group}`}${ofCustomer === undefined ? '' : ', shared by the customer'}`;
 }
 
@@ -34,7 +36,7 @@ export function WindowList({ of: windows }: { of: Windows }) {
   const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
   if (all.length === 0) return html`<p>No window is limited.</p>`;
   return html`<ul class="windows">
-    ${all.map(([name, { limit, used, remaining, resetAt, form, topUp }]) => {
+    ${all.map(([name, { limit, used, remaining, resetAt, form, topUp, unit = '' }]) => {
       const window = windowText(name);
       const title = html`<span><strong>${window}</strong>${form && html` <span class="muted">${form}</span>`}</span>`;
       if (limit === 'unlimited')
@@ -44,7 +46,7 @@ export function WindowList({ of: windows }: { of: Windows }) {
         <span class="used">
           <${Meter} label=${`Used of the ${window}`} used=${used} limit=${limit} />
           <span>
-            ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
+            ${countText(used)} of ${countText(limit)} ${unit} used, ${countText(remaining)} left
             ${remaining === 0 && html` <${Badge} kind="bad">Spent</${Badge}>`}
             ${remaining !== 0 && Number(remaining) <= limit / 10 && html` <${Badge} kind="warn">Nearly spent</${Badge}>`}
           </span>

@@ -8,10 +8,10 @@ import { plural, Until } from '../kit/format.ts';
 import { Limits } from '../kit/limits.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
-import { Use } from '../kit/use.ts';
+import { Use, useHistories } from '../kit/use.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { ChangePage, DeletedCustomer, History, InForce, Plan, ShownCustomer, Usage } from '../types.ts';
+import type { ChangePage, DeletedCustomer, InForce, Plan, ShownCustomer, Usage } from '../types.ts';
 import { LastChanges } from './audit.ts';
 import { CustomerFacts, CustomerState } from './customer-facts.ts';
 import { changeIfSame } from './key-dialogs.ts';
@@ -40,8 +40,7 @@ export function CustomerScreen({ id }: { id: string }) {
   const customer = useResource<ShownCustomer>(path);
   const plans = useResource<InForce>('/admin/plans');
   const usage = useUsage(id);
-  const hours = useResource<History>(`${path}/history?step=hour`);
-  const days = useResource<History>(`${path}/history?step=day`);
+  const { hours, days } = useHistories(path);
   const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
   // The screen shows an outage once, not in each section.
   const outage = [customer, usage, hours, days, changes].find(({ error }) => error !== null && isPassing(error))?.error;
@@ -70,7 +69,7 @@ export function CustomerScreen({ id }: { id: string }) {
     <${Head} of=${data} usage=${usage.data} />
     <${Limits} usage=${calm(usage)} plan=${plan} isLive=${true} open=${open} />
     <${KeysOfIt} of=${data} open=${open} />
-    <${Use} hours=${hours} days=${days} />
+    <${Use} hours=${hours} days=${days} usage=${usage.data} />
     <${CustomerFacts} of=${data} />
     <${LastChanges} id=${id} what="customer" changes=${calm(changes)} />
     ${

@@ -159,14 +159,15 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
       <${Step} title="Limits at the decision" note=${refusal.decidedAt !== null && html`<${Time} at=${refusal.decidedAt} />`}>
         ${limits.length === 0 && html`<p class="muted">No limit was asked.</p>`}
         ${refusal.cost > 1 && html`<p>The request cost ${countText(refusal.cost)}.</p>`}
+        ${Object.entries(refusal.judgement === 'admitted' ? (refusal.units ?? {}) : {}).map(([unit, paid]) => html`<p key=${unit}>It took ${countText(paid.reserved)} ${unit} in advance and paid ${countText(paid.settled)}${paid.unknown && ', because its cost is not known'}.</p>`)}
         <ul class="limits">
           ${limits.map(
-            ({ window: of, form, limit, used, remaining }) =>
+            ({ window: of, form, unit = '', needed = 1, limit, used, remaining }) =>
               html`<li key=${of}>
                 <p><strong>${windowText(of)}</strong> <span class="muted">${form}</span> ${of === window && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
                 <${Meter} label=${`Used of the ${of}`} used=${used} limit=${limit} />
                 <p>
-                  ${countText(used)} of ${countText(limit)} used, ${countText(remaining)} left
+                  ${countText(used)} of ${countText(limit)} ${unit} used, ${countText(remaining)} left${needed > 1 && `; the request takes ${countText(needed)} in advance`}
                   ${ofPlan(of) !== undefined && html` <span class="muted">own limit; plan ${plan} gives ${countText(ofPlan(of)!)}</span>`}
                 </p>
               </li>`,
@@ -187,7 +188,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
             ? html`<p class="muted">Not a matter of waiting.</p>`
             : millisecondsOf(retryAt) > now
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p><${Time} at=${retryAt} />: that has passed. <${Since} usage=${usage.data} cost=${refusal.cost} /></p>`
+              : html`<p><${Time} at=${retryAt} />: that has passed. <${Since} usage=${usage.data} of=${refusal} /></p>`
         }
       </${Step}>
       ${
@@ -204,11 +205,13 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
 }
 
 /** What would happen to the same request now. @param usage null while it is not known */
-function Since({ usage, cost }: { usage: Usage | null; cost: number }) {
+function Since({ usage, of: { cost, limits } }: { usage: Usage | null; of: Refusal }) {
   if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
   if (usage.ban !== null) return html`The caller is banned again, until <${Until} at=${usage.ban.until} />.`;
+  // Only the windows that it charges can refuse it.
+  const needs = new Map(limits.map(({ window, needed = cost }) => [window as string, needed]));
   const spent = Object.entries(usage.windows).find(
-    ([, { remaining }]) => remaining !== 'unlimited' && remaining < cost,
+    ([name, { remaining }]) => remaining !== 'unlimited' && remaining < (needs.get(name) ?? 0),
   );
   if (spent === undefined) return 'The same request succeeds now.';
   const [window, { resetAt }] = spent;
@@ -240,18 +243,24 @@ function wholeSecond(at: string | null): number | null {
 
 /** Two sentences for the customer, without internals; null if the refusal was for no limit. */
 function answerOf({ requestId, at, code, window, limits, retryAt, status, imposedBan }: Refusal): string | null {
-  const limit = limits.find((one) => one.window === window)?.limit;
-  if (window === null || limit === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
+  const standing = limits.find((one) => one.window === window);
+  if (window === null || standing === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
     return null;
   const why =
     code === 'rate_limit_exceeded'
-      ? `you had used all ${countText(limit)} requests a ${windowText(window)}`
-      : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(limit)} requests a ${windowText(window)}, which blocks all requests for a while`;
+      ? usedUp(standing)
+      : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(standing.limit)} ${standing.unit ?? 'requests'} a ${windowText(window, standing.unit)}, which blocks all requests for a while`;
   const then =
     retryAt === null
       ? 'Waiting does not help: please ask us for a higher limit.'
       : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
   return `Your request ${requestId} at ${utcText(at)} got the response ${status} because ${why}. ${then}`;
+}
+
+function usedUp({ window, unit, limit, needed, remaining }: Refusal['limits'][number]): string {
+  const of = `${countText(limit)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
+  if (unit === undefined || remaining === 0) return `you had used all ${of}`;
+  return `it takes ${countText(needed ?? 1)} ${unit} in advance and you had ${countText(remaining)} of ${of} left`;
 }
 
 function Step({ title, note, children }: { title: string; note?: Children; children?: Children }) {

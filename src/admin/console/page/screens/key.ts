@@ -9,20 +9,10 @@ import { Limits } from '../kit/limits.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
-import { Use } from '../kit/use.ts';
+import { Use, useHistories } from '../kit/use.ts';
 import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
-import type {
-  ChangePage,
-  DeprecatedRoute,
-  DeprecatedRoutes,
-  History,
-  InForce,
-  Key,
-  Plan,
-  ShownKey,
-  Usage,
-} from '../types.ts';
+import type { ChangePage, DeprecatedRoute, DeprecatedRoutes, InForce, Key, Plan, ShownKey, Usage } from '../types.ts';
 import { LastChanges } from './audit.ts';
 import { AccessFacts } from './key-access.ts';
 import { type Changing, changeIfSame, EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
@@ -56,8 +46,7 @@ export function KeyScreen({ id }: { id: string }) {
   const key = useResource<ShownKey>(hasTokens ? null : path);
   const plans = useResource<InForce>('/admin/plans');
   const usage = useUsage(id, plan);
-  const hours = useResource<History>(`${path}/history?step=hour`);
-  const days = useResource<History>(`${path}/history?step=day`);
+  const { hours, days } = useHistories(path);
   const routes = useResource<DeprecatedRoutes>(`${path}/deprecations`);
   const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
   // The screen shows an outage once, not in each section.
@@ -93,7 +82,7 @@ export function KeyScreen({ id }: { id: string }) {
       (!hasTokens || plan !== null) &&
       html`<${Limits} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} open=${open} />`
     }
-    <${Use} hours=${hours} days=${days} />
+    <${Use} hours=${hours} days=${days} usage=${usage.data} />
     ${
       key.data !== null &&
       html`<div class="charts"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></div>`

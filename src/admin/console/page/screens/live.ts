@@ -224,10 +224,11 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   },
   {
     title: 'Verdict',
-    cell: ({ verdict, window, code, requestId }) =>
+    cell: ({ verdict, window, code, requestId, units = {} }) =>
       html`<span class="two-lines">
         <${VerdictBadge} verdict=${verdict} window=${window} />
         ${code !== null && html`<a href=${hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label="Explain ${requestId}">Explain</a>`}
+        ${verdict === 'admitted' && code === null && Object.entries(units).map(([unit, { reserved, settled }]) => html`<span class="muted" key=${unit}>paid ${countText(settled)} ${unit}, ${countText(reserved)} in advance</span>`)}
       </span>`,
   },
   {

@@ -32,7 +32,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
   names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
   // Most files have one rule for all plans, which is then shown once.
   const bans = [...new Set(plans.map((plan) => bansText(plan)))];
-  const hasFurther = plans.some(({ eachKey, groups, inFlight }) => eachKey ?? groups ?? inFlight);
+  const hasFurther = plans.some(({ eachKey, groups, inFlight, units }) => eachKey ?? groups ?? inFlight ?? units);
   const columns: Column<Plan>[] = [
     {
       title: 'Plan',
@@ -90,23 +90,33 @@ function WindowCell({ window, limit, form, shadow, isNamed = false }: Plan['wind
 }
 
 /** What a plan has besides its own windows: requests in flight, what each key of a customer may take, groups of routes. */
-function FurtherLimits({ eachKey, groups = [], inFlight }: Plan) {
-  const each = [...windowTexts(eachKey?.windows ?? []), ...inFlightTexts(eachKey?.inFlight)];
+function FurtherLimits({ eachKey, groups = [], inFlight, units }: Plan) {
+  const each = [
+    ...windowTexts(eachKey?.windows ?? []),
+    ...inFlightTexts(eachKey?.inFlight),
+    ...unitTexts(eachKey?.units),
+  ];
   return html`
     ${inFlightTexts(inFlight).map((text) => html`<div class="plan-window">${text}</div>`)}
+    ${unitTexts(units).map((text) => html`<div class="plan-window">${text}</div>`)}
     ${each.length > 0 && html`<div class="plan-window">Each key of a customer: ${each.join(', ')}</div>`}
     ${groups.map(
-      ({ name, windows, instead, routes }) => html`<div class="plan-window">
-        <span><bdi>${name}</bdi>: ${windowTexts(windows).join(', ')}</span>
+      ({ name, windows, units: ofGroup, instead, routes }) => html`<div class="plan-window">
+        <span><bdi>${name}</bdi>: ${[...windowTexts(windows), ...unitTexts(ofGroup)].join(', ')}</span>
         ${instead && html` <span class="tag">in place of the limits of the plan</span>`}
         <div class="hint"><bdi>${routes.join(', ')}</bdi></div>
       </div>`,
     )}`;
 }
 
-function windowTexts(windows: Plan['windows']): string[] {
+function unitTexts(units: Plan['units'] = []): string[] {
+  return units.flatMap(({ name, windows }) => windowTexts(windows, ` ${name}`));
+}
+
+/** @param unit with a space before it; empty for requests */
+function windowTexts(windows: Plan['windows'], unit = ''): string[] {
   return windows.map(({ window, limit, form }) => {
-    return `${countText(Number(limit))} a ${window}${form === 'fixed' ? '' : ` (${form})`}`;
+    return `${limit === 'unlimited' ? limit : countText(Number(limit))}${unit} a ${window}${form === 'fixed' ? '' : ` (${form})`}`;
   });
 }
 
