@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import type { Charge, Reserve } from '../meter/charge.ts';
 import { type CostSource, MAX_AMOUNT, pointerOf } from '../meter/cost.ts';
-import { UNIT_NAME } from './plans.ts';
 import * as values from './values.ts';
 import { wholeNumber } from './values.ts';
 
@@ -104,8 +103,6 @@ const charge = z.strictObject({
     .describe('Statuses after which the request costs nothing in this unit, such as `[5xx]`. None if left out.'),
 });
 
-const NAME_RULE =
-  'must be `requests` or the name of a unit: 1 to 32 lower-case letters, digits and `-`, starting with a letter';
 const COST_RULE = 'must be a whole number from 1 to 1000000000, or a mapping of units to what is charged in them';
 
 const requests = wholeNumber(1, 1_000_000_000);
@@ -121,7 +118,14 @@ interface RouteCost {
 
 export const routeCost = z
   .union(
-    [requests, z.record(z.string().regex(UNIT_NAME, NAME_RULE), z.union([amount(), charge], RESERVE_RULE))],
+    [
+      requests,
+      z
+
+        .record(values.limitName('unit'), z.union([amount(), charge], RESERVE_RULE))
+        .refine((units) => Object.keys(units).length > 0, 'is empty; name `requests` or a unit, or leave it out')
+        .meta({ minProperties: 1 }),
+    ],
     COST_RULE,
   )
   .prefault(1)

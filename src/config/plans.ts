@@ -16,14 +16,6 @@ export function parsePlans(text: string, file: string): Parsed<Plans> {
 
 const { duration, wholeNumber } = values;
 
-/** A unit that plans limit and routes charge. */
-export const UNIT_NAME = /^[a-z][a-z0-9-]{0,31}$/;
-const GROUP_NAME = /^[a-z][a-z0-9-]{0,31}$/;
-/** Names that begin names of limits, or are such names. */
-const RESERVED_NAMES = new Set<string>([...WINDOWS, 'customer', 'key', 'in-flight']);
-const GROUP_NAME_RULE =
-  'must be the name of a group: 1 to 32 lower-case letters, digits and `-`, starting with a letter, and neither a window nor `customer`, `key`, `in-flight` or `customer-…`';
-
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED}, \`unlimited\` or \`custom\``;
 const plainLimit = z.union(
   [z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.enum(['unlimited', 'custom'])],
@@ -140,26 +132,17 @@ const bans = z.union(
 type RawBans = z.output<typeof bans> | undefined;
 
 const inFlight = wholeNumber(1, 1_000_000).optional();
-const groupName = z
-  .string()
-  .regex(GROUP_NAME, GROUP_NAME_RULE)
-  .refine((name) => !RESERVED_NAMES.has(name) && !name.startsWith('customer-'), GROUP_NAME_RULE);
-const UNIT_RULE =
-  'must be the name of a unit: 1 to 32 lower-case letters, digits and `-`, starting with a letter, and neither a window nor `requests`, `customer`, `key`, `in-flight` or `customer-…`';
-const unitName = z
-  .string()
-  .regex(UNIT_NAME, UNIT_RULE)
-  .refine((name) => !RESERVED_NAMES.has(name) && name !== 'requests' && !name.startsWith('customer-'), UNIT_RULE);
 const unitRule = `must be a whole number from 0 to ${UNBOUNDED}, or \`unlimited\``;
 const unitLimit = z.union(
   [z.int(unitRule).min(0, unitRule).max(UNBOUNDED, unitRule), z.literal('unlimited')],
   unitRule,
 );
+
 /** Limits in units of their own, by the name of the unit. */
 function unitsSchema(description: string) {
   return z
     .record(
-      unitName,
+      values.limitName('unit', ['requests']),
       z
         .strictObject(
           byWindow(
@@ -224,7 +207,7 @@ const plan = z.strictObject({
     'Limits in units other than requests, such as tokens or rows, by the name of the unit and by window. Routes of gateway.yaml say what a request charges in them (`cost`). A request that charges a unit takes some of it in advance, and pays what it really cost when its answer has come.',
   ),
   groups: z
-    .record(groupName, group)
+    .record(values.limitName('group'), group)
     .refine((groups) => Object.keys(groups).length <= MAX_GROUPS, `must not have more than ${MAX_GROUPS} groups`)
     .optional()
     .meta({
@@ -427,6 +410,8 @@ function checkUnits(plan: string, entry: unknown, fault: Note, warn: Note): void
     }),
   ];
   const names = new Set<string>();
+  // The beginnings of the names that windows have in header fields.
+  const taken = new Set(Object.keys(groups));
   for (const { units, path: at, group } of parts) {
     if (isMapping(units) && Object.keys(units).length === 0)
       fault(at, 'is empty; name at least one unit, or leave it out.');
@@ -434,10 +419,14 @@ function checkUnits(plan: string, entry: unknown, fault: Note, warn: Note): void
       refuseEmpty(limits, [...at, unit], fault);
       checkForms(limits, [...at, unit], fault);
       warnOfLowerWindows(limits, [...at, unit], warn);
-      // The names of their windows in header fields would be the same.
       const name = group === null ? unit : `${group}-${unit}`;
-      if (Object.hasOwn(groups, name))
-        fault([...at, unit], `has limits with the same names as the group ${name}; rename one of the two.`);
+      const isOther = Object.hasOwn(groups, name) || group !== null;
+      if (isOther && taken.has(name))
+        fault(
+          [...at, unit],
+          `has limits with the same names (${name}-…) as another group or unit; rename one of the two.`,
+        );
+      taken.add(name);
       names.add(unit);
     }
   }

@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { WINDOWS } from '../admit/windows.ts';
 import { faultOfFieldValue } from '../http1/field-rules.ts';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPath } from '../http1/request-line.ts';
@@ -128,6 +129,20 @@ function isNetwork(text: string): boolean {
 export function token() {
   const message = "must be 1 to 64 letters, digits or any of !#$%&'*+-.^_`|~";
   return text('token of HTTP', new RegExp(`^${TOKEN_CHARACTER}{1,64}$`), message);
+}
+
+/** What begins names of limits otherwise, or is such a name. */
+const NAMES_OF_LIMITS = new Set<string>([...WINDOWS, 'customer', 'key', 'in-flight']);
+
+/** The name of a group of routes, or of a unit: what precedes the window in names of limits. @param taken further names that it must not be */
+export function limitName(what: 'group' | 'unit', taken: readonly string[] = []) {
+  const reserved = [...taken, 'customer', 'key', 'in-flight'].map((name) => `\`${name}\``).join(', ');
+  const rule = `must be the name of a ${what}: 1 to 32 lower-case letters, digits and \`-\`, starting with a letter, and neither a window nor ${reserved} or \`customer-…\``;
+  const isFree = (name: string) => !NAMES_OF_LIMITS.has(name) && !name.startsWith('customer-') && !taken.includes(name);
+  return z
+    .string()
+    .regex(/^[a-z][a-z0-9-]{0,31}$/, rule)
+    .refine(isFree, rule);
 }
 
 /** The path of a file, parsed to an absolute one: a relative path is resolved against the working directory. */

@@ -48,6 +48,17 @@ describe('plans.yaml', () => {
     expect(plansOf(`%YAML 1.1\n---\n${FREE}bans: off\n`).plans.get('free')?.bans).toBeNull();
   });
 
+  test('units have limits as requests have, in a plan, for each key and in groups', () => {
+    const { plans } = plansOf(
+      'plans: { p: { limits: { day: 1 }, units: { tokens: { minute: 9, day: { limit: 99, window: sliding } } }, ' +
+        'each-key: { units: { tokens: { month: 5 } } }, groups: { search: { routes: [/s], limits: { day: 1 }, units: { rows: { hour: unlimited } } } } } }',
+    );
+    const { units, eachKey, groups } = plans.get('p')!;
+    expect(units).toEqual([{ name: 'tokens', limits: { minute: 9, day: 99 }, forms: { day: { slices: 12 } } }]);
+    expect(eachKey?.units?.[0]).toMatchObject({ name: 'tokens', limits: { month: 5 } });
+    expect(groups?.[0]?.units?.[0]).toMatchObject({ name: 'rows', limits: { hour: 'unlimited' } });
+  });
+
   test('a limit is a number, unlimited or custom, in any of the windows', () => {
     const { plans } = plansOf(
       'plans: { p: { limits: { day: custom, hour: unlimited, second: 0, minute: 999999999999999 } } }',
