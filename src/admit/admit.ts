@@ -192,6 +192,17 @@ export class Admitter {
     if (reservation !== null) this.#settlements.add(consumerId, allowance, reservation, nowMs, used);
   }
 
+  /**
+   * The same for a request that limits which are only watched would have refused: nothing was counted in their windows, but the
+   * history has it.
+   * @param amounts what it would have taken in advance
+   */
+  settleWatched(consumerId: string, { allowance, nowMs }: Verdict, amounts: Amounts, used: Amounts): void {
+    if (allowance.history !== 'all') return;
+    const windows = (allowance.further ?? []).map(() => []);
+    this.#settlements.add(consumerId, allowance, { amounts, windows, isCertain: true }, nowMs, used);
+  }
+
   /** Sends the settlements that wait. */
   flush(): Promise<void> {
     return this.#settlements.flush();

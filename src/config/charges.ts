@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Charge, Reserve } from '../meter/charge.ts';
-import { type CostSource, MAX_AMOUNT, pointerOf } from '../meter/cost.ts';
+import { type CostSource, pointerOf } from '../meter/cost.ts';
 import * as values from './values.ts';
 import { wholeNumber } from './values.ts';
 
@@ -8,8 +8,15 @@ import { wholeNumber } from './values.ts';
  * `cost` of a route in gateway.yaml: for how many requests one counts, and what it charges in units of their own.
  */
 
-const amountRule = `must be a whole number from 0 to ${MAX_AMOUNT}`;
-const amount = () => z.int(amountRule).min(0, amountRule).max(MAX_AMOUNT, amountRule);
+/**
+ * What one request may take in advance at most.
+ *
+ * Attack: a history is exact up to 2 to the power of 40. A caller that takes much more in advance than it uses would fill it up to
+ * there, and empty it when that is given back.
+ */
+const MAX_RESERVE = 1_000_000_000;
+const reservedRule = `must be a whole number from 0 to ${MAX_RESERVE}`;
+const reserved = () => z.int(reservedRule).min(0, reservedRule).max(MAX_RESERVE, reservedRule);
 
 const POINTER_RULE = 'must be a JSON pointer (RFC 6901) such as /usage/total_tokens';
 const pointer = () =>
@@ -19,15 +26,18 @@ const pointer = () =>
     .transform((text) => pointerOf(text)!);
 
 const readParts = {
-  default: amount().describe('What is taken in advance of a request that does not say it, or not as a number from 0.'),
-  most: amount().optional().describe('What is taken in advance at most. Any amount if left out.'),
+  default: reserved().describe(
+    'What is taken in advance of a request that does not say it, or not as a number from 0.',
+  ),
+  least: reserved().optional().describe('What is taken in advance at least, whatever the request says. 0 if left out.'),
+  most: reserved().optional().describe(`What is taken in advance at most. ${MAX_RESERVE} if left out.`),
 };
 const RESERVE_RULE =
   'must be a whole number from 0, or a mapping with `header` or `json`, and `default`: { json: /max_tokens, default: 1000 }';
 const reserve = z
   .union(
     [
-      amount(),
+      reserved(),
       z.strictObject({
         header: values.token().describe('The field of the request that says it.'),
         ...readParts,
@@ -43,7 +53,7 @@ const reserve = z
   )
   .transform((raw): Reserve => {
     if (typeof raw === 'number') return { kind: 'fixed', amount: raw };
-    const bounds = { otherwise: raw.default, most: raw.most ?? MAX_AMOUNT };
+    const bounds = { otherwise: raw.default, least: raw.least ?? 0, most: raw.most ?? MAX_RESERVE };
     if ('header' in raw) return { kind: 'header', name: raw.header.toLowerCase(), ...bounds };
     return { kind: 'json', pointer: raw.json, ...bounds };
   });
@@ -122,7 +132,7 @@ export const routeCost = z
       requests,
       z
 
-        .record(values.limitName('unit'), z.union([amount(), charge], RESERVE_RULE))
+        .record(values.limitName('unit'), z.union([reserved(), charge], RESERVE_RULE))
         .refine((units) => Object.keys(units).length > 0, 'is empty; name `requests` or a unit, or leave it out')
         .meta({ minProperties: 1 }),
     ],

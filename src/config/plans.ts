@@ -370,7 +370,12 @@ function checkEachKey(plan: string, entry: unknown, fault: Note, warn: Note): vo
     fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')} and in-flight.`);
   }
   warnOfLowerWindows(eachKey, path, warn);
-  warnOfNoBound(eachKey, { ofPlan, path, why: 'that all keys of a customer share, and so bounds no key.' }, warn);
+  const shared = 'that all keys of a customer share, and so bounds no key.';
+  warnOfNoBound(eachKey, { ofPlan, path, why: shared }, warn);
+  for (const [unit, limits] of Object.entries(mappingOf(field(eachKey, 'units')))) {
+    const ofUnit = field(field(entry, 'units'), unit);
+    warnOfNoBound(limits, { ofPlan: ofUnit, path: [...path, 'units', unit], why: shared }, warn);
+  }
   const [one, all] = [field(eachKey, 'in-flight'), field(entry, 'in-flight')];
   if (typeof one === 'number' && typeof all === 'number' && one >= all) {
     const why = 'that all keys of a customer share, and so bounds no key.';
@@ -419,6 +424,9 @@ function checkUnits(plan: string, entry: unknown, fault: Note, warn: Note): void
       refuseEmpty(limits, [...at, unit], fault);
       checkForms(limits, [...at, unit], fault);
       warnOfLowerWindows(limits, [...at, unit], warn);
+      for (const { window, value } of countedIn(limits)) {
+        if (value === 0) warn([...at, unit, window], 'is 0 and refuses every request of this plan that charges it.');
+      }
       const name = group === null ? unit : `${group}-${unit}`;
       const isOther = Object.hasOwn(groups, name) || group !== null;
       if (isOther && taken.has(name))

@@ -229,7 +229,7 @@ export const ERRORS = {
     sentence: ({ source, quota, needed, unit, remaining, retryAfterSeconds, mayBeBanned }: SpentLimit) => {
       const takes = unit === null ? `costs ${needed}` : `takes ${needed} ${unit} in advance`;
       if (retryAfterSeconds === null)
-        return `This request ${takes} and ${source} allows ${quota}: waiting will not help. Ask for a higher limit.`;
+        return `This request ${takes} and ${source} allows ${quota}: waiting will not help. Ask for ${unit === null ? '' : `fewer ${unit}, or for `}a higher limit.`;
       const isSpent =
         unit === null || remaining === 0
           ? 'is used up'

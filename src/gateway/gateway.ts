@@ -8,7 +8,7 @@ import { RequestFlow, type RunningRequests } from './request-flow.ts';
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
   #deps: GatewayDeps;
-  readonly #running: RunningRequests = { count: 0, bodyReaders: new WeakMap() };
+  readonly #running: RunningRequests = { count: 0, closing: new Set(), bodyReaders: new WeakMap() };
   /** By connection, its latest request with an unread body. A fault may be found while the body is read. */
   readonly #latest = new WeakMap<object, RequestFlow>();
 
@@ -24,6 +24,11 @@ export class Gateway {
   /** Requests that have not ended. */
   get inFlight(): number {
     return this.#running.count;
+  }
+
+  /** Fulfilled when the records of all requests that have ended are closed, and what they cost is on its way to the store. */
+  async closed(): Promise<void> {
+    await Promise.allSettled(this.#running.closing);
   }
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */

@@ -2,10 +2,9 @@ import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
-import { AnswerReader } from '../meter/answer-reader.ts';
+import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
 import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
 import { amountOf, type CostReading } from '../meter/cost.ts';
-import type { Decoders } from '../meter/decoders.ts';
 import { numberAt } from '../meter/json-number.ts';
 
 /** What one request took of a unit in advance, and what it paid in the end. */
@@ -42,18 +41,20 @@ export function amountsOf(charges: readonly Charge[], head: Head, body: Buffer |
 /** The least that a request may take in advance, whatever its body says. */
 export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts {
   return Object.fromEntries(
-    charges.map(({ unit, reserve }) => [unit, reserve.kind === 'json' ? 0 : reservedBy(reserve, head, null)]),
+    charges.map(({ unit, reserve }) => {
+      return [unit, reserve.kind === 'json' ? Math.min(reserve.least, reserve.most) : reservedBy(reserve, head, null)];
+    }),
   );
 }
 
 function reservedBy(reserve: Reserve, { fields }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
-  const { otherwise, most } = reserve;
+  const { otherwise, least, most } = reserve;
   const amount =
     reserve.kind === 'header'
       ? amountOf(onlyValue(fields.rawHeaders, reserve.name) ?? '')
       : numberIn(body, reserve.pointer);
-  return Math.min(amount ?? otherwise, most);
+  return Math.min(Math.max(amount ?? otherwise, least), most);
 }
 
 function numberIn(body: Buffer | null, pointer: readonly string[]): number | null {
@@ -65,21 +66,21 @@ function numberIn(body: Buffer | null, pointer: readonly string[]): number | nul
 export class Metering {
   readonly #charges: readonly Charge[];
   readonly #reserved: Amounts;
-  readonly #decoders: Decoders;
+  readonly #decode: StartDecoding;
   #reader: AnswerReader | null = null;
 
-  /** @param charges with at least one */
-  constructor(charges: readonly Charge[], reserved: Amounts, decoders: Decoders) {
+  /** @param charges with at least one @param decode begins to read a compressed answer */
+  constructor(charges: readonly Charge[], reserved: Amounts, decode: StartDecoding) {
     this.#charges = charges;
     this.#reserved = reserved;
-    this.#decoders = decoders;
+    this.#decode = decode;
   }
 
   /** The answer of the service begins. */
   head(status: number, fields: readonly string[]): void {
     const read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
     if (read.length === 0) return;
-    this.#reader = new AnswerReader(read, fields, this.#decoders);
+    this.#reader = new AnswerReader(read, fields, this.#decode);
   }
 
   /** A piece of its body. */
@@ -95,6 +96,8 @@ export class Metering {
    * @param elapsedMs since it was forwarded
    */
   end(ended: Ended, status: number | null, elapsedMs: number): PaidUnits | Promise<PaidUnits> {
+    // A client that leaves before the head pays for the time it took, where that is the cost.
+    if (this.#reader === null && ended === 'cut') this.head(0, []);
     const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? NOTHING_READ;
     if (read instanceof Promise) return read.then((readings) => this.#paid(ended, status, readings));
     return this.#paid(ended, status, read);

@@ -72,6 +72,8 @@ export interface ProxyFlow {
   worked(fromMs: number, toMs: number): void;
 }
 
+const SWITCHING_PROTOCOLS = 101;
+
 /** On a deprecated route the gateway's own values of these fields replace those of the service. */
 const DEPRECATION = ['deprecation', 'sunset'];
 /** The response fields that the gateway replaces, by whether CORS is configured and whether the route is deprecated. */
@@ -405,9 +407,14 @@ export function proxyUpgrade(
       taken: (target) => {
         record.target = target;
       },
-      head: (status, fields) => responseFieldsOf(deps, admitted, status, fields),
+      head: (status, fields) => {
+        // An upgraded connection pays what it took in advance, any other answer what it says.
+        if (status !== SWITCHING_PROTOCOLS) admitted.metering?.head(status, fields);
+        return responseFieldsOf(deps, admitted, status, fields);
+      },
       chunk: (bytes) => {
-        record.bytesOut += bytes;
+        record.bytesOut += bytes.length;
+        admitted.metering?.chunk(bytes);
       },
       writeTimeoutMs: deps.writeTimeoutMs,
       timeouts: match.route.timeouts,

@@ -25,6 +25,7 @@ import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
 import type { Charge } from '../meter/charge.ts';
+import type { Decoding } from '../meter/decoders.ts';
 import type { Ruling } from '../policies/chain.ts';
 import type { Allowed } from '../policies/result.ts';
 import { asksForUsage, type Match, type RouteReply } from '../routing/router.ts';
@@ -68,6 +69,8 @@ import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 /** What the gateway keeps about all requests that have not ended. */
 export interface RunningRequests {
   count: number;
+  /** Requests that have ended, whose record waits for what they cost or for limits that are only watched. */
+  readonly closing: Set<Promise<void>>;
   /** By connection, the consumer whose body is read from it. */
   readonly bodyReaders: WeakMap<object, ConsumerTime>;
 }
@@ -429,7 +432,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { charges, amounts } = this.#asked!;
     if (charges !== null && amounts !== undefined) {
       this.#verdict = verdict;
-      this.#metering = new Metering(charges, amounts, this.#deps.decoders);
+      this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
       if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, nothingOf(amounts));
     }
@@ -486,7 +489,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     }
     if (!(this.#request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
     if (head.expectsContinue) this.#response.writeContinue();
-    const memory = this.#deps.heldBodies.of(this.#caller!.shareId, heldBytesOfOne(this.#upstream!.options.fairShare));
+    const memory = this.#deps.heldBodies.of(
+      this.#caller!.shareId,
+      heldBytesOfOne(this.#upstream?.options.fairShare ?? OWN_SHARE),
+    );
     this.#held = new HeldBody(this.#request, maxBytes, memory, (result) => {
       try {
         end(result);
@@ -624,7 +630,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#request.socket.confirmRead?.(this) !== true) this.onRead();
     const paid = this.#metering === null ? null : this.#pay(this.#metering);
     if (this.#shadow === null && paid === null) this.#close(null);
-    else void this.#closeLater(paid);
+    else {
+      const { closing } = this.#running;
+      const closed = this.#closeLater(paid).finally(() => closing.delete(closed));
+      closing.add(closed);
+    }
   }
 
   /** The record waits for the verdict of limits that are only watched, and for a cost that is still being read. */
@@ -632,10 +642,16 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     await paid;
     const shadow = await this.#shadow;
     const { units } = this.#record;
-    if (units !== null && shadow?.kind === 'decided' && shadow.verdict.kind === 'admitted') {
-      this.#deps.admitter.settle(shadowIdOf(this.#caller!.id), shadow.verdict, usedOf(units));
-    }
+    if (units !== null && shadow?.kind === 'decided') this.#settleShadow(shadow, usedOf(units));
     this.#close(shadowOf(shadow));
+  }
+
+  #settleShadow({ verdict, source }: Extract<Admission, { kind: 'decided' }>, used: Amounts): void {
+    const { admitter } = this.#deps;
+    const id = shadowIdOf(this.#caller!.id);
+    const amounts = this.#asked?.amounts;
+    if (verdict.kind === 'admitted') admitter.settle(id, verdict, used);
+    else if (amounts !== undefined && source === 'store') admitter.settleWatched(id, verdict, amounts, used);
   }
 
   /** The request has ended: finds what it cost. @returns null if that is known at once */
@@ -679,6 +695,18 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#record.shadow = shadow;
     this.#trace.end(this.#record);
     this.#deps.records.close(this.#record);
+  }
+
+  /** Begins to read a compressed answer for its cost. That is work for the caller, also once the answer has passed. */
+  #decode(coding: string, read: (bytes: Buffer) => boolean): Decoding | null {
+    const { decoders, monotonicMs } = this.#deps;
+    const timed = (bytes: Buffer): boolean => {
+      const fromMs = monotonicMs();
+      const readsOn = read(bytes);
+      this.worked(fromMs, monotonicMs());
+      return readsOn;
+    };
+    return decoders.start(coding, this.#caller!.shareId, timed);
   }
 
   // The thread's time
@@ -758,6 +786,9 @@ interface Asked {
   /** What it takes of them in advance; undefined until that is known. */
   readonly amounts: Amounts | undefined;
 }
+
+/** The part of the memory for held bodies that one caller may have on a route without a service. */
+const OWN_SHARE = 0.25;
 
 const TOO_MANY_HELD = 'too many bodies are held to be checked';
 

@@ -1,11 +1,14 @@
 import { valuesOf } from '../http1/fields.ts';
 import { type BodyReader, readerOf } from './body-reader.ts';
 import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
-import { type Decoders, type Decoding, isDecodable } from './decoders.ts';
+import { type Decoding, isDecodable } from './decoders.ts';
 import type { Found } from './json-number.ts';
 
 /** The longest event stream that is read if it is compressed, in bytes after decompression. */
-const MAX_DECODED_BYTES = 256 * 1024 * 1024;
+const MAX_DECODED_BYTES = 64 * 1024 * 1024;
+
+/** Begins to decompress an answer, as `Decoders.start` does for its consumer. Null if there is no room for one more. */
+export type StartDecoding = (coding: string, onBytes: (bytes: Buffer) => boolean) => Decoding | null;
 
 /** What each kind of body has as its media type. JSON has every type that ends in `+json` as well. */
 const KINDS: ReadonlyMap<string, BodySource['kind']> = new Map([
@@ -44,7 +47,7 @@ interface MeteredUnit {
  * A compressed body is decompressed by a thread, on the side. Any other is read at once, with some nanoseconds for each byte.
  */
 export class AnswerReader {
-  readonly #decoders: Decoders;
+  readonly #decode: StartDecoding;
   #ways: readonly { readonly unit: string; readonly way: Way }[];
   /** Those of the body that read on. */
   #readers: BodyReader[] = [];
@@ -58,10 +61,9 @@ export class AnswerReader {
 
   /**
    * @param fields of the final response, names and values alternating
-   * @param decoders those of the process
    */
-  constructor(units: readonly MeteredUnit[], fields: readonly string[], decoders: Decoders) {
-    this.#decoders = decoders;
+  constructor(units: readonly MeteredUnit[], fields: readonly string[], decode: StartDecoding) {
+    this.#decode = decode;
     const type = mediaTypeOf(fields);
     const codings = codingsOf(fields);
     this.#coding = codings[0] ?? null;
@@ -80,7 +82,7 @@ export class AnswerReader {
       this.#read(bytes);
       return;
     }
-    this.#decoding ??= this.#decoders.start(this.#coding, this.#read);
+    this.#decoding ??= this.#decode(this.#coding, this.#read);
     this.#decoding?.add(bytes);
     if (this.#decoding !== null) return;
     this.#fault = 'busy';

@@ -20,7 +20,8 @@ export type Reserve =
 interface ReadReserve {
   /** What is taken if the request does not say it, or not as a number from 0. */
   readonly otherwise: number;
-  /** What is taken at most. */
+  /** What is taken at least, and at most. */
+  readonly least: number;
   readonly most: number;
 }
 

@@ -3,6 +3,8 @@ import { constants, createBrotliDecompress, createGunzip, createInflate, createZ
 
 /** How many compressed answers are read at a time. */
 const MAX_ANSWERS = 64;
+/** How many of them one consumer may have. */
+const MAX_OF_CONSUMER = 16;
 /** How many compressed bytes of an answer wait for a thread. */
 const MAX_WAITING_BYTES = 1024 * 1024;
 /** The window of zstd as a power of two: 8 MiB. That of Brotli has at most 16 MiB, those of the others 32 KiB. */
@@ -28,9 +30,13 @@ export function isDecodable(coding: string): boolean {
  *
  * Attack: many clients ask for compressed answers at once, until their windows take all memory and the threads of the
  * pool do nothing else. So answers beyond `MAX_ANSWERS` are not read.
+ *
+ * Attack: one consumer keeps that many answers open, so that the costs of all others are unknown. So it has at most its part.
  */
 export class Decoders {
   #answers = 0;
+  /** By consumer. */
+  readonly #ofConsumers = new Map<string, number>();
 
   /** How many answers are being read. */
   get open(): number {
@@ -39,13 +45,23 @@ export class Decoders {
 
   /**
    * @param coding one that `isDecodable`
+   * @param consumerId whose answer it is
    * @param onBytes takes the next piece of the body; it returns false if it needs no more
    * @returns null if there is no room for one more
    */
-  start(coding: string, onBytes: (bytes: Buffer) => boolean): Decoding | null {
-    if (this.#answers >= MAX_ANSWERS) return null;
+  start(coding: string, consumerId: string, onBytes: (bytes: Buffer) => boolean): Decoding | null {
+    const own = this.#ofConsumers.get(consumerId) ?? 0;
+    if (this.#answers >= MAX_ANSWERS || own >= MAX_OF_CONSUMER) return null;
     this.#answers++;
-    return new Decoding(CREATE.get(coding)!(), onBytes, () => this.#answers--);
+    this.#ofConsumers.set(consumerId, own + 1);
+    return new Decoding(CREATE.get(coding)!(), onBytes, () => this.#leave(consumerId));
+  }
+
+  #leave(consumerId: string): void {
+    this.#answers--;
+    const left = this.#ofConsumers.get(consumerId)! - 1;
+    if (left === 0) this.#ofConsumers.delete(consumerId);
+    else this.#ofConsumers.set(consumerId, left);
   }
 }
 

@@ -93,6 +93,9 @@ export interface OwnGateway extends RunningGateway {
 
 type Closer = () => Promise<void> | void;
 
+/** How long a gateway that stops waits for the costs of requests that have ended, milliseconds. */
+const CLOSING_MS = 2_000;
+
 /**
  * Starts one gateway: first the stores, then the listeners, so that it serves no request before everything is ready.
  * @throws Failure `store_owned`, `store_corrupt`, `pepper_mismatch`, `cannot_listen` and others, after closing what was open
@@ -308,7 +311,6 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.secretUses.close());
   closers.push(() => services.refusals.close());
-  closers.push(() => services.admitter.flush());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
@@ -319,6 +321,11 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   const deps = gatewayDepsOf(live, services, atOnce(routerOf([USAGE, ...settings.routes])), surroundings);
   const gateway = new Gateway({ ...deps, upstreams: opened.firstUpstreams, jwt: tokens.verifierFor(settings.jwt) });
   later.gateway = gateway;
+  // After the drain: what the last requests cost may still be read from compressed answers.
+  closers.push(async () => {
+    await Promise.race([gateway.closed(), delay(CLOSING_MS, null, { ref: false })]);
+    await services.admitter.flush();
+  });
   const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };
   return { gateway, services, surroundings, draining, metrics, heap, telemetry };
 }

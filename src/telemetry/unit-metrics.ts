@@ -25,7 +25,7 @@ export function unitMetrics(
   });
   const settlements = new Counter({
     name: 'tollgate_settlements_total',
-    help: 'Settlements of requests on their way to the store. A lost one leaves counted what the request took in advance.',
+    help: 'Settlements on their way to the store, one for each request and account that it charged in a unit and whose cost was not what it took in advance. A lost one leaves that counted.',
     labelNames: ['outcome'],
     registers: [registry],
   });

@@ -58,7 +58,8 @@ describe.each(Object.keys(STORES))('operators see and change what is counted in 
       {
         window: 'tokens-minute',
         cost: 1,
-        sentence: 'The key had used 820 of 1000 tokens a minute when this request came. It takes 500 in advance.',
+        sentence:
+          'The key had used 820 of 1000 tokens a minute when this request came. The request takes 500 in advance.',
         advice: 'Wait until the time shown below, or top up the tokens of the minute.',
       },
     ]);

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { privateRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const PLANS = `
@@ -269,4 +270,90 @@ test('a caller is told by `?history&unit` what it used of a unit of its plan', a
     400,
     { code: 'invalid_request', message: 'unit must be one of: requests, tokens.' },
   ]);
+});
+
+test('an answer to an upgrade that the service does not agree to is settled like any other', async () => {
+  const { gateway, key } = await setUp(
+    (_request, response) => json(response, { usage: { total_tokens: 700 } }),
+    ROUTES.replace('methods: [POST, GET, HEAD]', 'methods: [POST, GET, HEAD]\n    websocket: true'),
+  );
+  const head = [
+    'GET /v1/chat HTTP/1.1',
+    'Host: a',
+    `Authorization: Bearer ${key}`,
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    'Sec-WebSocket-Version: 13',
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+  ].join('\r\n');
+  const { responses } = await rawExchange(gateway.port, `${head}\r\n\r\n`);
+  expect(responses.map(({ status }) => status)).toEqual([200]);
+  await usedIs(gateway, key, 700);
+});
+
+test('a route that the gateway answers itself takes what a body in chunks asks for', async () => {
+  const { gateway, key } = await setUp(
+    (_request, response) => response.end(),
+    `${ROUTES}  - { path: /v1/own, methods: [POST], respond: { body: '{}' }, cost: { tokens: { reserve: { json: /max_tokens, default: 5 } } } }\n`,
+  );
+  const body = new ReadableStream({
+    start(controller) {
+      controller.enqueue(Buffer.from('{"max_tokens":40}'));
+      controller.close();
+    },
+  });
+  const init = { method: 'POST', body, duplex: 'half' } as RequestInit;
+  expect((await gateway.get('/v1/own', key, init)).status).toBe(200);
+  await usedIs(gateway, key, 40);
+});
+
+test('a client that leaves before the head pays for the time that it took', async () => {
+  const held: ServerResponse[] = [];
+  const { gateway, key } = await setUp(
+    (_request, response) => held.push(response),
+    ROUTES.replace('reserve: 10, from: bytes', 'reserve: 0, from: milliseconds'),
+  );
+  const leaving = new AbortController();
+  const asked = gateway.get('/v1/sized', key, { signal: leaving.signal }).catch(() => null);
+  await eventually(() => expect(held).toHaveLength(1));
+  leaving.abort();
+  await asked;
+  const [, settled] = await gateway.process.until(/"status":499.*"reserved":0,"settled":(\d+),"unknown":"cut"/);
+  expect(Number(settled)).toBeGreaterThan(0);
+  await usedIs(gateway, key, Number(settled));
+});
+
+test('the history of a plan that is only watched has what requests cost, also those that its limits would refuse', async () => {
+  const upstream = await startUpstream((_request, response) => json(response, { usage: { total_tokens: 900 } }));
+  const plans = PLANS.replace('limits:', 'enforce: false\n    limits:');
+  const gateway = await startGateway({ upstream: upstream.origin, plans, routes: ROUTES });
+  const { key } = await gateway.createKey('model');
+  for (let i = 0; i < 4; i++) expect((await gateway.get('/v1/chat', key)).status).toBe(200);
+  await eventually(async () => {
+    const answer = await gateway.get('/usage?history&step=day&unit=tokens', key);
+    const { buckets } = (await answer.json()) as { readonly buckets: readonly { readonly admitted: number }[] };
+    expect(buckets.reduce((sum, { admitted }) => sum + admitted, 0)).toBe(3600);
+  });
+});
+
+test('a gateway that is told to stop settles answers that it is still decompressing', async () => {
+  const server = await privateRedis();
+  const answer = gzipSync(`{"text":"${'x'.repeat(20_000_000)}","usage":{"total_tokens":7}}`);
+  const upstream = await startUpstream((_request, response) =>
+    response.setHeader('content-type', 'application/json').setHeader('content-encoding', 'gzip').end(answer),
+  );
+  const redis = { env: { REDIS_URL: server.url, KEY_PEPPER: 'a pepper for the tests of units' } };
+  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes: ROUTES, ...redis });
+  const { id, key } = await gateway.createKey('model');
+  const status = async () => {
+    const response = await rawExchange(
+      gateway.port,
+      `GET /v1/chat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n\r\n`,
+    );
+    return response.responses[0]?.status;
+  };
+  expect(await Promise.all([status(), status(), status()])).toEqual([200, 200, 200]);
+  await gateway.process.stop();
+  const { windows } = JSON.parse((await gateway.command('usage', id, '--json')).stdout) as Usage;
+  expect(windows['tokens-minute']?.used).toBe(21);
 });

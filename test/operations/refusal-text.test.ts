@@ -41,13 +41,13 @@ test.each([
   [
     'tokens-minute',
     {},
-    'The key had used 820 of 1000 tokens a minute when this request came. It takes 500 in advance.',
+    'The key had used 820 of 1000 tokens a minute when this request came. The request takes 500 in advance.',
     'the tokens of the minute',
   ],
   [
     'customer-search-tokens-day',
     {},
-    'The customer had used 820 of 1000 tokens a day for search (shared by its keys) when this request came. It takes 500 in advance.',
+    'The customer had used 820 of 1000 tokens a day for search (shared by its keys) when this request came. The request takes 500 in advance.',
     "the customer's tokens of the day for search",
   ],
   [
@@ -84,7 +84,7 @@ test('a request that takes more of a unit in advance than a limit allows never s
     sentence:
       'The request takes 500 tokens in advance and the key may use 400 a minute, so it is refused however long the client waits.',
     advice:
-      'Raise the limit of the tokens of the minute for this caller, or move it from the plan free to a larger one.',
+      'Raise the limit of the tokens of the minute for this caller, or move it from the plan free to a larger one. Or the client asks for less, or the route takes less in advance.',
   });
 });
 

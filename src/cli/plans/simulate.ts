@@ -175,7 +175,7 @@ async function printReport(
 function notesOnBaseline({ fromPlans, totals }: Report, baseline: Replay['differs'] | null): readonly string[] {
   if (baseline === null || baseline.verdicts + baseline.bans === 0) return [];
   return [
-    `Under ${fromPlans} itself, the plans that were in force, ${baseline.verdicts} of ${totals.requests} requests get another verdict than they got, and ${baseline.bans} bans differ: requests are missing from the log, or other plans were in force.`,
+    `Under ${fromPlans} itself, the plans that were in force, ${baseline.verdicts} of ${totals.requests} requests get another verdict than they got, and ${baseline.bans} bans differ: requests are missing from the log, other plans were in force, or requests ran at the same time that took units in advance, which the simulation settles at once.`,
   ];
 }
 

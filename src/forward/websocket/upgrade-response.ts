@@ -11,7 +11,7 @@ interface NonUpgradeResponseOptions {
   readonly bodyTimeoutMs: number;
   /** How long a client may read nothing before it is disconnected. */
   readonly writeTimeoutMs: number;
-  readonly chunk: (bytes: number) => void;
+  readonly chunk: (bytes: Buffer) => void;
   /** Called once. */
   readonly done: (result: ForwardResult) => void;
 }
@@ -50,7 +50,7 @@ export class NonUpgradeResponse implements Timed {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#options.chunk(chunk.length);
+    this.#options.chunk(chunk);
     this.#waitFor(false);
     if (this.#response.write(chunk)) return;
     this.#answer.pause();

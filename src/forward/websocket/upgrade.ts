@@ -35,7 +35,7 @@ interface UpgradeHooks {
   /** Makes the fields of the client's response, without those that only a 101 has. Called once. */
   readonly head: (status: number, fields: readonly string[]) => string[];
   /** Called with the size of each piece of a response other than 101. */
-  readonly chunk: (bytes: number) => void;
+  readonly chunk: (bytes: Buffer) => void;
   readonly writeTimeoutMs: number;
   /** Deadlines that replace those of the upstream; null for those of the upstream. */
   readonly timeouts: ResponseTimeouts | null;

@@ -42,9 +42,11 @@ function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
     const whom =
       ofGroup === '' ? `for this ${owner === 'The customer' ? 'customer' : 'caller'}` : `in the plan ${plan}`;
     const it = owner === 'The customer' ? 'the customer' : 'it';
+    const orLess =
+      tooLow?.unit === undefined ? '' : ` Or the client asks for less, or the route takes less in advance.`;
     return {
       sentence: `The request ${takes} and ${owner.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${quota}${ofGroup}, so it is refused however long the client waits.`,
-      advice: `Raise the limit of the ${counted}${quota}${ofGroup} ${whom}, or move ${it} from the plan ${plan} to a larger one.`,
+      advice: `Raise the limit of the ${counted}${quota}${ofGroup} ${whom}, or move ${it} from the plan ${plan} to a larger one.${orLess}`,
     };
   }
   const costs = costText(refusal, standing);
@@ -84,7 +86,7 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
 /** What the request took of the limit that refused it; empty if that is one request. */
 function costText({ cost }: RefusalFacts, standing: LimitFacts | undefined): string {
   if (standing?.unit === undefined) return cost === 1 ? '' : ` It costs ${cost}.`;
-  return standing.needed === 1 ? '' : ` It takes ${standing.needed} in advance.`;
+  return standing.needed === 1 ? '' : ` The request takes ${standing.needed} in advance.`;
 }
 
 function ofPolicy({ code, status }: RefusalFacts, policy: string): Texts {

@@ -131,11 +131,13 @@ function partsOf({ name, limits, units, eachKey, groups = [] }: Plan, routes: re
   ];
 }
 
-/** What each route takes of a unit in advance, if that is the same for all requests. */
+/** What each route takes of a unit in advance, of all requests or of those that say nothing of it. */
 function reservesOf(unit: string, routes: readonly PricedRoute[]) {
   return routes.flatMap(({ path, charges }) => {
     const reserve = charges?.find((charge) => charge.unit === unit)?.reserve;
-    return reserve?.kind === 'fixed' ? [{ path, amount: reserve.amount }] : [];
+    if (reserve === undefined) return [];
+    if (reserve.kind === 'fixed') return [{ path, amount: reserve.amount, isDefault: false }];
+    return [{ path, amount: Math.min(Math.max(reserve.otherwise, reserve.least), reserve.most), isDefault: true }];
   });
 }
 
@@ -149,10 +151,11 @@ function warnOfReservesAbove(
     const limit = limits[window];
     if (typeof limit !== 'number' || limit === 0) continue;
     for (const one of reserves.filter(({ amount }) => amount > limit)) {
-      warn(
-        [...path, window],
-        `is below what ${one.path} takes in advance, ${one.amount}: keys of this plan can never call it.`,
-      );
+      const never = one.isDefault
+        ? `of requests that do not say it, ${one.amount}: those of keys of this plan are all refused.`
+        : `${one.amount}: keys of this plan can never call it.`;
+      const taken = one.isDefault ? 'takes in advance' : 'takes in advance,';
+      warn([...path, window], `is below what ${one.path} ${taken} ${never}`);
     }
   }
 }
@@ -174,7 +177,8 @@ function warnOfUnlimitedUnits(plans: Plans, routes: readonly PricedRoute[], warn
     perAddress === null ? (charges ?? []).map(({ unit }) => ({ unit, path })) : [],
   );
   for (const [unit, of] of Map.groupBy(charging, (one) => one.unit)) {
-    if (!limited.has(unit)) warn(['plans'], `limits no \`${unit}\`, which ${of[0]!.path} charges: it is not counted.`);
+    if (!limited.has(unit))
+      warn(['plans'], `has no plan that limits \`${unit}\`, which ${of[0]!.path} charges: it is not counted.`);
   }
 }
 

@@ -148,13 +148,23 @@ export class EmbeddedLedger implements Ledger {
 
   async settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
     const nowMs = this.#options.wallMs();
-    for (const { accountId, delta, windows, histories, hour } of settlements) {
-      const state = settled(this.#stateOf(accountId), delta, windows, nowMs);
-      const expiresAtMs = Math.max(endOf(state, 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
-      if (windows.length > 0) this.#keep(accountId, { state, expiresAtMs });
-      for (const id of histories) this.histories.settled(id, hour, delta, nowMs);
-    }
-    return settlements.map(() => 'settled');
+    return settlements.map((one) => {
+      try {
+        this.#settle(one, nowMs);
+        return 'settled';
+      } catch (error) {
+        // A history that is not in memory could not be read.
+        this.failed(error);
+        return 'lost';
+      }
+    });
+  }
+
+  #settle({ accountId, delta, windows, histories, hour }: UnitSettlement, nowMs: number): void {
+    const state = settled(this.#stateOf(accountId), delta, windows, nowMs);
+    const expiresAtMs = Math.max(endOf(state, 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
+    if (windows.length > 0) this.#keep(accountId, { state, expiresAtMs });
+    for (const id of histories) this.histories.settled(id, hour, delta, nowMs);
   }
 
   /** The state of a consumer with that of its other accounts, if it has several. */

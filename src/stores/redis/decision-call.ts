@@ -48,6 +48,11 @@ export class DecisionCalls {
     this.#script = new Script(lua);
   }
 
+  /** The store's clock as far as decisions about calendar windows have told it, Unix milliseconds. */
+  get storeNowMs(): number {
+    return this.#rules.nowMs;
+  }
+
   /** Decides all requests in one call. @returns and rejects as `Ledger.decide` */
   async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     const keys: string[] = [];
@@ -164,6 +169,11 @@ class RuleTexts {
     return this.#hasCalendars;
   }
 
+  /** The store's clock as far as it is known, Unix milliseconds. */
+  get nowMs(): number {
+    return Math.floor(performance.now() + this.#offsetMs);
+  }
+
   /** The store's clock says `nowMs`. */
   setClock(nowMs: number): void {
     const offsetMs = nowMs - performance.now();
@@ -174,7 +184,7 @@ class RuleTexts {
   of(allowance: Allowance): string {
     const known = this.#known.get(allowance);
     if (known?.untilMs === Number.POSITIVE_INFINITY) return known.text;
-    const nowMs = Math.floor(performance.now() + this.#offsetMs);
+    const { nowMs } = this;
     if (known !== undefined && known.jump === this.#jump && nowMs < known.untilMs) return known.text;
     const { limits, further = [] } = allowance;
     const ends = [...limits, ...further.flatMap((budget) => budget.limits)].flatMap(

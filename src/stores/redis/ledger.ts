@@ -73,7 +73,7 @@ export class RedisLedger implements Ledger {
 
   constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
     this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs });
-    this.#settlements = new SettlementCalls(redis, circuit, wallMs);
+    this.#settlements = new SettlementCalls(redis, circuit, wallMs, () => this.#decisions.storeNowMs);
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });

@@ -19,13 +19,18 @@ export class SettlementCalls {
   readonly #redis: RedisClient & SettleCommand;
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
+  readonly #storeNowMs: () => number;
 
-  /** @param wallMs the gateway's own clock, Unix milliseconds; left out: histories follow the store's clock unconditionally */
-  constructor(redis: RedisClient, circuit: Calls, wallMs: (() => number) | undefined) {
+  /**
+   * @param wallMs the gateway's own clock, Unix milliseconds; left out: histories follow the store's clock unconditionally
+   * @param storeNowMs the store's clock, by which the periods of calendar windows are sent
+   */
+  constructor(redis: RedisClient, circuit: Calls, wallMs: (() => number) | undefined, storeNowMs: () => number) {
     redis.defineCommand('tollgateSettle', { lua: SETTLE_LUA });
     this.#redis = redis as RedisClient & SettleCommand;
     this.#circuit = circuit;
     this.#wallMs = wallMs;
+    this.#storeNowMs = storeNowMs;
   }
 
   /**
@@ -41,7 +46,7 @@ export class SettlementCalls {
 
   async #settleOne({ accountId, delta, windows, histories, hour }: UnitSettlement): Promise<SettlementOutcome> {
     const keys = [keyspace.account(accountId), ...histories.map(keyspace.history)];
-    const nowMs = this.#wallMs?.() ?? Date.now();
+    const nowMs = this.#storeNowMs();
     const args = [delta, hour, ...windows.flatMap(({ of, placeMs }) => windowText(of, placeMs, nowMs))];
     const clock = histories.length === 0 ? [] : gatewayClock(this.#wallMs);
     try {

@@ -152,13 +152,18 @@ routes:
       return `${path} ${message}`;
     });
     const never = 'is below what /v1/chat takes in advance, 500: keys of this plan can never call it.';
+    const unsaid =
+      'is below what /v1/mini takes in advance of requests that do not say it, 5000: those of keys of this plan are all refused.';
     expect(told.toSorted()).toEqual([
-      'plans limits no `rows`, which /v1/chat charges: it is not counted.',
+      'plans has no plan that limits `rows`, which /v1/chat charges: it is not counted.',
       'plans.a is used by no live key.',
       `plans.a.each-key.units.tokens.day ${never}`,
+      `plans.a.each-key.units.tokens.day ${unsaid}`,
       'plans.a.groups.search.units.tokens is charged by no route that it is for.',
       'plans.a.units.bytes is charged by no route that it is for.',
+      `plans.a.units.tokens.day ${unsaid}`,
       `plans.a.units.tokens.minute ${never}`,
+      `plans.a.units.tokens.minute ${unsaid}`,
     ]);
   });
 
