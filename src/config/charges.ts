@@ -51,6 +51,10 @@ const reserve = z
     ],
     RESERVE_RULE,
   )
+  .refine((raw) => typeof raw === 'number' || (raw.least ?? 0) <= (raw.most ?? MAX_RESERVE), {
+    path: ['least'],
+    message: 'is above `most`; lower it, or raise `most`',
+  })
   .transform((raw): Reserve => {
     if (typeof raw === 'number') return { kind: 'fixed', amount: raw };
     const bounds = { otherwise: raw.default, least: raw.least ?? 0, most: raw.most ?? MAX_RESERVE };

@@ -404,18 +404,7 @@ export function proxyUpgrade(
     client,
     response,
     {
-      taken: (target) => {
-        record.target = target;
-      },
-      head: (status, fields) => {
-        // An upgraded connection pays what it took in advance, any other answer what it says.
-        if (status !== SWITCHING_PROTOCOLS) admitted.metering?.head(status, fields);
-        return responseFieldsOf(deps, admitted, status, fields);
-      },
-      chunk: (bytes) => {
-        record.bytesOut += bytes.length;
-        admitted.metering?.chunk(bytes);
-      },
+      ...answerHooks(deps, admitted),
       writeTimeoutMs: deps.writeTimeoutMs,
       timeouts: match.route.timeouts,
       idleTimeoutMs: deps.webSocketIdleMs,
@@ -440,6 +429,25 @@ export function proxyUpgrade(
       flow.forwarded(result);
     },
   );
+}
+
+/** What is noted of the answer to an upgrade, and what the client gets of its head. */
+function answerHooks(deps: GatewayDeps, admitted: Admitted) {
+  const { record, metering } = admitted;
+  return {
+    taken: (target: string) => {
+      record.target = target;
+    },
+    head: (status: number, fields: readonly string[]) => {
+      // An upgraded connection pays what it took in advance, any other answer what it says.
+      if (status !== SWITCHING_PROTOCOLS) metering?.head(status, fields);
+      return responseFieldsOf(deps, admitted, status, fields);
+    },
+    chunk: (bytes: Buffer) => {
+      record.bytesOut += bytes.length;
+      metering?.chunk(bytes);
+    },
+  };
 }
 
 /** The record whose end is the end of the caller's WebSockets: of its API key, or of the customer that its token names. A token contains its own expiry. */

@@ -471,6 +471,8 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
       '13:56: routes[10].cost',
       '14:58: routes[11].cost.customer',
       '14:71: routes[11].cost.minute',
+      '15:110: routes[12].cost.tokens.reserve.most',
+      '16:111: routes[13].cost.tokens.reserve.least',
     ],
   },
 };

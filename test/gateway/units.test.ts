@@ -272,7 +272,7 @@ test('a caller is told by `?history&unit` what it used of a unit of its plan', a
   ]);
 });
 
-test('an answer to an upgrade that the service does not agree to is settled like any other', async () => {
+test('an answer to an upgrade that the service does not agree to is settled like any other (reliability 295)', async () => {
   const { gateway, key } = await setUp(
     (_request, response) => json(response, { usage: { total_tokens: 700 } }),
     ROUTES.replace('methods: [POST, GET, HEAD]', 'methods: [POST, GET, HEAD]\n    websocket: true'),
@@ -336,7 +336,7 @@ test('the history of a plan that is only watched has what requests cost, also th
   });
 });
 
-test('a gateway that is told to stop settles answers that it is still decompressing', async () => {
+test('a gateway that is told to stop settles answers that it is still decompressing (reliability 296)', async () => {
   const server = await privateRedis();
   const answer = gzipSync(`{"text":"${'x'.repeat(20_000_000)}","usage":{"total_tokens":7}}`);
   const upstream = await startUpstream((_request, response) =>
