@@ -130,8 +130,9 @@ export class Admitter {
     // A request that has already waited has only the rest of the time; for others the ledger's own deadline suffices.
     const withinMs = this.#timeoutMs === null || waitedMs <= 0 ? null : this.#timeoutMs - waitedMs;
     if (withinMs !== null && withinMs <= 0) return this.#dispatcher.decideNow(consumerId, allowance, cost, amounts);
-    const wanted = { consumerId, allowance, cost, amounts, withinMs };
-    if (this.#last === null || !belongsTo(this.#last, wanted)) this.#last = this.#batchOf(wanted);
+    if (this.#last === null || !belongsTo(this.#last, consumerId, allowance, cost, amounts, withinMs)) {
+      this.#last = this.#batchOf({ consumerId, allowance, cost, amounts, withinMs });
+    }
     this.#last.waiting.push(listener);
     return null;
   }
@@ -147,7 +148,7 @@ export class Admitter {
   /** The allowance can change within a turn, by a reload. Each request is decided by the allowance at its arrival. */
   #batchOf(wanted: Wanted): Batch {
     const batches = this.#batchesOf(wanted.consumerId);
-    const known = batches.find((batch) => belongsTo(batch, wanted));
+    const known = batches.find((batch) => isAlike(batch, wanted));
     if (known !== undefined) return known;
     const accounts = severalAccounts(wanted.consumerId, wanted.allowance);
     const batch: Batch = { ...wanted, accounts, waiting: [], timer: null, state: 'new' };
@@ -162,7 +163,7 @@ export class Admitter {
       if (batch.state !== 'new') continue;
       const batches = this.#batchesOf(batch.consumerId);
       // A batch with a timer has waited too and keeps its own deadline.
-      const same = batches.findIndex((other) => other.timer === null && belongsTo(other, batch));
+      const same = batches.findIndex((other) => other.timer === null && isAlike(other, batch));
       if (same >= 0) batch.waiting.push(...batches.splice(same, 1)[0]!.waiting);
       batches.unshift(batch);
     }
@@ -226,7 +227,19 @@ export class Admitter {
 /** What requests of one batch have in common. */
 type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
 
-function belongsTo(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
+function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
+  return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
+}
+
+/** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
+function belongsTo(
+  batch: Batch,
+  consumerId: string,
+  allowance: Allowance,
+  cost: number,
+  amounts: Amounts | undefined,
+  withinMs: number | null,
+): boolean {
   return (
     batch.consumerId === consumerId &&
     batch.cost === cost &&

@@ -112,8 +112,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
   #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
-  /** What the store was asked, or is to be asked once the body has been read. */
-  #asked: Asked | null = null;
+  /** What it charges in units; null if nothing, or not known yet. */
+  #charging: Charging | null = null;
   /** The verdict of limits that are only watched. */
   #shadow: Promise<Admission | null> | null = null;
   /** The body, while it is read to be checked and until the request has ended. */
@@ -193,7 +193,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The third part, once the request is counted: forwards it, or refuses it if its route does not serve it. */
   #onAdmitted(head: Head, caller: Caller, verdict: Verdict): void {
-    this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict, this.#asked!.amounts);
+    this.#shadow = countInShadow(this.#deps.admitter, caller.id, verdict, this.#charging?.amounts);
     if (this.#bodyFault !== null) {
       this.#refuse(this.#bodyFault);
       return;
@@ -358,21 +358,22 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     );
     const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
     const charges = charged === null ? null : chargesOf(allowance, charged);
-    this.#asked = { allowance, cost, charges, amounts: undefined };
-    if (charges === null) this.#ask(caller, this.#asked);
-    else if (!readsBody(charges, head)) this.#askForUnits(caller, charges);
+    if (charges === null) this.#ask(caller.id, allowance, cost);
+    else if (!readsBody(charges, head)) this.#askForUnits(caller, allowance, cost, charges);
     else {
       // A key that is refused anyway gets no body read.
       const refusal = admitter.refusal(caller.id, allowance, cost, leastAmountsOf(charges, head));
-      if (refusal === null) this.#hold(this.#match!, head, (result) => this.#onBody(caller, charges, result));
-      else {
-        this.#asked = { ...this.#asked, amounts: amountsOf(charges, head, null) };
+      if (refusal === null) {
+        const next = () => this.#askForUnits(caller, allowance, cost, charges);
+        this.#hold(this.#match!, head, (result) => this.#onBody(result, next));
+      } else {
+        this.#charging = { charges, amounts: amountsOf(charges, head, null) };
         this.#onDecision(refusal);
       }
     }
   }
 
-  #onBody(caller: Caller, charges: readonly Charge[], result: HeldResult): void {
+  #onBody(result: HeldResult, next: () => void): void {
     if (result.kind === 'gone') this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
     else if (!this.clientStillWaiting(0)) return;
     else if (result.kind === 'no_room') {
@@ -380,24 +381,23 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     } else {
       // A body that is too large is refused once the request has been counted.
       if (result.kind === 'whole') this.#body = result.bytes;
-      this.#askForUnits(caller, charges);
+      next();
     }
   }
 
-  #askForUnits(caller: Caller, charges: readonly Charge[]): void {
-    const amounts = amountsOf(charges, this.#head!, this.#body);
-    this.#asked = { ...this.#asked!, amounts };
-    this.#ask(caller, this.#asked);
+  #askForUnits({ id }: Caller, allowance: Allowance, cost: number, charges: readonly Charge[]): void {
+    this.#charging = { charges, amounts: amountsOf(charges, this.#head!, this.#body) };
+    this.#ask(id, allowance, cost);
   }
 
   /** If the caller's plan is not enforced, the verdict is one without limits. */
-  #ask({ id }: Caller, { allowance, cost, amounts }: Asked): void {
+  #ask(id: string, allowance: Allowance, cost: number): void {
     const { admitter, wallMs } = this.#deps;
     if (allowance.isShadowOnly) {
       this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
       return;
     }
-    const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this, amounts);
+    const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this, this.#charging?.amounts);
     if (admission !== null) this.#onDecision(admission);
     else this.#record.asked(this.#deps.monotonicMs());
   }
@@ -417,7 +417,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #onDecision(admission: Admission): void {
     const verdict = admission.kind === 'decided' ? admission.verdict : null;
     // The record has what was counted, even if the client has disconnected.
-    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source, this.#asked!.amounts);
+    if (admission.kind === 'decided')
+      this.#record.decided(admission.verdict, admission.source, this.#charging?.amounts);
     if (verdict?.kind === 'admitted') this.#taken(verdict);
     if (!this.clientStillWaiting(0)) return;
     this.#verdict = verdict;
@@ -429,8 +430,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /** The store has counted the request: maybe as one in flight, and maybe something in advance. */
   #taken(verdict: Admitted): void {
-    const { charges, amounts } = this.#asked!;
-    if (charges !== null && amounts !== undefined) {
+    if (this.#charging !== null) {
+      const { charges, amounts } = this.#charging;
       this.#verdict = verdict;
       this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
@@ -649,7 +650,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #settleShadow({ verdict, source }: Extract<Admission, { kind: 'decided' }>, used: Amounts): void {
     const { admitter } = this.#deps;
     const id = shadowIdOf(this.#caller!.id);
-    const amounts = this.#asked?.amounts;
+    const amounts = this.#charging?.amounts;
     if (verdict.kind === 'admitted') admitter.settle(id, verdict, used);
     else if (amounts !== undefined && source === 'store') admitter.settleWatched(id, verdict, amounts, used);
   }
@@ -777,14 +778,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 }
 
-/** What the store is asked about a request. */
-interface Asked {
-  readonly allowance: Allowance;
-  readonly cost: number;
-  /** What it charges in units; null if nothing. */
-  readonly charges: readonly Charge[] | null;
-  /** What it takes of them in advance; undefined until that is known. */
-  readonly amounts: Amounts | undefined;
+/** What a request charges in units, with at least one, and what it takes of them in advance. */
+interface Charging {
+  readonly charges: readonly Charge[];
+  readonly amounts: Amounts;
 }
 
 /** The part of the memory for held bodies that one caller may have on a route without a service. */
