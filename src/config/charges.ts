@@ -11,8 +11,8 @@ import { wholeNumber } from './values.ts';
 /**
  * What one request may take in advance at most.
  *
- * Attack: a history is exact up to 2 to the power of 40. A caller that takes much more in advance than it uses would fill it up to
- * there, and empty it when that is given back.
+ * Attack: a history is exact up to 2 to the power of 40. A caller that takes much more in advance than it uses, in a few requests,
+ * would fill it up to there, and empty it when that is given back.
  */
 const MAX_RESERVE = 1_000_000_000;
 const reservedRule = `must be a whole number from 0 to ${MAX_RESERVE}`;

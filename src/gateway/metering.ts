@@ -68,6 +68,7 @@ export class Metering {
   readonly #reserved: Amounts;
   readonly #decode: StartDecoding;
   #reader: AnswerReader | null = null;
+  #hasHead = false;
 
   /** @param charges with at least one @param decode begins to read a compressed answer */
   constructor(charges: readonly Charge[], reserved: Amounts, decode: StartDecoding) {
@@ -78,6 +79,7 @@ export class Metering {
 
   /** The answer of the service begins. */
   head(status: number, fields: readonly string[]): void {
+    this.#hasHead = true;
     const read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
     if (read.length === 0) return;
     this.#reader = new AnswerReader(read, fields, this.#decode);
@@ -97,7 +99,7 @@ export class Metering {
    */
   end(ended: Ended, status: number | null, elapsedMs: number): PaidUnits | Promise<PaidUnits> {
     // A client that leaves before the head pays for the time it took, where that is the cost.
-    if (this.#reader === null && ended === 'cut') this.head(0, []);
+    if (!this.#hasHead && ended === 'cut') this.head(0, []);
     const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? NOTHING_READ;
     if (read instanceof Promise) return read.then((readings) => this.#paid(ended, status, readings));
     return this.#paid(ended, status, read);

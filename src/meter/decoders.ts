@@ -34,13 +34,13 @@ export function isDecodable(coding: string): boolean {
  * Attack: one consumer keeps that many answers open, so that the costs of all others are unknown. So it has at most its part.
  */
 export class Decoders {
-  #answers = 0;
-  /** By consumer. */
+  readonly #open = new Set<Decoding>();
+  /** How many, by consumer. */
   readonly #ofConsumers = new Map<string, number>();
 
   /** How many answers are being read. */
   get open(): number {
-    return this.#answers;
+    return this.#open.size;
   }
 
   /**
@@ -51,14 +51,20 @@ export class Decoders {
    */
   start(coding: string, consumerId: string, onBytes: (bytes: Buffer) => boolean): Decoding | null {
     const own = this.#ofConsumers.get(consumerId) ?? 0;
-    if (this.#answers >= MAX_ANSWERS || own >= MAX_OF_CONSUMER) return null;
-    this.#answers++;
+    if (this.#open.size >= MAX_ANSWERS || own >= MAX_OF_CONSUMER) return null;
+    const decoding = new Decoding(CREATE.get(coding)!(), onBytes, () => this.#leave(consumerId, decoding));
+    this.#open.add(decoding);
     this.#ofConsumers.set(consumerId, own + 1);
-    return new Decoding(CREATE.get(coding)!(), onBytes, () => this.#leave(consumerId));
+    return decoding;
   }
 
-  #leave(consumerId: string): void {
-    this.#answers--;
+  /** Gives up all answers: their costs are not known. */
+  giveUp(): void {
+    for (const decoding of this.#open) decoding.giveUp();
+  }
+
+  #leave(consumerId: string, decoding: Decoding): void {
+    this.#open.delete(decoding);
     const left = this.#ofConsumers.get(consumerId)! - 1;
     if (left === 0) this.#ofConsumers.delete(consumerId);
     else this.#ofConsumers.set(consumerId, left);
@@ -73,7 +79,7 @@ export class Decoding {
   /** Null once it is over. */
   #stream: Transform | null;
   readonly #leave: () => void;
-  #fault: 'undecodable' | 'too_large' | null = null;
+  #fault: 'undecodable' | 'too_large' | 'busy' | null = null;
   #onOver: (() => void) | null = null;
 
   /** @param leave called once, when it is over */
@@ -88,7 +94,7 @@ export class Decoding {
   }
 
   /** Why it could not be read to its end; null if it could, or if `onBytes` needed no more. */
-  get fault(): 'undecodable' | 'too_large' | null {
+  get fault(): 'undecodable' | 'too_large' | 'busy' | null {
     return this.#fault;
   }
 
@@ -121,7 +127,12 @@ export class Decoding {
     this.#onOver?.();
   }
 
-  #fail(fault: 'undecodable' | 'too_large'): void {
+  /** It is not read to its end, because the gateway stops. */
+  giveUp(): void {
+    this.#fail('busy');
+  }
+
+  #fail(fault: 'undecodable' | 'too_large' | 'busy'): void {
     if (this.#stream === null) return;
     this.#fault = fault;
     this.stop();

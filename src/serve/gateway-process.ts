@@ -324,6 +324,8 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   // After the drain: what the last requests cost may still be read from compressed answers.
   closers.push(async () => {
     await Promise.race([gateway.closed(), delay(CLOSING_MS, null, { ref: false })]);
+    services.decoders.giveUp();
+    await gateway.closed();
     await services.admitter.flush();
   });
   const telemetry = { logger: log.logger, auditFailed: metrics.auditFailed, changesLost: metrics.changesLost };

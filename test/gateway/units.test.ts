@@ -357,3 +357,18 @@ test('a gateway that is told to stop settles answers that it is still decompress
   const { windows } = JSON.parse((await gateway.command('usage', id, '--json')).stdout) as Usage;
   expect(windows['tokens-minute']?.used).toBe(21);
 });
+
+test('a client that leaves in the body of an answer that is refunded pays nothing for its time', async () => {
+  const { gateway, key } = await setUp(
+    (_request, response) => {
+      response.writeHead(503, { 'content-type': 'text/plain' });
+      response.write('a');
+    },
+    ROUTES.replace('reserve: 10, from: bytes', 'reserve: 0, from: milliseconds, refund: [5xx]'),
+  );
+  const leaving = new AbortController();
+  const response = await gateway.get('/v1/sized', key, { signal: leaving.signal });
+  await response.body!.getReader().read();
+  leaving.abort();
+  await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":0,"settled":0\}\}/);
+});

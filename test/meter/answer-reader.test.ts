@@ -279,6 +279,16 @@ describe('Attack:', () => {
     expect(await readingOf([TOKENS], { fields, body })).toEqual(unknown('undecodable'));
   });
 
+  test('what is not decompressed when the gateway stops is given up, and its place given back', async () => {
+    const decoders = new Decoders();
+    const reader = new AnswerReader([{ unit: 'x', sources: [TOKENS] }], gzip, startOf(decoders));
+    reader.chunk(gzipSync('{"u":{"t":5}}').subarray(0, 20));
+    const readings = reader.end(true, 1);
+    decoders.giveUp();
+    expect(await readings).toEqual({ x: unknown('busy') });
+    expect(decoders.open).toBe(0);
+  });
+
   test('of compressed answers 16 of one consumer are read at a time, and 64 of all; then there is room (reliability 292)', async () => {
     const decoders = new Decoders();
     const body = gzipSync('{"u":{"t":5}}');

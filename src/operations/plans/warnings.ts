@@ -137,7 +137,10 @@ function reservesOf(unit: string, routes: readonly PricedRoute[]) {
     const reserve = charges?.find((charge) => charge.unit === unit)?.reserve;
     if (reserve === undefined) return [];
     if (reserve.kind === 'fixed') return [{ path, amount: reserve.amount, isDefault: false }];
-    return [{ path, amount: Math.min(Math.max(reserve.otherwise, reserve.least), reserve.most), isDefault: true }];
+    const least = Math.min(reserve.least, reserve.most);
+    const unsaid = Math.min(Math.max(reserve.otherwise, least), reserve.most);
+    const always = { path, amount: least, isDefault: false };
+    return unsaid === least ? [always] : [always, { path, amount: unsaid, isDefault: true }];
   });
 }
 
