@@ -6,6 +6,7 @@ import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
+import { openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
 
 const PLANS = `
 plans:
@@ -371,4 +372,68 @@ test('a client that leaves in the body of an answer that is refunded pays nothin
   await response.body!.getReader().read();
   leaving.abort();
   await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":0,"settled":0\}\}/);
+});
+
+test('all attempts have one reserve, which is settled by the answer that the client gets', async () => {
+  let attempts = 0;
+  const { gateway, key } = await setUp(
+    (_request, response) => {
+      attempts++;
+      response.statusCode = attempts === 1 ? 503 : 200;
+      json(response, { usage: { total_tokens: attempts === 1 ? 999 : 5 } });
+    },
+    ROUTES.replace('upstream: store\n    cost:', 'upstream: store\n    retries: { attempts: 2, on: [503] }\n    cost:'),
+  );
+  expect((await gateway.get('/v1/chat', key)).status).toBe(200);
+  expect(attempts).toBe(2);
+  await usedIs(gateway, key, 5);
+});
+
+test('an interim answer is not read', async () => {
+  const { gateway, key } = await setUp((_request, response) => {
+    response.writeEarlyHints({ link: '</a>; rel=preload', 'x-tokens': '999' });
+    response.setHeader('x-tokens', '7').end('{}');
+  });
+  expect((await gateway.get('/v1/chat', key)).status).toBe(200);
+  await usedIs(gateway, key, 7);
+});
+
+test('a service that is too late is paid the reserve, unless its route refunds 504', async () => {
+  const late = 'timeouts: { response: 300ms }, cost: { requests: 2';
+  const { gateway, key } = await setUp(
+    () => {},
+    ROUTES.replace('cost: { requests: 2', late).replace(
+      'upstream: store\n    cost:',
+      'upstream: store\n    timeouts: { response: 300ms }\n    cost:',
+    ),
+  );
+  expect((await gateway.get('/v1/chat', key)).status).toBe(504);
+  await usedIs(gateway, key, 0);
+  expect((await gateway.get('/v1/sized', key)).status).toBe(504);
+  await usedIs(gateway, key, 10);
+});
+
+test('a WebSocket pays its reserve', async () => {
+  const upstream = await startWebSocketUpstream();
+  const routes = `
+  - { path: /v1/live, methods: [GET], upstream: store, websocket: true, cost: { tokens: { reserve: 30, from: bytes } } }
+`;
+  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
+  const { key } = await gateway.createKey('model');
+  const { socket } = await openWebSocket(gateway, key, '/v1/live');
+  await usedIs(gateway, key, 30);
+  socket.terminate();
+  await gateway.process.until(/"status":101.*"units":\{"tokens":\{"reserved":30,"settled":30\}\}/);
+});
+
+test('lines of JSON: the last one that has it', async () => {
+  const { gateway, key } = await setUp(
+    (_request, response) =>
+      response
+        .setHeader('content-type', 'application/x-ndjson')
+        .end('{"usage":{"total_tokens":3}}\n{"a":1}\n{"usage":{"total_tokens":8}}\n'),
+    ROUTES.replace('{ sse: /usage/total_tokens }', '{ ndjson: /usage/total_tokens }'),
+  );
+  expect((await gateway.get('/v1/chat', key)).status).toBe(200);
+  await usedIs(gateway, key, 8);
 });
