@@ -93,7 +93,7 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
       ['to=soon', /^to must be a duration before now/],
       ['step=week', /^step must be hour or day\.$/],
       ['step=day&step=day', /^step is given more than once\.$/],
-      ['days=3', /^There is no parameter "days"; there are from, to, step\.$/],
+      ['days=3', /^There is no parameter "days"; there are from, to, step, unit\.$/],
     ];
     for (const [query, message] of cases) {
       const { status, body } = await ask(gateway, 'GET', `/admin/keys/${id}/history?${query}`);
