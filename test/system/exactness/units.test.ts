@@ -41,8 +41,11 @@ interface Sent {
   readonly status: number | null;
 }
 
-async function setUp() {
-  const server = await privateRedis();
+async function setUp(more = 'redis: { timeout: 5s }') {
+  const server = await privateRedis({
+    asProcess: true,
+    configArgs: ['--appendonly', 'yes', '--appendfsync', 'always'],
+  });
   const redis = new Redis(server.url);
   atEnd(() => redis.disconnect());
   const upstream = await startUpstream((request, response) => {
@@ -54,7 +57,7 @@ async function setUp() {
     plans: PLANS,
     routes: ROUTES,
     env: { REDIS_URL: server.url, KEY_PEPPER: PEPPER },
-    more: 'redis: { timeout: 5s }',
+    more,
   });
   const gateways = [first, ...(await Promise.all([1, 2, 3].map(() => startReplica(first))))];
   const { id } = await jsonOf(first.env, 'customers', 'create', '--plan', 'model');
@@ -68,7 +71,7 @@ async function setUp() {
   };
   const windows = async () =>
     (await jsonOf(first.env, 'usage', id)).windows as Readonly<Record<string, { readonly used: number }>>;
-  return { gateways, keys, historyOf, windows };
+  return { server, gateways, keys, historyOf, windows };
 }
 
 /** Sends so many requests over all gateways, eight at a time at each. @param onSent called with each one's number */
@@ -142,5 +145,33 @@ test('a killed gateway leaves the reserve of what it had not settled, and nothin
     expect(month.used).toBe(total);
     expect(total).toBeGreaterThanOrEqual(exact + least!);
     expect(total).toBeLessThanOrEqual(exact + most! + unknown);
+  });
+});
+
+test('over a kill of Redis a lost settlement leaves the reserve, and windows and history agree', async () => {
+  const { server, gateways, keys, historyOf, windows } = await setUp('redis: { timeout: 300ms, onFailure: closed }');
+  let answered = 0;
+  let restarted: Promise<void> | null = null;
+  const sent = await send(gateways, keys, 200, () => {
+    if (++answered === 60) restarted = server.kill().then(() => server.restart({ keepData: true }));
+  });
+  await restarted;
+  const monthOf = (counted: Awaited<ReturnType<typeof windows>>) =>
+    Object.entries(counted).find(([name]) => name.endsWith('tokens-month'))?.[1].used ?? 0;
+  const admitted = sent.filter(({ status }) => status === 200).map(({ number }) => costOf(number));
+  const undecided = sent.filter(({ status }) => status !== 200 && status !== 429);
+  const [least, most] = [Math.min, Math.max].map((of) => sumOf(admitted.map((cost) => of(cost, RESERVE))));
+  // `/usage` costs nothing.
+  for (const gateway of gateways)
+    await eventually(async () => expect((await gateway.get('/usage', keys[0])).status).toBe(200));
+  const later = await send(gateways, keys, 60);
+  expect(new Set(later.map(({ status }) => status))).toEqual(new Set([200]));
+  const exact = sumOf(later.map(({ number }) => costOf(number)));
+  await eventually(async () => {
+    const total = await historyOf();
+    expect(monthOf(await windows())).toBe(total);
+    expect(total).toBeGreaterThanOrEqual(exact + least!);
+    // The store may have counted requests whose decision it could not tell.
+    expect(total).toBeLessThanOrEqual(exact + most! + undecided.length * RESERVE);
   });
 });
