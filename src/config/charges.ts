@@ -121,14 +121,15 @@ const COST_RULE = 'must be a whole number from 1 to 1000000000, or a mapping of 
 
 const requests = wholeNumber(1, 1_000_000_000);
 
-interface RouteCost {
+// As a type without a name: the declarations of the package name only what is exported.
+type RouteCost = {
   /** For how many requests one counts. */
   readonly requests: number;
   /** Null if it charges no other unit. */
   readonly charges: readonly Charge[] | null;
   /** Fields of the answer that the client does not get. */
   readonly removedFields: readonly string[];
-}
+};
 
 export const routeCost = z
   .union(

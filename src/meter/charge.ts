@@ -8,27 +8,30 @@ export interface Charge {
   /** Where its real cost stands in the answer; empty if that is what it took in advance. */
   readonly sources: readonly CostSource[];
   /** The statuses after which it costs nothing. */
-  readonly refund: readonly StatusRange[];
+  readonly refund: readonly { readonly from: number; readonly to: number }[];
 }
 
-/** A number; or what a field or the JSON body of the request says, as far as it says a whole number. */
+/**
+ * A number; or what a field or the JSON body of the request says, as far as it says a whole number.
+ *
+ * `otherwise`: what is taken if the request does not say it, or not as a number from 0. `least`, `most`: what is taken at least and at most.
+ */
 export type Reserve =
   | { readonly kind: 'fixed'; readonly amount: number }
-  | (ReadReserve & { readonly kind: 'header'; readonly name: string })
-  | (ReadReserve & { readonly kind: 'json'; readonly pointer: readonly string[] });
-
-interface ReadReserve {
-  /** What is taken if the request does not say it, or not as a number from 0. */
-  readonly otherwise: number;
-  /** What is taken at least, and at most. */
-  readonly least: number;
-  readonly most: number;
-}
-
-interface StatusRange {
-  readonly from: number;
-  readonly to: number;
-}
+  | {
+      readonly kind: 'header';
+      readonly name: string;
+      readonly otherwise: number;
+      readonly least: number;
+      readonly most: number;
+    }
+  | {
+      readonly kind: 'json';
+      readonly pointer: readonly string[];
+      readonly otherwise: number;
+      readonly least: number;
+      readonly most: number;
+    };
 
 export function isRefunded({ refund }: Pick<Charge, 'refund'>, status: number): boolean {
   return refund.some(({ from, to }) => status >= from && status <= to);
