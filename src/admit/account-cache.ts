@@ -8,6 +8,7 @@ import {
   chargeOf,
   costExceedsLimit,
   decide,
+  exceedsLimit,
   type Outcome,
   roomOf,
   UNSEEN,
@@ -307,14 +308,8 @@ function mayRefuse(
   cost: number,
   amounts: Amounts | undefined,
 ): boolean {
-  if (state.ban !== null || allowance.bans === null || costExceedsLimit(allowance.limits, cost)) return true;
-  if (others.length === 0) return false;
-  for (const [i, other] of others.entries()) {
-    if (other !== null && other.state.ban !== null) return true;
-    const budget = allowance.further![i]!;
-    if (costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts)))) return true;
-  }
-  return false;
+  if (state.ban !== null || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
+  return others.some((other) => other !== null && other.state.ban !== null);
 }
 
 /**
@@ -333,17 +328,17 @@ function stillRefuses(
   const ban = banInForce(state, nowMs);
   // A ban longer than the present rule allows does not count: the store is about to shorten it.
   if (ban !== null) return bans === null || ban.untilMs <= knownMs + banLengthMs(bans, ban.number);
-  let [exceedsLimit, exceedsByOne, isSpent] = [false, false, false];
+  let [exceeds, exceedsByOne, isSpent] = [false, false, false];
   for (let i = 0; i <= further.length; i++) {
     const account = i === 0 ? state : state.further![i - 1]!;
     const limits = withTopUps(i === 0 ? allowance.limits : further[i - 1]!.limits, account.topUps, nowMs);
     const needed = i === 0 ? cost : roomOf(chargeOf(further[i - 1]!, cost, amounts));
     const isGivenBack = i > 0 && further[i - 1]!.unit !== undefined;
-    exceedsLimit ||= costExceedsLimit(limits, needed);
+    exceeds ||= costExceedsLimit(limits, needed);
     exceedsByOne ||= costExceedsLimit(limits, 1);
     isSpent ||= bans === null && !isGivenBack && hasNoRoom(account, limits, needed, nowMs);
   }
-  if (!exceedsLimit) return isSpent;
+  if (!exceeds) return isSpent;
   // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.
   const mayBeBanned = bans !== null && !exceedsByOne;
   return !mayBeBanned && nowMs - knownMs < REFUSE_COST_FOR_MS;

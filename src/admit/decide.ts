@@ -224,9 +224,13 @@ export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): 
 }
 
 /** The same for all budgets that a request charges. */
-export function exceedsLimit({ limits, further = [] }: Allowance, cost: number, amounts: Amounts | undefined): boolean {
+export function exceedsLimit({ limits, further }: Allowance, cost: number, amounts: Amounts | undefined): boolean {
   if (costExceedsLimit(limits, cost)) return true;
-  return further.some((budget) => costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts))));
+  if (further === undefined) return false;
+  for (const budget of further) {
+    if (costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts)))) return true;
+  }
+  return false;
 }
 
 /** The name of the window whose refusal led to a ban. */

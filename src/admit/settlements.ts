@@ -60,13 +60,17 @@ export class Settlements {
     // What is given back and what is added differ, if the place is gone.
     const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
     const key = `${accountId} ${hour} ${delta < 0} ${histories.join()} ${places}`;
+    this.#wait(key, { settlement, delta, requests: 1 });
+    this.#sendIn(SEND_WITHIN_MS);
+  }
+
+  #wait(key: string, waiting: Waiting): void {
     const known = this.#waiting.get(key);
     if (known !== undefined) {
-      known.delta += delta;
-      known.requests++;
-    } else if (this.#waiting.size < this.#options.most) this.#waiting.set(key, { settlement, delta, requests: 1 });
-    else this.#options.onSettled?.('lost', 1);
-    this.#sendIn(SEND_WITHIN_MS);
+      known.delta += waiting.delta;
+      known.requests += waiting.requests;
+    } else if (this.#waiting.size < this.#options.most) this.#waiting.set(key, waiting);
+    else this.#options.onSettled?.('lost', waiting.requests);
   }
 
   #sendIn(ms: number): void {
@@ -80,19 +84,12 @@ export class Settlements {
     this.#waiting = new Map();
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    const { sink, most, onSettled } = this.#options;
+    const { sink, onSettled } = this.#options;
     const outcomes = await sink.settle(sent.map(([, { settlement, delta }]) => ({ ...settlement, delta })));
-    for (const [i, [key, { settlement, delta, requests }]] of sent.entries()) {
+    for (const [i, [key, waiting]] of sent.entries()) {
       const outcome = outcomes[i]!;
-      if (outcome !== 'unsent') onSettled?.(outcome, requests);
-      else {
-        const later = this.#waiting.get(key);
-        if (later !== undefined) {
-          later.delta += delta;
-          later.requests += requests;
-        } else if (this.#waiting.size < most) this.#waiting.set(key, { settlement, delta, requests });
-        else onSettled?.('lost', requests);
-      }
+      if (outcome === 'unsent') this.#wait(key, waiting);
+      else onSettled?.(outcome, waiting.requests);
     }
     this.#sendIn(RETRY_AFTER_MS);
   }

@@ -66,7 +66,7 @@ export interface ForwardHooks {
   readonly retries: RetryRules | null;
   /**
    * Reads the body as it is passed on, in as few pieces as it arrived in. The memory of a piece may be used again after the call.
-   * Null if nobody reads it.
+   * Null if the gateway does not read the body.
    */
   readonly reader: ((bytes: Buffer) => void) | null;
 }

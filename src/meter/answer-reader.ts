@@ -156,7 +156,7 @@ function bodySourceOf(sources: readonly CostSource[], type: string | null): Body
   return ofBody.length === 1 && (type === null || type === 'text/plain') ? ofBody[0]! : null;
 }
 
-/** In lower case and without parameters. @returns null if there is none, and an empty text if there are several */
+/** The media type in lower case, without parameters; null without a Content-Type field, and empty if it has several. */
 function mediaTypeOf(fields: readonly string[]): string | null {
   const types = valuesOf(fields, 'content-type');
   if (types.length === 0) return null;

@@ -93,7 +93,7 @@ export class EventStream {
   }
 }
 
-/** Where the next such byte is; the end of the piece if there is none. */
+/** @returns the position of the next such byte, or the length of the piece if it has no such byte */
 function nextOf(byte: number, bytes: Buffer, from: number): number {
   const at = bytes.indexOf(byte, from);
   return at < 0 ? bytes.length : at;

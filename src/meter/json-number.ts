@@ -39,7 +39,7 @@ const [COLON_MARK, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] 
 const [MINUS, ZERO, NINE, SMALL_N] = [0x2d, 0x30, 0x39, 0x6e] as const;
 const [IS_TEXT, IS_NUMBER, IS_SPACE] = [1, 2, 4] as const;
 const WORDS: readonly Buffer[] = ['true', 'false', 'null'].map((word) => Buffer.from(word));
-/** Of each byte: whether it goes on in a text without a look at it, in a number, or is white space. */
+/** For each byte: whether it is plain inside a string, can be part of a number, or is white space. */
 const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
   if (byte < SPACE) return byte === TAB || byte === LF || byte === CR ? IS_SPACE : 0;
   const isText = byte !== QUOTE && byte !== BACKSLASH ? IS_TEXT : 0;
