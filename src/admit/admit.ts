@@ -6,7 +6,7 @@ import { type AdmissionListener, type Batch, DecisionDispatcher } from './decisi
 import { InFlightCounts } from './in-flight.ts';
 import type { Ledger, SettlementOutcome, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
-import { Settlements } from './settlements.ts';
+import { Settlements, type UsedUnits } from './settlements.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
 import { type Admission, type Admitted, sameAmounts, type Verdict, verdictOnBudgets } from './verdict.ts';
 import type { WindowName } from './windows.ts';
@@ -187,9 +187,8 @@ export class Admitter {
   /**
    * An admitted request has ended, and what it really used of units is known. The store learns it with the next decision about
    * units, or within 20 ms. Called at most once for each.
-   * @param used by unit; what is left out has used what it took in advance
    */
-  settle(consumerId: string, { allowance, reservation, nowMs }: Admitted, used: Amounts): void {
+  settle(consumerId: string, { allowance, reservation, nowMs }: Admitted, used: UsedUnits): void {
     if (reservation !== null) this.#settlements.add(consumerId, allowance, reservation, nowMs, used);
   }
 
@@ -198,7 +197,7 @@ export class Admitter {
    * history has it.
    * @param amounts what it would have taken in advance
    */
-  settleWatched(consumerId: string, { allowance, nowMs }: Verdict, amounts: Amounts, used: Amounts): void {
+  settleWatched(consumerId: string, { allowance, nowMs }: Verdict, amounts: Amounts, used: UsedUnits): void {
     if (allowance.history !== 'all') return;
     const windows = (allowance.further ?? []).map(() => []);
     this.#settlements.add(consumerId, allowance, { amounts, windows, isCertain: true }, nowMs, used);

@@ -4,7 +4,7 @@ import { type Amounts, banInForce, decide, stateAfter } from './decide.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
-import { type Admission, verdictOf, verdictOnBudgets } from './verdict.ts';
+import { type Admission, verdictOnBudgets, verdictsOf } from './verdict.ts';
 
 /** How quotas are applied while the store does not answer (contract section 6). */
 export type OnFailure = 'local' | 'closed' | 'open';
@@ -63,5 +63,6 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
   if (isUncounted) backlog?.defer(consumerId, outcome, allowance, known.isOwnClock);
   if (outcome.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', outcome.admitted);
   if (outcome.admitted < n) onLocalDecision?.('uncounted', n - outcome.admitted);
-  return (index) => ({ kind: 'decided', verdict: verdictOf(outcome, allowance, index), source: 'local' });
+  const verdictAt = verdictsOf(outcome, allowance);
+  return (index) => ({ kind: 'decided', verdict: verdictAt(index), source: 'local' });
 }

@@ -8,7 +8,7 @@ import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import type { Settlements } from './settlements.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
-import { type Admission, sameAmounts, verdictOf } from './verdict.ts';
+import { type Admission, sameAmounts, verdictsOf } from './verdict.ts';
 
 interface DecisionDispatcherOptions {
   readonly ledger: Ledger;
@@ -211,9 +211,8 @@ export class DecisionDispatcher {
     accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, allowance, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
-    answer(batch, (index) => {
-      return { kind: 'decided', verdict: verdictOf(outcome, batch.allowance, index), source };
-    });
+    const verdictAt = verdictsOf(outcome, allowance);
+    answer(batch, (index) => ({ kind: 'decided', verdict: verdictAt(index), source }));
   }
 
   #settleInFlight({ allowance, state }: Batch, ids: readonly string[], outcome: Outcome | null | undefined): void {

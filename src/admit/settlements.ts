@@ -1,5 +1,4 @@
 import { accountIdsOf, historiesOf, inUnit } from './account-id.ts';
-import type { Amounts } from './decide.ts';
 import { hourOf } from './history.ts';
 import type { SettlementOutcome, SettlementSink, UnitSettlement } from './ledger.ts';
 import type { Allowance } from './plan.ts';
@@ -12,16 +11,32 @@ interface SettlementsOptions {
   readonly onSettled?: ((outcome: Exclude<SettlementOutcome, 'unsent'>, settlements: number) => void) | undefined;
 }
 
+/** What a request has used in the end, by unit. What is left out has used what it took in advance. */
+export type UsedUnits = readonly { readonly unit: string; readonly settled: number }[];
+
 /** How long a settlement waits for a decision that it can travel with. */
 const SEND_WITHIN_MS = 20;
 /** The same after the store was away, and did nothing. */
 const RETRY_AFTER_MS = 200;
 
-interface Waiting {
-  /** One for all requests that it settles. */
-  readonly settlement: UnitSettlement;
+/** What some requests have used beside what they took in advance: more, or less. */
+interface Sum {
   delta: number;
   requests: number;
+}
+
+/** What requests of one reservation have used beside it, by unit. What is given back and what is added differ, if the place is gone. */
+interface Used {
+  readonly consumerId: string;
+  readonly allowance: Allowance;
+  readonly nowMs: number;
+  readonly less: Map<string, Sum>;
+  readonly more: Map<string, Sum>;
+}
+
+interface Waiting extends Sum {
+  /** One for all requests that it settles. */
+  readonly settlement: UnitSettlement;
 }
 
 /**
@@ -30,6 +45,7 @@ interface Waiting {
  */
 export class Settlements {
   readonly #options: SettlementsOptions;
+  #used = new Map<Reservation, Used>();
   #waiting = new Map<string, Waiting>();
   #timer: NodeJS.Timeout | null = null;
 
@@ -37,60 +53,85 @@ export class Settlements {
     this.#options = options;
   }
 
-  /** @param nowMs when the request was decided, by the store's clock @param used by unit */
-  add(consumerId: string, allowance: Allowance, reservation: Reservation, nowMs: number, used: Amounts): void {
-    const { further = [], history } = allowance;
-    const ids = accountIdsOf(consumerId, allowance);
-    const hour = hourOf(nowMs);
-    for (const [unit, taken] of Object.entries(reservation.amounts)) {
-      const delta = (used[unit] ?? taken) - taken;
-      if (delta === 0 || (delta < 0 && !reservation.isCertain)) continue;
-      let histories = history === undefined ? [] : historiesOf(consumerId).map((id) => inUnit(id, unit));
-      for (const [i, budget] of further.entries()) {
-        if (budget.unit !== unit) continue;
-        this.#add({ accountId: ids[i + 1]!, delta, windows: reservation.windows[i]!, histories, hour });
-        // The requests are in each history once, however many budgets they charge.
-        histories = [];
+  /** @param nowMs when the request was decided, by the store's clock */
+  add(consumerId: string, allowance: Allowance, reservation: Reservation, nowMs: number, used: UsedUnits): void {
+    const { amounts, isCertain } = reservation;
+    for (const { unit, settled } of used) {
+      const delta = settled - (amounts[unit] ?? settled);
+      if (delta === 0 || (delta < 0 && !isCertain)) continue;
+      let sums = this.#used.get(reservation);
+      if (sums === undefined) {
+        if (this.#used.size === this.#options.most) this.#place();
+        sums = { consumerId, allowance, nowMs, less: new Map(), more: new Map() };
+        this.#used.set(reservation, sums);
       }
+      const byUnit = delta < 0 ? sums.less : sums.more;
+      const sum = byUnit.get(unit);
+      if (sum === undefined) byUnit.set(unit, { delta, requests: 1 });
+      else addTo(sum, { delta, requests: 1 });
     }
-  }
-
-  #add(settlement: UnitSettlement): void {
-    const { accountId, delta, windows, histories, hour } = settlement;
-    // What is given back and what is added differ, if the place is gone.
-    const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
-    const key = `${accountId} ${hour} ${delta < 0} ${histories.join()} ${places}`;
-    this.#wait(key, { settlement, delta, requests: 1 });
     this.#sendIn(SEND_WITHIN_MS);
   }
 
-  #wait(key: string, waiting: Waiting): void {
+  /** Finds the accounts and histories in which all that was used has to be settled. */
+  #place(): void {
+    for (const [{ windows }, { consumerId, allowance, nowMs, less, more }] of this.#used) {
+      const { further = [], history } = allowance;
+      const ids = accountIdsOf(consumerId, allowance);
+      const hour = hourOf(nowMs);
+      for (const [unit, sum] of [...less, ...more]) {
+        let histories = history === undefined ? [] : historiesOf(consumerId).map((id) => inUnit(id, unit));
+        for (const [i, budget] of further.entries()) {
+          if (budget.unit !== unit) continue;
+          const { delta } = sum;
+          this.#wait({ settlement: { accountId: ids[i + 1]!, delta, windows: windows[i]!, histories, hour }, ...sum });
+          // The requests are in each history once, however many budgets they charge.
+          histories = [];
+        }
+      }
+    }
+    this.#used = new Map();
+  }
+
+  #wait(waiting: Waiting): void {
+    const key = keyOf(waiting);
     const known = this.#waiting.get(key);
-    if (known !== undefined) {
-      known.delta += waiting.delta;
-      known.requests += waiting.requests;
-    } else if (this.#waiting.size < this.#options.most) this.#waiting.set(key, waiting);
+    if (known !== undefined) addTo(known, waiting);
+    else if (this.#waiting.size < this.#options.most) this.#waiting.set(key, waiting);
     else this.#options.onSettled?.('lost', waiting.requests);
   }
 
   #sendIn(ms: number): void {
-    if (this.#timer === null && this.#waiting.size > 0) this.#timer = setTimeout(() => void this.flush(), ms).unref();
+    const isEmpty = this.#used.size === 0 && this.#waiting.size === 0;
+    if (this.#timer === null && !isEmpty) this.#timer = setTimeout(() => void this.flush(), ms).unref();
   }
 
   /** Sends what waits, before this call returns. Fulfilled when the store has answered; never rejects. */
   async flush(): Promise<void> {
-    if (this.#waiting.size === 0) return;
-    const sent = [...this.#waiting];
-    this.#waiting = new Map();
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
+    this.#place();
+    if (this.#waiting.size === 0) return;
+    const sent = [...this.#waiting.values()];
+    this.#waiting = new Map();
     const { sink, onSettled } = this.#options;
-    const outcomes = await sink.settle(sent.map(([, { settlement, delta }]) => ({ ...settlement, delta })));
-    for (const [i, [key, waiting]] of sent.entries()) {
+    const outcomes = await sink.settle(sent.map(({ settlement, delta }) => ({ ...settlement, delta })));
+    for (const [i, waiting] of sent.entries()) {
       const outcome = outcomes[i]!;
-      if (outcome === 'unsent') this.#wait(key, waiting);
+      if (outcome === 'unsent') this.#wait(waiting);
       else onSettled?.(outcome, waiting.requests);
     }
     this.#sendIn(RETRY_AFTER_MS);
   }
+}
+
+function addTo(sum: Sum, { delta, requests }: Sum): void {
+  sum.delta += delta;
+  sum.requests += requests;
+}
+
+/** The same for what can be settled as one. */
+function keyOf({ settlement: { accountId, windows, histories, hour }, delta }: Waiting): string {
+  const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
+  return `${accountId} ${hour} ${delta < 0} ${histories.join()} ${places}`;
 }

@@ -74,7 +74,10 @@ export interface Admitted extends Decision {
   readonly reservation: Reservation | null;
 }
 
-/** What an admitted request has taken in advance of units of their own. It is settled when the request has ended. */
+/**
+ * What each of the requests that were decided together has taken in advance of units of their own, if it was admitted. It is
+ * settled when the request has ended.
+ */
 export interface Reservation {
   /** What it has taken, by unit. */
   readonly amounts: Amounts;
@@ -121,10 +124,21 @@ export interface Banned extends Decision, Explained {
 }
 
 /**
- * The verdict on one of the requests that were decided together (contract sections 3 and 4).
- * @param index from 0 to `outcome.n - 1`
+ * The verdicts on requests that were decided together (contract sections 3 and 4). They share one reservation.
+ * @returns a function of the index of a request, from 0 to `outcome.n - 1`
  */
+export function verdictsOf(outcome: Outcome, allowance: Allowance): (index: number) => Verdict {
+  const { amounts, admitted } = outcome;
+  const reservation = amounts === undefined || admitted === 0 ? null : reservationOf(outcome, amounts, allowance);
+  return (index) => verdictWith(reservation, outcome, allowance, index);
+}
+
+/** The same for one of them. */
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
+  return verdictsOf(outcome, allowance)(index);
+}
+
+function verdictWith(reservation: Reservation | null, outcome: Outcome, allowance: Allowance, index: number): Verdict {
   const { nowMs, cost, amounts, state, inFlight = null } = outcome;
   const requestsAfter = Math.max(outcome.admitted - 1 - index, 0);
   const isAdmitted = index < outcome.admitted;
@@ -136,7 +150,6 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
     const binding = fewest(standings);
     // An object with all its properties in the literal takes half as many bytes as one with a spread, here and below.
     if (isAdmitted) {
-      const reservation = amounts === undefined ? null : reservationOf(outcome, amounts, allowance);
       return { kind: 'admitted', nowMs, allowance, limits, cost, standings, inFlight, binding, reservation };
     }
     return crowded({ nowMs, allowance, limits, cost, standings, inFlight, binding }, inFlight!);

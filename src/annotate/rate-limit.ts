@@ -143,8 +143,9 @@ function stateOf(verdict: Verdict): string {
     const { name, remaining, resetAtMs } = kind === 'banned' && standing.name === binding.name ? binding : standing;
     state += `${state === '' ? '' : ', '}"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
   }
-  const hasMore = allowance.unlimited.length > 0 || allowance.further !== undefined || allowance.boundsInFlight;
-  return hasMore ? stateWithMore(state, verdict) : state;
+  const hasUnlimited =
+    allowance.unlimited.length > 0 || allowance.further?.some(({ unlimited }) => unlimited.length > 0);
+  return hasUnlimited || allowance.boundsInFlight ? stateWithMore(state, verdict) : state;
 }
 
 /** @param state of the windows that are counted */

@@ -6,7 +6,7 @@ import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { Match } from '../routing/router.ts';
-import { type PaidUnits, unitsOfRefused } from './metering.ts';
+import { type PaidUnits, unpaid } from './metering.ts';
 
 /**
  * A WebSocket, or another tunnel, that has ended: everything that log and metrics report about it beyond its Exchange.
@@ -241,7 +241,7 @@ export class ExchangeRecorder implements Exchange {
     if (verdict.kind !== 'admitted') {
       this.retryAtMs = verdict.retryAtMs;
       this.refusal = verdict;
-      if (amounts !== undefined) this.units = unitsOfRefused(amounts);
+      if (amounts !== undefined) this.units = unpaid(amounts);
     }
   }
 

@@ -1,6 +1,6 @@
 import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
-import { onlyValue } from '../http1/fields.ts';
+import { type FieldValues, onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
 import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
@@ -9,6 +9,7 @@ import { numberAt } from '../meter/json-number.ts';
 
 /** What one request took of a unit in advance, and what it paid in the end. */
 interface PaidUnit {
+  readonly unit: string;
   readonly reserved: number;
   readonly settled: number;
   /** Why its real cost is not known, so that it paid what it took in advance; null if it is known. */
@@ -25,7 +26,8 @@ export type Ended = 'unsent' | 'replied' | 'failed' | 'upgraded' | 'whole' | 'cu
 export function chargesOf(allowance: Allowance, charges: readonly Charge[] | null): readonly Charge[] | null {
   const inUnits = allowance.inUnits ?? allowance.shadow?.inUnits;
   if (inUnits === undefined || charges === null) return null;
-  return charges.filter(({ unit }) => inUnits.includes(unit));
+  const isLimited = ({ unit }: Charge) => inUnits.includes(unit);
+  return charges.every(isLimited) ? charges : charges.filter(isLimited);
 }
 
 /** Whether the body must be read before the request can be counted. */
@@ -33,8 +35,21 @@ export function readsBody(charges: readonly Charge[], { body }: Head): boolean {
   return body !== 'none' && charges.some(({ reserve }) => reserve.kind === 'json');
 }
 
+/** What all requests with these charges take in advance; null if it depends on the request. */
+const alike = new WeakMap<readonly Charge[], Amounts | null>();
+
 /** What a request takes in advance. @param body of JSON, if it has been read */
 export function amountsOf(charges: readonly Charge[], head: Head, body: Buffer | null): Amounts {
+  let amounts = alike.get(charges);
+  if (amounts === undefined) {
+    const isAlike = charges.every(({ reserve }) => reserve.kind === 'fixed');
+    amounts = isAlike ? amountsBy(charges, head, body) : null;
+    alike.set(charges, amounts);
+  }
+  return amounts ?? amountsBy(charges, head, body);
+}
+
+function amountsBy(charges: readonly Charge[], head: Head, body: Buffer | null): Amounts {
   return Object.fromEntries(charges.map(({ unit, reserve }) => [unit, reservedBy(reserve, head, body)]));
 }
 
@@ -67,6 +82,8 @@ export class Metering {
   readonly #charges: readonly Charge[];
   readonly #reserved: Amounts;
   readonly #decode: StartDecoding;
+  /** The charges whose cost is read from the answer. */
+  #read: readonly Charge[] = [];
   #reader: AnswerReader | null = null;
   #hasHead = false;
 
@@ -78,11 +95,10 @@ export class Metering {
   }
 
   /** The answer of the service begins. */
-  head(status: number, fields: readonly string[]): void {
+  head(status: number, fields: FieldValues): void {
     this.#hasHead = true;
-    const read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
-    if (read.length === 0) return;
-    this.#reader = new AnswerReader(read, fields, this.#decode);
+    this.#read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
+    if (this.#read.length > 0) this.#reader = new AnswerReader(this.#read, fields, this.#decode);
   }
 
   /** A piece of its body. */
@@ -91,7 +107,7 @@ export class Metering {
   }
 
   /**
-   * What the request paid, by unit. Never rejects.
+   * What the request paid. Never rejects.
    *
    * Attack: a client reads a stream up to its last event, leaves, and has the status 499 in the log, which `refund: [4xx]` covers.
    * @param status that the client got; null if it left
@@ -99,44 +115,34 @@ export class Metering {
    */
   end(ended: Ended, status: number | null, elapsedMs: number): PaidUnits | Promise<PaidUnits> {
     // A client that leaves before the head pays for the time it took, where that is the cost.
-    if (!this.#hasHead && ended === 'cut') this.head(0, []);
-    const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? NOTHING_READ;
+    if (!this.#hasHead && ended === 'cut') this.head(0, NO_FIELDS);
+    const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? [];
     if (read instanceof Promise) return read.then((readings) => this.#paid(ended, status, readings));
     return this.#paid(ended, status, read);
   }
 
-  #paid(ended: Ended, status: number | null, readings: Readonly<Record<string, CostReading>>): PaidUnits {
-    return Object.fromEntries(
-      this.#charges.map((charge) => {
-        const reserved = this.#reserved[charge.unit]!;
-        const reading = readings[charge.unit];
-        const isFree = ended === 'unsent' || (status !== null && isRefunded(charge, status));
-        if (isFree) return [charge.unit, { reserved, settled: 0, why: null }];
-        if (reading === undefined) return [charge.unit, { reserved, settled: reserved, why: null }];
-        if (reading.kind === 'known') return [charge.unit, { reserved, settled: reading.amount, why: null }];
-        return [charge.unit, { reserved, settled: Math.max(reserved, reading.seen ?? 0), why: reading.why }];
-      }),
-    );
+  /** @param readings of the charges that are read */
+  #paid(ended: Ended, status: number | null, readings: readonly CostReading[]): PaidUnits {
+    return this.#charges.map((charge): PaidUnit => {
+      const { unit } = charge;
+      const reserved = this.#reserved[unit]!;
+      if (ended === 'unsent' || (status !== null && isRefunded(charge, status))) {
+        return { unit, reserved, settled: 0, why: null };
+      }
+      const reading = readings[this.#read.indexOf(charge)];
+      if (reading === undefined) return { unit, reserved, settled: reserved, why: null };
+      if (reading.kind === 'known') return { unit, reserved, settled: reading.amount, why: null };
+      return { unit, reserved, settled: Math.max(reserved, reading.seen ?? 0), why: reading.why };
+    });
   }
 }
 
-export type PaidUnits = Readonly<Record<string, PaidUnit>>;
+/** One for each unit that the request charges. */
+export type PaidUnits = readonly PaidUnit[];
 
-const NOTHING_READ: Readonly<Record<string, CostReading>> = Object.freeze({});
+const NO_FIELDS: FieldValues = { values: () => [] };
 
-/** What a refused request would have taken in advance. It paid nothing. */
-export function unitsOfRefused(amounts: Amounts): PaidUnits {
-  return Object.fromEntries(
-    Object.entries(amounts).map(([unit, reserved]) => [unit, { reserved, settled: 0, why: null }]),
-  );
-}
-
-/** What a request has used of each unit. */
-export function usedOf(paid: PaidUnits): Amounts {
-  return Object.fromEntries(Object.entries(paid).map(([unit, { settled }]) => [unit, settled]));
-}
-
-/** What a request has used that did not even begin. */
-export function nothingOf(amounts: Amounts): Amounts {
-  return Object.fromEntries(Object.keys(amounts).map((unit) => [unit, 0]));
+/** What a request has paid, or would have, that was not even forwarded: nothing. @param amounts what it took in advance, or would have */
+export function unpaid(amounts: Amounts): PaidUnits {
+  return Object.entries(amounts).map(([unit, reserved]) => ({ unit, reserved, settled: 0, why: null }));
 }

@@ -171,7 +171,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;
     if (admitted.flow.closes()) closeAfter(response, false);
-    admitted.metering?.head(head.status, head.fields);
+    admitted.metering?.head(head.status, head);
     const { route } = match;
     const isAllPassed = this.#deps.cors === null && route.deprecated === null && route.responseHeaders === null;
     if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
@@ -440,7 +440,7 @@ function answerHooks(deps: GatewayDeps, admitted: Admitted) {
     },
     head: (status: number, fields: readonly string[]) => {
       // An upgraded connection pays what it took in advance, any other answer what it says.
-      if (status !== SWITCHING_PROTOCOLS) metering?.head(status, fields);
+      if (status !== SWITCHING_PROTOCOLS) metering?.head(status, { values: (name) => valuesOf(fields, name) });
       return responseFieldsOf(deps, admitted, status, fields);
     },
     chunk: (bytes: Buffer) => {

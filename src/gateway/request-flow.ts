@@ -42,10 +42,9 @@ import {
   type Ended,
   leastAmountsOf,
   Metering,
-  nothingOf,
   type PaidUnits,
   readsBody,
-  usedOf,
+  unpaid,
 } from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
 import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
@@ -435,7 +434,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       this.#verdict = verdict;
       this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
-      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, nothingOf(amounts));
+      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts));
     }
     if (verdict.allowance.boundsInFlight) {
       this.#place = verdict.allowance;
@@ -643,11 +642,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     await paid;
     const shadow = await this.#shadow;
     const { units } = this.#record;
-    if (units !== null && shadow?.kind === 'decided') this.#settleShadow(shadow, usedOf(units));
+    if (units !== null && shadow?.kind === 'decided') this.#settleShadow(shadow, units);
     this.#close(shadowOf(shadow));
   }
 
-  #settleShadow({ verdict, source }: Extract<Admission, { kind: 'decided' }>, used: Amounts): void {
+  #settleShadow({ verdict, source }: Extract<Admission, { kind: 'decided' }>, used: PaidUnits): void {
     const { admitter } = this.#deps;
     const id = shadowIdOf(this.#caller!.id);
     const amounts = this.#charging?.amounts;
@@ -669,7 +668,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #settle(paid: PaidUnits): void {
     this.#record.units = paid;
     if (this.#verdict?.kind === 'admitted') {
-      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, usedOf(paid));
+      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, paid);
     }
   }
 

@@ -16,6 +16,12 @@ export const VALUE = /^[\t -~\x80-\xff]*$/;
 /** The largest integer of a structured field (RFC 9651 section 3.3.1). */
 export const MAX_INTEGER = 999_999_999_999_999;
 
+/** The fields of a message, found by their names. */
+export interface FieldValues {
+  /** The values of a field in their order. @param name in lower case */
+  values(name: string): readonly string[];
+}
+
 /** The values of a field in their order, one for each time that the client sent it. @param name in lower case */
 export function valuesOf(rawHeaders: readonly string[], name: string): string[] {
   const values: string[] = [];

@@ -1,4 +1,4 @@
-import { valuesOf } from '../http1/fields.ts';
+import type { FieldValues } from '../http1/fields.ts';
 import { type BodyReader, readerOf } from './body-reader.ts';
 import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
 import { type Decoding, isDecodable } from './decoders.ts';
@@ -27,12 +27,11 @@ type Way =
   | { readonly kind: 'bytes' | 'milliseconds' };
 
 type Measured = Readonly<Record<'bytes' | 'milliseconds', number>>;
-type Readings = Readonly<Record<string, CostReading>>;
+type Readings = readonly CostReading[];
 type Unknown = Extract<CostReading, { kind: 'unknown' }>;
 
-/** A unit, with the sources of its cost. They are alternatives, see `AnswerReader`. */
+/** A unit: the sources of its cost. They are alternatives, see `AnswerReader`. */
 interface MeteredUnit {
-  readonly unit: string;
   readonly sources: readonly CostSource[];
 }
 
@@ -48,7 +47,8 @@ interface MeteredUnit {
  */
 export class AnswerReader {
   readonly #decode: StartDecoding;
-  #ways: readonly { readonly unit: string; readonly way: Way }[];
+  /** By unit. */
+  #ways: readonly Way[];
   /** Those of the body that read on. */
   #readers: BodyReader[] = [];
   /** The Content-Encoding of one coding; null if the body is sent as it is. */
@@ -59,19 +59,17 @@ export class AnswerReader {
   /** The length of the body so far. */
   #bytes = 0;
 
-  /**
-   * @param fields of the final response, names and values alternating
-   */
-  constructor(units: readonly MeteredUnit[], fields: readonly string[], decode: StartDecoding) {
+  /** @param fields of the final response */
+  constructor(units: readonly MeteredUnit[], fields: FieldValues, decode: StartDecoding) {
     this.#decode = decode;
     const type = mediaTypeOf(fields);
     const codings = codingsOf(fields);
     this.#coding = codings[0] ?? null;
-    if (codings.length > 1 || (codings.length === 1 && !isDecodable(codings[0]!))) this.#fault = 'undecodable';
+    if (codings.length > 1 || (this.#coding !== null && !isDecodable(this.#coding))) this.#fault = 'undecodable';
     const maxStreamBytes = this.#coding === null ? Number.POSITIVE_INFINITY : MAX_DECODED_BYTES;
-    this.#ways = units.map(({ unit, sources }) => ({ unit, way: wayOf(sources, fields, type, maxStreamBytes) }));
-    if (this.#fault === null)
-      this.#readers = this.#ways.flatMap(({ way }) => (way.kind === 'body' ? [way.reader] : []));
+    this.#ways = units.map(({ sources }) => wayOf(sources, fields, type, maxStreamBytes));
+    if (this.#fault !== null) return;
+    for (const way of this.#ways) if (way.kind === 'body') this.#readers.push(way.reader);
   }
 
   /** A piece of the body as the service sends it. Its memory may be reused after the call. */
@@ -92,7 +90,7 @@ export class AnswerReader {
   /**
    * @param isWhole false if the answer broke off, or the client left
    * @param elapsedMs how long the request was at the service
-   * @returns by unit; a promise, which never rejects, only while a thread still decompresses
+   * @returns by unit, in their order; a promise, which never rejects, only while a thread still decompresses
    */
   end(isWhole: boolean, elapsedMs: number): Readings | Promise<Readings> {
     if (!isWhole || this.#decoding === null || this.#decoding.isOver) return this.#take(isWhole, elapsedMs);
@@ -110,28 +108,24 @@ export class AnswerReader {
     this.#decoding?.stop();
     const fault = this.#decoding?.fault ?? this.#fault;
     const measured: Measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
-    const readings = this.#ways.map(({ unit, way }): [string, CostReading] => {
+    const readings = this.#ways.map((way): CostReading => {
       // What a field says is known however much of the body came.
       const isKnown = way.kind === 'read' && typeof way.found === 'number';
-      if (!isWhole && !isKnown) return [unit, unknown('cut', seenBy(way, measured))];
-      if (way.kind === 'body' && fault !== null) return [unit, unknown(fault, way.reader.seen)];
-      return [unit, readingBy(way, measured)];
+      if (!isWhole && !isKnown) return unknown('cut', seenBy(way, measured));
+      if (way.kind === 'body' && fault !== null) return unknown(fault, way.reader.seen);
+      return readingBy(way, measured);
     });
     this.#ways = [];
     this.#readers = [];
     this.#decoding = null;
-    return Object.fromEntries(readings);
+    return readings;
   }
 }
 
-function wayOf(
-  sources: readonly CostSource[],
-  fields: readonly string[],
-  type: string | null,
-  maxStreamBytes: number,
-): Way {
+function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string | null, maxStreamBytes: number): Way {
   for (const source of sources) {
-    const values = source.kind === 'header' ? valuesOf(fields, source.name) : [];
+    if (source.kind !== 'header') continue;
+    const values = fields.values(source.name);
     if (values.length === 1) return { kind: 'read', found: amountOf(values[0]!) ?? 'invalid' };
     if (values.length > 1) return { kind: 'read', found: 'invalid' };
   }
@@ -149,23 +143,27 @@ function measuredWay(sources: readonly CostSource[]): Way {
 
 /** @param type the media type of the answer, null if it has none */
 function bodySourceOf(sources: readonly CostSource[], type: string | null): BodySource | null {
-  const ofBody = sources.filter((source): source is BodySource => 'pointer' in source);
   const kind = type === null ? null : type.endsWith('+json') ? 'json' : KINDS.get(type);
-  const matching = ofBody.find((source) => source.kind === kind);
-  if (matching !== undefined) return matching;
-  return ofBody.length === 1 && (type === null || type === 'text/plain') ? ofBody[0]! : null;
+  for (const source of sources) if (source.kind === kind) return source as BodySource;
+  if (type !== null && type !== 'text/plain') return null;
+  const ofBody = sources.filter((source): source is BodySource => 'pointer' in source);
+  return ofBody.length === 1 ? ofBody[0]! : null;
 }
 
 /** The media type in lower case, without parameters; null without a Content-Type field, and empty if it has several. */
-function mediaTypeOf(fields: readonly string[]): string | null {
-  const types = valuesOf(fields, 'content-type');
+function mediaTypeOf(fields: FieldValues): string | null {
+  const types = fields.values('content-type');
   if (types.length === 0) return null;
-  return types.length > 1 ? '' : types[0]!.split(';', 1)[0]!.trim().toLowerCase();
+  if (types.length > 1) return '';
+  const type = types[0]!;
+  return KINDS.has(type) ? type : type.split(';', 1)[0]!.trim().toLowerCase();
 }
 
 /** The codings of a body in lower case, without those that change nothing. */
-function codingsOf(fields: readonly string[]): string[] {
-  return valuesOf(fields, 'content-encoding')
+function codingsOf(fields: FieldValues): readonly string[] {
+  const values = fields.values('content-encoding');
+  if (values.length === 0) return values;
+  return values
     .join(',')
     .split(',')
     .map((coding) => coding.trim().toLowerCase())

@@ -30,8 +30,11 @@ export class DecidedRequests {
   readonly #paths: (string | null)[] = [];
   readonly #plans: string[] = [];
   readonly #limits: Exchange['limits'][] = [];
-  /** Null until a request charges units. */
-  #units: (PaidUnits | null)[] | null = null;
+  /**
+   * What requests paid, by unit. Not as they come: objects that live this long cost the garbage collector a tenth of a settled
+   * request.
+   */
+  readonly #units = new Map<string, UnitColumns>();
   #next = 0;
 
   add(exchange: Exchange): void {
@@ -51,15 +54,35 @@ export class DecidedRequests {
     this.#consumerIds[at] = consumerId!;
     this.#plans[at] = exchange.plan!;
     this.#limits[at] = exchange.limits;
-    if (exchange.units != null) this.#units ??= Array<PaidUnits | null>(RECORDED).fill(null);
-    if (this.#units !== null) this.#units[at] = exchange.units ?? null;
+    if (exchange.units != null || this.#units.size > 0) this.#setUnits(at, exchange.units ?? []);
     this.#next = at + 1 === RECORDED ? 0 : at + 1;
+  }
+
+  #setUnits(at: number, units: PaidUnits): void {
+    for (const { reserved } of this.#units.values()) reserved[at] = Number.NaN;
+    for (const { unit, reserved, settled } of units) {
+      let columns = this.#units.get(unit);
+      if (columns === undefined) {
+        columns = { reserved: new Float64Array(RECORDED).fill(Number.NaN), settled: new Float64Array(RECORDED) };
+        this.#units.set(unit, columns);
+      }
+      columns.reserved[at] = reserved;
+      columns.settled[at] = settled;
+    }
+  }
+
+  /** What one request paid; null if it charged no unit. */
+  #unitsAt(at: number): RecentUnits | null {
+    const paid = [...this.#units].flatMap(([unit, { reserved, settled }]) => {
+      return Number.isNaN(reserved[at]!) ? [] : [[unit, { reserved: reserved[at]!, settled: settled[at]! }] as const];
+    });
+    return paid.length === 0 ? null : Object.fromEntries(paid);
   }
 
   /** The oldest first. */
   columns(): DecidedColumns {
     const length = this.#consumerIds.length;
-    const units = this.#units?.slice(0, length) ?? null;
+    const units = this.#units.size === 0 ? null : Array.from({ length }, (_, at) => this.#unitsAt(at));
     const first = length < RECORDED ? 0 : this.#next;
     const inOrder = <T extends Float64Array | Uint8Array | Uint32Array>(column: T): T => {
       const ordered = column.slice(0, length) as T;
@@ -92,17 +115,17 @@ export class DecidedRequests {
       methods: turned(this.#methods),
       paths: turned(this.#paths.map((path, i) => path ?? pathOfRoute(this.#routes[i]!))),
       plans: turned(this.#plans),
-      units: units === null ? null : turned(units).map((one) => (one === null ? null : recentUnits(one))),
+      units: units === null ? null : turned(units),
       limits: inOrder(limits),
       limitSets: [...sets.keys()].map((text) => JSON.parse(text)),
     };
   }
 }
 
-function recentUnits(units: PaidUnits): RecentUnits {
-  return Object.fromEntries(
-    Object.entries(units).map(([unit, { reserved, settled }]) => [unit, { reserved, settled }]),
-  );
+/** NaN in `reserved`: the request did not charge the unit. */
+interface UnitColumns {
+  readonly reserved: Float64Array;
+  readonly settled: Float64Array;
 }
 
 /** The path of every request of a route whose pattern has no names and no rest; null for other routes. */

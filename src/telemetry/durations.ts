@@ -171,6 +171,11 @@ export class RequestTally {
 
   /** Counts one request. @param values the values of the labels, in their order */
   count(...values: readonly string[]): void {
+    this.add(1, ...values);
+  }
+
+  /** Adds what a request counts for. @param values the values of the labels, in their order */
+  add(amount: number, ...values: readonly string[]): void {
     let branch = this.#root;
     for (let i = 0; i < values.length; i++) {
       let next = branch.branches.get(values[i]!);
@@ -181,7 +186,7 @@ export class RequestTally {
       branch = next;
     }
     branch.child ??= this.#newChild(values);
-    branch.child.count++;
+    branch.child.count += amount;
   }
 
   #newChild(values: readonly string[]): Child {

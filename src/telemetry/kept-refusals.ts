@@ -281,7 +281,7 @@ function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null
 /** As operators see it; undefined if nothing was paid. */
 export function paidAmounts(units: Exchange['units']): PaidAmounts | undefined {
   if (units == null) return undefined;
-  const each = Object.entries(units).map(([unit, { reserved, settled, why }]) => {
+  const each = units.map(({ unit, reserved, settled, why }) => {
     return [unit, { reserved, settled, ...(why === null ? {} : { unknown: why }) }] as const;
   });
   return Object.fromEntries(each);

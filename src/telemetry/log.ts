@@ -163,19 +163,18 @@ interface Summary {
 
 function addTo(summary: Summary, units: PaidUnits): void {
   summary.added ??= new Map();
-  for (const [unit, { reserved }] of Object.entries(units))
-    summary.added.set(unit, (summary.added.get(unit) ?? 0) + reserved);
+  for (const { unit, reserved } of units) summary.added.set(unit, (summary.added.get(unit) ?? 0) + reserved);
 }
 
 /** The first of the refusals, with the average of what all would have taken of units, rounded up. */
 function averaged({ exchange, count, added }: Summary): Exchange {
   if (added === null) return exchange;
-  const names = new Set([...Object.keys(exchange.units ?? {}), ...added.keys()]);
-  const each = [...names].map((unit) => {
-    const total = (exchange.units?.[unit]?.reserved ?? 0) + (added.get(unit) ?? 0);
-    return [unit, { reserved: Math.ceil(total / count), settled: 0, why: null }];
+  const totals = new Map(added);
+  for (const { unit, reserved } of exchange.units ?? []) totals.set(unit, (totals.get(unit) ?? 0) + reserved);
+  const units = [...totals].map(([unit, total]) => {
+    return { unit, reserved: Math.ceil(total / count), settled: 0, why: null };
   });
-  return { ...exchange, units: Object.fromEntries(each) };
+  return { ...exchange, units };
 }
 
 /** A closing record for the log. Its address is null in a line that stands for several client networks. */
@@ -309,10 +308,12 @@ function customerOf({ consumerId, accountId = consumerId }: LoggedExchange): str
 
 /** The member for what a request paid in units, or would have taken. `unknown`: why it paid what it took in advance. */
 function unitsOf(units: PaidUnits): string {
-  const each = Object.entries(units).map(([unit, { reserved, settled, why }]) => {
-    return `"${unit}":{"reserved":${reserved},"settled":${settled}${why === null ? '' : `,"unknown":"${why}"`}}`;
-  });
-  return `,"units":{${each.join()}}`;
+  let each = '';
+  for (const { unit, reserved, settled, why } of units) {
+    each += `${each === '' ? '"' : ',"'}${unit}":{"reserved":${reserved},"settled":${settled}`;
+    each += why === null ? '}' : `,"unknown":"${why}"}`;
+  }
+  return `,"units":{${each}}`;
 }
 
 function text(value: string | null): string {

@@ -1,6 +1,7 @@
 import { Counter, type Registry } from 'prom-client';
 import type { SettlementOutcome } from '../admit/ledger.ts';
 import type { PaidUnits } from '../gateway/metering.ts';
+import { RequestTally } from './durations.ts';
 
 /** What requests cost in units of their own. */
 export interface UnitMetrics {
@@ -11,18 +12,18 @@ export interface UnitMetrics {
 export function unitMetrics(
   registry: Registry,
 ): UnitMetrics & { readonly paid: (units: PaidUnits, plan: string | null) => void } {
-  const requests = new Counter({
-    name: 'tollgate_unit_requests_total',
-    help: 'Requests that charged a unit, by the unit and whether their real cost is known; if not, why, and they paid what they took in advance.',
-    labelNames: ['unit', 'cost'],
-    registers: [registry],
-  });
-  const amounts = new Counter({
-    name: 'tollgate_unit_amount_total',
-    help: 'What requests took of a unit in advance (reserved) and paid in the end (settled), by plan.',
-    labelNames: ['unit', 'plan', 'amount'],
-    registers: [registry],
-  });
+  const requests = new RequestTally(
+    registry,
+    'tollgate_unit_requests_total',
+    'Requests that charged a unit, by the unit and whether their real cost is known; if not, why, and they paid what they took in advance.',
+    ['unit', 'cost'],
+  );
+  const amounts = new RequestTally(
+    registry,
+    'tollgate_unit_amount_total',
+    'What requests took of a unit in advance (reserved) and paid in the end (settled), by plan.',
+    ['unit', 'plan', 'amount'],
+  );
   const settlements = new Counter({
     name: 'tollgate_settlements_total',
     help: 'Settlements on their way to the store, one for each request and account that it charged in a unit and whose cost was not what it took in advance. A lost one leaves that counted.',
@@ -34,10 +35,10 @@ export function unitMetrics(
   return {
     settled: (outcome, count) => settlements.inc({ outcome }, count),
     paid: (units, plan) => {
-      for (const [unit, { reserved, settled, why }] of Object.entries(units)) {
-        requests.inc({ unit, cost: why ?? 'known' });
-        amounts.inc({ unit, plan: plan ?? 'none', amount: 'reserved' }, reserved);
-        amounts.inc({ unit, plan: plan ?? 'none', amount: 'settled' }, settled);
+      for (const { unit, reserved, settled, why } of units) {
+        requests.count(unit, why ?? 'known');
+        amounts.add(reserved, unit, plan ?? 'none', 'reserved');
+        amounts.add(settled, unit, plan ?? 'none', 'settled');
       }
     },
   };

@@ -120,7 +120,7 @@ function accessLines(): object[] {
   log.access({
     ...{ ...EXCHANGE, status: 404, attempts: 2, isOverRetryBudget: true },
     ...{ policy: './policies/tenant.ts', accountId: 'cus_1/key_1' },
-    units: { tokens: { reserved: 1_000, settled: 742, why: null } },
+    units: [{ unit: 'tokens', reserved: 1_000, settled: 742, why: null }],
   });
   void log.close();
   expect(lines).toHaveLength(4);

@@ -56,10 +56,10 @@ describe('a line of a request', () => {
   });
 
   test('has what it charges in units, also behind other members and in another order', () => {
-    const tokens = { reserved: 1_000, settled: 742, why: 'cut' } as const;
+    const tokens = { unit: 'tokens', reserved: 1_000, settled: 742, why: 'cut' } as const;
     const line = lineOf({
       ...{ limits: LIMITS, remaining: [58, 900], attempts: 2, isOverRetryBudget: true, policy: 'a,"units":{' },
-      units: { tokens, rows: { reserved: 0, settled: 9, why: null } },
+      units: [tokens, { unit: 'rows', reserved: 0, settled: 9, why: null }],
     });
     const units = [
       { unit: 'tokens', reserved: 1_000, settled: 742 },
@@ -73,7 +73,7 @@ describe('a line of a request', () => {
     for (const units of broken) {
       expect(read(line.replace(/"units":.*\}\}/, `"units":${units}`)).kind, units).toBe('broken');
     }
-    const nine = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`u${i}`, tokens]));
+    const nine = Array.from({ length: 9 }, (_, i) => ({ ...tokens, unit: `u${i}` }));
     expect(read(lineOf({ limits: LIMITS, remaining: [58, 900], units: nine })).kind).toBe('broken');
   });
 

@@ -78,7 +78,7 @@ export class Gateway {
     if (verdict.kind === 'crowded') throw new Error('nothing is in flight');
     const isPaid = verdict.kind === 'admitted';
     const units = charged.map(([unit, taken]) => {
-      return [unit, { reserved: taken, settled: isPaid ? used[unit]! : 0, why: null }];
+      return { unit, reserved: taken, settled: isPaid ? used[unit]! : 0, why: null };
     });
     if (isPaid && verdict.reservation !== null) this.#settle(ids, allowance, verdict.reservation, atMs, used);
     this.lines.push(
@@ -88,7 +88,7 @@ export class Gateway {
         remaining: verdict.standings.map(({ remaining }) => remaining),
         imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
         decidedAtMs: atMs,
-        units: units.length === 0 ? null : Object.fromEntries(units),
+        units: units.length === 0 ? null : units,
       }),
     );
     return verdict.kind;

@@ -100,8 +100,11 @@ describe('refusals', () => {
     const { recent } = recentAt();
     const tail = { ...NOTHING, tails: [{ id: 't', filter: EVERYTHING }] };
     recent.answer(tail);
-    const units = { tokens: { reserved: 300, settled: 0, why: null }, rows: { reserved: 1, settled: 1, why: 'cut' } };
-    recent.note(exchangeOf({ status: 502, code: 'upstream_unavailable', units } as Partial<Exchange>));
+    const units: Exchange['units'] = [
+      { unit: 'tokens', reserved: 300, settled: 0, why: null },
+      { unit: 'rows', reserved: 1, settled: 1, why: 'cut' },
+    ];
+    recent.note(exchangeOf({ status: 502, code: 'upstream_unavailable', units }));
     const paid = { tokens: { reserved: 300, settled: 0 }, rows: { reserved: 1, settled: 1, unknown: 'cut' } };
     expect(found(recent, 'r')[0]!.units).toEqual(paid);
     expect(recent.answer(tail).tails[0]!.requests[0]!.units).toEqual(paid);
@@ -305,7 +308,7 @@ describe('the record for simulations', () => {
 
   test('has what a request charged in units, once one did', () => {
     const { recent } = recentAt();
-    const units = (reserved: number) => ({ tokens: { reserved, settled: 1, why: null } });
+    const units = (reserved: number) => [{ unit: 'tokens', reserved, settled: 1, why: null }];
     recent.note(exchangeOf({}));
     recent.note(exchangeOf({ units: units(7) }));
     recent.note(exchangeOf({}));

@@ -1,15 +1,12 @@
 import { expect, test } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
+import { unpaid } from '../../src/gateway/metering.ts';
 import { openLog } from '../../src/telemetry/log.ts';
 import { EXCHANGE } from '../simulate/recorded.ts';
 
 const REFUSED: Exchange = {
   ...{ ...EXCHANGE, judgement: 'refused', status: 429, code: 'rate_limit_exceeded', source: 'memory' },
 };
-const taking = (amounts: Readonly<Record<string, number>>) =>
-  Object.fromEntries(
-    Object.entries(amounts).map(([unit, reserved]) => [unit, { reserved, settled: 0, why: null }] as const),
-  );
 
 async function linesOf(exchanges: readonly Exchange[]) {
   const lines: string[] = [];
@@ -24,10 +21,10 @@ async function linesOf(exchanges: readonly Exchange[]) {
 
 test('refusals from memory that would take different amounts of units share a line, with the average, rounded up', async () => {
   const refused = [
-    ...[100, 200, 201].map((tokens) => ({ ...REFUSED, units: taking({ tokens }) })),
-    { ...REFUSED, units: taking({ rows: 7 }) },
+    ...[100, 200, 201].map((tokens) => ({ ...REFUSED, units: unpaid({ tokens }) })),
+    { ...REFUSED, units: unpaid({ rows: 7 }) },
     REFUSED,
-    { ...REFUSED, consumerId: 'key_2', units: taking({ tokens: 9 }) },
+    { ...REFUSED, consumerId: 'key_2', units: unpaid({ tokens: 9 }) },
     { ...REFUSED, consumerId: 'key_3' },
   ];
   const lines = await linesOf(refused);
@@ -39,6 +36,6 @@ test('refusals from memory that would take different amounts of units share a li
 });
 
 test('a client that changes what it would take with each request gets no more lines', async () => {
-  const refused = Array.from({ length: 5_000 }, (_, tokens) => ({ ...REFUSED, units: taking({ tokens }) }));
+  const refused = Array.from({ length: 5_000 }, (_, tokens) => ({ ...REFUSED, units: unpaid({ tokens }) }));
   expect(await linesOf(refused)).toMatchObject([{ count: 5_000, units: { tokens: { reserved: 2_500, settled: 0 } } }]);
 });
