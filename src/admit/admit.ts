@@ -185,11 +185,17 @@ export class Admitter {
   }
 
   /**
-   * An admitted request has ended, and what it really used of units is known. The store learns it with the next decision about
-   * units, or within 20 ms. Called at most once for each.
+   * An admitted request has ended, and what it really used of units is known. The store learns it within 20 ms; and with the next
+   * decision about units, if the caller may notice: it waits for each answer, or has little left. Called at most once for each.
+   *
+   * A call for each settlement would be the largest part of what it costs: a fifth of a small request.
+   * @param hasOthers whether the caller has other requests that have not ended
    */
-  settle(consumerId: string, { allowance, reservation, nowMs }: Admitted, used: UsedUnits): void {
-    if (reservation !== null) this.#settlements.add(consumerId, allowance, reservation, nowMs, used);
+  settle(consumerId: string, verdict: Admitted, used: UsedUnits, hasOthers: boolean): void {
+    const { allowance, reservation, nowMs } = verdict;
+    if (reservation === null) return;
+    const isUrgent = !hasOthers || isScarce(verdict);
+    this.#settlements.add({ consumerId, allowance, reservation, nowMs, isUrgent }, used);
   }
 
   /**
@@ -200,7 +206,8 @@ export class Admitter {
   settleWatched(consumerId: string, { allowance, nowMs }: Verdict, amounts: Amounts, used: UsedUnits): void {
     if (allowance.history !== 'all') return;
     const windows = (allowance.further ?? []).map(() => []);
-    this.#settlements.add(consumerId, allowance, { amounts, windows, isCertain: true }, nowMs, used);
+    const reservation = { amounts, windows, isCertain: true };
+    this.#settlements.add({ consumerId, allowance, reservation, nowMs, isUrgent: false }, used);
   }
 
   /** Sends the settlements that wait. */
@@ -221,6 +228,12 @@ export class Admitter {
     const { state, nowMs } = this.#accounts.known(consumerId, severalAccounts(consumerId, allowance));
     return verdictOnBudgets(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
   }
+}
+
+/** Whether less than half of a window in a unit is left. Requests that come within 20 ms hardly take the other half. */
+function isScarce({ standings }: Admitted): boolean {
+  for (const { unit, remaining, limit } of standings) if (unit !== null && remaining < limit / 2) return true;
+  return false;
 }
 
 /** What requests of one batch have in common. */

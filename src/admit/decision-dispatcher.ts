@@ -193,7 +193,7 @@ export class DecisionDispatcher {
       this.#end(begun);
     };
     // First, so that these decisions may have what is given back.
-    if (batches.some(({ amounts }) => amounts !== undefined)) void settlements.flush();
+    if (settlements.areUrgent && batches.some(({ amounts }) => amounts !== undefined)) void settlements.flush();
     ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
   }
 

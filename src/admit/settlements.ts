@@ -14,7 +14,18 @@ interface SettlementsOptions {
 /** What a request has used in the end, by unit. What is left out has used what it took in advance. */
 export type UsedUnits = readonly { readonly unit: string; readonly settled: number }[];
 
-/** How long a settlement waits for a decision that it can travel with. */
+/** A request that has ended. */
+interface SettledRequest {
+  readonly consumerId: string;
+  readonly allowance: Allowance;
+  readonly reservation: Reservation;
+  /** When it was decided, by the store's clock. */
+  readonly nowMs: number;
+  /** Whether the next decision about units should have what is given back. */
+  readonly isUrgent: boolean;
+}
+
+/** How long a settlement waits for others that it can be sent with. */
 const SEND_WITHIN_MS = 20;
 /** The same after the store was away, and did nothing. */
 const RETRY_AFTER_MS = 200;
@@ -48,14 +59,21 @@ export class Settlements {
   #used = new Map<Reservation, Used>();
   #waiting = new Map<string, Waiting>();
   #timer: NodeJS.Timeout | null = null;
+  #isUrgent = false;
 
   constructor(options: SettlementsOptions) {
     this.#options = options;
   }
 
+  /** Whether they should be sent with the next decision about units, and not wait for others. */
+  get areUrgent(): boolean {
+    return this.#isUrgent;
+  }
+
   /** @param nowMs when the request was decided, by the store's clock */
-  add(consumerId: string, allowance: Allowance, reservation: Reservation, nowMs: number, used: UsedUnits): void {
+  add({ consumerId, allowance, reservation, nowMs, isUrgent }: SettledRequest, used: UsedUnits): void {
     const { amounts, isCertain } = reservation;
+    if (isUrgent) this.#isUrgent = true;
     for (const { unit, settled } of used) {
       const delta = settled - (amounts[unit] ?? settled);
       if (delta === 0 || (delta < 0 && !isCertain)) continue;
@@ -110,6 +128,7 @@ export class Settlements {
   async flush(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
+    this.#isUrgent = false;
     this.#place();
     if (this.#waiting.size === 0) return;
     const sent = [...this.#waiting.values()];

@@ -139,6 +139,7 @@ export class UsageBacklog {
     nowMs: number,
     ids: readonly string[] | null = null,
   ): AccountState | null {
+    if (this.#deferred.size === 0 && this.#inFlight.size === 0) return null;
     if (ids === null) return this.#withBacklogOfOne(consumerId, state, nowMs);
     const { further = [], ...own } = state;
     const wholes = [own, ...further].map((one, i) => this.#withBacklogOfOne(ids[i]!, one, nowMs));

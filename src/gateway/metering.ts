@@ -3,9 +3,9 @@ import type { Allowance } from '../admit/plan.ts';
 import { type FieldValues, onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
+import { numberIn } from '../meter/body-reader.ts';
 import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
 import { amountOf, type CostReading } from '../meter/cost.ts';
-import { numberAt } from '../meter/json-number.ts';
 
 /** What one request took of a unit in advance, and what it paid in the end. */
 interface PaidUnit {
@@ -68,12 +68,12 @@ function reservedBy(reserve: Reserve, { fields }: Head, body: Buffer | null): nu
   const amount =
     reserve.kind === 'header'
       ? amountOf(onlyValue(fields.rawHeaders, reserve.name) ?? '')
-      : numberIn(body, reserve.pointer);
+      : amountIn(body, reserve.pointer);
   return Math.min(Math.max(amount ?? otherwise, least), most);
 }
 
-function numberIn(body: Buffer | null, pointer: readonly string[]): number | null {
-  const found = body === null ? 'absent' : numberAt(body, pointer);
+function amountIn(body: Buffer | null, pointer: readonly string[]): number | null {
+  const found = body === null ? 'absent' : numberIn(body, pointer);
   return typeof found === 'number' ? found : null;
 }
 

@@ -110,6 +110,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #upstream: Upstream | null = null;
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
   #share: ConsumerShare | null = null;
+  /** See `onRead`. */
+  #isRead = false;
   #verdict: Verdict | null = null;
   /** What it charges in units; null if nothing, or not known yet. */
   #charging: Charging | null = null;
@@ -434,7 +436,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       this.#verdict = verdict;
       this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
-      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts));
+      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts), false);
     }
     if (verdict.allowance.boundsInFlight) {
       this.#place = verdict.allowance;
@@ -650,7 +652,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { admitter } = this.#deps;
     const id = shadowIdOf(this.#caller!.id);
     const amounts = this.#charging?.amounts;
-    if (verdict.kind === 'admitted') admitter.settle(id, verdict, used);
+    if (verdict.kind === 'admitted') admitter.settle(id, verdict, used, this.#hasOthers);
     else if (amounts !== undefined && source === 'store') admitter.settleWatched(id, verdict, amounts, used);
   }
 
@@ -668,8 +670,13 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #settle(paid: PaidUnits): void {
     this.#record.units = paid;
     if (this.#verdict?.kind === 'admitted') {
-      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, paid);
+      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, paid, this.#hasOthers);
     }
+  }
+
+  /** Whether the caller has other requests at the service. */
+  get #hasOthers(): boolean {
+    return this.#share !== null && this.#share.reserved > (this.#isRead ? 0 : 1);
   }
 
   /**
@@ -679,6 +686,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    * no share, and took 60 KB outside the heap.
    */
   onRead(): void {
+    this.#isRead = true;
     this.#share?.release();
     this.#running.count--;
     if (this.#place !== null && this.#record.status !== SWITCHING_PROTOCOLS) this.leavePlace();

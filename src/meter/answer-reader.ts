@@ -1,5 +1,5 @@
 import type { FieldValues } from '../http1/fields.ts';
-import { type BodyReader, readerOf } from './body-reader.ts';
+import { BodyReader } from './body-reader.ts';
 import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
 import { type Decoding, isDecodable } from './decoders.ts';
 import type { Found } from './json-number.ts';
@@ -99,7 +99,8 @@ export class AnswerReader {
 
   /** @returns whether any reader reads on */
   readonly #read = (bytes: Buffer): boolean => {
-    this.#readers = this.#readers.filter((reader) => reader.add(bytes));
+    for (const reader of this.#readers) reader.add(bytes);
+    if (this.#readers.some(isOver)) this.#readers = this.#readers.filter((reader) => !reader.isOver);
     return this.#readers.length > 0;
   };
 
@@ -130,7 +131,7 @@ function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string
     if (values.length > 1) return { kind: 'read', found: 'invalid' };
   }
   const source = bodySourceOf(sources, type);
-  return source === null ? measuredWay(sources) : { kind: 'body', reader: readerOf(source, maxStreamBytes) };
+  return source === null ? measuredWay(sources) : { kind: 'body', reader: new BodyReader(source, maxStreamBytes) };
 }
 
 /** The way of an answer of which nothing but its length and its duration can be known. */
@@ -174,6 +175,10 @@ function readingBy(way: Way, measured: Measured): CostReading {
   const found = way.kind === 'read' ? way.found : way.kind === 'body' ? way.reader.end() : measured[way.kind];
   if (typeof found !== 'number') return unknown(found === 'no_json' ? 'invalid' : found, seenBy(way, measured));
   return found <= MAX_AMOUNT ? { kind: 'known', amount: found } : unknown('too_large', null);
+}
+
+function isOver({ isOver }: BodyReader): boolean {
+  return isOver;
 }
 
 /** The last amount so far; null if there is none. */

@@ -1,106 +1,73 @@
-import { ByteOrderMark } from './byte-order-mark.ts';
 import type { BodySource } from './cost.ts';
 import { EventStream } from './event-stream.ts';
+import { JsonLines } from './json-lines.ts';
 import { type Found, JsonNumber } from './json-number.ts';
-import { LastNumber } from './last-number.ts';
 
 /** The longest JSON body that is read, in bytes after decompression. Each byte takes time on the serving thread. */
 const MAX_JSON_BYTES = 64 * 1024 * 1024;
-const LINE_END = Buffer.from('\n');
+/** The byte order mark that may be at the beginning of a text in UTF-8. */
+const MARK = [0xef, 0xbb, 0xbf];
 
-/** Reads one number in a body that arrives in pieces, which it does not keep. */
-export interface BodyReader {
-  /** @returns whether it reads on; false once nothing that follows changes what it has found */
-  add(bytes: Buffer): boolean;
-  /** What it has found in the whole body. */
+/** Reads one number in a text that arrives in pieces, which it does not keep. */
+interface TextReader {
+  add(bytes: Buffer, from: number, to: number): void;
   end(): Found;
   /** The last amount so far; null if there is none. */
   readonly seen: number | null;
+  readonly isOver: boolean;
 }
 
-/** @param maxStreamBytes how much of an event stream or of lines is read */
-export function readerOf({ kind, pointer }: BodySource, maxStreamBytes: number): BodyReader {
-  if (kind === 'json') return new BoundedReader(new JsonBody(pointer), MAX_JSON_BYTES);
-  return new BoundedReader(kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer), maxStreamBytes);
-}
-
-/** Reads no more than a number of bytes. What is longer is `too_large`. */
-class BoundedReader implements BodyReader {
-  readonly #reader: BodyReader;
+/** Reads one number in a body that arrives in pieces: in no more than some bytes, and behind its byte order mark. */
+export class BodyReader {
+  readonly #text: TextReader;
   #bytesLeft: number;
+  /** How many bytes of the mark have passed; all if the text has begun. */
+  #marked = 0;
 
-  constructor(reader: BodyReader, maxBytes: number) {
-    this.#reader = reader;
-    this.#bytesLeft = maxBytes;
+  /** @param maxStreamBytes how much of an event stream or of lines is read */
+  constructor({ kind, pointer }: BodySource, maxStreamBytes: number) {
+    this.#bytesLeft = kind === 'json' ? MAX_JSON_BYTES : maxStreamBytes;
+    if (kind === 'json') this.#text = new JsonNumber(pointer);
+    else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer);
   }
 
+  /** The last amount so far; null if there is none. */
   get seen(): number | null {
-    return this.#reader.seen;
+    return this.#text.seen;
   }
 
-  add(bytes: Buffer): boolean {
+  /** Whether nothing that follows changes what was found. */
+  get isOver(): boolean {
+    return this.#bytesLeft < 0 || this.#text.isOver;
+  }
+
+  add(bytes: Buffer): void {
     this.#bytesLeft -= bytes.length;
-    return this.#bytesLeft >= 0 && this.#reader.add(bytes);
+    if (this.#bytesLeft >= 0) this.#text.add(bytes, this.#beginning(bytes), bytes.length);
   }
 
+  /** What it has found in the whole body; `too_large` if that is longer than what is read. */
   end(): Found {
-    return this.#bytesLeft < 0 ? 'too_large' : this.#reader.end();
-  }
-}
-
-/** One JSON text. */
-class JsonBody implements BodyReader {
-  readonly #mark = new ByteOrderMark();
-  readonly #number: JsonNumber;
-
-  constructor(pointer: readonly string[]) {
-    this.#number = new JsonNumber(pointer);
+    return this.#bytesLeft < 0 ? 'too_large' : this.#text.end();
   }
 
-  get seen(): number | null {
-    return this.#number.seen;
-  }
-
-  add(bytes: Buffer): boolean {
-    this.#number.add(bytes, this.#mark.end(bytes), bytes.length);
-    return !this.#number.isOver;
-  }
-
-  end(): Found {
-    return this.#number.end();
-  }
-}
-
-/** Newline-delimited JSON: the last line that has the number counts. Empty lines and lines that are not JSON do not. */
-class JsonLines implements BodyReader {
-  readonly #mark = new ByteOrderMark();
-  readonly #last: LastNumber;
-  #isInLine = false;
-
-  constructor(pointer: readonly string[]) {
-    this.#last = new LastNumber(pointer);
-  }
-
-  get seen(): number | null {
-    return this.#last.seen;
-  }
-
-  add(bytes: Buffer): boolean {
-    let at = this.#mark.end(bytes);
-    if (!this.#isInLine) at = this.#last.firstToRead(bytes, at, LINE_END);
-    for (let end = bytes.indexOf(LINE_END, at); end >= 0; end = bytes.indexOf(LINE_END, at)) {
-      this.#last.add(bytes, at, end);
-      this.#last.endText();
-      at = end + 1;
-      this.#isInLine = false;
+  /** @returns where the text begins in its next piece */
+  #beginning(bytes: Buffer): number {
+    let at = 0;
+    while (this.#marked < MARK.length && at < bytes.length) {
+      if (bytes[at] === MARK[this.#marked]) {
+        this.#marked++;
+        at++;
+      } else this.#marked = MARK.length;
     }
-    this.#last.add(bytes, at, bytes.length);
-    if (at < bytes.length) this.#isInLine = true;
-    return true;
+    return at;
   }
+}
 
-  end(): Found {
-    this.#last.endText();
-    return this.#last.found;
-  }
+/** Reads the number at a pointer in a whole JSON body. @param pointer its tokens, see `pointerOf` */
+export function numberIn(body: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
+  const reader = new BodyReader({ kind: 'json', pointer }, 0);
+  reader.add(Buffer.from(body.buffer, body.byteOffset, body.length));
+  const found = reader.end();
+  return found === 'too_large' || found === 'no_json' ? 'invalid' : found;
 }

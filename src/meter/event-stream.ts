@@ -1,4 +1,3 @@
-import { ByteOrderMark } from './byte-order-mark.ts';
 import type { Found } from './json-number.ts';
 import { LastNumber } from './last-number.ts';
 
@@ -19,8 +18,8 @@ const [IN_DATA, IN_OTHER] = [DATA.length + 1, DATA.length + 2] as const;
  * A client drops an event that the stream ends in. Here it counts, because the service has spent what it states.
  */
 export class EventStream {
-  readonly #mark = new ByteOrderMark();
   readonly #last: LastNumber;
+  readonly isOver = false;
   /** How many bytes of `DATA` the present line has begun with, or IN_DATA or IN_OTHER. */
   #line = 0;
   #hasData = false;
@@ -36,9 +35,8 @@ export class EventStream {
     return this.#last.seen;
   }
 
-  /** @returns whether it reads on, which is always so */
-  add(bytes: Buffer): true {
-    let at = this.#mark.end(bytes);
+  add(bytes: Buffer, from: number): void {
+    let at = from;
     const isBetweenEvents = this.#line === 0 && !this.#hasData && !this.#isAfterCr;
     if (isBetweenEvents) for (const end of EVENT_ENDS) at = this.#last.firstToRead(bytes, at, end);
     let lf = -1;
@@ -54,7 +52,6 @@ export class EventStream {
       this.#isAfterCr = end === cr && end < bytes.length;
       at = end + 1;
     }
-    return true;
   }
 
   /** The number of the last event that has one. */

@@ -171,11 +171,15 @@ export class RequestTally {
 
   /** Counts one request. @param values the values of the labels, in their order */
   count(...values: readonly string[]): void {
-    this.add(1, ...values);
+    this.#child(values).count++;
   }
 
   /** Adds what a request counts for. @param values the values of the labels, in their order */
   add(amount: number, ...values: readonly string[]): void {
+    this.#child(values).count += amount;
+  }
+
+  #child(values: readonly string[]): Child {
     let branch = this.#root;
     for (let i = 0; i < values.length; i++) {
       let next = branch.branches.get(values[i]!);
@@ -186,7 +190,7 @@ export class RequestTally {
       branch = next;
     }
     branch.child ??= this.#newChild(values);
-    branch.child.count += amount;
+    return branch.child;
   }
 
   #newChild(values: readonly string[]): Child {
