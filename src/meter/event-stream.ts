@@ -4,7 +4,8 @@ import { LastNumber } from './last-number.ts';
 const [LF, CR, SPACE] = [0x0a, 0x0d, 0x20] as const;
 const LINE_BREAK = Buffer.from('\n');
 /** How events end, apart from the rare `\r\r` and mixtures, whose events are all read. */
-const EVENT_ENDS = [Buffer.from('\n\n'), Buffer.from('\r\n\r\n')];
+const EVENT_END = Buffer.from('\n\n');
+const EVENT_END_OF_CRS = Buffer.from('\r\n\r\n');
 /** How a line begins that has data of an event. */
 const DATA = Buffer.from('data:');
 const NAME_LENGTH = DATA.length - 1;
@@ -38,7 +39,10 @@ export class EventStream {
   add(bytes: Buffer, from: number): void {
     let at = from;
     const isBetweenEvents = this.#line === 0 && !this.#hasData && !this.#isAfterCr;
-    if (isBetweenEvents) for (const end of EVENT_ENDS) at = this.#last.firstToRead(bytes, at, end);
+    if (isBetweenEvents) {
+      at = this.#last.firstToRead(bytes, at, EVENT_END);
+      if (bytes.includes(CR, at)) at = this.#last.firstToRead(bytes, at, EVENT_END_OF_CRS);
+    }
     let lf = -1;
     let cr = -1;
     while (at < bytes.length) {
