@@ -189,7 +189,7 @@ export class Admitter {
    * decision about units, if the caller may notice: it waits for each answer, or has little left. Called at most once for each.
    *
    * A call for each settlement would be the largest part of what it costs: a fifth of a small request.
-   * @param hasOthers whether the caller has other requests that have not ended
+   * @param hasOthers whether the caller had other requests when this one was admitted
    */
   settle(consumerId: string, verdict: Admitted, used: UsedUnits, hasOthers: boolean): void {
     const { allowance, reservation, nowMs } = verdict;

@@ -97,7 +97,8 @@ export class Metering {
   /** The answer of the service begins. */
   head(status: number, fields: FieldValues): void {
     this.#hasHead = true;
-    this.#read = this.#charges.filter((charge) => charge.sources.length > 0 && !isRefunded(charge, status));
+    const isRead = (charge: Charge) => charge.sources.length > 0 && !isRefunded(charge, status);
+    this.#read = this.#charges.every(isRead) ? this.#charges : this.#charges.filter(isRead);
     if (this.#read.length > 0) this.#reader = new AnswerReader(this.#read, fields, this.#decode);
   }
 

@@ -110,8 +110,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #upstream: Upstream | null = null;
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
   #share: ConsumerShare | null = null;
-  /** See `onRead`. */
-  #isRead = false;
+  /** Whether the caller had other requests when this one was admitted. */
+  #hasOthers = false;
   #verdict: Verdict | null = null;
   /** What it charges in units; null if nothing, or not known yet. */
   #charging: Charging | null = null;
@@ -434,6 +434,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#charging !== null) {
       const { charges, amounts } = this.#charging;
       this.#verdict = verdict;
+      this.#hasOthers = this.#share !== null && this.#share.reserved > 1;
       this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
       if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts), false);
@@ -674,11 +675,6 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     }
   }
 
-  /** Whether the caller has other requests at the service. */
-  get #hasOthers(): boolean {
-    return this.#share !== null && this.#share.reserved > (this.#isRead ? 0 : 1);
-  }
-
   /**
    * The client has read the response, or left. Only then the request is no longer in flight.
    *
@@ -686,7 +682,6 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    * no share, and took 60 KB outside the heap.
    */
   onRead(): void {
-    this.#isRead = true;
     this.#share?.release();
     this.#running.count--;
     if (this.#place !== null && this.#record.status !== SWITCHING_PROTOCOLS) this.leavePlace();

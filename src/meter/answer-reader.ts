@@ -49,8 +49,8 @@ export class AnswerReader {
   readonly #decode: StartDecoding;
   /** By unit. */
   #ways: readonly Way[];
-  /** Those of the body that read on. */
-  #readers: BodyReader[] = [];
+  /** How many of them read the body and are not over. */
+  #reading = 0;
   /** The Content-Encoding of one coding; null if the body is sent as it is. */
   readonly #coding: string | null;
   #decoding: Decoding | null = null;
@@ -69,22 +69,22 @@ export class AnswerReader {
     const maxStreamBytes = this.#coding === null ? Number.POSITIVE_INFINITY : MAX_DECODED_BYTES;
     this.#ways = units.map(({ sources }) => wayOf(sources, fields, type, maxStreamBytes));
     if (this.#fault !== null) return;
-    for (const way of this.#ways) if (way.kind === 'body') this.#readers.push(way.reader);
+    for (const { kind } of this.#ways) if (kind === 'body') this.#reading++;
   }
 
   /** A piece of the body as the service sends it. Its memory may be reused after the call. */
   chunk(bytes: Buffer): void {
     this.#bytes += bytes.length;
-    if (this.#readers.length === 0 || bytes.length === 0) return;
+    if (this.#reading === 0 || bytes.length === 0) return;
     if (this.#coding === null) {
       this.#read(bytes);
       return;
     }
-    this.#decoding ??= this.#decode(this.#coding, this.#read);
+    this.#decoding ??= this.#decode(this.#coding, (decoded) => this.#read(decoded));
     this.#decoding?.add(bytes);
     if (this.#decoding !== null) return;
     this.#fault = 'busy';
-    this.#readers = [];
+    this.#reading = 0;
   }
 
   /**
@@ -98,17 +98,20 @@ export class AnswerReader {
   }
 
   /** @returns whether any reader reads on */
-  readonly #read = (bytes: Buffer): boolean => {
-    for (const reader of this.#readers) reader.add(bytes);
-    if (this.#readers.some(isOver)) this.#readers = this.#readers.filter((reader) => !reader.isOver);
-    return this.#readers.length > 0;
-  };
+  #read(bytes: Buffer): boolean {
+    for (const way of this.#ways) {
+      if (way.kind !== 'body' || way.reader.isOver) continue;
+      way.reader.add(bytes);
+      if (way.reader.isOver) this.#reading--;
+    }
+    return this.#reading > 0;
+  }
 
   /** Takes the readings and frees all that is kept. */
   #take(isWhole: boolean, elapsedMs: number): Readings {
     this.#decoding?.stop();
     const fault = this.#decoding?.fault ?? this.#fault;
-    const measured: Measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
+    const measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
     const readings = this.#ways.map((way): CostReading => {
       // What a field says is known however much of the body came.
       const isKnown = way.kind === 'read' && typeof way.found === 'number';
@@ -117,7 +120,7 @@ export class AnswerReader {
       return readingBy(way, measured);
     });
     this.#ways = [];
-    this.#readers = [];
+    this.#reading = 0;
     this.#decoding = null;
     return readings;
   }
@@ -175,10 +178,6 @@ function readingBy(way: Way, measured: Measured): CostReading {
   const found = way.kind === 'read' ? way.found : way.kind === 'body' ? way.reader.end() : measured[way.kind];
   if (typeof found !== 'number') return unknown(found === 'no_json' ? 'invalid' : found, seenBy(way, measured));
   return found <= MAX_AMOUNT ? { kind: 'known', amount: found } : unknown('too_large', null);
-}
-
-function isOver({ isOver }: BodyReader): boolean {
-  return isOver;
 }
 
 /** The last amount so far; null if there is none. */

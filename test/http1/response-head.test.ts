@@ -19,6 +19,11 @@ function saidBy(head: ResponseHead) {
 function expectTheSame(plain: ResponseHead, text: string, method: string): void {
   const careful = readResponseHead(text, method);
   expect(saidBy(plain)).toEqual(saidBy(careful));
+  for (let i = 0; i < careful.fields.length; i += 2) {
+    const name = careful.fields[i]!.toLowerCase();
+    expect(plain.values(name)).toEqual(careful.values(name));
+  }
+  expect(plain.values('x-none')).toEqual([]);
   expect(plain.lines).toMatchObject({
     text: linesOf(responseFields(careful.fields, NOTHING, careful.status)),
     hasDate: has(careful, 'date'),

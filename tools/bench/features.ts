@@ -194,6 +194,12 @@ export const FEATURES: readonly Feature[] = [
     }),
   ),
   plain('plain-chat', 'GET, 2 KiB of JSON', get('/v1/chat'), { ...SMALL, bodyBytes: 2 * 1024 }),
+  feature('reserved-chat', 'units: tokens taken in advance', {
+    plain: 'plain-chat',
+    settings: { route: { cost: { tokens: { reserve: 1_000 } } }, plan: UNITS },
+    request: get('/v1/chat'),
+    expects: { status: 200, field: ['RateLimit-Policy', OF_UNITS], bodyBytes: 2 * 1024 },
+  }),
   feature('settled-chat', 'units: tokens taken in advance, settled by the answer', {
     plain: 'plain-chat',
     settings: { route: TOKENS, plan: UNITS },
