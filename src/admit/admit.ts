@@ -2,13 +2,20 @@ import { AccountCache } from './account-cache.ts';
 import { accountIdsOf, severalAccounts } from './account-id.ts';
 import { type Amounts, decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
-import { type AdmissionListener, type Batch, DecisionDispatcher } from './decision-dispatcher.ts';
+import {
+  type AdmissionListener,
+  type Batch,
+  belongsTo,
+  DecisionDispatcher,
+  isAlike,
+  type Wanted,
+} from './decision-dispatcher.ts';
 import { InFlightCounts } from './in-flight.ts';
 import type { Ledger, SettlementOutcome, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { Settlements, type UsedUnits } from './settlements.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
-import { type Admission, type Admitted, sameAmounts, type Verdict, verdictOnBudgets } from './verdict.ts';
+import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from './verdict.ts';
 import type { WindowName } from './windows.ts';
 
 export type { AdmissionListener } from './decision-dispatcher.ts';
@@ -234,30 +241,4 @@ export class Admitter {
 function isScarce({ standings }: Admitted): boolean {
   for (const { unit, remaining, limit } of standings) if (unit !== null && remaining < limit / 2) return true;
   return false;
-}
-
-/** What requests of one batch have in common. */
-type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
-
-function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
-  return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
-}
-
-/** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
-function belongsTo(
-  batch: Batch,
-  consumerId: string,
-  allowance: Allowance,
-  cost: number,
-  amounts: Amounts | undefined,
-  withinMs: number | null,
-): boolean {
-  return (
-    batch.consumerId === consumerId &&
-    batch.cost === cost &&
-    batch.allowance === allowance &&
-    batch.withinMs === withinMs &&
-    batch.state === 'new' &&
-    sameAmounts(batch.amounts, amounts)
-  );
 }

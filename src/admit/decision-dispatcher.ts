@@ -50,6 +50,32 @@ export interface Batch {
   state: 'new' | 'sent' | 'answered';
 }
 
+/** What requests of one batch have in common. */
+export type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
+
+export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
+  return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
+}
+
+/** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
+export function belongsTo(
+  batch: Batch,
+  consumerId: string,
+  allowance: Allowance,
+  cost: number,
+  amounts: Amounts | undefined,
+  withinMs: number | null,
+): boolean {
+  return (
+    batch.consumerId === consumerId &&
+    batch.cost === cost &&
+    batch.allowance === allowance &&
+    batch.withinMs === withinMs &&
+    batch.state === 'new' &&
+    sameAmounts(batch.amounts, amounts)
+  );
+}
+
 /**
  * Sends decision requests to the ledger, and decides locally if it does not answer in time.
  *
@@ -144,17 +170,10 @@ export class DecisionDispatcher {
   }
 
   #hold(batch: Batch, lane: string): void {
-    const { consumerId, allowance, cost, amounts, withinMs } = batch;
+    const { withinMs } = batch;
     const held = this.#inFlight.get(lane) ?? null;
-    const same = held?.find(
-      (other) =>
-        other.state === 'new' &&
-        other.consumerId === consumerId &&
-        other.cost === cost &&
-        other.allowance === allowance &&
-        sameAmounts(other.amounts, amounts),
-    );
-    if (same !== undefined && withinMs === null) {
+    const same = withinMs === null ? held?.find((other) => isAlike(other, batch)) : undefined;
+    if (same !== undefined) {
       same.waiting.push(...batch.waiting);
       return;
     }

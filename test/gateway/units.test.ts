@@ -60,6 +60,14 @@ async function setUp(answer: Answer, routes = ROUTES) {
 const json = (response: ServerResponse, body: object) =>
   response.setHeader('content-type', 'application/json').end(JSON.stringify(body));
 
+/** A client that leaves once it has read some of the body. */
+async function leaveInTheBody(gateway: TestGateway, path: string, key: string): Promise<void> {
+  const leaving = new AbortController();
+  const response = await gateway.get(path, key, { signal: leaving.signal });
+  await response.body!.getReader().read();
+  leaving.abort();
+}
+
 test('a request takes what its body asks for in advance, and pays what its answer says', async () => {
   const seen: number[] = [];
   const { gateway, key, chat, upstream } = await setUp((_request, response) => {
@@ -195,10 +203,7 @@ test('a client that leaves gets no refund for the status 499 of the log (reliabi
     },
     ROUTES.replace('refund: [5xx]', 'refund: [4xx, 5xx]'),
   );
-  const leaving = new AbortController();
-  const response = await gateway.get('/v1/chat', key, { signal: leaving.signal });
-  await response.body!.getReader().read();
-  leaving.abort();
+  await leaveInTheBody(gateway, '/v1/chat', key);
   await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":300,"settled":300,"unknown":"cut"\}\}/);
   await usedIs(gateway, key, 300);
   expect(upstream.requests).toHaveLength(1);
@@ -367,10 +372,7 @@ test('a client that leaves in the body of an answer that is refunded pays nothin
     },
     ROUTES.replace('reserve: 10, from: bytes', 'reserve: 0, from: milliseconds, refund: [5xx]'),
   );
-  const leaving = new AbortController();
-  const response = await gateway.get('/v1/sized', key, { signal: leaving.signal });
-  await response.body!.getReader().read();
-  leaving.abort();
+  await leaveInTheBody(gateway, '/v1/sized', key);
   await gateway.process.until(/"status":499.*"units":\{"tokens":\{"reserved":0,"settled":0\}\}/);
 });
 

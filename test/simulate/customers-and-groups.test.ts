@@ -6,7 +6,7 @@ import { RecordedRequests, simulate } from '../../src/operations/plans/simulatio
 import { logLineOf, type RecentRequest } from '../../src/simulate/recent-record.ts';
 import { replay } from '../../src/simulate/replay.ts';
 import { reportOf } from '../../src/simulate/report.ts';
-import { type Caller, Gateway, plansIn, recordingUnder } from './model-gateway.ts';
+import { type Caller, expectTheRecord, Gateway, plansIn, recordingUnder } from './model-gateway.ts';
 
 const T = 1_790_000_000_000;
 const PATHS = ['/v1/pets', '/v1/search/a', '/v1/%73earch/b', '/v1/reports'];
@@ -61,18 +61,7 @@ describe('a replay with the plans that were in force', () => {
           atMs += afterMs;
           gateway.request({ caller: CALLERS[caller]!, path, cost, atMs });
         }
-        const mixed = gateway.lines.map((line) => ({ line, at: random.next().value as number }));
-        mixed.sort((a, b) => a.at - b.at);
-        const recording = recordingUnder(
-          mixed.map(({ line }) => line),
-          IN_FORCE,
-          IN_FORCE,
-        );
-        for (const isBaseline of [false, true]) {
-          const came = replay(recording, { plans: IN_FORCE, before: IN_FORCE, isBaseline });
-          expect(came.differs).toEqual({ verdicts: 0, bans: 0 });
-          expect(came.totals.simulated).toEqual(came.totals.recorded);
-        }
+        expectTheRecord(gateway, IN_FORCE, random);
       }),
       { numRuns: 300 },
     );

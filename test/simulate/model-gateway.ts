@@ -1,3 +1,4 @@
+import { expect } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
 import { type AccountState, type Amounts, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import {
@@ -16,6 +17,7 @@ import { parsePlans } from '../../src/config/plans.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
 import type { Recording } from '../../src/simulate/recording.ts';
+import { replay } from '../../src/simulate/replay.ts';
 import { lineOf, recordingOf } from './recorded.ts';
 
 export function plansIn(text: string): Plans {
@@ -112,4 +114,20 @@ export class Gateway {
 /** @param before null if the plans in force are not known */
 export function recordingUnder(lines: readonly string[], tried: Plans, before: Plans | null): Recording {
   return recordingOf(lines, 8, groupsOfRecorded(tried, before));
+}
+
+/** A replay of the lines under the plans that wrote them, in whatever order they are, comes to what they record. */
+export function expectTheRecord({ lines }: Gateway, plans: Plans, random: Iterator<number>): void {
+  const mixed = lines.map((line) => ({ line, at: random.next().value as number }));
+  mixed.sort((a, b) => a.at - b.at);
+  const recording = recordingUnder(
+    mixed.map(({ line }) => line),
+    plans,
+    plans,
+  );
+  for (const isBaseline of [false, true]) {
+    const came = replay(recording, { plans, before: plans, isBaseline });
+    expect(came.differs).toEqual({ verdicts: 0, bans: 0 });
+    expect(came.totals.simulated).toEqual(came.totals.recorded);
+  }
 }

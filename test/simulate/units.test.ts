@@ -5,7 +5,7 @@ import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts'
 import { RecordedRequests, simulate } from '../../src/operations/plans/simulation.ts';
 import { type Replay, replay } from '../../src/simulate/replay.ts';
 import { reportOf } from '../../src/simulate/report.ts';
-import { type Caller, Gateway, plansIn, recordingUnder } from './model-gateway.ts';
+import { type Caller, expectTheRecord, Gateway, plansIn, recordingUnder } from './model-gateway.ts';
 import { lineOf, plansOf, recordingOf } from './recorded.ts';
 
 const T = 1_790_000_000_000;
@@ -64,15 +64,7 @@ describe('a replay with the plans that were in force', () => {
           const each = (amount: number) => Object.fromEntries(units.map((unit) => [unit, amount]));
           gateway.request({ caller: CALLERS[caller]!, path, atMs, reserved: each(reserved), used: each(used) });
         }
-        const mixed = gateway.lines.map((line) => ({ line, at: random.next().value as number }));
-        mixed.sort((a, b) => a.at - b.at);
-        const lines = mixed.map(({ line }) => line);
-        const recording = recordingUnder(lines, IN_FORCE, IN_FORCE);
-        for (const isBaseline of [false, true]) {
-          const came = replay(recording, { plans: IN_FORCE, before: IN_FORCE, isBaseline });
-          expect(came.differs).toEqual({ verdicts: 0, bans: 0 });
-          expect(came.totals.simulated).toEqual(came.totals.recorded);
-        }
+        expectTheRecord(gateway, IN_FORCE, random);
       }),
       { numRuns: 300 },
     );
