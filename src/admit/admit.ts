@@ -192,8 +192,9 @@ export class Admitter {
   }
 
   /**
-   * An admitted request has ended, and what it really used of units is known. The store learns it within 20 ms; and with the next
-   * decision about units, if the caller may notice: it waits for each answer, or has little left. Called at most once for each.
+   * An admitted request has ended, and what it really used of units is known. The store learns it within 20 ms; and before the next
+   * decision about units, if the caller waits for each answer or the decision would leave less than half of a limit. Called at most
+   * once for each.
    *
    * A call for each settlement would be the largest part of what it costs: a fifth of a small request.
    * @param hasOthers whether the caller had other requests when this one was admitted
@@ -201,8 +202,7 @@ export class Admitter {
   settle(consumerId: string, verdict: Admitted, used: UsedUnits, hasOthers: boolean): void {
     const { allowance, reservation, nowMs } = verdict;
     if (reservation === null) return;
-    const isUrgent = !hasOthers || isScarce(verdict);
-    this.#settlements.add({ consumerId, allowance, reservation, nowMs, isUrgent }, used);
+    this.#settlements.add({ consumerId, allowance, reservation, nowMs, isUrgent: !hasOthers }, used);
   }
 
   /**
@@ -235,10 +235,4 @@ export class Admitter {
     const { state, nowMs } = this.#accounts.known(consumerId, severalAccounts(consumerId, allowance));
     return verdictOnBudgets(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
   }
-}
-
-/** Whether less than half of a window in a unit is left. Requests that come within 20 ms hardly take the other half. */
-function isScarce({ standings }: Admitted): boolean {
-  for (const { unit, remaining, limit } of standings) if (unit !== null && remaining < limit / 2) return true;
-  return false;
 }

@@ -212,8 +212,15 @@ export class DecisionDispatcher {
       this.#end(begun);
     };
     // First, so that these decisions may have what is given back.
-    if (settlements.areUrgent && batches.some(({ amounts }) => amounts !== undefined)) void settlements.flush();
+    if (settlements.wait && batches.some((batch) => this.#needsSettlements(batch))) void settlements.flush();
     ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
+  }
+
+  /** Whether a decision could differ, or its caller could notice, if the settlements that wait came later. */
+  #needsSettlements({ consumerId, accounts, allowance, amounts, waiting }: Batch): boolean {
+    if (amounts === undefined) return false;
+    if (this.#options.settlements.areUrgent) return true;
+    return !this.#options.accounts.hasRoom(accounts ?? [consumerId], allowance, amounts, waiting.length);
   }
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */

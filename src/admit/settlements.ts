@@ -65,6 +65,11 @@ export class Settlements {
     this.#options = options;
   }
 
+  /** Whether there are any. */
+  get wait(): boolean {
+    return this.#used.size > 0 || this.#waiting.size > 0;
+  }
+
   /** Whether they should be sent with the next decision about units, and not wait for others. */
   get areUrgent(): boolean {
     return this.#isUrgent;
@@ -120,8 +125,7 @@ export class Settlements {
   }
 
   #sendIn(ms: number): void {
-    const isEmpty = this.#used.size === 0 && this.#waiting.size === 0;
-    if (this.#timer === null && !isEmpty) this.#timer = setTimeout(() => void this.flush(), ms).unref();
+    if (this.#timer === null && this.wait) this.#timer = setTimeout(() => void this.flush(), ms).unref();
   }
 
   /** Sends what waits, before this call returns. Fulfilled when the store has answered; never rejects. */
@@ -137,8 +141,10 @@ export class Settlements {
     const outcomes = await sink.settle(sent.map(({ settlement, delta }) => ({ ...settlement, delta })));
     for (const [i, waiting] of sent.entries()) {
       const outcome = outcomes[i]!;
-      if (outcome === 'unsent') this.#wait(waiting);
-      else onSettled?.(outcome, waiting.requests);
+      if (outcome === 'unsent') {
+        this.#isUrgent = true;
+        this.#wait(waiting);
+      } else onSettled?.(outcome, waiting.requests);
     }
     this.#sendIn(RETRY_AFTER_MS);
   }

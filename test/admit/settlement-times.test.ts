@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { SettlementOutcome } from '../../src/admit/ledger.ts';
 import { type Allowance, allowanceOf, bitOfUnit, type Plan, withBudgets } from '../../src/admit/plan.ts';
 import type { Admitted } from '../../src/admit/verdict.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -19,10 +20,13 @@ const ALLOWANCE = withBudgets(allowanceOf(PLAN, {}, true) as Allowance, bitOfUni
 function gateway() {
   const pass = holdTime();
   const asked: string[] = [];
+  /** Of the next attempts to settle. */
+  const outcomes: SettlementOutcome[] = [];
   const ledger = new (class extends FakeLedger {
     override async settle(settlements: Parameters<FakeLedger['settle']>[0]) {
       asked.push(`settle ${settlements.map(({ delta }) => delta).join()}`);
-      return super.settle(settlements);
+      const outcome = outcomes.shift() ?? 'settled';
+      return settlements.map(() => outcome);
     }
     override async decide(asks: Parameters<FakeLedger['decide']>[0]) {
       asked.push('decide');
@@ -37,7 +41,7 @@ function gateway() {
   };
   const settle = (verdict: Admitted, settled: number, hasOthers: boolean) =>
     admitter.settle('key_1', verdict, [{ unit: 'tokens', settled }], hasOthers);
-  return { asked, request, settle, pass };
+  return { asked, outcomes, request, settle, pass };
 }
 
 test('what a caller that waits for each answer did not use is in its next decision', async () => {
@@ -58,13 +62,31 @@ test('what a caller with other requests did not use is settled together with oth
   expect(asked).toEqual(['decide', 'decide', 'settle -170']);
 });
 
-test('if less than half of a limit was left, it is in the next decision, so that nobody is refused because of the wait', async () => {
+test('if a decision would leave less than half of a limit, it comes first, so that nobody is refused because of the wait', async () => {
   const { asked, request, settle } = gateway();
-  const [one, other] = [await request(500), await request(1)];
-  settle(one, 10, true);
+  const all = await Promise.all(Array.from({ length: 10 }, () => request(100)));
+  for (const one of all.slice(0, 5)) settle(one, 0, true);
+  await request(100);
+  expect(asked).toEqual(['decide', 'settle -500', 'decide']);
+});
+
+test('also if its request takes more than those before, and if the gateway knows of nothing since 20 ms', async () => {
+  const { asked, request, settle, pass } = gateway();
+  settle(await request(400), 1, true);
+  await request(200);
+  expect(asked.slice(1)).toEqual(['settle -399', 'decide']);
+  const long = await request(1);
+  await pass(21);
+  settle(long, 0, true);
   await request(1);
-  expect(asked).toEqual(['decide', 'decide', 'decide']);
-  settle(other, 0, true);
-  await request(1);
-  expect(asked.slice(3)).toEqual(['settle -491', 'decide']);
+  expect(asked.slice(4)).toEqual(['settle -1', 'decide']);
+});
+
+test('what the store has certainly not settled comes before the next decision', async () => {
+  const { asked, request, settle, outcomes } = gateway();
+  outcomes.push('unsent');
+  settle(await request(100), 0, false);
+  await request(100);
+  await request(100);
+  expect(asked).toEqual(['decide', 'settle -100', 'decide', 'settle -100', 'decide']);
 });

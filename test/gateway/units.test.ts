@@ -439,3 +439,33 @@ test('lines of JSON: the last one that has it', async () => {
   expect((await gateway.get('/v1/chat', key)).status).toBe(200);
   await usedIs(gateway, key, 8);
 });
+
+test.each([
+  ['at once', 0],
+  ['one after another', 40],
+])(
+  'callers that come %s are not refused while what earlier requests gave back waits (reliability 299)',
+  async (_how, apartMs) => {
+    const { gateway, key } = await setUp(
+      (_request, response) => {
+        setTimeout(() => response.setHeader('content-type', 'application/json').end('{"n":0}'), 10 * apartMs + 50);
+      },
+      `
+  - { path: /v1/n, methods: [GET], upstream: store, cost: { tokens: { reserve: 100, from: [{ json: /n }] } } }
+`,
+    );
+    // All that they take in advance is the limit, and each gives it back before its next request.
+    const worker = async (index: number) => {
+      await new Promise((resolve) => setTimeout(resolve, index * apartMs));
+      const statuses: number[] = [];
+      for (let i = 0; i < 3; i++) {
+        const response = await gateway.get('/v1/n', key);
+        await response.text();
+        statuses.push(response.status);
+      }
+      return statuses;
+    };
+    const statuses = await Promise.all(Array.from({ length: 10 }, (_, index) => worker(index)));
+    expect(new Set(statuses.flat())).toEqual(new Set([200]));
+  },
+);

@@ -251,3 +251,15 @@ test('a request may begin with a byte order mark, and be any part of a buffer', 
   expect(numberIn(Buffer.from('n=5'), ['n'])).toBe('invalid');
   expect(numberIn(Buffer.from(''), ['n'])).toBe('absent');
 });
+
+test('Attack: a MiB of names with broken escapes takes no longer than one of other names (reliability 298)', () => {
+  const bodyOf = (name: string) => Buffer.from(`{${`"${name}":1,`.repeat(100_000)}"n":5}`);
+  const [broken, plain] = [bodyOf('\\x'), bodyOf('xx')];
+  const msOf = (body: Buffer) => {
+    const fromMs = performance.now();
+    expect(numberIn(body, ['n'])).toBe(5);
+    return performance.now() - fromMs;
+  };
+  const [slow, fast] = [broken, plain].map((body) => Math.min(...Array.from({ length: 5 }, () => msOf(body))));
+  expect(slow! / fast!).toBeLessThan(20);
+});
