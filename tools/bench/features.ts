@@ -71,11 +71,12 @@ const UNREACHED = LIMITS.good.minute;
 const GROUPS = { pets: { routes: ['/v1/pets'], limits: { minute: UNREACHED } } };
 
 /** What a language model is limited in, beside requests. */
-const UNITS = { units: { tokens: { minute: 1_000_000_000_000, day: 1_000_000_000_000 } } };
+/** Whole numbers of 32 bits, as limits in use are: V8 handles larger ones as doubles. */
+const UNITS = { units: { tokens: { minute: 2_000_000_000, day: 2_000_000_000 } } };
 const TOKENS = {
   cost: { tokens: { reserve: 1_000, from: [{ json: '/usage/total_tokens' }, { sse: '/usage/total_tokens' }] } },
 };
-const OF_UNITS = `${policyOf('minute', 'day')}, "tokens-minute";q=1000000000000;w=60;qu="tokens", "tokens-day";q=1000000000000;w=86400;qu="tokens"`;
+const OF_UNITS = `${policyOf('minute', 'day')}, "tokens-minute";q=2000000000;w=60;qu="tokens", "tokens-day";q=2000000000;w=86400;qu="tokens"`;
 
 /** Every feature after the gateway that it is compared with. A new one is a further entry. */
 export const FEATURES: readonly Feature[] = [
