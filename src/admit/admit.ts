@@ -192,9 +192,9 @@ export class Admitter {
   }
 
   /**
-   * An admitted request has ended, and what it really used of units is known. The store learns it within 20 ms; and before the next
-   * decision about units, if the caller waits for each answer or the decision would leave less than half of a limit. Called at most
-   * once for each.
+   * An admitted request has ended, and what it really used of units is known. The store learns it within 20 ms; and before
+   * the caller's next decision about units if it waits for each answer, and before any decision that would leave less than half of a
+   * limit. Called at most once for each.
    *
    * A call for each settlement would be the largest part of what it costs: a fifth of a small request.
    * @param hasOthers whether the caller had other requests when this one was admitted

@@ -218,9 +218,10 @@ export class DecisionDispatcher {
 
   /** Whether a decision could differ, or its caller could notice, if the settlements that wait came later. */
   #needsSettlements({ consumerId, accounts, allowance, amounts, waiting }: Batch): boolean {
-    if (amounts === undefined) return false;
-    if (this.#options.settlements.areUrgent) return true;
-    return !this.#options.accounts.hasRoom(accounts ?? [consumerId], allowance, amounts, waiting.length);
+    const { settlements, accounts: known } = this.#options;
+    if (amounts === undefined || !settlements.concern(consumerId)) return false;
+    if (settlements.areUrgentFor(consumerId)) return true;
+    return !known.hasRoom(accounts ?? [consumerId], allowance, amounts, waiting.length);
   }
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */

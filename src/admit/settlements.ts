@@ -1,4 +1,4 @@
-import { accountIdsOf, historiesOf, inUnit } from './account-id.ts';
+import { accountIdsOf, historiesOf, inUnit, lengthOfOwner } from './account-id.ts';
 import { hourOf } from './history.ts';
 import type { SettlementOutcome, SettlementSink, UnitSettlement } from './ledger.ts';
 import type { Allowance } from './plan.ts';
@@ -21,7 +21,7 @@ interface SettledRequest {
   readonly reservation: Reservation;
   /** When it was decided, by the store's clock. */
   readonly nowMs: number;
-  /** Whether the next decision about units should have what is given back. */
+  /** Whether the consumer's next decision about units should have what is given back. */
   readonly isUrgent: boolean;
 }
 
@@ -59,7 +59,10 @@ export class Settlements {
   #used = new Map<Reservation, Used>();
   #waiting = new Map<string, Waiting>();
   #timer: NodeJS.Timeout | null = null;
-  #isUrgent = false;
+  /** The owners of the accounts for which some wait, and whether their next decision about units should come after it. */
+  #owners = new Map<string, boolean>();
+  /** The store has certainly not settled some of what waits. */
+  #isOverdue = false;
 
   constructor(options: SettlementsOptions) {
     this.#options = options;
@@ -70,15 +73,19 @@ export class Settlements {
     return this.#used.size > 0 || this.#waiting.size > 0;
   }
 
-  /** Whether they should be sent with the next decision about units, and not wait for others. */
-  get areUrgent(): boolean {
-    return this.#isUrgent;
+  /** Whether some that wait are of accounts that requests of this consumer may charge. */
+  concern(consumerId: string): boolean {
+    return this.#isOverdue || this.#owners.has(ownerOf(consumerId));
+  }
+
+  /** Whether they should be sent before a decision about units of this consumer, and not wait for others. */
+  areUrgentFor(consumerId: string): boolean {
+    return this.#isOverdue || this.#owners.get(ownerOf(consumerId)) === true;
   }
 
   /** @param nowMs when the request was decided, by the store's clock */
   add({ consumerId, allowance, reservation, nowMs, isUrgent }: SettledRequest, used: UsedUnits): void {
     const { amounts, isCertain } = reservation;
-    if (isUrgent) this.#isUrgent = true;
     for (const { unit, settled } of used) {
       const delta = settled - (amounts[unit] ?? settled);
       if (delta === 0 || (delta < 0 && !isCertain)) continue;
@@ -87,6 +94,8 @@ export class Settlements {
         if (this.#used.size === this.#options.most) this.#place();
         sums = { consumerId, allowance, nowMs, less: new Map(), more: new Map() };
         this.#used.set(reservation, sums);
+        const owner = ownerOf(consumerId);
+        this.#owners.set(owner, isUrgent || this.#owners.get(owner) === true);
       }
       const byUnit = delta < 0 ? sums.less : sums.more;
       const sum = byUnit.get(unit);
@@ -132,7 +141,8 @@ export class Settlements {
   async flush(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    this.#isUrgent = false;
+    this.#owners = new Map();
+    this.#isOverdue = false;
     this.#place();
     if (this.#waiting.size === 0) return;
     const sent = [...this.#waiting.values()];
@@ -142,12 +152,16 @@ export class Settlements {
     for (const [i, waiting] of sent.entries()) {
       const outcome = outcomes[i]!;
       if (outcome === 'unsent') {
-        this.#isUrgent = true;
+        this.#isOverdue = true;
         this.#wait(waiting);
       } else onSettled?.(outcome, waiting.requests);
     }
     this.#sendIn(RETRY_AFTER_MS);
   }
+}
+
+function ownerOf(accountId: string): string {
+  return accountId.slice(0, lengthOfOwner(accountId));
 }
 
 function addTo(sum: Sum, { delta, requests }: Sum): void {

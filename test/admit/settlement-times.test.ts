@@ -35,8 +35,8 @@ function gateway() {
   })();
   const { admitter } = admitterOn(ledger);
   /** A request that takes so many tokens. */
-  const request = async (tokens: number) => {
-    const admission = await admitter.admit('key_1', ALLOWANCE, 1, 0, { tokens });
+  const request = async (tokens: number, consumerId = 'key_1') => {
+    const admission = await admitter.admit(consumerId, ALLOWANCE, 1, 0, { tokens });
     return (admission as { readonly verdict: Admitted }).verdict;
   };
   const settle = (verdict: Admitted, settled: number, hasOthers: boolean) =>
@@ -47,8 +47,10 @@ function gateway() {
 test('what a caller that waits for each answer did not use is in its next decision', async () => {
   const { asked, request, settle } = gateway();
   settle(await request(100), 10, false);
+  await request(1, 'key_2');
+  await request(1, 'key_2');
   await request(100);
-  expect(asked).toEqual(['decide', 'settle -90', 'decide']);
+  expect(asked).toEqual(['decide', 'decide', 'decide', 'settle -90', 'decide']);
 });
 
 test('what a caller with other requests did not use is settled together with others within 20 ms', async () => {
