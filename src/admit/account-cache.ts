@@ -68,8 +68,6 @@ interface Refusal {
 
 /** The generation of a state that was decided locally. It serves further local decisions, but never refuses by itself. */
 const LOCAL = -1;
-/** How long the gateway trusts what it knows about the room for requests in units. Settlements wait no longer. */
-const TRUST_ROOM_FOR_MS = 20;
 /** How long a request that costs more than a limit is refused from memory before the store is asked again. */
 const REFUSE_COST_FOR_MS = 1_000;
 
@@ -171,22 +169,6 @@ export class AccountCache {
     // Each account is kept by itself, because several consumers share one.
     const { further = [], ...own } = state;
     for (const [i, id] of ids.entries()) this.#accounts.set(id, { state: i === 0 ? own : further[i - 1]!, ...at });
-  }
-
-  /**
-   * Whether half of each limit in units is left behind some requests, as far as this gateway knows from the last 20 ms.
-   * @param ids the accounts of the consumer
-   * @param n how many requests, each of which takes `amounts`
-   */
-  hasRoom(ids: readonly string[], { further = [] }: Allowance, amounts: Amounts, n: number): boolean {
-    const trustedMs = this.#options.monotonicMs() - TRUST_ROOM_FOR_MS;
-    return further.every(({ unit, limits }, i) => {
-      if (unit === undefined) return true;
-      const known = this.#accounts.get(ids[i + 1]!);
-      if (known === undefined || known.answeredAtMs < trustedMs) return false;
-      const taken = n * (amounts[unit] ?? 0);
-      return limits.every(({ window, limit }) => 2 * ((known.state.windows[window]?.used ?? 0) + taken) <= limit);
-    });
   }
 
   /** @param ids the accounts of the consumer, if there are several */

@@ -192,17 +192,11 @@ export class Admitter {
   }
 
   /**
-   * An admitted request has ended, and what it really used of units is known. The store learns it within 20 ms; and before
-   * the caller's next decision about units if it waits for each answer, and before any decision that would leave less than half of a
-   * limit. Called at most once for each.
-   *
-   * A call for each settlement would be the largest part of what it costs: a fifth of a small request.
-   * @param hasOthers whether the caller had other requests when this one was admitted
+   * An admitted request has ended, and what it really used of units is known. The store learns it before the next decision about
+   * units of the same owner (its customer, or itself), or within 20 ms. Called at most once for each.
    */
-  settle(consumerId: string, verdict: Admitted, used: UsedUnits, hasOthers: boolean): void {
-    const { allowance, reservation, nowMs } = verdict;
-    if (reservation === null) return;
-    this.#settlements.add({ consumerId, allowance, reservation, nowMs, isUrgent: !hasOthers }, used);
+  settle(consumerId: string, { allowance, reservation, nowMs }: Admitted, used: UsedUnits): void {
+    if (reservation !== null) this.#settlements.add({ consumerId, allowance, reservation, nowMs }, used);
   }
 
   /**
@@ -214,12 +208,12 @@ export class Admitter {
     if (allowance.history !== 'all') return;
     const windows = (allowance.further ?? []).map(() => []);
     const reservation = { amounts, windows, isCertain: true };
-    this.#settlements.add({ consumerId, allowance, reservation, nowMs, isUrgent: false }, used);
+    this.#settlements.add({ consumerId, allowance, reservation, nowMs }, used);
   }
 
   /** Sends the settlements that wait. */
   flush(): Promise<void> {
-    return this.#settlements.flush();
+    return this.#settlements.drain();
   }
 
   /**

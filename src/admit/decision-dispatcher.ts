@@ -212,16 +212,9 @@ export class DecisionDispatcher {
       this.#end(begun);
     };
     // First, so that these decisions may have what is given back.
-    if (settlements.wait && batches.some((batch) => this.#needsSettlements(batch))) void settlements.flush();
+    const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
+    if (batches.some(isConcerned)) void settlements.flush();
     ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
-  }
-
-  /** Whether a decision could differ, or its caller could notice, if the settlements that wait came later. */
-  #needsSettlements({ consumerId, accounts, allowance, amounts, waiting }: Batch): boolean {
-    const { settlements, accounts: known } = this.#options;
-    if (amounts === undefined || !settlements.concern(consumerId)) return false;
-    if (settlements.areUrgentFor(consumerId)) return true;
-    return !known.hasRoom(accounts ?? [consumerId], allowance, amounts, waiting.length);
   }
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */

@@ -21,8 +21,6 @@ interface SettledRequest {
   readonly reservation: Reservation;
   /** When it was decided, by the store's clock. */
   readonly nowMs: number;
-  /** Whether the consumer's next decision about units should have what is given back. */
-  readonly isUrgent: boolean;
 }
 
 /** How long a settlement waits for others that it can be sent with. */
@@ -59,43 +57,33 @@ export class Settlements {
   #used = new Map<Reservation, Used>();
   #waiting = new Map<string, Waiting>();
   #timer: NodeJS.Timeout | null = null;
-  /** The owners of the accounts for which some wait, and whether their next decision about units should come after it. */
-  #owners = new Map<string, boolean>();
-  /** The store has certainly not settled some of what waits. */
-  #isOverdue = false;
+  /** After how many milliseconds the timer was to run. */
+  #dueInMs = 0;
+  /** The owners of the accounts for which some wait. */
+  #owners = new Set<string>();
+  #sending: Promise<void> = Promise.resolve();
 
   constructor(options: SettlementsOptions) {
     this.#options = options;
   }
 
-  /** Whether there are any. */
-  get wait(): boolean {
-    return this.#used.size > 0 || this.#waiting.size > 0;
-  }
-
   /** Whether some that wait are of accounts that requests of this consumer may charge. */
   concern(consumerId: string): boolean {
-    return this.#isOverdue || this.#owners.has(ownerOf(consumerId));
-  }
-
-  /** Whether they should be sent before a decision about units of this consumer, and not wait for others. */
-  areUrgentFor(consumerId: string): boolean {
-    return this.#isOverdue || this.#owners.get(ownerOf(consumerId)) === true;
+    return this.#owners.size > 0 && this.#owners.has(ownerOf(consumerId));
   }
 
   /** @param nowMs when the request was decided, by the store's clock */
-  add({ consumerId, allowance, reservation, nowMs, isUrgent }: SettledRequest, used: UsedUnits): void {
+  add({ consumerId, allowance, reservation, nowMs }: SettledRequest, used: UsedUnits): void {
     const { amounts, isCertain } = reservation;
     for (const { unit, settled } of used) {
       const delta = settled - (amounts[unit] ?? settled);
       if (delta === 0 || (delta < 0 && !isCertain)) continue;
       let sums = this.#used.get(reservation);
       if (sums === undefined) {
-        if (this.#used.size === this.#options.most) this.#place();
+        if (this.#used.size === this.#options.most) void this.flush();
         sums = { consumerId, allowance, nowMs, less: new Map(), more: new Map() };
         this.#used.set(reservation, sums);
-        const owner = ownerOf(consumerId);
-        this.#owners.set(owner, isUrgent || this.#owners.get(owner) === true);
+        this.#owners.add(ownerOf(consumerId));
       }
       const byUnit = delta < 0 ? sums.less : sums.more;
       const sum = byUnit.get(unit);
@@ -134,25 +122,39 @@ export class Settlements {
   }
 
   #sendIn(ms: number): void {
-    if (this.#timer === null && this.wait) this.#timer = setTimeout(() => void this.flush(), ms).unref();
+    if (this.#used.size === 0 && this.#waiting.size === 0) return;
+    if (this.#timer !== null) {
+      if (this.#dueInMs <= ms) return;
+      clearTimeout(this.#timer);
+    }
+    this.#dueInMs = ms;
+    this.#timer = setTimeout(() => void this.flush(), ms).unref();
   }
 
   /** Sends what waits, before this call returns. Fulfilled when the store has answered; never rejects. */
-  async flush(): Promise<void> {
+  flush(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    this.#owners = new Map();
-    this.#isOverdue = false;
     this.#place();
-    if (this.#waiting.size === 0) return;
-    const sent = [...this.#waiting.values()];
+    if (this.#waiting.size > 0) this.#sending = this.#send([...this.#waiting.values()]);
+    return this.#sending;
+  }
+
+  /** Sends what waits, and what comes back unsent from before, once. */
+  async drain(): Promise<void> {
+    await this.#sending;
+    await this.flush();
+  }
+
+  async #send(sent: readonly Waiting[]): Promise<void> {
     this.#waiting = new Map();
+    this.#owners = new Set();
     const { sink, onSettled } = this.#options;
     const outcomes = await sink.settle(sent.map(({ settlement, delta }) => ({ ...settlement, delta })));
     for (const [i, waiting] of sent.entries()) {
       const outcome = outcomes[i]!;
       if (outcome === 'unsent') {
-        this.#isOverdue = true;
+        this.#owners.add(ownerOf(waiting.settlement.accountId));
         this.#wait(waiting);
       } else onSettled?.(outcome, waiting.requests);
     }

@@ -110,8 +110,6 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #upstream: Upstream | null = null;
   /** The caller's share of the upstream, with room reserved in it for this request until `#finish`. */
   #share: ConsumerShare | null = null;
-  /** Whether the caller had other requests when this one was admitted. */
-  #hasOthers = false;
   #verdict: Verdict | null = null;
   /** What it charges in units; null if nothing, or not known yet. */
   #charging: Charging | null = null;
@@ -434,10 +432,9 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#charging !== null) {
       const { charges, amounts } = this.#charging;
       this.#verdict = verdict;
-      this.#hasOthers = this.#share !== null && this.#share.reserved > 1;
       this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
-      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts), false);
+      if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts));
     }
     if (verdict.allowance.boundsInFlight) {
       this.#place = verdict.allowance;
@@ -653,7 +650,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { admitter } = this.#deps;
     const id = shadowIdOf(this.#caller!.id);
     const amounts = this.#charging?.amounts;
-    if (verdict.kind === 'admitted') admitter.settle(id, verdict, used, this.#hasOthers);
+    if (verdict.kind === 'admitted') admitter.settle(id, verdict, used);
     else if (amounts !== undefined && source === 'store') admitter.settleWatched(id, verdict, amounts, used);
   }
 
@@ -671,7 +668,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #settle(paid: PaidUnits): void {
     this.#record.units = paid;
     if (this.#verdict?.kind === 'admitted') {
-      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, paid, this.#hasOthers);
+      this.#deps.admitter.settle(this.#caller!.id, this.#verdict, paid);
     }
   }
 

@@ -39,56 +39,51 @@ function gateway() {
     const admission = await admitter.admit(consumerId, ALLOWANCE, 1, 0, { tokens });
     return (admission as { readonly verdict: Admitted }).verdict;
   };
-  const settle = (verdict: Admitted, settled: number, hasOthers: boolean) =>
-    admitter.settle('key_1', verdict, [{ unit: 'tokens', settled }], hasOthers);
-  return { asked, outcomes, request, settle, pass };
+  const settle = (verdict: Admitted, settled: number) =>
+    admitter.settle('key_1', verdict, [{ unit: 'tokens', settled }]);
+  return { asked, outcomes, request, settle, pass, stop: () => admitter.flush() };
 }
 
-test('what a caller that waits for each answer did not use is in its next decision', async () => {
+test('what a request did not use comes before the next decision about units of its key, and of no other', async () => {
   const { asked, request, settle } = gateway();
-  settle(await request(100), 10, false);
+  settle(await request(100), 10);
   await request(1, 'key_2');
-  await request(1, 'key_2');
-  await request(100);
-  expect(asked).toEqual(['decide', 'decide', 'decide', 'settle -90', 'decide']);
+  await Promise.all([request(1, 'key_2'), request(100)]);
+  expect(asked).toEqual(['decide', 'decide', 'settle -90', 'decide']);
 });
 
-test('what a caller with other requests did not use is settled together with others within 20 ms', async () => {
+test('without one, it is settled with what others used within 20 ms', async () => {
   const { asked, request, settle, pass } = gateway();
-  settle(await request(100), 10, true);
+  const [one, other] = await Promise.all([request(100), request(100)]);
+  settle(one, 10);
   await pass(10);
-  settle(await request(100), 20, true);
+  settle(other, 20);
   await pass(9);
-  expect(asked).toEqual(['decide', 'decide']);
+  expect(asked).toEqual(['decide']);
   await pass(1);
-  expect(asked).toEqual(['decide', 'decide', 'settle -170']);
+  expect(asked).toEqual(['decide', 'settle -170']);
 });
 
-test('if a decision would leave less than half of a limit, it comes first, so that nobody is refused because of the wait', async () => {
-  const { asked, request, settle } = gateway();
-  const all = await Promise.all(Array.from({ length: 10 }, () => request(100)));
-  for (const one of all.slice(0, 5)) settle(one, 0, true);
-  await request(100);
-  expect(asked).toEqual(['decide', 'settle -500', 'decide']);
-});
-
-test('also if its request takes more than those before, and if the gateway knows of nothing since 20 ms', async () => {
-  const { asked, request, settle, pass } = gateway();
-  settle(await request(400), 1, true);
-  await request(200);
-  expect(asked.slice(1)).toEqual(['settle -399', 'decide']);
-  const long = await request(1);
-  await pass(21);
-  settle(long, 0, true);
-  await request(1);
-  expect(asked.slice(4)).toEqual(['settle -1', 'decide']);
-});
-
-test('what the store has certainly not settled comes before the next decision', async () => {
-  const { asked, request, settle, outcomes } = gateway();
-  outcomes.push('unsent');
-  settle(await request(100), 0, false);
+test('what the store has certainly not settled comes before the next decision, or with what ends next', async () => {
+  const { asked, request, settle, outcomes, pass } = gateway();
+  const [one, other] = await Promise.all([request(100), request(100)]);
+  outcomes.push('unsent', 'unsent');
+  settle(one, 0);
   await request(100);
   await request(100);
   expect(asked).toEqual(['decide', 'settle -100', 'decide', 'settle -100', 'decide']);
+  settle(other, 50);
+  await pass(20);
+  expect(asked.slice(5)).toEqual(['settle -150']);
+});
+
+test('a gateway that stops sends what waits, and what comes back unsent meanwhile', async () => {
+  const { asked, request, settle, outcomes, stop } = gateway();
+  outcomes.push('unsent');
+  settle(await request(100), 0);
+  await request(1);
+  settle(await request(100), 130);
+  await stop();
+  expect(asked.at(-1)).toBe('settle 30');
+  expect(asked.filter((one) => one === 'settle -100')).toHaveLength(2);
 });

@@ -38,9 +38,7 @@ function settlements(...outcomes: SettlementOutcome[]) {
     onSettled: (outcome, requests) => told.push(`${requests} ${outcome}`),
   });
   const add = (used: number, of = reservation(1_000), consumerId = 'cus_1/key_a', nowMs = 10) =>
-    made.add({ consumerId, allowance: ALLOWANCE, reservation: of, nowMs, isUrgent: false }, [
-      { unit: 'tokens', settled: used },
-    ]);
+    made.add({ consumerId, allowance: ALLOWANCE, reservation: of, nowMs }, [{ unit: 'tokens', settled: used }]);
   return { made, add, sent, told };
 }
 

@@ -28,7 +28,7 @@ export function readAnswer(pieces: readonly Buffer[], method: string, ends: bool
     onInformation: (code) => interim.push(code),
     onHead: (it) => {
       status = it.status;
-      head = it;
+      head = { fields: it.fields, keepsAlive: it.keepsAlive };
     },
     onData: (chunk) => chunks.push(Buffer.from(chunk)),
     onEnd: () => {

@@ -83,8 +83,7 @@ export class SimulatedGateway {
       setTimeout(() => {
         if (this.#isKilled) return;
         if (allowance.boundsInFlight) this.#admitter.ended(consumerId, allowance);
-        if (amounts !== undefined)
-          this.#admitter.settle(consumerId, verdict, [{ unit: UNIT, settled: used }], used % 2 === 0);
+        if (amounts !== undefined) this.#admitter.settle(consumerId, verdict, [{ unit: UNIT, settled: used }]);
         if (verdict.reservation !== null) this.#judge.settles(request, verdict.reservation, used);
         end();
       }, lastsMs);
