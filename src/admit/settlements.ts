@@ -6,7 +6,7 @@ import type { Reservation } from './verdict.ts';
 
 interface SettlementsOptions {
   readonly sink: SettlementSink;
-  /** Maximum settlements that wait. Further ones are lost. */
+  /** Maximum settlements that wait. More are sent at once; those that then come back unsent beyond it are lost. */
   readonly most: number;
   readonly onSettled?: ((outcome: Exclude<SettlementOutcome, 'unsent'>, settlements: number) => void) | undefined;
 }
@@ -23,7 +23,7 @@ interface SettledRequest {
   readonly nowMs: number;
 }
 
-/** How long a settlement waits for others that it can be sent with. */
+/** How long a settlement waits for a decision that it concerns. */
 const SEND_WITHIN_MS = 20;
 /** The same after the store was away, and did nothing. */
 const RETRY_AFTER_MS = 200;

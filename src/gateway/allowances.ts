@@ -78,17 +78,13 @@ export class Allowances {
     const { groups, units } = allowance;
     if (groups === undefined && (units === undefined || charges === null)) return allowance;
     let bits = groups === undefined ? 0 : (this.#pathGroups.get(groups)?.matching(path, method) ?? 0);
-    if (groups !== undefined && named !== null) {
-      for (const name of named) {
-        const index = groups.findIndex((group) => group.name === name);
-        if (index >= 0) bits |= 1 << index;
-      }
+    for (const name of named ?? []) {
+      const index = groups?.findIndex((group) => group.name === name) ?? -1;
+      if (index >= 0) bits |= 1 << index;
     }
-    if (units !== undefined && charges !== null) {
-      for (const { unit } of charges) {
-        const index = units.names.indexOf(unit);
-        if (index >= 0) bits |= bitOfUnit(index);
-      }
+    for (const { unit } of charges ?? []) {
+      const index = units?.names.indexOf(unit) ?? -1;
+      if (index >= 0) bits |= bitOfUnit(index);
     }
     if (bits === 0) return allowance;
     let variants = this.#charged.get(allowance);

@@ -232,9 +232,7 @@ export class ExchangeRecorder implements Exchange {
     this.source = source;
     this.cost = verdict.cost;
     this.limits = verdict.limits;
-    const remaining = new Array<number>(verdict.standings.length);
-    for (let i = 0; i < remaining.length; i++) remaining[i] = verdict.standings[i]!.remaining;
-    this.remaining = remaining;
+    this.remaining = verdict.standings.map(({ remaining }) => remaining);
     this.window = verdict.binding?.name ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
     // A request that was not counted belongs to no simulation.

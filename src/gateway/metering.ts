@@ -1,6 +1,6 @@
 import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
-import { type FieldValues, onlyValue } from '../http1/fields.ts';
+import { type FieldValues, fieldValues, onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
 import { numberIn } from '../meter/body-reader.ts';
@@ -141,7 +141,7 @@ export class Metering {
 /** One for each unit that the request charges. */
 export type PaidUnits = readonly PaidUnit[];
 
-const NO_FIELDS: FieldValues = { values: () => [] };
+const NO_FIELDS = fieldValues([]);
 
 /** What a request has paid, or would have, that was not even forwarded: nothing. @param amounts what it took in advance, or would have */
 export function unpaid(amounts: Amounts): PaidUnits {

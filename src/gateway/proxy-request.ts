@@ -19,7 +19,7 @@ import {
   mayBeCompressed,
 } from '../http1/content-coding.ts';
 import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
-import { linesOf, responseLinesOf, valuesOf } from '../http1/fields.ts';
+import { fieldValues, linesOf, responseLinesOf, valuesOf } from '../http1/fields.ts';
 import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
@@ -440,7 +440,7 @@ function answerHooks(deps: GatewayDeps, admitted: Admitted) {
     },
     head: (status: number, fields: readonly string[]) => {
       // An upgraded connection pays what it took in advance, any other answer what it says.
-      if (status !== SWITCHING_PROTOCOLS) metering?.head(status, { values: (name) => valuesOf(fields, name) });
+      if (status !== SWITCHING_PROTOCOLS) metering?.head(status, fieldValues(fields));
       return responseFieldsOf(deps, admitted, status, fields);
     },
     chunk: (bytes: Buffer) => {

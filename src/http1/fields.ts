@@ -29,6 +29,11 @@ export function valuesOf(rawHeaders: readonly string[], name: string): string[] 
   return values;
 }
 
+/** The fields of a list, found by their names. @param rawHeaders names and values alternating */
+export function fieldValues(rawHeaders: readonly string[]): FieldValues {
+  return { values: (name) => valuesOf(rawHeaders, name) };
+}
+
 /** The only value of a field; null if the field is missing or repeated. @param name in lower case */
 export function onlyValue(rawHeaders: readonly string[], name: string): string | null {
   let value: string | null = null;

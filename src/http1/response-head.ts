@@ -1,5 +1,5 @@
 import { setsConsoleCookie } from './console-cookies.ts';
-import { type FieldValues, TOKEN, TOKEN_CHARACTER, VALUE, valuesOf } from './fields.ts';
+import { type FieldValues, fieldValues, TOKEN, TOKEN_CHARACTER, VALUE } from './fields.ts';
 import { FieldNames, RESPONSE_FIELDS_NOT_FORWARDED } from './forwarded-fields.ts';
 
 /** An upstream's response is malformed, so it must not be forwarded. */
@@ -125,7 +125,7 @@ function headOf(status: number, fields: readonly string[], is11: boolean, method
   const framing = framingOf(method, status, isChunked, declared);
   const keepsAlive = !closes && framing !== 'close';
   const length = framing === 'length' ? declared! : 0;
-  const values = (name: string) => valuesOf(fields, name);
+  const { values } = fieldValues(fields);
   return { status, fields, values, lines: null, framing, length, keepsAlive, keepAlive };
 }
 

@@ -180,7 +180,7 @@ function readingBy(way: Way, measured: Measured): CostReading {
   return found <= MAX_AMOUNT ? { kind: 'known', amount: found } : unknown('too_large', null);
 }
 
-/** The last amount so far; null if there is none. */
+/** The last amount that has been read; null if none has. */
 function seenBy(way: Way, measured: Measured): number | null {
   if (way.kind === 'read') return typeof way.found === 'number' ? way.found : null;
   return way.kind === 'body' ? way.reader.seen : Math.min(measured[way.kind], MAX_AMOUNT);

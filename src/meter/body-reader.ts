@@ -12,7 +12,7 @@ const MARK = [0xef, 0xbb, 0xbf];
 interface TextReader {
   add(bytes: Buffer, from: number, to: number): void;
   end(): Found;
-  /** The last amount so far; null if there is none. */
+  /** The last amount that has been read; null if none has. */
   readonly seen: number | null;
   readonly isOver: boolean;
 }
@@ -31,7 +31,7 @@ export class BodyReader {
     else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer);
   }
 
-  /** The last amount so far; null if there is none. */
+  /** The last amount that has been read; null if none has. */
   get seen(): number | null {
     return this.#text.seen;
   }

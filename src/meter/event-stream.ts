@@ -31,7 +31,7 @@ export class EventStream {
     this.#last = new LastNumber(pointer);
   }
 
-  /** The last amount so far; null if there is none. */
+  /** The last amount that has been read; null if none has. */
   get seen(): number | null {
     return this.#last.seen;
   }

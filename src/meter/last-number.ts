@@ -14,8 +14,8 @@ const MAX_SEARCHED = 6;
 const searched = new WeakMap<readonly string[], Buffer | null>();
 
 /**
- * A part of a name that each text with the number at a pointer has in it; null if there is none to look for. A route has the same
- * pointer for all of its answers.
+ * Finds what to search texts for: a part of the last name in the pointer, which every text that has the number contains.
+ * @returns null if no name can be searched for, so that every text must be read. Cached by pointer, which all answers of a route share
  */
 function searchedFor(pointer: readonly string[]): Buffer | null {
   let part = searched.get(pointer);

@@ -8,7 +8,7 @@ import {
   zstdCompressSync,
 } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { type FieldValues, valuesOf } from '../../src/http1/fields.ts';
+import { fieldValues } from '../../src/http1/fields.ts';
 import { AnswerReader, type StartDecoding } from '../../src/meter/answer-reader.ts';
 import { type CostReading, type CostSource, MAX_AMOUNT } from '../../src/meter/cost.ts';
 import { Decoders } from '../../src/meter/decoders.ts';
@@ -21,7 +21,6 @@ const startOf =
   (decoders: Decoders, consumerId = 'key_1'): StartDecoding =>
   (coding, read) =>
     decoders.start(coding, consumerId, read);
-const valuesFrom = (fields: readonly string[]): FieldValues => ({ values: (name) => valuesOf(fields, name) });
 const JSON_TYPE = ['Content-Type', 'application/json'];
 
 const known = (amount: number): CostReading => ({ kind: 'known', amount });
@@ -43,7 +42,7 @@ async function readingOf(
   sources: readonly CostSource[],
   { fields = [], body = [], isWhole = true, decoders = new Decoders() }: Answer,
 ) {
-  const reader = new AnswerReader([{ sources }], valuesFrom(fields), startOf(decoders));
+  const reader = new AnswerReader([{ sources }], fieldValues(fields), startOf(decoders));
   for (const piece of Array.isArray(body) ? (body as Buffer[]) : [Buffer.from(body as string)]) {
     // Its memory is used again.
     const lent = Buffer.from(piece);
@@ -123,7 +122,11 @@ describe('what is measured:', () => {
   });
 
   test('a duration beyond the largest amount', () => {
-    const reader = new AnswerReader([{ sources: [{ kind: 'milliseconds' }] }], valuesFrom([]), startOf(new Decoders()));
+    const reader = new AnswerReader(
+      [{ sources: [{ kind: 'milliseconds' }] }],
+      fieldValues([]),
+      startOf(new Decoders()),
+    );
     expect(reader.end(true, MAX_AMOUNT + 1)).toEqual([unknown('too_large')]);
   });
 });
@@ -136,7 +139,7 @@ test('several units are read at once, each from its source', () => {
       { sources: [COST] },
       { sources: [{ kind: 'bytes' }] },
     ],
-    valuesFrom([...JSON_TYPE, 'X-Cost', '1.5']),
+    fieldValues([...JSON_TYPE, 'X-Cost', '1.5']),
     startOf(new Decoders()),
   );
   reader.chunk(Buffer.from('{"images":[1,2],'));
@@ -167,7 +170,7 @@ describe('an answer that breaks off (reliability 293)', () => {
     const decoders = new Decoders();
     const reader = new AnswerReader(
       [{ sources: [TOKENS] }],
-      valuesFrom([...JSON_TYPE, 'Content-Encoding', 'gzip']),
+      fieldValues([...JSON_TYPE, 'Content-Encoding', 'gzip']),
       startOf(decoders),
     );
     reader.chunk(gzipSync('{"u":{"t":5}}').subarray(0, 20));
@@ -239,7 +242,7 @@ describe('Attack:', () => {
     const zeros = await compressed(createGzip({ level: 1 }), Buffer.alloc(16 << 20), 64);
     expect(Buffer.concat(zeros).length).toBeGreaterThan(1 << 20);
     const decoders = new Decoders();
-    const reader = new AnswerReader([{ sources: [TOKENS] }], valuesFrom(gzip), startOf(decoders));
+    const reader = new AnswerReader([{ sources: [TOKENS] }], fieldValues(gzip), startOf(decoders));
     for (const piece of zeros.slice(0, 8)) reader.chunk(piece);
     const readings = reader.end(true, 1);
     expect(decoders.open).toBe(1);
@@ -260,7 +263,7 @@ describe('Attack:', () => {
 
   test('more compressed bytes than wait are given up at once (reliability 292)', () => {
     const decoders = new Decoders();
-    const reader = new AnswerReader([{ sources: [TOKENS] }], valuesFrom(gzip), startOf(decoders));
+    const reader = new AnswerReader([{ sources: [TOKENS] }], fieldValues(gzip), startOf(decoders));
     for (let i = 0; i < 16; i++) reader.chunk(Buffer.alloc(64 << 10));
     expect(decoders.open).toBe(1);
     reader.chunk(Buffer.alloc(1));
@@ -278,7 +281,7 @@ describe('Attack:', () => {
 
   test('what is not decompressed when the gateway stops is given up, and its place given back', async () => {
     const decoders = new Decoders();
-    const reader = new AnswerReader([{ sources: [TOKENS] }], valuesFrom(gzip), startOf(decoders));
+    const reader = new AnswerReader([{ sources: [TOKENS] }], fieldValues(gzip), startOf(decoders));
     reader.chunk(gzipSync('{"u":{"t":5}}').subarray(0, 20));
     const readings = reader.end(true, 1);
     decoders.giveUp();
@@ -290,7 +293,7 @@ describe('Attack:', () => {
     const decoders = new Decoders();
     const body = gzipSync('{"u":{"t":5}}');
     const begin = (consumerId: string) => {
-      const reader = new AnswerReader([{ sources: [TOKENS] }], valuesFrom(gzip), startOf(decoders, consumerId));
+      const reader = new AnswerReader([{ sources: [TOKENS] }], fieldValues(gzip), startOf(decoders, consumerId));
       reader.chunk(body);
       return reader;
     };
