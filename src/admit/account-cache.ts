@@ -110,7 +110,9 @@ export class AccountCache {
     const { nowMs } = outcome;
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
-    const isLocal = whole !== null || isConverted(outcome);
+    // What is lent may be returned at any time.
+    const mayReturn = outcome.unreturnedForMs !== undefined || outcome.lent !== undefined;
+    const isLocal = whole !== null || mayReturn || isConverted(outcome);
     const at = { nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation: isLocal ? LOCAL : generation };
     const state = whole ?? outcome.state;
     if (charged?.further === undefined) {

@@ -101,5 +101,7 @@ export function resetUsage(state: AccountState, windows: readonly WindowName[], 
   }
   const strikes = nowMs < state.strikes.endsAtMs ? state.strikes.count : 0;
   const reset: ResetUsage = { used, strikes };
-  return { reset, state: { ...state, windows: left, strikes: NO_STRIKES } };
+  // What is returned of a lease later was counted before the reset.
+  const { leases: _, ...kept } = state;
+  return { reset, state: { ...kept, windows: left, strikes: NO_STRIKES } };
 }

@@ -1,24 +1,17 @@
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf, severalAccounts } from './account-id.ts';
+import { type AdmissionListener, type Batch, belongsTo, isAlike, type Wanted } from './batch.ts';
 import { type Amounts, decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
-import {
-  type AdmissionListener,
-  type Batch,
-  belongsTo,
-  DecisionDispatcher,
-  isAlike,
-  type Wanted,
-} from './decision-dispatcher.ts';
+import { DecisionDispatcher } from './decision-dispatcher.ts';
 import { InFlightCounts } from './in-flight.ts';
+import { Leases, type RecallFeed } from './leases.ts';
 import type { Ledger, SettlementOutcome, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { Settlements, type UsedUnits } from './settlements.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
 import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from './verdict.ts';
 import type { WindowName } from './windows.ts';
-
-export type { AdmissionListener } from './decision-dispatcher.ts';
 
 export interface AdmitterOptions {
   readonly ledger: Ledger;
@@ -34,6 +27,8 @@ export interface AdmitterOptions {
   readonly wallMs: () => number;
   /** Maximum consumers whose last known state is kept, and maximum consumers in the backlog. */
   readonly remembered: number;
+  /** With it, busy consumers borrow units. Left out: the store decides each request. */
+  readonly recalls?: RecallFeed | null;
   /** Called once per failed call with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
   /** Called with the number of requests that were decided without the store, and how they are counted. */
@@ -58,6 +53,7 @@ export class Admitter {
   readonly #backlog: UsageBacklog | null;
   readonly #inFlight: InFlightCounts;
   readonly #settlements: Settlements;
+  readonly #leases: Leases | null;
   readonly #dispatcher: DecisionDispatcher;
   /** The batches of this turn, by consumer: one for each cost, amounts, allowance and deadline. */
   #batches = new Map<string, Batch[]>();
@@ -83,6 +79,8 @@ export class Admitter {
         : new UsageBacklog({ reconciler, most: remembered, wallMs, isBeingDecided, ...onEach });
     this.#inFlight = new InFlightCounts({ reports: options.ledger, monotonicMs: options.monotonicMs, isBeingDecided });
     this.#settlements = new Settlements({ sink: options.ledger, most: remembered, onSettled: options.onSettled });
+    this.#leases = options.recalls == null ? null : new Leases(options);
+    options.recalls?.subscribe((accountId) => this.#leases?.recall(accountId));
     const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
     this.#dispatcher = new DecisionDispatcher({
       ...options,
@@ -91,6 +89,7 @@ export class Admitter {
       backlog: this.#backlog,
       inFlight: this.#inFlight,
       settlements: this.#settlements,
+      leases: this.#leases,
       onReady,
     });
   }
@@ -132,6 +131,8 @@ export class Admitter {
     listener: AdmissionListener,
     amounts: Amounts | undefined = undefined,
   ): Admission | null {
+    const lent = this.#leases?.admit(consumerId, allowance, cost) ?? null;
+    if (lent !== null) return { kind: 'decided', verdict: lent, source: 'lease' };
     const refusal = this.refusal(consumerId, allowance, cost, amounts);
     if (refusal !== null) return refusal;
     // A request that has already waited has only the rest of the time; for others the ledger's own deadline suffices.
@@ -148,6 +149,8 @@ export class Admitter {
   refusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): Admission | null {
     // A request that the limits only watch is admitted in any case, and its history is kept by the store.
     if (allowance.history === 'all') return null;
+    // What is unused of a lease may be enough for it, and returns with the next call.
+    if (this.#leases?.has(consumerId)) return null;
     const verdict = this.#accounts.refusal(consumerId, allowance, cost, amounts);
     return verdict === null ? null : { kind: 'decided', verdict, source: 'memory' };
   }
@@ -211,17 +214,18 @@ export class Admitter {
     this.#settlements.add({ consumerId, allowance, reservation, nowMs }, used);
   }
 
-  /** Sends the settlements that wait. */
-  flush(): Promise<void> {
-    return this.#settlements.drain();
+  /** Sends the settlements that wait, and returns what is borrowed. */
+  async flush(): Promise<void> {
+    await Promise.all([this.#settlements.drain(), this.#leases?.returnAll()]);
   }
 
   /**
-   * Refuses no request from memory until the store has been asked again. Called when an account was changed (a ban was
+   * Refuses no request from memory, and admits none from a lease, until the store has been asked again. Called when an account was changed (a ban was
    * lifted, usage was topped up or reset), when changes may have been missed, and when the store's clock was set.
    */
   forget(): void {
     this.#accounts.forget();
+    void this.#leases?.returnAll();
   }
 
   /** A consumer's budgets as far as this gateway knows, without a call to the store. */

@@ -1,3 +1,13 @@
+import {
+  type Lease,
+  type LeaseTerms,
+  type Lent,
+  lend,
+  NO_LEASES,
+  takeBack,
+  unreturnedForMs,
+  unreturnedUnits,
+} from './lease.ts';
 import type { Allowance, BanRule, Budget } from './plan.ts';
 import {
   countIn,
@@ -39,6 +49,8 @@ export interface AccountState {
   readonly ban: Ban | null;
   /** What operators have added to limits; left out if nothing is in force. */
   readonly topUps?: TopUps;
+  /** What gateways have borrowed; left out if nothing is lent. */
+  readonly leases?: readonly Lease[];
   /** The accounts of the further budgets of an allowance, in their order; left out if it has none. */
   readonly further?: readonly AccountState[];
 }
@@ -66,6 +78,15 @@ export interface Outcome {
   readonly isUncertain?: true;
   /** Set if the refused requests were refused because as many are in flight as may be: no strikes, and no limit refuses them. */
   readonly isCrowded?: true;
+  /** What was lent to the gateway, which `state` has counted; left out if it has borrowed nothing. */
+  readonly lent?: Lent;
+  /**
+   * For how long other gateways may return units of these accounts, milliseconds; left out if none are lent, or if a ban refuses
+   * requests in any case.
+   */
+  readonly unreturnedForMs?: number;
+  /** Set if the requests behind the admitted ones are neither admitted nor refused, because such units may be enough for them. */
+  readonly mustWait?: true;
   /** The requests in flight of each account after the last request, null without such a limit; left out if none has one. */
   readonly inFlight?: readonly (number | null)[];
   /** The state after the last request. */
@@ -85,6 +106,7 @@ export interface Outcome {
  * @param cost whole number from 1
  * @param inFlight how many requests of each account are in flight, in the order of the budgets
  * @param amounts what each request takes of budgets in units of their own
+ * @param leaseTerms what the gateway borrows and returns; it borrows only without a bound of requests in flight and without `amounts`
  */
 export function decide(
   state: AccountState,
@@ -94,25 +116,37 @@ export function decide(
   n: number,
   inFlight: readonly number[] = NONE_IN_FLIGHT,
   amounts?: Amounts,
+  leaseTerms: LeaseTerms = NO_TERMS,
 ): Outcome {
-  const outcome = decideInFlight(state, allowance, { nowMs, cost, n, amounts }, inFlight);
+  const outcome = decideInFlight(state, allowance, { nowMs, cost, n, amounts, leaseTerms }, inFlight);
   return amounts === undefined ? outcome : { ...outcome, amounts };
+}
+
+const NOTHING = () => 0;
+const NO_TERMS: LeaseTerms = Object.freeze({});
+
+/** What is asked about a consumer. */
+interface Asked extends Pick<Outcome, 'nowMs' | 'cost' | 'n'> {
+  readonly amounts: Amounts | undefined;
+  readonly leaseTerms: LeaseTerms;
 }
 
 function decideInFlight(
   state: AccountState,
   allowance: Allowance,
-  { nowMs, cost, n, amounts }: Pick<Outcome, 'nowMs' | 'cost' | 'n'> & { readonly amounts: Amounts | undefined },
+  { nowMs, cost, n, amounts, leaseTerms }: Asked,
   inFlight: readonly number[],
 ): Outcome {
   const accounts = presentAccounts(state, allowance, nowMs, cost, amounts);
+  if (leaseTerms.returned !== undefined) takeBack(accounts, leaseTerms.returned, nowMs);
   if (!allowance.boundsInFlight) {
-    return decideOn(accounts, allowance, { nowMs, cost, n, roomInFlight: Number.POSITIVE_INFINITY });
+    return decideOn(accounts, allowance, { nowMs, cost, n, leaseTerms, roomInFlight: Number.POSITIVE_INFINITY });
   }
   const bounds = [allowance, ...(allowance.further ?? [])].map((budget) => budget.inFlight);
   const counts = bounds.map((_, i) => inFlight[i] ?? 0);
   const rooms = bounds.map((bound, i) => (bound === undefined ? Number.POSITIVE_INFINITY : bound - counts[i]!));
-  const outcome = decideOn(accounts, allowance, { nowMs, cost, n, roomInFlight: Math.max(Math.min(...rooms), 0) });
+  const roomInFlight = Math.max(Math.min(...rooms), 0);
+  const outcome = decideOn(accounts, allowance, { nowMs, cost, n, leaseTerms, roomInFlight });
   const after = bounds.map((bound, i) => (bound === undefined ? null : counts[i]! + outcome.admitted));
   return { ...outcome, inFlight: after };
 }
@@ -121,19 +155,41 @@ function decideInFlight(
 function decideOn(
   accounts: readonly Account[],
   allowance: Allowance,
-  asked: { readonly nowMs: number; readonly cost: number; readonly n: number; readonly roomInFlight: number },
+  asked: Omit<Asked, 'amounts'> & { readonly roomInFlight: number },
 ): Outcome {
-  const { nowMs, cost, n, roomInFlight } = asked;
+  const { nowMs, cost, n, roomInFlight, leaseTerms } = asked;
   if (isBanned(accounts, nowMs)) return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: stateOf(accounts) };
-  const room = roomFor(accounts, n);
+  const room = roomFor(accounts, n, NOTHING);
   const admitted = Math.min(room, roomInFlight);
   if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted);
-  if (admitted < n && admitted === room && isStrike(accounts, allowance)) {
-    const struck = strike(accounts, allowance, { nowMs, n, admitted });
-    return { nowMs, cost, n, admitted, ...struck, state: stateOf(accounts) };
+  const waitMs = unreturnedForMs(accounts, nowMs);
+  const unreturned = waitMs === 0 ? {} : { unreturnedForMs: waitMs };
+  if (admitted < n && admitted === room) {
+    if (waitMs > 0 && !leaseTerms.isFinal && mayHelp(accounts, allowance, nowMs, n - admitted)) {
+      return { nowMs, cost, n, admitted, bannedFrom: n, ...unreturned, mustWait: true, state: stateOf(accounts) };
+    }
+    if (isStrike(accounts, allowance)) {
+      const struck = strike(accounts, allowance, { nowMs, n, admitted });
+      const lasting = struck.imposesBan ? {} : unreturned;
+      return { nowMs, cost, n, admitted, ...struck, ...lasting, state: stateOf(accounts) };
+    }
   }
-  const outcome = { nowMs, cost, n, admitted, bannedFrom: n, state: stateOf(accounts) };
+  const { borrows } = leaseTerms;
+  const lent = borrows === undefined || n === 0 || admitted < n ? null : lend(accounts, borrows, nowMs);
+  const decided = { nowMs, cost, n, admitted, bannedFrom: n, ...unreturned, ...(lent === null ? {} : { lent }) };
+  const outcome = { ...decided, state: stateOf(accounts) };
   return admitted < room ? { ...outcome, isCrowded: true } : outcome;
+}
+
+/**
+ * Whether what gateways may still return could change the refusal of some requests: one of them would fit then, or they would lead to a
+ * ban of an account whose units others may still be using.
+ */
+function mayHelp(accounts: readonly Account[], allowance: Allowance, nowMs: number, refused: number): boolean {
+  if (roomFor(accounts, 1, (account) => unreturnedUnits(account, nowMs)) > 0) return true;
+  const struck = accounts[allowance.bansOfCustomer ? 1 : 0]!;
+  if (!isStrike(accounts, allowance) || struck.strikes.count + refused < allowance.bans!.after) return false;
+  return unreturnedUnits(struck, nowMs) > 0;
 }
 
 function isBanned(accounts: readonly Account[], nowMs: number): boolean {
@@ -157,6 +213,7 @@ interface Account {
   strikes: Strikes;
   ban: Ban | null;
   readonly topUps: TopUps | undefined;
+  leases: readonly Lease[];
 }
 
 const NO_FURTHER: readonly Budget[] = Object.freeze([]);
@@ -174,7 +231,7 @@ function presentAccounts(
   const accounts = new Array<Account>(1 + further.length);
   let latestBackMs = 0;
   for (let i = 0; i <= further.length; i++) {
-    const { windows: counts, ban, strikes, topUps } = i === 0 ? state : (state.further?.[i - 1] ?? UNSEEN);
+    const { windows: counts, ban, strikes, topUps, leases } = i === 0 ? state : (state.further?.[i - 1] ?? UNSEEN);
     const limits = withTopUps(i === 0 ? own : further[i - 1]!.limits, topUps, nowMs);
     const { windows, backMs } = currentWindows(counts, limits, nowMs);
     latestBackMs = Math.max(latestBackMs, backMs);
@@ -186,6 +243,7 @@ function presentAccounts(
       strikes,
       ban: currentBan(ban, rule, nowMs, further),
       topUps: topUps && topUpsOf(limits),
+      leases: leases ?? NO_LEASES,
     };
   }
   for (let i = 0; i < accounts.length; i++) {
@@ -213,8 +271,9 @@ function stateOf(accounts: readonly Account[]): AccountState {
   return accounts.length === 1 ? state : { ...state, further: accounts.slice(1).map(accountStateOf) };
 }
 
-function accountStateOf({ windows, strikes, ban, topUps }: Account): AccountState {
-  return topUps === undefined ? { windows, strikes, ban } : { windows, strikes, ban, topUps };
+function accountStateOf({ windows, strikes, ban, topUps, leases }: Account): AccountState {
+  const state = topUps === undefined ? { windows, strikes, ban } : { windows, strikes, ban, topUps };
+  return leases.length === 0 ? state : { ...state, leases };
 }
 
 /** Whether waiting cannot help: some window's limit is below the cost of a single request (contract section 2). */
@@ -378,11 +437,13 @@ function topUpsOf(limits: readonly ToppedUpLimit[]): TopUps | undefined {
   return inForce.length === 0 ? undefined : Object.fromEntries(inForce);
 }
 
-function roomFor(accounts: readonly Account[], n: number): number {
+/** How many of `n` requests fit. @param returned what is to be taken for unused of each account */
+function roomFor(accounts: readonly Account[], n: number, returned: (account: Account) => number): number {
   let room = n;
-  for (const { cost, limits, windows } of accounts) {
+  for (const account of accounts) {
+    const { cost, limits, windows } = account;
     for (const { window, limit } of limits) {
-      const left = limit - (windows[window]?.used ?? 0);
+      const left = limit - (windows[window]?.used ?? 0) + returned(account);
       if (cost > 0) room = Math.min(room, Math.floor(left / cost));
       else if (left <= 0) room = 0;
     }

@@ -1,14 +1,17 @@
 import { setReplyTimeout } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
 import { accountIdsOf, partsOfAccount } from './account-id.ts';
+import { answer, type Batch, isAlike } from './batch.ts';
 import type { Amounts, Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
 import type { InFlightCounts } from './in-flight.ts';
+import { LeaseWaits } from './lease-waits.ts';
+import type { Borrowing, Leases } from './leases.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import type { Settlements } from './settlements.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
-import { type Admission, sameAmounts, verdictsOf } from './verdict.ts';
+import { type Admission, type Verdict, verdictsOf } from './verdict.ts';
 
 interface DecisionDispatcherOptions {
   readonly ledger: Ledger;
@@ -17,6 +20,8 @@ interface DecisionDispatcherOptions {
   readonly backlog: UsageBacklog | null;
   readonly inFlight: InFlightCounts;
   readonly settlements: Settlements;
+  /** Null if nothing is borrowed. */
+  readonly leases: Leases | null;
   readonly onFailure: OnFailure;
   /** Null: the ledger's own deadline is the only one. */
   readonly timeoutMs: number | null;
@@ -26,54 +31,6 @@ interface DecisionDispatcherOptions {
   readonly onReady: (batches: readonly Batch[]) => void;
   readonly onStoreFailure?: (error: unknown) => void;
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
-}
-
-/** Is called with the admission of a request. */
-export interface AdmissionListener {
-  /** Called once. */
-  onAdmission(admission: Admission): void;
-}
-
-/** Requests of one consumer that arrived in one turn of the event loop, with the same allowance, cost and amounts. */
-export interface Batch {
-  readonly consumerId: string;
-  /** The accounts that the requests charge, if there are several; null if it is the consumer's own alone. */
-  readonly accounts: readonly string[] | null;
-  readonly allowance: Allowance;
-  readonly cost: number;
-  /** What each takes of units; undefined if the allowance counts none. */
-  readonly amounts: Amounts | undefined;
-  readonly waiting: AdmissionListener[];
-  /** How long they may still wait for the store, milliseconds; null: the whole timeout. */
-  readonly withinMs: number | null;
-  timer: NodeJS.Timeout | null;
-  state: 'new' | 'sent' | 'answered';
-}
-
-/** What requests of one batch have in common. */
-export type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
-
-export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
-  return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
-}
-
-/** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
-export function belongsTo(
-  batch: Batch,
-  consumerId: string,
-  allowance: Allowance,
-  cost: number,
-  amounts: Amounts | undefined,
-  withinMs: number | null,
-): boolean {
-  return (
-    batch.consumerId === consumerId &&
-    batch.cost === cost &&
-    batch.allowance === allowance &&
-    batch.withinMs === withinMs &&
-    batch.state === 'new' &&
-    sameAmounts(batch.amounts, amounts)
-  );
 }
 
 /**
@@ -90,8 +47,11 @@ export class DecisionDispatcher {
   /** How many calls in flight charge an account that several consumers share. */
   readonly #shared = new Map<string, number>();
 
+  readonly #waits: LeaseWaits;
+
   constructor(options: DecisionDispatcherOptions) {
     this.#options = options;
+    this.#waits = new LeaseWaits(options);
   }
 
   hasCallInFlight(accountId: string): boolean {
@@ -158,7 +118,10 @@ export class DecisionDispatcher {
         else this.#shared.set(id, left);
       }
     }
-    if (ready !== null) this.#options.onReady(ready);
+    if (ready === null) return;
+    const { leases } = this.#options;
+    if (leases !== null) for (const batch of ready) if (batch.state === 'new') answerFromLease(batch, leases);
+    this.#options.onReady(ready);
   }
 
   /** Ends the call of a lane. @returns the batches that are `ready`, with those that waited for it */
@@ -196,25 +159,38 @@ export class DecisionDispatcher {
 
   /** @param begun the batches whose consumers `#begin` marked together; `#end` releases them when these are decided */
   #decide(batches: readonly Batch[], begun: readonly Batch[]): void {
-    const { ledger, accounts, inFlight, settlements, monotonicMs } = this.#options;
+    const { ledger, accounts, settlements, leases, monotonicMs } = this.#options;
     const { generation } = accounts;
     const askedAtMs = monotonicMs();
-    const requests = batches.map((batch): DecisionRequest => {
+    let borrowings: (Borrowing | null)[] | null = null;
+    const requests = batches.map((batch, i): DecisionRequest => {
       batch.state = 'sent';
-      const { consumerId, allowance, accounts, cost, amounts, waiting } = batch;
-      const asked = { consumerId, allowance, cost, n: waiting.length };
-      const request = amounts === undefined ? asked : { ...asked, amounts };
-      if (!allowance.boundsInFlight) return request;
-      return { ...request, held: inFlight.reported(allowance, accounts ?? [consumerId]) };
+      const request = this.#requestFor(batch);
+      const borrowing = leases?.termsOf(request, this.#waits.isOver(batch)) ?? null;
+      if (borrowing === null) return request;
+      borrowings ??= batches.map(() => null);
+      borrowings[i] = borrowing;
+      return { ...request, leaseTerms: borrowing.terms };
     });
     const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
-      for (let i = 0; i < batches.length; i++) this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
+      for (let i = 0; i < batches.length; i++) {
+        const borrowing = borrowings?.[i];
+        if (borrowing) leases!.answered(requests[i]!, borrowing, outcomes[i] ?? null, askedAtMs);
+        this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
+      }
       this.#end(begun);
     };
     // First, so that these decisions may have what is given back.
     const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
     if (batches.some(isConcerned)) void settlements.flush();
     ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
+  }
+
+  #requestFor({ consumerId, allowance, accounts, cost, amounts, waiting }: Batch): DecisionRequest {
+    const asked = { consumerId, allowance, cost, n: waiting.length };
+    const request = amounts === undefined ? asked : { ...asked, amounts };
+    if (!allowance.boundsInFlight) return request;
+    return { ...request, held: this.#options.inFlight.reported(allowance, accounts ?? [consumerId]) };
   }
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
@@ -231,8 +207,15 @@ export class DecisionDispatcher {
     accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, allowance, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
+    if (outcome.mustWait && batch.state !== 'answered') this.#wait(batch, outcome);
     const verdictAt = verdictsOf(outcome, allowance);
     answer(batch, (index) => ({ kind: 'decided', verdict: verdictAt(index), source }));
+  }
+
+  /** Leaves in a batch only the requests that were admitted. The others wait. */
+  #wait(batch: Batch, { admitted, unreturnedForMs = 0 }: Outcome): void {
+    const waiting = batch.waiting.splice(admitted);
+    this.#waits.add({ ...batch, waiting, timer: null, state: 'new' }, unreturnedForMs);
   }
 
   #settleInFlight({ allowance, state }: Batch, ids: readonly string[], outcome: Outcome | null | undefined): void {
@@ -297,18 +280,18 @@ function sharedLaneOf({ consumerId, allowance: { boundsInFlight, further } }: Ba
   return partsOfAccount(consumerId).customerId;
 }
 
-function answer(batch: Batch, admissionOf: (index: number) => Admission): void {
-  if (batch.state === 'answered') return;
-  batch.state = 'answered';
-  if (batch.timer !== null) clearTimeout(batch.timer);
-  for (let i = 0; i < batch.waiting.length; i++) {
-    try {
-      batch.waiting[i]!.onAdmission(admissionOf(i));
-    } catch (error) {
-      // A listener's error becomes an uncaught exception of the process, and the other listeners still get their answers.
-      setImmediate(() => {
-        throw error;
-      });
-    }
+/** Admits as many requests of a batch, from the first on, as a lease suffices for. */
+function answerFromLease(batch: Batch, leases: Leases): void {
+  const { consumerId, allowance, cost, waiting, timer } = batch;
+  const verdicts: Verdict[] = [];
+  while (verdicts.length < waiting.length) {
+    const verdict = leases.admit(consumerId, allowance, cost);
+    if (verdict === null) break;
+    verdicts.push(verdict);
   }
+  if (verdicts.length === 0) return;
+  const all = verdicts.length === waiting.length;
+  const admitted = { ...batch, waiting: waiting.splice(0, verdicts.length), timer: all ? timer : null };
+  if (all) batch.state = 'answered';
+  answer(admitted, (index) => ({ kind: 'decided', verdict: verdicts[index]!, source: 'lease' }));
 }

@@ -1,6 +1,7 @@
 import { Failure } from '../failure.ts';
 import type { ResetUsage } from './account-changes.ts';
 import type { AccountState, Amounts, Outcome } from './decide.ts';
+import type { LeaseTerms } from './lease.ts';
 import type { Allowance } from './plan.ts';
 import type { SettledWindow } from './settle.ts';
 import type { SliceCounts, TopUp, WindowLimit, WindowName } from './windows.ts';
@@ -38,6 +39,8 @@ export interface DecisionRequest {
    * allowance does not bound them. The ledger adds those that earlier requests of the same call have begun.
    */
   readonly held?: readonly number[];
+  /** What the gateway borrows and returns; left out by one that does neither. Ignored by ledgers that lend nothing. */
+  readonly leaseTerms?: LeaseTerms;
 }
 
 /**

@@ -25,7 +25,11 @@ import {
 /** The result of admission for one request. */
 export type Admission =
   /** `source`: which part of the gateway or the store decided, for log and metrics; null if nothing is counted. */
-  | { readonly kind: 'decided'; readonly verdict: Verdict; readonly source: 'store' | 'memory' | 'local' | null }
+  | {
+      readonly kind: 'decided';
+      readonly verdict: Verdict;
+      readonly source: 'store' | 'lease' | 'memory' | 'local' | null;
+    }
   /** The store does not answer and `onFailure` is `closed`. */
   | { readonly kind: 'unavailable' };
 
@@ -144,7 +148,8 @@ function verdictWith(reservation: Reservation | null, outcome: Outcome, allowanc
   const isAdmitted = index < outcome.admitted;
   const isCrowded = !isAdmitted && outcome.isCrowded === true;
   const isRefused = !isAdmitted && !isCrowded;
-  const standings = standingsOf(state, allowance, { nowMs, cost, amounts, isRefused, requestsAfter });
+  const ahead = outcome.lent?.units ?? 0;
+  const standings = standingsOf(state, allowance, { nowMs, cost, amounts, isRefused, requestsAfter, ahead });
   const limits = limitsOf(allowance);
   if (isAdmitted || isCrowded) {
     const binding = fewest(standings);
@@ -202,7 +207,21 @@ export function sameAmounts(one: Amounts | undefined, other: Amounts | undefined
 
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
 export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
-  const at = { nowMs, cost, amounts: undefined, isRefused: false, requestsAfter: 0 };
+  return verdictFromLease(state, allowance, { nowMs, cost, ahead: 0 });
+}
+
+/**
+ * The verdict on a request that is admitted from a lease.
+ * @param state the accounts after the decision that lent it
+ * @param at.ahead how many of the units that `state` has counted are still unused; negative if more than it has counted are to be taken
+ *   for used
+ */
+export function verdictFromLease(
+  state: AccountState,
+  allowance: Allowance,
+  { nowMs, cost, ahead }: { readonly nowMs: number; readonly cost: number; readonly ahead: number },
+): Admitted {
+  const at = { nowMs, cost, amounts: undefined, isRefused: false, requestsAfter: 0, ahead };
   const standings = standingsOf(state, allowance, at);
   return {
     kind: 'admitted',
@@ -225,6 +244,8 @@ interface Judged {
   readonly isRefused: boolean;
   /** How many later ones were admitted. */
   readonly requestsAfter: number;
+  /** How many units that were counted are still unused. */
+  readonly ahead: number;
 }
 
 function standingsOf(state: AccountState, allowance: Allowance, judged: Judged): WindowBudget[] {
@@ -244,7 +265,7 @@ function addStandings(
   index: number,
   { windows, topUps }: AccountState,
   { limits, unit }: Pick<Budget, 'limits' | 'unit'>,
-  { nowMs, cost, amounts, isRefused, requestsAfter }: Judged,
+  { nowMs, cost, amounts, isRefused, requestsAfter, ahead }: Judged,
 ): number {
   const charge = unit === undefined ? cost : chargeOf({ unit }, cost, amounts);
   const needed = roomOf(charge);
@@ -252,7 +273,7 @@ function addStandings(
   for (const one of withTopUps(limits, topUps, nowMs)) {
     const { window, lengthMs, limit, name = window } = one;
     const open = windows[window];
-    const used = open === undefined ? 0 : open.used - requestsAfter * charge;
+    const used = open === undefined ? 0 : open.used - requestsAfter * charge - ahead;
     const remaining = Math.max(limit - used, 0);
     let resetAtMs: number;
     if (open === undefined) resetAtMs = endIfOpened(one, nowMs);

@@ -504,6 +504,17 @@ const admin = z
   })
   .prefault({});
 
+/** A setting that is on by default. */
+function onOrOff() {
+  return (
+    z
+      // YAML 1.1 parsers read `on` and `off` as true and false.
+      .union([z.enum(['on', 'off']), z.boolean()], 'must be `on` or `off`')
+      .transform((set) => set === 'on' || set === true)
+      .prefault('on')
+  );
+}
+
 const redis = z
   .strictObject({
     timeout: duration('1ms', '1m')
@@ -517,6 +528,9 @@ const redis = z
       .describe(
         'What happens to requests while Redis is away or the embedded store cannot be written to. `local`: each gateway enforces the limits alone, so an outage admits at most gateways × limit. `closed`: 503. `open`: no limits, except for keys that are known to be banned.',
       ),
+    leases: onOrOff().describe(
+      'Whether a gateway may borrow units of a key that sends it more than about 40 requests a second: at most a sixteenth of what is left, which the store has counted, for at most 250 ms. Limits and bans stay exact, and requests from what is borrowed do not wait for Redis. Nothing is borrowed from the embedded store.',
+    ),
     staleKeys: duration('0s', '24d')
       .prefault('1h')
       .describe('How long a key that the gateway has seen keeps working while Redis is away. Other keys get 503.'),
@@ -865,14 +879,9 @@ export const gatewaySchema = z
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
     usage: z
       .strictObject({
-        history: z
-          // YAML 1.1 parsers read `on` and `off` as true and false.
-          .union([z.enum(['on', 'off']), z.boolean()], 'must be `on` or `off`')
-          .transform((kept) => kept === 'on' || kept === true)
-          .prefault('on')
-          .describe(
-            '`on` keeps what each key uses by hour for 48 hours and by day for 92 days, counted in the step that decides, and which keys are refused at present. It takes at most 1.2 KB a key in the store. `off` keeps nothing.',
-          ),
+        history: onOrOff().describe(
+          '`on` keeps what each key uses by hour for 48 hours and by day for 92 days, counted in the step that decides, and which keys are refused at present. It takes at most 1.2 KB a key in the store. `off` keeps nothing.',
+        ),
       })
       .prefault({})
       .describe('What is kept of the use of each key.'),

@@ -107,7 +107,7 @@ export interface Exchange {
    * The origin of the decision: `memory` without asking the store, `local` because the store was away. Null without
    * one.
    */
-  readonly source: 'store' | 'memory' | 'local' | null;
+  readonly source: 'store' | 'lease' | 'memory' | 'local' | null;
   /** The time of the decision on the store's clock, Unix milliseconds; null without a decision. */
   readonly decidedAtMs: number | null;
   /** When a refused request may be repeated by its Retry-After (store's clock, Unix milliseconds); null if it was admitted. */

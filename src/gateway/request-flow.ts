@@ -1,6 +1,7 @@
 import { IncomingMessage } from 'node:http';
 import { shadowIdOf } from '../admit/account-id.ts';
-import type { AdmissionListener, Admitter } from '../admit/admit.ts';
+import type { Admitter } from '../admit/admit.ts';
+import type { AdmissionListener } from '../admit/batch.ts';
 import { type Amounts, UNSEEN } from '../admit/decide.ts';
 import { askedUnit } from '../admit/history-report.ts';
 import { type Allowance, withAllBudgets } from '../admit/plan.ts';

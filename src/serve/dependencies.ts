@@ -71,11 +71,12 @@ export function openServices(
   accountsMs: () => number,
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
-  const { onFailure, timeoutMs, url } = settings.redis;
+  const { onFailure, timeoutMs, url, leases } = settings.redis;
   const identification = openIdentification(settings, inForce, stores, onStoreFailure);
   const admitter = new Admitter({
     ledger: stores.ledger,
     reconciler: stores.reconciler,
+    recalls: leases ? stores.recalls : null,
     onFailure,
     // The embedded store answers within the same turn of the event loop, so it needs no deadline.
     ...(url === null ? {} : { timeoutMs }),

@@ -1,4 +1,5 @@
 import type { HistoryStore } from '../admit/history-store.ts';
+import type { RecallFeed } from '../admit/leases.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
@@ -26,6 +27,8 @@ export interface GatewayStores {
   readonly reconciler: UsageReconciler | null;
   readonly attempts: AttemptCounter;
   readonly changes: ChangeFeed;
+  /** Calls back what gateways have borrowed; null for the embedded store, which has one gateway and lends nothing. */
+  readonly recalls: RecallFeed | null;
   /** The clock by which the store counts. */
   readonly clock: StoreClock;
   readonly deprecatedCalls: DeprecatedCalls;
@@ -169,7 +172,7 @@ async function openEmbedded(
     onFailedWrite: (error) => events.onFailedWrite?.(error),
   });
   // The ledger itself writes what it decided during an outage, and one gateway alone counts failed attempts.
-  return { ...store, reconciler: null, attempts: new MemoryAttemptCounter(), replicaTrouble: () => [] };
+  return { ...store, reconciler: null, recalls: null, attempts: new MemoryAttemptCounter(), replicaTrouble: () => [] };
 }
 
 /** Keeps why and since when the store is away, and reports each change. */

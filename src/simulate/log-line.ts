@@ -136,7 +136,7 @@ export class LogLine {
     this.cost = numberAt(text, cost);
     this.imposedBan = numberAt(text, ban);
     this.decidedAtMs = numberAt(text, decided);
-    this.isLocal = text.charCodeAt(source + 1) === SMALL_L;
+    this.isLocal = text.startsWith('"local"', source);
     this.isFromMemory = text.charCodeAt(source + 1) === SMALL_M;
     this.limits = text.slice(limits, text.indexOf('}', limits));
     this.used = this.limits === '' ? 0 : this.#usedOf(text.slice(remaining, rest));
@@ -248,7 +248,6 @@ const CUSTOMER = ',"customerId":"';
 const SHARED = /"customer-(?:second|minute|hour|day|week|month)"/;
 const QUOTE = 0x22;
 const BACKSLASH = '\\';
-const SMALL_L = 0x6c;
 const SMALL_M = 0x6d;
 /** Judgements of an identified consumer's request when the store was away, or the client disconnected before the answer. */
 const WITHOUT_VERDICT = /^(?:undecided|unauthenticated)/;

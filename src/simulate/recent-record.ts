@@ -3,7 +3,7 @@ import type { JUDGEMENTS, RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
 
 /** Where a request was decided. */
-export const RECORD_SOURCES = ['store', 'memory', 'local'] as const;
+export const RECORD_SOURCES = ['store', 'memory', 'local', 'lease'] as const;
 
 /** By unit, what a request took in advance, or would have taken, and what it paid. */
 export type RecentUnits = Readonly<Record<string, Pick<RecordedUnit, 'reserved' | 'settled'>>>;

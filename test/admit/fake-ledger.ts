@@ -1,5 +1,6 @@
 import { banned, resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import type { RecallFeed } from '../../src/admit/leases.ts';
 import {
   type BanInForce,
   type DecisionRequest,
@@ -26,6 +27,15 @@ export class FakeLedger implements Ledger {
   /** Awaited before a call is decided, and before its answer is given back. */
   onTheWay: () => Promise<void> | void = () => {};
   readonly #accounts = new Map<string, AccountState>();
+  #losesReturns = false;
+  #recalls: ((accountId: string) => void)[] = [];
+  readonly recalls: RecallFeed = { subscribe: (listener) => void this.#recalls.push(listener) };
+
+  /** Nobody hears what is called back, and nothing that was lent returns: as after a kill. */
+  stopsHearing(): void {
+    this.#recalls = [];
+    this.#losesReturns = true;
+  }
 
   async reportInFlight(): Promise<void> {}
 
@@ -35,11 +45,14 @@ export class FakeLedger implements Ledger {
 
   async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     this.calls.push(asks);
+    if (this.#losesReturns && asks.every(({ n }) => n === 0)) throw new Failure('store_unavailable', 'lost');
     await this.onTheWay();
     if (this.away) throw new Failure('store_unavailable', 'away');
-    const outcomes = asks.map(({ consumerId, allowance, cost, n, amounts }) => {
-      const outcome = decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), cost, n, [], amounts);
+    const outcomes = asks.map(({ consumerId, allowance, cost, n, amounts, leaseTerms }) => {
+      const nowMs = Math.floor(this.nowMs);
+      const outcome = decide(this.#of(consumerId), allowance, nowMs, cost, n, [], amounts, leaseTerms);
       this.#accounts.set(consumerId, outcome.state);
+      if (outcome.mustWait) for (const listener of this.#recalls) listener(consumerId);
       return outcome;
     });
     await this.onTheWay();

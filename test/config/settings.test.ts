@@ -87,6 +87,7 @@ describe('the committed files', () => {
       url: null,
       timeoutMs: 100,
       onFailure: 'local',
+      leases: true,
       staleKeysMs: 3_600_000,
       durability,
     });

@@ -21,7 +21,7 @@ describe('changes told through Redis', () => {
     hearer.changes.subscribe((change) => heard.push(change));
     await eventually(() => expect(heard).toContainEqual(ANY));
     await eventually(async () =>
-      expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toEqual(['tg:changes:0']),
+      expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toContain('tg:changes:0'),
     );
     // Past the first look at the number of changes, which also assumes anything.
     await eventually(() => expect(heard.length).toBeGreaterThanOrEqual(2));
@@ -64,7 +64,7 @@ describe('changes told through Redis', () => {
     const heard: StoreChange[] = [];
     hearer.changes.subscribe((change) => heard.push(change));
     await eventually(async () =>
-      expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toEqual(['tg:changes:1']),
+      expect(await redisCommand(server.url, 'PUBSUB', 'CHANNELS')).toContain('tg:changes:1'),
     );
     await other.changes.publish({ kind: 'key', keyId: 'theirs' });
     await hearer.changes.publish({ kind: 'key', keyId: 'ours' });

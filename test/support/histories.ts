@@ -206,3 +206,62 @@ export const sharedHistories: fc.Arbitrary<readonly SharedStep[]> = fc
       { minLength: 1, maxLength: 25 },
     ),
   );
+
+/** One step of a history in which gateways borrow and return units. */
+export interface LendingStep extends Step {
+  readonly consumer: number;
+  /** How many units the gateway would like to borrow; undefined for none. */
+  readonly borrows: number | undefined;
+  /** Which of the earlier leases it returns, counted from the last, and how many units of it, which may be more than were lent. */
+  readonly returned: { readonly lease: number; readonly unused: number } | undefined;
+  readonly isFinal: boolean;
+  readonly topUp: number | undefined;
+}
+
+const lending = (one: Allowance): Allowance => ({
+  ...one,
+  limits: one.limits.map((of) => ({ ...of, limit: of.limit * 90 })),
+  history: 'admitted',
+  ...(one.further === undefined
+    ? {}
+    : {
+        further: one.further.map((budget) => ({
+          ...budget,
+          limits: budget.limits.map((of) => ({ ...of, limit: of.limit * 90 })),
+        })),
+      }),
+});
+
+/** Random histories of two consumers with limits that are large enough to lend some of them. */
+export const lendingHistories: fc.Arbitrary<readonly LendingStep[]> = fc
+  .array(
+    fc.record({ own: plan, customer: fc.option(plan, { nil: null }), bansOfCustomer: fc.boolean() }).map((chosen) => {
+      const { own, customer, bansOfCustomer } = chosen;
+      if (customer === null) return lending(own);
+      const further = [budgetOf('customer', 'customer', null, customer)];
+      return lending({ ...own, further, ...(bansOfCustomer ? { bansOfCustomer: true } : {}) });
+    }),
+    { minLength: 1, maxLength: 2 },
+  )
+  .chain((plans) =>
+    fc.array(
+      fc
+        .record({
+          step: steps(plans),
+          shortMs: fc.option(fc.integer({ min: 0, max: 200 }), { nil: undefined, freq: 15 }),
+          factor: fc.constantFrom(1, 1, 8, 60),
+          consumer: fc.integer({ min: 0, max: 1 }),
+          borrows: fc.option(fc.integer({ min: 1, max: 60 }), { nil: undefined, freq: 3 }),
+          returned: fc.option(
+            fc.record({ lease: fc.integer({ min: 0, max: 2 }), unused: fc.integer({ min: 0, max: 40 }) }),
+            { nil: undefined, freq: 2 },
+          ),
+          isFinal: fc.integer({ min: 0, max: 4 }).map((one) => one === 0),
+          topUp: fc.option(fc.integer({ min: 1, max: 300 }), { nil: undefined, freq: 1 }),
+        })
+        .map(({ step, shortMs, factor, ...rest }) => {
+          return { ...step, ...rest, n: step.n * factor, afterMs: shortMs ?? step.afterMs };
+        }),
+      { minLength: 1, maxLength: 30 },
+    ),
+  );

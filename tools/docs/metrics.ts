@@ -11,7 +11,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   status: 'The class of the status (`2xx`, `4xx`, …), or `499` for a client that left or did not read its answer.',
   code: 'The [error code](headers-and-errors.md); `policy` where a policy refused the request, whatever its code; `none` where the upstream answered.',
   source:
-    'Who decided: `store`, `memory` (without a call to the store), `local` (the store was away), or `none` where nothing was decided.',
+    'Who decided: `store`, `lease` (from what the gateway has borrowed), `memory` (without a call to the store), `local` (the store was away), or `none` where nothing was decided.',
   part: '`total`, and what of it was spent waiting for the `store`, with the `upstream`, and in the `gateway` itself.',
   upstream: 'The name of the upstream in gateway.yaml; `none` where the request was not forwarded.',
   target: 'The address of the target in gateway.yaml; `none` where no target was taken.',

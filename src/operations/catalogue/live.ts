@@ -197,7 +197,7 @@ const refusal = z
     source: z
       .string()
       .nullable()
-      .meta({ enum: ['store', 'memory', 'local', null] }),
+      .meta({ enum: ['store', 'lease', 'memory', 'local', null] }),
     strike: z
       .strictObject({ number: count.min(1), of: count.min(1) })
       .nullable()

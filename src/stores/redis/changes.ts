@@ -1,8 +1,9 @@
 import type { Redis } from 'ioredis';
+import type { RecallFeed } from '../../admit/leases.ts';
 import type { ChangeFeed, StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import { type RedisClient, ServerClient } from './connection.ts';
-import { keyspace } from './keyspace.ts';
+import { accountIdIn, keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
 /**
@@ -38,6 +39,9 @@ const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
   [WORDS.account, 'account'],
 ]);
 
+/** What precedes the id of an account in the name of its hash. */
+const ACCOUNT_PREFIX = keyspace.account('').slice(0, -2);
+
 interface RedisChangesOptions {
   readonly redis: RedisClient;
   readonly circuit: Calls;
@@ -55,6 +59,7 @@ export class RedisChanges implements ChangeFeed {
   readonly #channel: string;
   readonly #pollEveryMs: number;
   readonly #listeners: ((change: StoreChange) => void)[] = [];
+  readonly #recallListeners: ((accountId: string) => void)[] = [];
   #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** The number of the last change up to which the listeners know all; null before the first poll. */
@@ -87,6 +92,9 @@ export class RedisChanges implements ChangeFeed {
     if (this.#subscription === null) this.#start();
   }
 
+  /** Notifies of accounts for which somebody waits. A message that is lost delays requests by the rest of a lease. */
+  readonly recalls: RecallFeed = { subscribe: (listener) => void this.#recallListeners.push(listener) };
+
   /** Stops listening. The caller's own connection stays open. */
   close(): void {
     this.#isClosed = true;
@@ -95,8 +103,8 @@ export class RedisChanges implements ChangeFeed {
   }
 
   #start(): void {
-    this.#subscription = subscribe(this.#redis, this.#channel, {
-      onMessage: (message) => this.#receive(message),
+    this.#subscription = subscribe(this.#redis, [this.#channel, keyspace.recallsChannel], {
+      onMessage: (message, channel) => (channel === this.#channel ? this.#receive(message) : this.#recall(message)),
       onLink: () => this.#assumeAny(),
     });
     this.#pollLater();
@@ -114,6 +122,11 @@ export class RedisChanges implements ChangeFeed {
     while (this.#early.delete(this.#seen + 1)) this.#seen++;
     // With so many numbers out of order, the missing one will not come; the next poll finds the gap.
     if (this.#early.size > 1_000) this.#early.clear();
+  }
+
+  #recall(name: string): void {
+    const accountId = accountIdIn(name, ACCOUNT_PREFIX);
+    for (const listener of this.#recallListeners) listener(accountId);
   }
 
   #pollLater(): void {
@@ -164,12 +177,12 @@ export class RedisChanges implements ChangeFeed {
 }
 
 interface SubscriptionEvents {
-  readonly onMessage: (message: string) => void;
+  readonly onMessage: (message: string, channel: string) => void;
   /** A new connection has subscribed. It may have missed messages, and the server may be another one with other data. */
   readonly onLink: () => void;
 }
 
-/** A subscription to a channel, on its own connection. */
+/** A subscription to some channels, on its own connection. */
 interface Subscription {
   /** Makes a new connection, because the present one may be dead without having noticed. */
   renew(): void;
@@ -177,10 +190,10 @@ interface Subscription {
 }
 
 /** Subscribes with the options of a client. If the server refuses or is away, it tries again until it is closed. */
-export function subscribe(redis: RedisClient, channel: string, events: SubscriptionEvents): Subscription {
+export function subscribe(redis: RedisClient, channels: readonly string[], events: SubscriptionEvents): Subscription {
   return redis instanceof ClusterClient
-    ? new ClusterSubscription(redis, channel, events)
-    : subscribeBeside(redis, channel, events);
+    ? new ClusterSubscription(redis, channels, events)
+    : subscribeBeside(redis, channels, events);
 }
 
 /** The options that differ from those of a connection for commands. */
@@ -190,18 +203,18 @@ const LISTENING = {
   autoResubscribe: false,
 } as const;
 
-function subscribeBeside(redis: Redis, channel: string, events: SubscriptionEvents): Subscription {
+function subscribeBeside(redis: Redis, channels: readonly string[], events: SubscriptionEvents): Subscription {
   const subscriber = new ServerClient({ ...redis.options, ...LISTENING, replyMapping: 'legacy' });
-  listen(subscriber, channel, events);
+  listen(subscriber, channels, events);
   return { renew: () => subscriber.disconnect(true), close: () => subscriber.disconnect() };
 }
 
-function listen(subscriber: Redis, channel: string, { onMessage, onLink }: SubscriptionEvents): void {
+function listen(subscriber: Redis, channels: readonly string[], { onMessage, onLink }: SubscriptionEvents): void {
   subscriber.on('error', () => {});
-  subscriber.on('message', (_channel: string, message: string) => onMessage(message));
+  subscriber.on('message', (channel: string, message: string) => onMessage(message, channel));
   subscriber.on('ready', () => {
     // If an ACL forbids the channel or the connection breaks, polling suffices, and the next connection tries again.
-    subscriber.subscribe(channel).then(onLink, () => {});
+    subscriber.subscribe(...channels).then(onLink, () => {});
   });
   subscriber.connect().catch(() => {});
 }
@@ -212,15 +225,15 @@ const RETRY_AFTER_MS = 200;
 /** A cluster delivers every message on all nodes. So this subscribes on any node, and after its loss on another one. */
 class ClusterSubscription implements Subscription {
   readonly #cluster: ClusterClient;
-  readonly #channel: string;
+  readonly #channels: readonly string[];
   readonly #events: SubscriptionEvents;
   #subscriber: Redis | null = null;
   #retryTimer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
-  constructor(cluster: ClusterClient, channel: string, events: SubscriptionEvents) {
+  constructor(cluster: ClusterClient, channels: readonly string[], events: SubscriptionEvents) {
     this.#cluster = cluster;
-    this.#channel = channel;
+    this.#channels = channels;
     this.#events = events;
     this.#start();
   }
@@ -245,7 +258,7 @@ class ClusterSubscription implements Subscription {
     const subscriber = node.duplicate({ ...LISTENING, readOnly: false, retryStrategy: () => null });
     this.#subscriber = subscriber;
     subscriber.on('end', () => this.#startLater());
-    listen(subscriber, this.#channel, this.#events);
+    listen(subscriber, this.#channels, this.#events);
   }
 
   #startLater(): void {

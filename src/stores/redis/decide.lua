@@ -11,6 +11,10 @@
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
 --       accounts before this call follows (-1 where the store is asked how many all have). Behind that, under a rule with
 --       budgets in units of their own, what each request takes of each unit. Rule 2 is ARGV[2].
+--       A number of consumers of 0 means one, with what its gateway says about leases, directly behind the 0: how many units it
+--       would like to borrow, under which id; 1 if nothing waits for units that may be returned (else 0); the id of a lease
+--       that it returns (0 for none), how many units of it are unused, and if any are, where each window of each account
+--       counted them (`placeOf`).
 --       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
 --       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
 --       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
@@ -24,8 +28,9 @@
 --       for it (0: a hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
 --       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; for each
 --       account with a bound how many requests are in flight; then only if there are strikes, a ban or top-ups, or no room in
---       flight: bannedFrom, 1 if this call imposed a ban (else 0), 1 if too many were in flight; for the own account, and for
---       the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
+--       flight, or if units are lent: bannedFrom, 1 if this call imposed a ban (else 0), 1 if too many were in flight or 2 if
+--       the requests that were not admitted must wait for units that may be returned, for how long that may be, how many units
+--       this call has lent, and for how long; for the own account, and for the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
 --       the own one); and for each top-up in force its window + 10 times its account, its amount and its end.
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
@@ -88,12 +93,12 @@ local function readFurther(rule, text)
   local holder, struck, histories, most = string.match(parts[1], '(%S+) (%d) (%d) (%S+)')
   rule.holder, rule.struck, rule.histories = holder, 1 + struck, tonumber(histories)
   local own = rule.accounts[1]
-  own.fields[7], own.fields[8] = 'W', 'f'
+  own.fields[8], own.fields[9] = 'W', 'f'
   own.most = tonumber(most)
   rule.budgets = {}
   for i = 2, #parts do
     local name, unit, bound, windows = string.match(parts[i], '(%S+) (%d+) (%S+)(.*)')
-    local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'W', 'f' }, windows = {}, most = tonumber(bound) }
+    local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'l', 'W', 'f' }, windows = {}, most = tonumber(bound) }
     account.unit = tonumber(unit)
     rule.units = max(rule.units, account.unit)
     if not readWindows(account, numbersIn(windows), 1) then return false end
@@ -109,7 +114,7 @@ end
 local function readRule(text)
   local bar = string.find(text, '|', 1, true)
   local numbers = numbersIn(bar and string.sub(text, 1, bar - 1) or text)
-  local own = { fields = { 'x', 'X', 'b', 'B', 'w', 't' }, windows = {} }
+  local own = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'l' }, windows = {} }
   local rule = {
     histories = min(numbers[1], 1),
     recordsAll = numbers[1] == 2,
@@ -168,7 +173,7 @@ local function readBan(account, rule, after, values)
     end
   end
   account.number, account.banEnd, account.banWindow = number, ends, window
-  account.banBudget = rule.budgets and number > 0 and rule.budgets[values[7] or ''] or 0
+  account.banBudget = rule.budgets and number > 0 and rule.budgets[values[8] or ''] or 0
 end
 
 -- How many requests this call has admitted to each account so far, by the name of its hash: `held` does not contain them.
@@ -187,6 +192,112 @@ local function readInFlight(account, rule, text, held)
     end
   end
   account.others, account.held, account.inFlight = others, held, inFlight
+end
+
+-- Adds what was spent to all windows of an account.
+local function countAll(account, spent)
+  for _, window in ipairs(account.windows) do
+    local before = window.ends
+    countIn(window, now, spent)
+    if window.ends > before then account.isLasting = true end
+  end
+end
+
+-- What only accounts of which units are lent need: the twin of src/admit/lease.ts. Made as the functions for sliding windows.
+local NO_LEASES = {}
+
+local function makeLeasing()
+  local leasing = {}
+  local MIN_LEASE_MS, KNOWN_FOR_MS, HOUR_MS = 10, 2000, 3600000
+  local SHARE, MIN_UNITS, MAX_LEASES = 16, 4, 64
+
+  -- The leases that are still known, in the field `l`: of each the id, the units and the end. One that ends too late was lent before
+  -- the clock was set back.
+  function leasing.read(text)
+    local leases = {}
+    for id, units, ends in string.gmatch(string.sub(text, 1, 60 * MAX_LEASES), '(%d+) (%d+) (%d+)') do
+      ends = tonumber(ends)
+      if now < ends + KNOWN_FOR_MS and ends <= now + LEASE_MS then
+        leases[#leases + 1] = { id = tonumber(id), units = tonumber(units), ends = ends }
+      end
+    end
+    return leases
+  end
+
+  local function put(account)
+    local words = {}
+    for i, lease in ipairs(account.leases) do words[i] = string.format('%d %d %d', lease.id, lease.units, lease.ends) end
+    account.changes[#account.changes + 1] = 'l'
+    account.changes[#account.changes + 1] = table.concat(words, ' ')
+  end
+
+  -- How many units of an account may still be returned, and for how long.
+  function leasing.unreturned(account)
+    local units, longest = 0, 0
+    for _, lease in ipairs(account.leases) do
+      if lease.units > 0 and now < lease.ends + RETURN_WITHIN_MS then
+        units = units + lease.units
+        longest = max(longest, lease.ends + RETURN_WITHIN_MS - now)
+      end
+    end
+    return units, longest
+  end
+
+  -- Takes back what is unused of a lease. Returns how many units, and the hour in which they were lent; nil if the lease is gone.
+  -- `places`: where the windows of this account counted it.
+  function leasing.takeBack(account, id, unused, places)
+    for i, lease in ipairs(account.leases) do
+      if lease.id == id then
+        local left = {}
+        for j, other in ipairs(account.leases) do
+          if j ~= i then left[#left + 1] = other end
+        end
+        account.leases = left
+        put(account)
+        unused = min(unused, lease.units)
+        for j, window in ipairs(unused > 0 and account.windows or {}) do
+          if window.ends > 0 and giveBack(window, places[j], unused) then window.isChanged = true end
+        end
+        return unused, floor((lease.ends - 1) / HOUR_MS)
+      end
+    end
+    return nil
+  end
+
+  -- Lends units of all accounts. Returns how many, and for how long.
+  function leasing.lend(accounts, id, most)
+    local room, time = math.huge, min(LEASE_MS, HOUR_MS - now % HOUR_MS)
+    for _, account in ipairs(accounts) do
+      if account.strikes > 0 or #account.leases >= MAX_LEASES then return 0, 0 end
+      for _, lease in ipairs(account.leases) do
+        if lease.units == 0 and now < lease.ends then return 0, 0 end
+      end
+      for _, window in ipairs(account.windows) do
+        if window.ends == 0 then return 0, 0 end
+        room = min(room, window.limit - window.used)
+        time = min(time, window.ends - (window.slices and LENGTHS[window.index] or 0) - now)
+        if window.topUpEnd then time = min(time, window.topUpEnd - now) end
+      end
+    end
+    local units = min(most, floor(room / SHARE))
+    if units < MIN_UNITS or time < MIN_LEASE_MS then return 0, 0 end
+    for _, account in ipairs(accounts) do
+      countAll(account, units)
+      local leases = { unpack(account.leases) }
+      leases[#leases + 1] = { id = id, units = units, ends = now + time }
+      account.leases = leases
+      put(account)
+    end
+    return units, time
+  end
+
+  return leasing
+end
+
+local madeLeasing
+local function leasing()
+  madeLeasing = madeLeasing or makeLeasing()
+  return madeLeasing
 end
 
 -- Reads an account, and leaves of it what has not ended by now. Returns the least amount by which the clock was set back,
@@ -209,10 +320,11 @@ local function readAccount(account, key, rule, after, held)
     if topUps == nil then return nil, '0' end
   end
   account.changes = {}
+  account.leases = values[7] and leasing().read(values[7]) or NO_LEASES
   readBan(account, rule, after, values)
   account.strikes, account.strikesEnd = values[1], values[2]
-  if account.most then readInFlight(account, rule, values[8], held and held + (begun[key] or 0)) end
-  local windows, back, before = account.windows, 0, rule.budgets and 8 or 6
+  if account.most then readInFlight(account, rule, values[9], held and held + (begun[key] or 0)) end
+  local windows, back, before = account.windows, 0, rule.budgets and 9 or 7
   for i = 1, #windows do
     local window = windows[i]
     local windowBack = readWindow(window, values[before - 1 + 2 * i], values[before + 2 * i], now)
@@ -334,9 +446,9 @@ local function replyWindows(reply, account)
   return hasTopUps
 end
 
-local function replyOf(rule, admitted, bannedFrom, imposes, crowded)
+local function replyOf(rule, admitted, bannedFrom, imposes, crowded, unreturned, lent, lentFor)
   local accounts, reply = rule.accounts, { admitted }
-  local isPlain = crowded == 0
+  local isPlain = crowded == 0 and unreturned == 0 and lent == 0
   for i = 1, #accounts do
     local account = accounts[i]
     local hasTopUps = replyWindows(reply, account)
@@ -348,7 +460,7 @@ local function replyOf(rule, admitted, bannedFrom, imposes, crowded)
     end
   end
   if isPlain then return textOf(reply) end
-  for _, value in ipairs({ bannedFrom, imposes, crowded }) do reply[#reply + 1] = value end
+  for _, value in ipairs({ bannedFrom, imposes, crowded, unreturned, lent, lentFor }) do reply[#reply + 1] = value end
   for i = 1, min(#accounts, 2) do
     local one = accounts[i]
     local window = one.banWindow + 10 * one.banBudget
@@ -368,13 +480,51 @@ local function replyOf(rule, admitted, bannedFrom, imposes, crowded)
   return textOf(reply)
 end
 
+-- How many of `room` requests fit into an account if `returned` units of it are returned, and whether none ever fits.
+local function roomOf(account, room, returned)
+  local cost, neverFits = account.cost, false
+  for _, window in ipairs(account.windows) do
+    if window.limit < max(cost, 1) then neverFits = true end
+    local left = window.limit - window.used + returned
+    if cost > 0 then
+      room = min(room, floor(left / cost))
+    elseif left <= 0 then
+      room = 0
+    end
+  end
+  return room, neverFits
+end
+
+-- Whether what gateways may still return could change the refusal of `refused` requests: one of them would fit then, or they would
+-- lead to a ban of an account whose units others may still be using.
+local function mayHelp(rule, refused, isStrike)
+  local room = 1
+  for _, account in ipairs(rule.accounts) do
+    local units = leasing().unreturned(account)
+    room = roomOf(account, room, units)
+  end
+  if room > 0 then return true end
+  local struck = rule.accounts[rule.struck]
+  if not isStrike or struck.strikes + refused < rule.after then return false end
+  return leasing().unreturned(struck) > 0
+end
+
+-- Calls back what is lent of these accounts.
+local function callBack(accounts, keys)
+  for i, account in ipairs(accounts) do
+    if #account.leases > 0 then redis.pcall('PUBLISH', RECALLS, keys[i]) end
+  end
+end
+
 -- Decides about one consumer. Returns its part of the reply, or an error of the store.
 -- `keys`: of its accounts; `histories`: its own and that of its customer, as far as they are kept; `held`: how many requests
--- this process has in flight in each account; `amounts`: what each request takes of each unit, whose histories follow the others.
-local function decide(rule, keys, histories, n, cost, held, amounts)
+-- this process has in flight in each account; `amounts`: what each request takes of each unit, whose histories follow the others;
+-- `terms`: what its gateway says about leases, if anything.
+local function decide(rule, keys, histories, n, cost, held, amounts, terms)
   local accounts = rule.accounts
   local room, crowdRoom, back = n, n, 0
-  local costExceedsLimit, isBanned = false, false
+  local costExceedsLimit, isBanned, hasLeases = false, false, false
+  local tookBack, lentIn = 0, 0
   for i = 1, #accounts do
     local account = accounts[i]
     local accountBack, reply = readAccount(account, keys[i], rule, i == rule.struck and rule.after or 0, held and held[i])
@@ -384,19 +534,20 @@ local function decide(rule, keys, histories, n, cost, held, amounts)
     -- What each request charges here. One that takes nothing in advance is admitted as long as something is left.
     account.cost = (account.unit or 0) > 0 and amounts[account.unit] or cost
     isBanned = isBanned or account.number > 0 and now < account.banEnd
-    for _, window in ipairs(account.windows) do
-      if window.limit < max(account.cost, 1) then costExceedsLimit = true end
-      if account.cost > 0 then
-        room = min(room, floor((window.limit - window.used) / account.cost))
-      elseif window.used >= window.limit then
-        room = 0
-      end
+    if terms and terms.returned > 0 and #account.leases > 0 then
+      local units, hourOfLease = leasing().takeBack(account, terms.returned, terms.unused, terms.places[i])
+      if i == 1 and units then tookBack, lentIn = units, hourOfLease end
     end
+    hasLeases = hasLeases or #account.leases > 0
+    local neverFits
+    room, neverFits = roomOf(account, room, 0)
+    costExceedsLimit = costExceedsLimit or neverFits
     if account.most then crowdRoom = min(crowdRoom, account.most - account.inFlight) end
   end
   for i = 1, #accounts do readStrikes(accounts[i], rule, i == rule.struck and rule.after or 0, back) end
 
   local admitted, bannedFrom, imposes, crowded = 0, n, 0, 0
+  local unreturned, lent, lentFor = 0, 0, 0
   if isBanned then
     bannedFrom = 0
   else
@@ -404,21 +555,31 @@ local function decide(rule, keys, histories, n, cost, held, amounts)
     admitted = min(room, max(crowdRoom, 0))
     if admitted > 0 then
       for i = 1, #accounts do
-        for _, window in ipairs(accounts[i].cost > 0 and accounts[i].windows or {}) do
-          local before = window.ends
-          countIn(window, now, admitted * accounts[i].cost)
-          if window.ends > before then accounts[i].isLasting = true end
-        end
+        if accounts[i].cost > 0 then countAll(accounts[i], admitted * accounts[i].cost) end
       end
     end
+    for i = 1, hasLeases and #accounts or 0 do
+      local _, time = leasing().unreturned(accounts[i])
+      unreturned = max(unreturned, time)
+    end
+    local isStrike = rule.after > 0 and not costExceedsLimit
     if admitted < room then
       crowded = 1
-    elseif admitted < n and rule.after > 0 and not costExceedsLimit then
-      bannedFrom, imposes = strike(rule, n, admitted)
+    elseif admitted < n then
+      local waits = unreturned > 0 and not (terms and terms.isFinal)
+      if waits and mayHelp(rule, n - admitted, isStrike) then
+        crowded = 2
+        callBack(accounts, keys)
+      elseif isStrike then
+        bannedFrom, imposes = strike(rule, n, admitted)
+        if imposes == 1 then unreturned = 0 end
+      end
+    elseif terms and terms.borrows > 0 and n > 0 then
+      lent, lentFor = leasing().lend(accounts, terms.id, terms.borrows)
     end
   end
 
-  if n > 0 then
+  if n > 0 or terms and terms.returned > 0 then
     -- The first write of the script: if the store refuses writes, nothing has been done for this consumer.
     for i = 1, #accounts do
       local err = writeAccount(accounts[i], keys[i], rule, admitted)
@@ -426,14 +587,18 @@ local function decide(rule, keys, histories, n, cost, held, amounts)
     end
   end
   local recorded = rule.recordsAll and n or admitted
-  if recorded > 0 then
+  if recorded > 0 or tookBack > 0 then
     for i = 1, #histories do
-      local amount = i <= rule.histories and cost or amounts[floor((i - 1) / rule.histories)]
-      local err = amount > 0 and history().admitted(histories[i], hour, recorded * amount)
+      local isOfUnit = i > rule.histories
+      local amount = isOfUnit and recorded * amounts[floor((i - 1) / rule.histories)] or recorded * cost + lent
+      local err = amount > 0 and history().admitted(histories[i], hour, amount)
+      if not err and tookBack > 0 and not isOfUnit then
+        err = history().broughtLate(histories[i], lentIn, -tookBack, hour)
+      end
       if err then return err end
     end
   end
-  return replyOf(rule, admitted, bannedFrom, imposes, crowded)
+  return replyOf(rule, admitted, bannedFrom, imposes, crowded, unreturned, lent, lentFor)
 end
 
 local rules = {}
@@ -448,6 +613,20 @@ local at, i = 0, 1
 while i <= #runs do
   local rule, n, cost, consumers = rules[runs[i]], runs[i + 1], runs[i + 2], runs[i + 3]
   i = i + 4
+  local terms = nil
+  if consumers == 0 then
+    consumers = 1
+    terms = { borrows = runs[i], id = runs[i + 1], isFinal = runs[i + 2] == 1, returned = runs[i + 3], unused = runs[i + 4] }
+    terms.places = {}
+    i = i + 5
+    for j = 1, #rule.accounts do
+      terms.places[j] = {}
+      for k = 1, terms.unused > 0 and #rule.accounts[j].windows or 0 do
+        terms.places[j][k] = runs[i]
+        i = i + 1
+      end
+    end
+  end
   local held = nil
   if rule.isBounded then
     held = {}
@@ -467,7 +646,7 @@ while i <= #runs do
     at = at + kept
     for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
     at = at + #rule.accounts - 1
-    local reply = decide(rule, keys, histories, n, cost, held, amounts)
+    local reply = decide(rule, keys, histories, n, cost, held, amounts, terms)
     if type(reply) == 'table' and reply.err then return reply end
     replies[#replies + 1] = reply
   end

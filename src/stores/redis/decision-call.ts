@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { Command } from 'ioredis';
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
+import type { LeaseTerms } from '../../admit/lease.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budget } from '../../admit/plan.ts';
 import { slicedCount, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../../admit/windows.ts';
@@ -14,9 +15,11 @@ import type { Calls } from './shards.ts';
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
 export const WINDOWS_LUA = script('./windows.lua');
+/** The name of the channel on which scripts call back what is lent. */
+export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
 export const HISTORY_LUA = script('./history.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
-export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + script('./decide.lua');
+export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + RECALLS_LUA + script('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
@@ -106,13 +109,15 @@ function argumentsOf(
   const rules = new Map<Allowance, number>();
   let runs = '';
   for (let i = 0; i < requests.length; ) {
-    const { allowance, cost, n, amounts } = requests[i]!;
+    const { allowance, cost, n, amounts, leaseTerms } = requests[i]!;
     const held = heldOf(requests[i]!);
+    const isApart = held !== undefined || leaseTerms !== undefined;
     const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
     let next = i + 1;
-    while (held === undefined && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
-    runs += `${rule} ${n} ${cost} ${next - i} `;
+    while (!isApart && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
+    runs +=
+      leaseTerms === undefined ? `${rule} ${n} ${cost} ${next - i} ` : `${rule} ${n} ${cost} ${termsText(leaseTerms)} `;
     if (held !== undefined) runs += `${held.join(' ')} `;
     if (allowance.inUnits !== undefined) runs += amountsText(allowance.inUnits, amounts);
     i = next;
@@ -129,8 +134,19 @@ function argumentsOf(
 
 function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
   return (
-    one.allowance === other.allowance && one.cost === other.cost && one.n === other.n && one.amounts === other.amounts
+    one.allowance === other.allowance &&
+    one.cost === other.cost &&
+    one.n === other.n &&
+    one.amounts === other.amounts &&
+    one.leaseTerms === other.leaseTerms
   );
+}
+
+/** What a request says about leases, as decide.lua describes it. */
+function termsText({ borrows, isFinal, returned }: LeaseTerms): string {
+  const places = returned === undefined || returned.unused === 0 ? [] : returned.places.flat();
+  const numbers = [borrows?.units ?? 0, borrows?.id ?? 0, isFinal ? 1 : 0, returned?.id ?? 0, returned?.unused ?? 0];
+  return [0, ...numbers, ...places].join(' ');
 }
 
 function amountsText(inUnits: readonly string[], amounts: Amounts | undefined): string {
@@ -265,11 +281,9 @@ function outcomeWith(
     accounts.push({ windows: windowCountsIn(reply, limits), strikes: NO_STRIKES, ban: null });
   }
   const inFlight = inFlightIn(reply, allowance);
-  const rest = { bannedFrom: decided.n, imposesBan: false, isCrowded: false };
+  let rest: Refusal = { bannedFrom: decided.n };
   if (reply.count < end) {
-    rest.bannedFrom = reply.next();
-    rest.imposesBan = reply.next() === 1;
-    rest.isCrowded = reply.next() === 1;
+    rest = refusalIn(reply);
     for (const account of accounts.slice(0, 2)) {
       account.strikes = { count: reply.next(), endsAtMs: reply.next() };
       account.ban = banIn(reply, further);
@@ -279,11 +293,25 @@ function outcomeWith(
   const [state, ...others] = accounts;
   return {
     ...decided,
-    bannedFrom: rest.bannedFrom,
-    ...(rest.imposesBan ? { imposesBan: true } : {}),
-    ...(rest.isCrowded ? { isCrowded: true } : {}),
+    ...rest,
     ...inFlight,
     state: others.length === 0 ? state! : { ...state!, further: others },
+  };
+}
+
+/** What the reply says beside counts, strikes and bans. */
+type Refusal = Pick<Outcome, 'bannedFrom' | 'imposesBan' | 'isCrowded' | 'mustWait' | 'unreturnedForMs' | 'lent'>;
+
+function refusalIn(reply: Numbers): Refusal {
+  const [bannedFrom, imposesBan, kind] = [reply.next(), reply.next(), reply.next()];
+  const [unreturnedForMs, units, forMs] = [reply.next(), reply.next(), reply.next()];
+  return {
+    bannedFrom,
+    ...(imposesBan === 1 ? { imposesBan: true } : {}),
+    ...(kind === 1 ? { isCrowded: true } : {}),
+    ...(kind === 2 ? { mustWait: true } : {}),
+    ...(unreturnedForMs > 0 ? { unreturnedForMs } : {}),
+    ...(units > 0 ? { lent: { units, forMs } } : {}),
   };
 }
 

@@ -58,6 +58,11 @@ export const keyspace = {
    */
   changesChannel: (database: number) => `tg:changes:${database}`,
   /**
+   * Channel: the name of an account's hash, when a request waits for what gateways have borrowed of it. Without the database: units
+   * that are returned for an account of another one are borrowed again.
+   */
+  recallsChannel: 'tg:changes:recalls',
+  /**
    * Hash: the record of changes. Each field named by a number holds one record, `ID MILLISECONDS REVISION JSON`; `first` and
    * `last` are the numbers of the oldest and the latest record. Has at most `audit.keep` records. Never expires. Earlier
    * versions also kept `at`, when the latest was added.

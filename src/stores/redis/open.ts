@@ -168,6 +168,7 @@ export async function openForGateway(gateway: RedisGateway) {
     fleet: new RedisFleet({ redis, circuit }),
     certificates: gateway.usesAcme ? await certificatesOn({ redis, circuit }) : null,
     changes,
+    recalls: changes.recalls,
     peppers,
     serverTimes: () => serverClocks(redis, circuit),
     state: () => (!circuit.reached ? 'never_reached' : circuit.state === 'present' ? 'present' : 'away'),

@@ -4,11 +4,29 @@
 -- ARGV[4] and the following: the indexes of the windows, 1 second … 6 month
 -- reply   'made', the end of the last count that was taken away, the strikes, and for each window what had been counted;
 --         'repeated' and the end of the reset that was made under this id; 'reused'; 'foreign' if the hash holds foreign
---         values
+--         values; 'lent' and for how long, if gateways may still use or return units: then nothing was reset, and nothing is
+--         lent for a moment
 --
 -- If it is repeated after a failover, a fixed or calendar window that ends later than those that were reset stays, and so
 -- does a slice that leaves later.
 local fields = { 'x', 'X' }
+local leases = redis.pcall('HGET', KEYS[1], 'l')
+if type(leases) == 'string' and not lastEnd then
+  local longest, kept = 0, {}
+  for id, units, ends in string.gmatch(leases, '(%d+) (%d+) (%d+)') do
+    ends = tonumber(ends)
+    if tonumber(units) > 0 and ends <= now + LEASE_MS and now < ends + RETURN_WITHIN_MS then
+      longest = max(longest, ends + RETURN_WITHIN_MS - now)
+      kept[#kept + 1] = string.format('%s %s %d', id, units, ends)
+    end
+  end
+  if longest > 0 then
+    kept[#kept + 1] = string.format('0 0 %d', now + LEASE_MS)
+    redis.call('HSET', KEYS[1], 'l', table.concat(kept, ' '))
+    redis.pcall('PUBLISH', RECALLS, KEYS[1])
+    return { 'lent', longest }
+  end
+end
 for i = 4, #ARGV do
   fields[#fields + 1] = USED[tonumber(ARGV[i])]
   fields[#fields + 1] = ENDS[tonumber(ARGV[i])]
@@ -47,7 +65,8 @@ for _, window in ipairs(windows) do
     redis.call('HSET', KEYS[1], names[1], 0)
   end
 end
-redis.call('HDEL', KEYS[1], 'x', 'X')
+-- What is returned of a lease later was counted before this reset.
+redis.call('HDEL', KEYS[1], 'x', 'X', 'l')
 reply[2] = lastEnd or upTo
 remember(reply[2])
 return reply

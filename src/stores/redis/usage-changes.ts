@@ -1,18 +1,20 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
 import { type ResetUsage, refuseTooMuch } from '../../admit/account-changes.ts';
 import { type Durability, foreignAccount, MADE_ONCE_MS, type MadeOnce, NothingDone } from '../../admit/ledger.ts';
 import { UNBOUNDED } from '../../admit/plan.ts';
 import { type TopUp, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import type { RedisClient } from './connection.ts';
+import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
-const ONCE_LUA = script('./windows.lua') + script('./once.lua');
+const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + script('./once.lua');
 
 /** The scripts of the changes. Exported for the test that compares them with src/admit/account-changes.ts. */
 export const USAGE_CHANGES_LUA: UsageChangesLua = {
@@ -25,6 +27,9 @@ export interface UsageChangesLua {
   readonly reset: string;
 }
 
+/** A reset waits this long between two looks at what is lent, and no longer than that in all. */
+const LENT_AGAIN_MS = 5;
+const LENT_FOR_MS = 2_000;
 /** How often a call is repeated with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
 
@@ -79,7 +84,14 @@ export class UsageChanges {
   async reset(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
     const words = `reset ${windows.join(' ')}`;
     const change = { consumerId, id, lua: this.#lua.reset, words, args: windows.map(indexOf) };
-    const reply = await this.#run(change);
+    let reply = await this.#run(change);
+    const sinceMs = performance.now();
+    while (reply[0] === 'lent') {
+      // Gateways return what they have borrowed when they are called back. A killed one delays this by the rest of its lease.
+      if (performance.now() - sinceMs > LENT_FOR_MS) throw new NothingDone('Gateways still use units of this account.');
+      await setTimeout(LENT_AGAIN_MS);
+      reply = await this.#run(change);
+    }
     const [, , strikes = 0, ...counts] = reply;
     const used = Object.fromEntries(windows.map((window, i) => [window, counts[i]]));
     return this.#made(change, reply, { used, strikes });

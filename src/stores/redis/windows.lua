@@ -10,6 +10,7 @@
 --   t             top-ups, three numbers each: window, amount, end
 --   x X           strikes, their end
 --   b B w W       ban number, its end, its window, and the budget of that if it is not the account's own
+--   l             what gateways have borrowed, three numbers each: id, units, end (src/admit/lease.ts)
 --   f             requests in flight, three words for each process: its name, how many it has, until when that holds
 --
 -- A window is a table: its `index`, its slices `per` length (0: it does not slide), `latest`, the end of one that opens now
@@ -23,6 +24,8 @@ local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
 -- How long a request counts as in flight after its process has last reported it.
 local TICKET_MS = 10000
+-- The longest lease, and how long after its end its return may be on the way (src/admit/lease.ts).
+local LEASE_MS, RETURN_WITHIN_MS = 250, 100
 -- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 local floor, max, min = math.floor, math.max, math.min

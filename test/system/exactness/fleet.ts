@@ -1,4 +1,5 @@
 import { Pool } from 'undici';
+import { expect } from 'vitest';
 import { atEnd } from '../../support/endings.ts';
 import { type GatewaySetup, startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
 import { startUpstream } from '../../support/upstream.ts';
@@ -6,8 +7,7 @@ import { startUpstream } from '../../support/upstream.ts';
 export const PEPPER = 'a pepper for the exactness tests';
 
 /** What one request came to. */
-export interface Answer {
-  readonly key: string;
+export interface Answer extends Wish {
   readonly status: number;
   readonly remaining: number;
   readonly limit: number;
@@ -67,6 +67,7 @@ async function ask(pool: Pool, { key, path }: Wish): Promise<Answer> {
   const retryAfter = headers['retry-after'];
   return {
     key,
+    path,
     status: statusCode,
     remaining: Number(headers['x-ratelimit-remaining']),
     limit: Number(headers['x-ratelimit-limit']),
@@ -90,5 +91,17 @@ export function shuffled<T>(items: readonly T[], seed: number): T[] {
 
 export const repeat = <T>(n: number, item: T): T[] => Array.from({ length: n }, () => item);
 
-/** The limit's own numbers, each once: what the X-RateLimit-Remaining of all that was admitted must be. */
-export const countdown = (limit: number) => Array.from({ length: limit }, (_, i) => limit - 1 - i);
+/**
+ * Holds the X-RateLimit-Remaining of all that was admitted in one window against the limit: with leases none reports more than is left,
+ * and what a gateway decides while nothing is lent reports exactly that. Without them, or below a limit that is lent, each number
+ * from the limit down is there once.
+ */
+export function expectCountdown(remaining: readonly number[], limit: number): void {
+  const told = remaining.toSorted((a, b) => b - a);
+  const exact = Array.from({ length: told.length }, (_, i) => limit - 1 - i);
+  if (limit < LENT_FROM) expect(told).toEqual(exact);
+  else expect(told.filter((one, i) => one > exact[i]!)).toEqual([]);
+}
+
+/** Of a smaller limit nothing is lent: at most a sixteenth, and at least four. */
+const LENT_FROM = 64;

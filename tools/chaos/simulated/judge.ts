@@ -22,7 +22,7 @@ export interface Request {
   /** When it must be answered, by the monotonic clock, milliseconds. */
   readonly dueAtMs: number;
   call: LedgerCall | null;
-  answer: 'none' | 'store' | 'memory' | 'local';
+  answer: 'none' | 'store' | 'lease' | 'memory' | 'local';
   isAdmitted: boolean;
 }
 
@@ -76,7 +76,7 @@ export class Judge implements WireListener {
   /** The first bound that was broken, as a sentence; null as long as all hold. */
   broken: string | null = null;
   /** The number of requests by answer, to show what the histories reach. */
-  readonly answers = { store: 0, memory: 0, local: 0 };
+  readonly answers = { store: 0, lease: 0, memory: 0, local: 0 };
   readonly #server: RedisServer;
   readonly #store = new StoreJudge();
   readonly #inFlight = new InFlightJudge();

@@ -300,7 +300,9 @@ function sumOf(tickets: readonly Ticket[]): number {
 }
 
 /** The numbers of decide.lua's reply about one consumer. */
-function numbersOf({ admitted, bannedFrom, imposesBan, isCrowded, inFlight = [], state }: Outcome, plan: Allowance) {
+function numbersOf(outcome: Outcome, plan: Allowance) {
+  const { admitted, bannedFrom, imposesBan, isCrowded, mustWait, unreturnedForMs = 0, lent } = outcome;
+  const { inFlight = [], state } = outcome;
   const { limits, further = [] } = plan;
   const accounts = [state, ...(state.further ?? [])];
   const numbers = [admitted];
@@ -308,8 +310,10 @@ function numbersOf({ admitted, bannedFrom, imposesBan, isCrowded, inFlight = [],
     for (const limit of i === 0 ? limits : further[i - 1]!.limits) numbers.push(...countNumbers(windows, limit));
   }
   for (const count of inFlight) if (count !== null) numbers.push(count);
-  if (!isCrowded && accounts.every(({ strikes, ban }) => strikes.count === 0 && ban === null)) return numbers;
-  numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : 0);
+  const isPlain = !isCrowded && unreturnedForMs === 0 && lent === undefined;
+  if (isPlain && accounts.every(({ strikes, ban }) => strikes.count === 0 && ban === null)) return numbers;
+  numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : mustWait ? 2 : 0);
+  numbers.push(unreturnedForMs, lent?.units ?? 0, lent?.forMs ?? 0);
   for (const { strikes, ban } of accounts.slice(0, 2)) {
     const budget = 1 + further.findIndex(({ name }) => name === ban?.budget);
     const window = ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1 + 10 * budget;

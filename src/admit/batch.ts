@@ -1,0 +1,77 @@
+import type { Amounts } from './decide.ts';
+import type { Allowance } from './plan.ts';
+import { type Admission, sameAmounts } from './verdict.ts';
+
+/** Is called with the admission of a request. */
+export interface AdmissionListener {
+  /** Called once. */
+  onAdmission(admission: Admission): void;
+}
+
+/** How requests wait for units that gateways may return. */
+interface LeaseWait {
+  /** From then on they are refused if they do not fit (monotonic, milliseconds). */
+  readonly untilMs: number;
+  /** After how many milliseconds the store is asked again. */
+  readonly againInMs: number;
+}
+
+/** Requests of one consumer that arrived in one turn of the event loop, with the same allowance, cost and amounts. */
+export interface Batch {
+  readonly consumerId: string;
+  /** The accounts that the requests charge, if there are several; null if it is the consumer's own alone. */
+  readonly accounts: readonly string[] | null;
+  readonly allowance: Allowance;
+  readonly cost: number;
+  /** What each takes of units; undefined if the allowance counts none. */
+  readonly amounts: Amounts | undefined;
+  readonly waiting: AdmissionListener[];
+  /** How long they may still wait for the store, milliseconds; null: the whole timeout. */
+  readonly withinMs: number | null;
+  timer: NodeJS.Timeout | null;
+  state: 'new' | 'sent' | 'answered';
+  /** Left out before its requests have waited for units that other gateways may return. */
+  wait?: LeaseWait;
+}
+
+/** What requests of one batch have in common. */
+export type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
+
+export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
+  return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
+}
+
+/** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
+export function belongsTo(
+  batch: Batch,
+  consumerId: string,
+  allowance: Allowance,
+  cost: number,
+  amounts: Amounts | undefined,
+  withinMs: number | null,
+): boolean {
+  return (
+    batch.consumerId === consumerId &&
+    batch.cost === cost &&
+    batch.allowance === allowance &&
+    batch.withinMs === withinMs &&
+    batch.state === 'new' &&
+    sameAmounts(batch.amounts, amounts)
+  );
+}
+
+export function answer(batch: Batch, admissionOf: (index: number) => Admission): void {
+  if (batch.state === 'answered') return;
+  batch.state = 'answered';
+  if (batch.timer !== null) clearTimeout(batch.timer);
+  for (let i = 0; i < batch.waiting.length; i++) {
+    try {
+      batch.waiting[i]!.onAdmission(admissionOf(i));
+    } catch (error) {
+      // A listener's error becomes an uncaught exception of the process, and the other listeners still get their answers.
+      setImmediate(() => {
+        throw error;
+      });
+    }
+  }
+}

@@ -1,0 +1,153 @@
+import { countIn, givenBack, type ToppedUpLimit, type WindowCount, type WindowName } from './windows.ts';
+
+/*
+ * Leases: units of an account that one gateway has borrowed. The store has counted them in every window and in the history, as if
+ * they had been used, so the gateway may admit requests from them without asking again. stores/redis/decide.lua has the twins of
+ * these functions.
+ */
+
+/** Units that a gateway has borrowed. One without units is a notice: until it has ended, nothing of the account is lent. */
+export interface Lease {
+  /** A number that no other lease of the account has. */
+  readonly id: number;
+  readonly units: number;
+  /** From then on no request is admitted from it (store's clock, Unix milliseconds). */
+  readonly endsAtMs: number;
+}
+
+/** What a gateway says about leases when it asks for a decision. */
+export interface LeaseTerms {
+  /** It would like to borrow at most so many units, under this id. */
+  readonly borrows?: { readonly id: number; readonly units: number };
+  /** It returns what it did not use of a lease. */
+  readonly returned?: ReturnedLease;
+  /** Requests that do not fit are refused, even if others may still return units. */
+  readonly isFinal?: true;
+}
+
+export interface ReturnedLease {
+  readonly id: number;
+  readonly unused: number;
+  /** Where the lease was counted (`placeOf`), by account and window; 0 for a window that was not open. */
+  readonly places: readonly (readonly number[])[];
+}
+
+/** What a decision has lent. */
+export interface Lent {
+  readonly units: number;
+  /** How long requests may be admitted from them, milliseconds from the decision. */
+  readonly forMs: number;
+}
+
+const HOUR_MS = 3_600_000;
+/** The longest lease. Less than a second, so that a killed gateway delays nobody for long. */
+export const MAX_LEASE_MS = 250;
+/** Shorter leases are not worth a call. */
+const MIN_LEASE_MS = 10;
+/** Which part of the room in the tightest window is lent at most. */
+const SHARE = 16;
+/** Fewer units are not worth a call. */
+const MIN_UNITS = 4;
+/** How long after the end of a lease its return may be on the way, so that a request waits for it and is not refused. */
+export const RETURN_WITHIN_MS = 100;
+/** How long after its end the store knows a lease, and takes back what was not used. */
+const KNOWN_FOR_MS = 2_000;
+/** The most leases of one account. */
+const MAX_LEASES = 64;
+
+/** One account under its budget, while a decision is made about it. */
+interface LendingAccount {
+  readonly limits: readonly ToppedUpLimit[];
+  windows: Readonly<Partial<Record<WindowName, WindowCount>>>;
+  readonly strikes: { readonly count: number };
+  leases: readonly Lease[];
+}
+
+/** Of an account of which nothing is lent. */
+export const NO_LEASES: readonly Lease[] = Object.freeze([]);
+
+/** The leases that the store still knows. One that ends too late was lent before the clock was set back. */
+function knownLeases(leases: readonly Lease[], nowMs: number): readonly Lease[] {
+  if (leases.length === 0) return leases;
+  return leases.filter(({ endsAtMs }) => nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= nowMs + MAX_LEASE_MS);
+}
+
+/** How many units of an account may still be returned. */
+export function unreturnedUnits({ leases }: Pick<LendingAccount, 'leases'>, nowMs: number): number {
+  let units = 0;
+  for (const lease of knownLeases(leases, nowMs)) {
+    if (nowMs < lease.endsAtMs + RETURN_WITHIN_MS) units += lease.units;
+  }
+  return units;
+}
+
+/** For how long units of these accounts may still be returned, milliseconds; 0 if none are lent. */
+export function unreturnedForMs(accounts: readonly Pick<LendingAccount, 'leases'>[], nowMs: number): number {
+  let longest = 0;
+  for (const { leases } of accounts) {
+    for (const { units, endsAtMs } of knownLeases(leases, nowMs)) {
+      if (units > 0) longest = Math.max(longest, endsAtMs + RETURN_WITHIN_MS - nowMs);
+    }
+  }
+  return longest;
+}
+
+/** Takes back what a gateway did not use of a lease: once, because the lease is then gone. */
+export function takeBack(
+  accounts: readonly LendingAccount[],
+  { id, unused, places }: ReturnedLease,
+  nowMs: number,
+): void {
+  for (const [i, account] of accounts.entries()) {
+    const known = knownLeases(account.leases, nowMs);
+    const lease = known.find((one) => one.id === id);
+    if (lease === undefined) continue;
+    account.leases = known.filter((one) => one !== lease);
+    const windows: Partial<Record<WindowName, WindowCount>> = { ...account.windows };
+    for (const [j, of] of account.limits.entries()) {
+      const count = windows[of.window];
+      const place = places[i]?.[j] ?? 0;
+      if (count === undefined || unused === 0) continue;
+      const left = givenBack(count, of, place, Math.min(unused, lease.units));
+      if (left === undefined) delete windows[of.window];
+      else windows[of.window] = left;
+    }
+    account.windows = windows;
+  }
+}
+
+/**
+ * Lends units after all requests of a decision were admitted: at most a sixteenth of the room that is left in the tightest window,
+ * and only while no refusal is near. The lease ends before any window, slice, hour or top-up in which it is counted.
+ * @returns null if nothing is lent
+ */
+export function lend(
+  accounts: readonly LendingAccount[],
+  { id, units: most }: { readonly id: number; readonly units: number },
+  nowMs: number,
+): Lent | null {
+  let room = Number.POSITIVE_INFINITY;
+  let forMs = Math.min(MAX_LEASE_MS, HOUR_MS - (nowMs % HOUR_MS));
+  for (const { limits, windows, strikes, leases } of accounts) {
+    const known = knownLeases(leases, nowMs);
+    const isNoticed = known.some(({ units, endsAtMs }) => units === 0 && nowMs < endsAtMs);
+    if (strikes.count > 0 || isNoticed || known.length >= MAX_LEASES) return null;
+    for (const { window, limit, lengthMs, topUp } of limits) {
+      const count = windows[window];
+      if (count === undefined) return null;
+      room = Math.min(room, limit - count.used);
+      const partEndsAtMs = count.slices === undefined ? count.endsAtMs : count.endsAtMs - lengthMs;
+      forMs = Math.min(forMs, partEndsAtMs - nowMs);
+      if (topUp !== undefined) forMs = Math.min(forMs, topUp.untilMs - nowMs);
+    }
+  }
+  const units = Math.min(most, Math.floor(room / SHARE));
+  if (units < MIN_UNITS || forMs < MIN_LEASE_MS) return null;
+  for (const account of accounts) {
+    const counted = { ...account.windows };
+    for (const limit of account.limits) counted[limit.window] = countIn(counted[limit.window], limit, nowMs, units);
+    account.windows = counted;
+    account.leases = [...knownLeases(account.leases, nowMs), { id, units, endsAtMs: nowMs + forMs }];
+  }
+  return { units, forMs };
+}

@@ -1,0 +1,211 @@
+import fc from 'fast-check';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
+import { accountIdOf, accountIdsOf, historiesOf } from '../../src/admit/account-id.ts';
+import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import type { Lease, LeaseTerms } from '../../src/admit/lease.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { placeOf } from '../../src/admit/windows.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { allowance } from '../support/allowance.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { type LendingStep, lendingHistories } from '../support/histories.ts';
+import { testRedis } from '../support/redis.ts';
+import { ROOM } from '../support/room.ts';
+import { setClock, T0, twinLedger } from './twin-ledger.ts';
+
+let redis: Redis;
+
+beforeAll(async () => {
+  redis = new Redis((await testRedis()).url);
+});
+
+afterAll(() => redis.disconnect());
+
+test(
+  'decide and decide.lua lend, take back, wait and refuse alike (reliability 300)',
+  async () => {
+    const ledger = twinLedger(redis);
+    const seen = { lent: 0, waited: 0, takenBack: 0 };
+    let run = 0;
+    await fc.assert(
+      fc.asyncProperty(lendingHistories, async (steps) => {
+        const history = new LendingHistory(redis, ledger, run++, seen);
+        for (const [i, step] of steps.entries()) await history.expectSame(step, i);
+        await history.expectSameHistories();
+      }),
+      { seed: 20261126, numRuns: 1_500 },
+    );
+    // The histories reach what they are made for.
+    expect(Math.min(...Object.values(seen))).toBeGreaterThan(100);
+  },
+  120_000 * ROOM,
+);
+
+test('a reset calls back what is lent, waits for it, and takes nothing back that returns later (reliability 302)', async () => {
+  // On the test's clock, so that a lease ends only when the test lets it.
+  const ledger = twinLedger(redis);
+  await setClock(redis, T0);
+  const lending = allowance({ day: 1_000 });
+  const asks = { consumerId: 'lent', allowance: lending, cost: 1 };
+  const used = async () => (await ledger.present('lent', lending))?.state.windows.day?.used;
+  const [outcome] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
+  expect(outcome?.lent).toEqual({ units: 50, forMs: 250 });
+  const recalls: string[] = [];
+  const hearer = redis.duplicate();
+  atEnd(() => hearer.disconnect());
+  hearer.on('message', (_channel: string, message: string) => recalls.push(message));
+  await hearer.subscribe('tg:changes:recalls');
+  const places = [[outcome!.state.windows.day!.endsAtMs]];
+  const reset = ledger.resetUsage('lent', ['day'], 'one');
+  await eventually(() => expect(recalls).toContain('tg:a:{lent}'));
+  expect(await used()).toBe(60);
+  // Nothing new is lent meanwhile.
+  const [more] = await ledger.decide([{ ...asks, n: 1, leaseTerms: { borrows: { id: 8, units: 50 } } }]);
+  expect(more).not.toHaveProperty('lent');
+  const returned = { id: 7, unused: 20, places };
+  await ledger.decide([{ ...asks, n: 0, leaseTerms: { returned } }]);
+  expect(await reset).toMatchObject({ kind: 'made', value: { used: { day: 41 } } });
+  await ledger.decide([{ ...asks, n: 5 }]);
+  await ledger.decide([{ ...asks, n: 0, leaseTerms: { returned } }]);
+  expect(await used()).toBe(5);
+});
+
+interface Borrowed extends Lease {
+  readonly consumerId: string;
+  readonly plan: Allowance;
+  readonly places: readonly (readonly number[])[];
+}
+
+/** Two consumers, by themselves or of one customer, in Redis and beside it. */
+class LendingHistory {
+  readonly #accounts = new Map<string, AccountState>();
+  /** What the history of each account has in total. */
+  readonly #recorded = new Map<string, number>();
+  readonly #leases: Borrowed[] = [];
+  readonly #redis: Redis;
+  readonly #ledger: RedisLedger;
+  readonly #run: number;
+  readonly #seen: { lent: number; waited: number; takenBack: number };
+  #nowMs = T0;
+  #hasMovedBack = false;
+
+  constructor(
+    redis: Redis,
+    ledger: RedisLedger,
+    run: number,
+    seen: { lent: number; waited: number; takenBack: number },
+  ) {
+    this.#redis = redis;
+    this.#ledger = ledger;
+    this.#run = run;
+    this.#seen = seen;
+  }
+
+  async expectSame(step: LendingStep, i: number): Promise<void> {
+    const { afterMs, plan, consumer, cost, n, borrows, returned, isFinal, topUp } = step;
+    this.#nowMs += afterMs;
+    if (afterMs < 0 || afterMs > 3_600_000) this.#hasMovedBack = true;
+    await setClock(this.#redis, this.#nowMs);
+    const consumerId = this.#consumerId(consumer, plan);
+    if (topUp !== undefined) await this.#change(consumerId, plan, topUp, String(i));
+    const lease = returned && this.#leases.at(-1 - returned.lease);
+    const back = lease && { id: lease.id, unused: returned.unused, places: lease.places };
+    const isOfLease = lease?.consumerId === consumerId && lease.plan === plan;
+    if (lease !== undefined && !isOfLease) {
+      await this.#expectOne(lease.consumerId, lease.plan, { cost: 1, n: 0 }, { returned: back! });
+    }
+    const terms: LeaseTerms = {
+      ...(borrows === undefined ? {} : { borrows: { id: 1_000 + i, units: borrows } }),
+      ...(isFinal ? { isFinal: true } : {}),
+      ...(isOfLease ? { returned: back! } : {}),
+    };
+    const outcome = await this.#expectOne(consumerId, plan, { cost, n }, terms);
+    if (outcome.mustWait) this.#seen.waited++;
+    if (outcome.lent === undefined) return;
+    this.#seen.lent++;
+    const { units, forMs } = outcome.lent;
+    const states = [outcome.state, ...(outcome.state.further ?? [])];
+    const places = [plan, ...(plan.further ?? [])].map(({ limits }, at) =>
+      limits.map(({ window }) => placeOf(states[at]!.windows[window]!)),
+    );
+    this.#leases.push({ id: 1_000 + i, units, endsAtMs: this.#nowMs + forMs, consumerId, plan, places });
+  }
+
+  async expectSameHistories(): Promise<void> {
+    // A history that moves by more than an hour, or back, loses what it had.
+    if (this.#hasMovedBack) return;
+    for (const [id, recorded] of this.#recorded) {
+      const bytes = await this.#redis.getBuffer(keyspace.history(id));
+      if (bytes === null) continue;
+      let total = 0;
+      for (let hour = 0; hour < 48; hour++) total += bytes.readUIntBE(20 + 5 * hour, 5);
+      expect(total).toBe(recorded);
+    }
+  }
+
+  #consumerId(consumer: number, plan: Allowance): string {
+    const isOfCustomer = plan.further !== undefined;
+    return accountIdOf(`key_l${this.#run}_${consumer}`, isOfCustomer ? `cus_l${this.#run}` : null);
+  }
+
+  async #expectOne(
+    consumerId: string,
+    plan: Allowance,
+    { cost, n }: { cost: number; n: number },
+    leaseTerms: LeaseTerms,
+  ): Promise<Outcome> {
+    const ids = accountIdsOf(consumerId, plan);
+    const [own = UNSEEN, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
+    const before = plan.further === undefined ? own : { ...own, further };
+    const expected = decide(before, plan, this.#nowMs, cost, n, undefined, undefined, leaseTerms);
+    const [told] = await this.#ledger.decide([{ consumerId, allowance: plan, cost, n, leaseTerms }]);
+    expect(told).toEqual({ ...expected, state: withoutLeases(expected.state) });
+    if (n === 0 && leaseTerms.returned === undefined) return expected;
+    const after = stateAfter(before, expected, plan);
+    const { further: others = [], ...state } = after;
+    for (const [at, id] of ids.entries()) {
+      const topUps = this.#accounts.get(id)?.topUps;
+      this.#accounts.set(id, { ...(at === 0 ? state : others[at - 1]!), ...(topUps === undefined ? {} : { topUps }) });
+    }
+    this.#record(consumerId, before, expected, leaseTerms);
+    return expected;
+  }
+
+  #record(consumerId: string, before: AccountState, outcome: Outcome, { returned }: LeaseTerms): void {
+    const known = before.leases?.find(({ id, endsAtMs }) => id === returned?.id && this.#nowMs < endsAtMs + 2_000);
+    const back = known === undefined ? 0 : Math.min(returned!.unused, known.units);
+    if (back > 0) this.#seen.takenBack++;
+    const more = outcome.admitted * outcome.cost + (outcome.lent?.units ?? 0) - back;
+    if (outcome.n === 0 && back === 0) return;
+    for (const id of historiesOf(consumerId)) this.#recorded.set(id, (this.#recorded.get(id) ?? 0) + more);
+  }
+
+  async #change(consumerId: string, plan: Allowance, amount: number, id: string): Promise<void> {
+    const of = plan.limits[0];
+    if (of === undefined) return;
+    const before = this.#accounts.get(consumerId) ?? UNSEEN;
+    if (amount % 5 === 0) {
+      if (lends(before, this.#nowMs)) return;
+      const { reset, state } = resetUsage(before, [of.window], this.#nowMs);
+      this.#accounts.set(consumerId, state);
+      expect(await this.#ledger.resetUsage(consumerId, [of.window], id)).toMatchObject({ kind: 'made', value: reset });
+      return;
+    }
+    const { topUp, state } = toppedUp(before, of, amount, this.#nowMs);
+    this.#accounts.set(consumerId, state);
+    expect(await this.#ledger.topUp(consumerId, of, amount, id)).toMatchObject({ kind: 'made', value: topUp });
+  }
+}
+
+/** A reset waits for what is lent, as the test above says. */
+function lends({ leases = [] }: AccountState, nowMs: number): boolean {
+  return leases.some(({ endsAtMs }) => endsAtMs <= nowMs + 250 && nowMs < endsAtMs + 100);
+}
+
+function withoutLeases({ leases: _, further, ...state }: AccountState): AccountState {
+  return further === undefined ? state : { ...state, further: further.map(withoutLeases) };
+}

@@ -1,0 +1,167 @@
+import { expect, test } from 'vitest';
+import { Admitter } from '../../src/admit/admit.ts';
+import type { Admission } from '../../src/admit/verdict.ts';
+import { allowance } from '../support/allowance.ts';
+import { holdTime } from '../support/hold-time.ts';
+import { kindOf } from './admitter.ts';
+import { FakeLedger } from './fake-ledger.ts';
+
+/** Gateways on one store, all on one clock that the test moves. */
+function fleetOf(size: number) {
+  const hold = holdTime();
+  const ledger = new FakeLedger();
+  const startedAtMs = performance.now();
+  const storeMs = ledger.nowMs;
+  const gateways = Array.from({ length: size }, () => gatewayOn(ledger));
+  /** Time passes for all, in small steps. */
+  const pass = async (ms: number) => {
+    for (let left = ms; left > 0; left -= 5) {
+      await hold(Math.min(left, 5));
+      ledger.nowMs = storeMs + performance.now() - startedAtMs;
+    }
+  };
+  return { ledger, gateways, pass, hold };
+}
+
+function gatewayOn(ledger: FakeLedger) {
+  const admitter = new Admitter({
+    ledger,
+    recalls: ledger.recalls,
+    onFailure: 'local',
+    monotonicMs: () => performance.now(),
+    wallMs: () => ledger.nowMs,
+    remembered: 1_000,
+  });
+  return {
+    admitter,
+    send: (plan = PLAN, n = 1, cost = 1) =>
+      Promise.all(Array.from({ length: n }, () => admitter.admit('a', plan, cost))),
+  };
+}
+
+const PLAN = allowance({ minute: 1_000 }, { after: 3 });
+const SAME_BUT_RELOADED = allowance({ minute: 1_000 }, { after: 3 });
+
+const sourceOf = (admission: Admission | undefined) => (admission?.kind === 'decided' ? admission.source : null);
+const remainingOf = (admission: Admission) =>
+  admission.kind === 'decided' ? admission.verdict.binding?.remaining : undefined;
+const usedIn = async (ledger: FakeLedger) => (await ledger.present('a', PLAN)).state.windows.minute?.used;
+
+test('a busy consumer costs few calls, and is told what it would be told without leases', async () => {
+  const { gateways, ledger, pass } = fleetOf(1);
+  const [gateway] = gateways;
+  const remaining: (number | undefined)[] = [];
+  for (let i = 0; i < 100; i++) {
+    for (const admission of await gateway!.send(PLAN, 2)) remaining.push(remainingOf(admission));
+    await pass(5);
+  }
+  expect(remaining).toEqual(Array.from({ length: 200 }, (_, i) => 999 - i));
+  expect(ledger.calls.length).toBeLessThan(20);
+});
+
+test('a consumer below 40 requests a second borrows nothing', async () => {
+  const { gateways, ledger, pass } = fleetOf(1);
+  for (let i = 0; i < 40; i++) {
+    const [admission] = await gateways[0]!.send();
+    expect(sourceOf(admission)).toBe('store');
+    await pass(26);
+  }
+  expect(ledger.calls).toHaveLength(40);
+  expect(ledger.calls.flat().some(({ leaseTerms }) => leaseTerms !== undefined)).toBe(false);
+});
+
+/** A gateway with a lease of which nothing is used yet. */
+async function withLease() {
+  const fleet = fleetOf(2);
+  const [one] = fleet.gateways;
+  await one!.send(PLAN, 10);
+  expect(await usedIn(fleet.ledger)).toBeGreaterThan(10);
+  return { ...fleet, one: one!, other: fleet.gateways[1]! };
+}
+
+test('what is unused returns once, at the end of the lease', async () => {
+  const { ledger, one, pass } = await withLease();
+  expect(sourceOf((await one.send())[0])).toBe('lease');
+  await pass(300);
+  expect(await usedIn(ledger)).toBe(11);
+  const returns = ledger.calls.flat().filter(({ leaseTerms }) => leaseTerms?.returned !== undefined);
+  expect(returns.map(({ n }) => n)).toEqual([0]);
+  await pass(5_000);
+  expect(await usedIn(ledger)).toBe(11);
+});
+
+test('a lease whose answer was long on the way is used for as much less', async () => {
+  const { gateways, ledger, pass } = fleetOf(1);
+  let arrived = () => {};
+  ledger.onTheWay = () => new Promise((resolve) => (arrived = resolve));
+  const answers = gateways[0]!.send(PLAN, 10);
+  await pass(5);
+  arrived();
+  await pass(200);
+  ledger.onTheWay = () => {};
+  arrived();
+  await answers;
+  expect(sourceOf((await gateways[0]!.send())[0])).toBe('lease');
+  await pass(60);
+  expect(sourceOf((await gateways[0]!.send())[0])).toBe('store');
+});
+
+test('a lease belongs to the allowance under which it was lent, and returns with the next notice of a change', async () => {
+  const { ledger, one, pass } = await withLease();
+  expect(sourceOf((await one.send(SAME_BUT_RELOADED))[0])).toBe('store');
+  expect(sourceOf((await one.send())[0])).toBe('lease');
+  one.admitter.forget();
+  expect(sourceOf((await one.send())[0])).toBe('store');
+  await pass(300);
+  expect(await usedIn(ledger)).toBe(13);
+});
+
+test('nobody is refused while another gateway holds units, and the strikes begin only then', async () => {
+  const { ledger, one, other, pass } = await withLease();
+  const lent = (await usedIn(ledger))! - 10;
+  const asked = other.send(PLAN, 1_000);
+  await pass(50);
+  const answers = await asked;
+  expect(answers.filter((answer) => kindOf(answer) === 'admitted')).toHaveLength(990);
+  expect(lent).toBeGreaterThan(20);
+  expect(kindOf((await one.send())[0]!)).toBe('banned');
+  expect(await usedIn(ledger)).toBe(1_000);
+  // The 990 that fit, then one refusal, another one, and the ban at the third.
+  expect(answers.slice(990, 993).map(kindOf)).toEqual(['refused', 'refused', 'banned']);
+});
+
+test('the units of a killed gateway delay a refusal by the rest of its lease, and stay counted (reliability 303)', async () => {
+  const { ledger, one, other, pass } = await withLease();
+  ledger.stopsHearing();
+  const admitted = 1_000 - (await usedIn(ledger))!;
+  const asked = other.send(PLAN, admitted + 1);
+  let isAnswered = false;
+  void asked.then(() => (isAnswered = true));
+  await pass(200);
+  expect(isAnswered).toBe(false);
+  await pass(200);
+  expect((await asked).map(kindOf).filter((kind) => kind === 'admitted')).toHaveLength(admitted);
+  expect(await usedIn(ledger)).toBe(1_000);
+  expect(one).toBeDefined();
+});
+
+test('of requests that wait for units, at most a thousand do (reliability 304)', async () => {
+  const { ledger, other, pass } = await withLease();
+  ledger.stopsHearing();
+  const room = 1_000 - (await usedIn(ledger))!;
+  expect((await other.send(PLAN, room)).every((answer) => kindOf(answer) === 'admitted')).toBe(true);
+  const waiting = other.send(PLAN, 1_000);
+  await pass(10);
+  const more = await other.send(PLAN, 1);
+  expect(more.map(kindOf)).toEqual(['refused']);
+  await pass(400);
+  expect((await waiting).every((answer) => kindOf(answer) !== 'admitted')).toBe(true);
+});
+
+test('in an outage a lease is used to its end, and then the gateway decides alone', async () => {
+  const { ledger, one, pass } = await withLease();
+  ledger.away = true;
+  expect(sourceOf((await one.send())[0])).toBe('lease');
+  await pass(300);
+  expect(sourceOf((await one.send())[0])).toBe('local');
+});
