@@ -23,6 +23,8 @@ export interface Settings {
   readonly ofCustomer?: true;
   /** Whether spans are exported. */
   readonly traces?: true;
+  /** How long each command, and each reply, is on its way between the gateway and Redis, milliseconds. */
+  readonly redisDelayMs?: number;
 }
 
 /** One row of the table of features: a gateway and the load on it. */
@@ -68,6 +70,7 @@ function policyOf(...names: readonly string[]): string {
 
 /** A limit that no load reaches. */
 const UNREACHED = LIMITS.good.minute;
+const WITHOUT_LEASES = { redis: { leases: 'off' } };
 const GROUPS = { pets: { routes: ['/v1/pets'], limits: { minute: UNREACHED } } };
 
 /** What a language model is limited in, beside requests. */
@@ -164,6 +167,15 @@ export const FEATURES: readonly Feature[] = [
     settings: { traces: true },
     proof: { request: get('/v1/needs/traceparent'), status: 200 },
   }),
+  feature('leases-off', 'redis.leases: off, a key that is always busy', { settings: { gateway: WITHOUT_LEASES } }),
+  ...[1, 5].flatMap((redisDelayMs) => [
+    feature(`redis-${redisDelayMs}ms-away`, `a Redis that is ${redisDelayMs} ms away, each way`, {
+      settings: { redisDelayMs },
+    }),
+    feature(`redis-${redisDelayMs}ms-away-leases-off`, 'the same with redis.leases: off', {
+      settings: { redisDelayMs, gateway: WITHOUT_LEASES },
+    }),
+  ]),
   plain('plain-parameters', 'GET with a path parameter and two in the query', PARAMETERS),
   feature('validate-parameters', 'validate: path and query', {
     plain: 'plain-parameters',

@@ -8,7 +8,6 @@ import { type Answer, expectCountdown, type Fleet, PEPPER, repeat, shuffled, sta
 
 // Busy keys, whose gateways borrow units: three real gateways on one real Redis, and callers that do not wait.
 
-const HOUR_MS = 3_600_000;
 const LIMITS = [600, 3_000] as const;
 
 let env: Record<string, string>;

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
-import { Link } from '../../../tools/chaos/stand/link.ts';
+import { Link } from '../../../tools/kit/link.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { listen } from '../../support/listening.ts';

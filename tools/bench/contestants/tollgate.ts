@@ -6,6 +6,7 @@ import { newCustomerId, type StoredCustomer } from '../../../src/identify/custom
 import type { StoredKey } from '../../../src/identify/key-store.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { freePort } from '../../../test/support/free-port.ts';
+import { Link } from '../../kit/link.ts';
 import { FEATURES, type Settings } from '../features.ts';
 import { type KeyLimits, LIMITS } from '../limits.ts';
 import { type Started, startProcess, untilListening } from '../process.ts';
@@ -105,7 +106,9 @@ async function start(world: World, name: string, which: Which): Promise<Running>
   const folder = join(world.folder, name);
   await mkdir(folder);
   const { upstreamPort } = world;
-  const place = { upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redis.port}`, workers, isBare };
+  const redisPort =
+    settings?.redisDelayMs === undefined ? redis.port : await farAway(world, redis, settings.redisDelayMs);
+  const place = { upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redisPort}`, workers, isBare };
   const env = await writeSettings(folder, place, settings);
   const gateway = startProcess({
     name,
@@ -135,6 +138,14 @@ async function start(world: World, name: string, which: Which): Promise<Running>
     tidy: gateway.dropOutput,
     mishaps: () => mishapsAt(adminPort),
   };
+}
+
+/** @returns the port of a proxy to a Redis, on the way to which commands and replies take a while */
+async function farAway(world: World, { port }: { readonly port: number }, delayMs: number): Promise<number> {
+  const link = await Link.open(port);
+  world.atEnd(() => link.close());
+  link.become('pass', delayMs);
+  return link.port;
 }
 
 /** The options of Node.js with which a checkout runs its gateway: those of `npm start`. */
