@@ -166,11 +166,12 @@ export class DecisionDispatcher {
     const requests = batches.map((batch, i): DecisionRequest => {
       batch.state = 'sent';
       const request = this.#requestFor(batch);
-      const borrowing = leases?.termsOf(request, this.#waits.isOver(batch)) ?? null;
-      if (borrowing === null) return request;
+      const isFinal = this.#waits.isOver(batch);
+      const borrowing = leases === null ? null : leases.termsOf(request);
+      if (borrowing === null) return isFinal ? { ...request, leaseTerms: { isFinal } } : request;
       borrowings ??= batches.map(() => null);
       borrowings[i] = borrowing;
-      return { ...request, leaseTerms: borrowing.terms };
+      return { ...request, leaseTerms: isFinal ? { ...borrowing.terms, isFinal } : borrowing.terms };
     });
     const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
       for (let i = 0; i < batches.length; i++) {

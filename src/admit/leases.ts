@@ -98,17 +98,16 @@ export class Leases {
   }
 
   /** What the next call about some requests says about leases; null if nothing. A lease that it returns is not used any more. */
-  termsOf({ consumerId, allowance, cost, n }: AskedBatch, isFinal: boolean): Borrowing | null {
+  termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
     const previous = this.#of(consumerId, allowance);
     if (previous !== null) this.#drop(consumerId, previous);
     const isLendable = allowance.boundsInFlight === undefined && allowance.inUnits === undefined;
     const units = isLendable && allowance.history !== 'all' ? cost * this.#expected(consumerId, n, previous) : 0;
-    if (units === 0 && previous === null && !isFinal) return null;
+    if (units === 0 && previous === null) return null;
     if (units > 0) this.#unanswered++;
     const terms = {
       ...(units === 0 ? {} : { borrows: { id: this.#nextId++, units } }),
       ...(previous === null ? {} : { returned: returnOf(previous) }),
-      ...(isFinal ? { isFinal: true as const } : {}),
     };
     return { terms, generation: this.#generation, previous };
   }
