@@ -1,13 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { placeOf } from '../../../src/admit/windows.ts';
 import { DECIDE_LUA, WINDOWS_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { RECONCILE_USAGE_LUA } from '../../../src/stores/redis/usage-reconciler.ts';
-import { RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
-import { additionIn, decisionParts } from '../../../tools/chaos/simulated/script-arguments.ts';
+import { type ExecutedDecision, RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
+import { accountIn, additionIn, decisionParts } from '../../../tools/chaos/simulated/script-arguments.ts';
 import { Chance } from '../../../tools/kit/chance.ts';
+import { eventually } from '../../support/conditions.ts';
 import { testRedis } from '../../support/redis.ts';
+import { ROOM } from '../../support/room.ts';
 
 /** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
 const T0 = 4_000_000_000_000;
@@ -135,6 +138,94 @@ test('it does the same to several budgets of one decision, and to reports of req
     }
   }
 });
+
+const LENDING_PAUSES_MS = [0, 0, 0, 0, 1, 1, 1, 9, 9, 20, 100, 240, 250, 349, 1_000, 2_249, 2_251];
+
+/** Windows of every kind with limits that are large enough to lend, which stay the same in a run. */
+function lendingWindows(chance: Chance): (nowMs: number) => number[] {
+  const first = 1 + chance.below(3);
+  const windows = [first, first + 1].map((index) => {
+    const kind = chance.below(3);
+    return {
+      index,
+      slices: kind === 1 ? chance.of([4, 7, 30]) : 0,
+      isCalendar: kind === 2,
+      limit: 64 + chance.below(400),
+    };
+  });
+  return (nowMs) =>
+    windows.flatMap(({ index, slices, isCalendar, limit }) => {
+      const begunAtMs = nowMs - (nowMs % 40_000);
+      const instants = isCalendar ? [-1, 0, 1, 2].map((period) => begunAtMs + period * 40_000) : [];
+      return [index + 10 * slices + 1_000 * instants.length, limit, ...instants];
+    });
+}
+
+test(
+  'it lends, takes back, lets wait, calls back and records as Redis does',
+  async () => {
+    const decideLua = withClock(DECIDE_LUA);
+    const chance = new Chance(20261126);
+    const seen = { lent: 0, returned: 0, waits: 0 };
+    const recalled: string[] = [];
+    const expected: string[] = [];
+    const listener = redis.duplicate();
+    await listener.subscribe(keyspace.recallsChannel);
+    listener.on('message', (_channel, name: string) => {
+      if (name.includes('{cus_lend')) recalled.push(accountIn(name));
+    });
+    for (let run = 0; run < 250; run++) {
+      let nowMs = T0;
+      const model = new RedisModel(() => nowMs);
+      const customerId = `cus_lend${run}`;
+      const [own, shared] = [lendingWindows(chance), lendingWindows(chance)];
+      const bans = chance.share() < 0.5 ? '0 0 0 0 0 0' : `${1 + chance.below(4)} 60000 1500 2 60000 60000`;
+      const struck = chance.below(2);
+      const leases: { consumerId: string; id: number; units: number; places: readonly number[] }[] = [];
+      for (let step = 0; step < 25; step++) {
+        nowMs += chance.of(LENDING_PAUSES_MS);
+        await redis.set('tg:test:model', nowMs);
+        const lease = chance.share() < 0.5 ? chance.of(leases.slice(-3)) : undefined;
+        const consumerId = lease?.consumerId ?? `${customerId}/key_${chance.below(2)}`;
+        const unused = lease === undefined ? 0 : chance.below(lease.units + 2);
+        const places = unused > 0 ? lease!.places : [];
+        const n = lease !== undefined && chance.share() < 0.5 ? 0 : 1 + chance.below(chance.of([3, 20, 90, 200]));
+        const borrows = chance.share() < 0.3 ? 0 : 1 + chance.below(60);
+        const isFinal = chance.share() < 0.2 ? 1 : 0;
+        const terms = [0, borrows, 1_000 + step, isFinal, lease?.id ?? 0, unused, ...places];
+        const rule = `1 ${bans} ${own(nowMs).join(' ')}|one ${struck} 2 -|customer 0 - ${shared(nowMs).join(' ')}`;
+        const args = [`2 ${n} ${1 + chance.below(3)} ${terms.join(' ')} `, rule];
+        const [account, ofCustomer] = [consumerId, customerId].map(keyspace.account) as [string, string];
+        const names = [account, keyspace.history(consumerId), keyspace.history(customerId), ofCustomer];
+        const reply = String(await redis.eval(decideLua, names.length, ...names, ...args));
+        const { reply: modelled, executed } = model.decide(decisionParts(names, args));
+        expect(withoutFormerBans(modelled), `run ${run}, step ${step}`).toBe(withoutFormerBans(reply));
+        const [done] = executed as ExecutedDecision[];
+        expected.push(...done!.recalled);
+        const { admitted, cost, lent, mustWait, state } = done!.outcome;
+        seen.waits += mustWait ? 1 : 0;
+        seen.returned += done!.recorded[0]!.cost < admitted * cost + (lent?.units ?? 0) ? 1 : 0;
+        if (lent === undefined) continue;
+        seen.lent++;
+        const ends = [state, ...state.further!].flatMap(({ windows }) => Object.values(windows).map(placeOf));
+        leases.push({ consumerId, id: 1_000 + step, units: lent.units, places: ends });
+      }
+      for (const [id, cost] of model.histories) {
+        const bytes = await redis.getBuffer(keyspace.history(id));
+        const hours = Array.from({ length: 48 }, (_, hour) => bytes?.readUIntBE(20 + 5 * hour, 5) ?? 0);
+        expect(
+          hours.reduce((sum, one) => sum + one, 0),
+          id,
+        ).toBe(cost);
+      }
+    }
+    await eventually(() => expect(recalled).toEqual(expected));
+    listener.disconnect();
+    // The sequences reach what they are made for.
+    expect(Math.min(...Object.values(seen))).toBeGreaterThan(40);
+  },
+  60_000 * ROOM,
+);
 
 /** The same for each consumer of a reply, whose numbers end with the bans of two accounts. */
 function withoutFormerBans(reply: string): string {

@@ -62,6 +62,7 @@ export class SimulatedGateway {
       monotonicMs: () => performance.now(),
       wallMs: () => Math.floor(performance.now() + this.wallOffsetMs),
       remembered: 1_000,
+      recalls: link.recalls,
     });
   }
 
@@ -133,10 +134,7 @@ export class SimulatedGateway {
     const decide = (requests: readonly DecisionRequest[]) => {
       const ended = this.#judge.ledgerAsked(this.name, requests);
       const outcomes = ledger.decide(requests);
-      outcomes.then(
-        () => ended(true),
-        () => ended(false),
-      );
+      outcomes.then(ended, () => ended(null));
       return outcomes;
     };
     const reportInFlight = (counts: Parameters<Ledger['reportInFlight']>[0]) => {

@@ -1,7 +1,7 @@
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { Chance } from '../../kit/chance.ts';
 import { GOOD_LINK, type LinkMode } from './link.ts';
-import { planOf, planOfSeveralBudgets } from './plans.ts';
+import { planOf, planOfSeveralBudgets, planThatLends } from './plans.ts';
 import type { ServerMode } from './redis-server.ts';
 
 /** What happens in one step of a history. Gateways, consumers and plans are numbers from 0. */
@@ -23,6 +23,16 @@ export type Step =
       readonly used?: number;
       /** The next step happens in the same turn of the event loop. */
       readonly isSameTurn: boolean;
+    }
+  /** Each of these gateways gets `n` requests every few milliseconds, while the next steps happen. */
+  | {
+      readonly kind: 'burst';
+      readonly gateways: readonly number[];
+      readonly consumer: number;
+      readonly cost: number;
+      readonly n: number;
+      readonly everyMs: number;
+      readonly times: number;
     }
   | { readonly kind: 'pass'; readonly ms: number }
   | { readonly kind: 'link'; readonly gateway: number; readonly mode: LinkMode }
@@ -57,9 +67,13 @@ const MIDNIGHT_MS = 20_836 * DAY_MS;
 
 /**
  * The history of a seed: always the same one. Those of odd seeds have customers, groups of routes, usage histories and bounded
- * requests in flight.
+ * requests in flight. Those of every fourth seed have large limits, and keys that are so busy that gateways borrow.
  */
 export function historyOf(seed: number): History {
+  return seed % 4 === 2 ? busyHistoryOf(seed) : plainHistoryOf(seed);
+}
+
+function plainHistoryOf(seed: number): History {
   const chance = new Chance(seed);
   const hasSeveralBudgets = seed % 2 !== 0;
   const customers = hasSeveralBudgets ? chance.of([0, 1, 1, 1, 2]) : 0;
@@ -77,6 +91,47 @@ export function historyOf(seed: number): History {
   const ofCustomers = customers === 0 ? {} : { customers };
   return { seed, plans, wallOffsetsMs, consumers, ...ofCustomers, startsAtMs, steps };
 }
+
+function busyHistoryOf(seed: number): History {
+  const chance = new Chance(seed);
+  const customers = chance.of([0, 0, 0, 1, 1]);
+  const plans = Array.from({ length: chance.of([1, 1, 2]) }, () => planThatLends(chance, customers > 0));
+  const gateways = chance.of([2, 2, 3]);
+  const consumers = chance.of([1, 1, 2]);
+  const isCalm = chance.share() < 0.5;
+  const wallOffsetsMs = Array.from({ length: gateways }, () => MIDNIGHT_MS + offBy(chance));
+  // Calendar periods end soon after the start.
+  const startsAtMs = MIDNIGHT_MS + chance.of([0, 4_500_000, 25_200_000]) - chance.below(3_000);
+  const fleet = { plans: plans.length, gateways, consumers, isCalm, hasSeveralBudgets: false };
+  const steps = Array.from({ length: 4 + chance.below(16) }, () => busyStepOf(chance, fleet));
+  const ofCustomers = customers === 0 ? {} : { customers };
+  return { seed, plans, wallOffsetsMs, consumers, ...ofCustomers, startsAtMs, steps };
+}
+
+function busyStepOf(chance: Chance, fleet: Fleet): Step {
+  const { gateways, consumers, isCalm } = fleet;
+  const what = chance.share();
+  if (what < 0.45) {
+    const all = Array.from({ length: gateways }, (_, i) => i);
+    const everyMs = chance.of([1, 2, 3, 5, 9, 15, 20, 20]);
+    return {
+      kind: 'burst',
+      gateways: chance.share() < 0.6 ? [chance.below(gateways)] : all,
+      consumer: chance.below(consumers),
+      cost: chance.of([1, 1, 1, 2, 3]),
+      n: chance.of([1, 1, 1, 2, 3, 8]),
+      everyMs,
+      times: 10 + chance.below(Math.min(120, Math.floor(1_500 / everyMs))),
+    };
+  }
+  if (what < 0.8) return { kind: 'pass', ms: chance.of(BUSY_PAUSES_MS) };
+  let step = stepOf(chance, fleet);
+  while (!isCalm && (step.kind === 'ask' || step.kind === 'pass')) step = stepOf(chance, fleet);
+  // A request that has waited long is decided by the gateway alone.
+  return step.kind === 'ask' && isCalm ? { ...step, waitedMs: 0 } : step;
+}
+
+const BUSY_PAUSES_MS = [0, 1, 2, 5, 10, 20, 20, 40, 40, 61, 100, 100, 150, 210, 260, 350, 400, 700, 999, 1_001];
 
 interface Fleet {
   readonly plans: number;
@@ -154,6 +209,10 @@ export function textOf(step: Step): string {
       const takes = step.amount === undefined ? '' : `, which take ${step.amount} tokens and use ${step.used}`;
       const lasts = step.lastsMs === undefined ? '' : `, which last ${step.lastsMs} ms`;
       return `gateway ${step.gateway} gets ${step.n} of consumer ${step.consumer} at cost ${step.cost}${takes}${groups}${lasts}${waited}${turn}`;
+    }
+    case 'burst': {
+      const { gateways, n, consumer, cost, everyMs, times } = step;
+      return `gateways ${gateways.join(' and ')} get ${n} of consumer ${consumer} at cost ${cost} every ${everyMs} ms, ${times} times`;
     }
     case 'pass':
       return `${step.ms} ms pass`;

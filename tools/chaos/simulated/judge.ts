@@ -1,4 +1,5 @@
-import { type Amounts, decide, UNSEEN } from '../../../src/admit/decide.ts';
+import { type Amounts, decide, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
+import { MAX_LEASE_MS, RETURN_WITHIN_MS } from '../../../src/admit/lease.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { SettledWindow } from '../../../src/admit/settle.ts';
@@ -6,8 +7,9 @@ import { type Admission, type Reservation, sameAmounts } from '../../../src/admi
 import type { WindowLimit, WindowName } from '../../../src/admit/windows.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import { InFlightJudge } from './in-flight-judge.ts';
-import type { Counted, WireCall, WireListener } from './link.ts';
-import { type Executed, type ExecutedSettlement, joined } from './redis-model.ts';
+import { LeaseJudge } from './lease-judge.ts';
+import { aboutOf, type Counted, type WireCall, type WireListener } from './link.ts';
+import { type Executed, type ExecutedDecision, type ExecutedSettlement, joined, KNOWN_FOR_MS } from './redis-model.ts';
 import type { RedisServer } from './redis-server.ts';
 import { StoreJudge } from './store-judge.ts';
 
@@ -20,7 +22,9 @@ export interface Request {
   readonly cost: number;
   readonly amounts: Amounts | undefined;
   /** When it must be answered, by the monotonic clock, milliseconds. */
-  readonly dueAtMs: number;
+  dueAtMs: number;
+  /** It waits for units that gateways may return. */
+  isWaiting: boolean;
   call: LedgerCall | null;
   answer: 'none' | 'store' | 'lease' | 'memory' | 'local';
   isAdmitted: boolean;
@@ -29,7 +33,10 @@ export interface Request {
 /** What a gateway asks its ledger about in one call. */
 interface LedgerCall {
   readonly gateway: string;
-  readonly consumerIds: readonly string[];
+  readonly requests: readonly DecisionRequest[];
+  /** What tells it from others of the same gateway that are on the way. */
+  readonly about: string;
+  /** The requests of clients in each of `requests`; none in one that only returns what is borrowed. */
   readonly entries: readonly Request[][];
   /** When it began, as a number that grows with each beginning, end and command. */
   readonly beganAt: number;
@@ -38,7 +45,6 @@ interface LedgerCall {
   hasEnded: boolean;
   /** When it ended, as such a number; infinite before that. */
   endedAt: number;
-  isJudged: boolean;
 }
 
 /** A window, or the usage history. */
@@ -62,12 +68,23 @@ interface Account {
   seen: number;
   /** A ban was lifted and the gateway does not know it yet. */
   isLiftPending: boolean;
+  /** The judge cannot tell which requests it has sent: some waited for units, and it answered others alone. */
+  isUncertain: boolean;
 }
 
 /** As `redis.timeout` of gateway.yaml: how long a request may wait for the store. */
 export const TIMEOUT_MS = 100;
 /** How much later than a deadline a request may be answered: timers count whole milliseconds and wait for a turn. */
 const LATE_MS = 3;
+/**
+ * How long a request waits at most for units that gateways may return. The store is asked at the end, and may just have been asked
+ * before.
+ */
+const WAIT_MS = MAX_LEASE_MS + RETURN_WITHIN_MS;
+/** How long it waits at most if nothing has failed: leases are called back. */
+const RECALLED_WITHIN_MS = 100;
+/** So many requests of a gateway may wait. */
+const MOST_WAITING = 1_000;
 /** By how much a gateway's idea of the store's clock may be off. */
 const CLOCK_SLACK_MS = 300;
 
@@ -80,10 +97,17 @@ export class Judge implements WireListener {
   readonly #server: RedisServer;
   readonly #store = new StoreJudge();
   readonly #inFlight = new InFlightJudge();
+  readonly #leases = new LeaseJudge();
   readonly #accounts = new Map<string, Account>();
   readonly #killed = new Set<string>();
   readonly #waiting = new Set<Request>();
-  readonly #calls: LedgerCall[] = [];
+  /** No waiting request must be answered earlier. */
+  #nextDueAtMs = Number.POSITIVE_INFINITY;
+  /** Those that the judge has not judged, and the last of the others. */
+  readonly #calls = new Set<LedgerCall>();
+  #judged: LedgerCall[] = [];
+  /** When requests of a kind waited last for units, by plan and kind. */
+  readonly #waitedAt = new WeakMap<Allowance, Map<string, number>>();
   readonly #ofWire = new Map<WireCall, LedgerCall>();
   /** When each command was sent. */
   readonly #sentAt = new Map<WireCall, number>();
@@ -91,6 +115,7 @@ export class Judge implements WireListener {
   /** Disturbances of each consumer's state that gateways cannot know of. */
   #disturbances = 0;
   #disturbedAtMs = Number.NEGATIVE_INFINITY;
+  #storeDisturbedAtMs = Number.NEGATIVE_INFINITY;
   /** The number of the last one that changed the store's data or clock. */
   #lastOfStore = -1;
   /** Gateways have different plans. */
@@ -124,11 +149,13 @@ export class Judge implements WireListener {
       cost,
       amounts,
       dueAtMs,
+      isWaiting: false,
       call: null,
       answer: 'none',
       isAdmitted: false,
     };
     this.#waiting.add(request);
+    this.#nextDueAtMs = Math.min(this.#nextDueAtMs, dueAtMs);
     return request;
   }
 
@@ -145,12 +172,16 @@ export class Judge implements WireListener {
     request.isAdmitted = admission.verdict.kind === 'admitted';
     this.answers[admission.source]++;
     if (admission.source === 'memory') this.#judgeMemory(request);
-    if (admission.source === 'local') this.#judgeLocal(request);
+    if (admission.source === 'lease') this.#judgeFromLease(request);
+    if (admission.source === 'local') {
+      this.#leases.decidedAlone();
+      this.#judgeLocal(request);
+    }
     if (admission.source === 'store' && request.call === null && !this.#wasTakenForAnother(request))
       this.#break('The gateway answered a request as the store did, which was not asked about it.');
     if (!request.isAdmitted) return () => {};
-    if (admission.source === 'store') this.#noteAdmitted(request);
-    const begun = this.#inFlight.began(request.gateway, request.budgets, admission.source === 'store');
+    if (admission.source === 'store' || admission.source === 'lease') this.#noteAdmitted(request);
+    const begun = this.#inFlight.began(request.gateway, request.budgets, admission.source !== 'local');
     this.#report(begun.wrong);
     return begun.end;
   }
@@ -162,7 +193,7 @@ export class Judge implements WireListener {
   #wasTakenForAnother(request: Request): boolean {
     const { gateway, consumerId, plan, cost, amounts } = request;
     for (const call of this.#calls) {
-      if (call.gateway !== gateway || call.isJudged) continue;
+      if (call.gateway !== gateway) continue;
       for (const entry of call.entries) {
         const at = entry.findIndex((one) => {
           const isOfSame = one.consumerId === consumerId && one.plan === plan && one.cost === cost;
@@ -178,6 +209,31 @@ export class Judge implements WireListener {
       }
     }
     return false;
+  }
+
+  #judgeFromLease(request: Request): void {
+    const { gateway, consumerId, plan, cost, amounts, call } = request;
+    if (!request.isAdmitted) this.#break('The gateway refused a request from a lease.');
+    this.#report(this.#leases.admitted(gateway, consumerId, request));
+    // A ban waits for what is lent.
+    if (this.#leases.isWell && request.budgets.some(({ accountId }) => this.#isBanned(accountId)))
+      this.#break(`Gateway ${gateway} admitted a request of ${consumerId} from a lease during a ban.`);
+    if (call === null || !this.#calls.has(call)) return;
+    // The judge cannot tell apart what is alike: another one was asked about.
+    request.call = null;
+    for (const other of this.#waiting) {
+      if (other.call !== null || !isAlike(other, { gateway, consumerId, plan, cost, amounts })) continue;
+      const entry = call.entries.find((one) => one.includes(request))!;
+      entry[entry.indexOf(request)] = other;
+      other.call = call;
+      return;
+    }
+    this.#break(`Gateway ${gateway} admitted a request from a lease that it has asked the store about.`);
+  }
+
+  #isBanned(accountId: string): boolean {
+    const ban = this.#server.model.account(accountId)?.ban ?? null;
+    return ban !== null && this.#server.nowMs() < ban.untilMs;
   }
 
   #noteAdmitted({ gateway, consumerId, cost, amounts, plan, budgets }: Request): void {
@@ -235,37 +291,41 @@ export class Judge implements WireListener {
   }
 
   /** @returns is to be called when the ledger has answered, before the gateway learns of it */
-  ledgerAsked(gateway: string, requests: readonly DecisionRequest[]): (hasAnswered: boolean) => void {
-    const consumerIds = requests.map(({ consumerId }) => consumerId);
+  ledgerAsked(
+    gateway: string,
+    requests: readonly DecisionRequest[],
+  ): (outcomes: readonly (Outcome | null)[] | null) => void {
+    const about = requests.map(({ consumerId, n, leaseTerms }) => aboutOf(consumerId, n, leaseTerms)).join();
     const entries: Request[][] = [];
-    const begun = { gateway, consumerIds, entries, beganAt: this.#moment++ };
+    const begun = { gateway, requests, about, entries, beganAt: this.#moment++ };
     const call: LedgerCall = {
       ...begun,
       wire: null,
       hasEnded: false,
       endedAt: Number.POSITIVE_INFINITY,
-      isJudged: false,
     };
-    for (const { consumerId, allowance, cost, amounts, n, held } of requests) {
+    for (const { consumerId, allowance, cost, amounts, n, held, leaseTerms } of requests) {
+      const returned = leaseTerms?.returned;
+      if (returned !== undefined) this.#report(this.#leases.returned(gateway, consumerId, allowance, returned));
       for (const [i, { accountId, inFlight }] of budgetsOf(consumerId, allowance).entries())
         if (inFlight !== null) this.reported(gateway, accountId, held![i]!);
       const found: Request[] = [];
       for (const one of this.#waiting) {
         if (found.length === n) break;
-        const isOfBatch = one.plan === allowance && one.cost === cost && sameAmounts(one.amounts, amounts);
-        const isHere = one.gateway === gateway && one.consumerId === consumerId && one.call === null;
-        if (isHere && isOfBatch) found.push(one);
+        if (one.call === null && isAlike(one, { gateway, consumerId, plan: allowance, cost, amounts })) found.push(one);
       }
       if (found.length < n && !this.#killed.has(gateway))
         this.#break(`Gateway ${gateway} asks about ${n} requests of ${consumerId}; ${found.length} wait.`);
       for (const request of found) request.call = call;
       entries.push(found);
     }
-    this.#calls.push(call);
-    return (hasAnswered) => {
+    this.#calls.add(call);
+    return (outcomes) => {
       call.hasEnded = true;
       call.endedAt = this.#moment++;
-      if (hasAnswered) return;
+      for (const [i, outcome] of outcomes?.entries() ?? [])
+        if (outcome?.lent !== undefined) this.#leases.learned(requests[i]!.leaseTerms!.borrows!.id);
+      if (outcomes !== null) return;
       for (const { consumerId, allowance } of requests)
         for (const { accountId } of budgetsOf(consumerId, allowance)) this.reportFailed(gateway, accountId);
     };
@@ -292,14 +352,9 @@ export class Judge implements WireListener {
   onSent(call: WireCall): void {
     this.#sentAt.set(call, this.#moment++);
     if (call.isDecision) {
-      const asked = this.#calls.find((one) => {
-        return one.gateway === call.gateway && !one.hasEnded && one.consumerIds.join() === call.consumerIds.join();
-      });
-      const late =
-        asked ??
-        this.#calls.findLast(
-          (one) => one.gateway === call.gateway && one.consumerIds.join() === call.consumerIds.join(),
-        );
+      const isOf = (one: LedgerCall) => one.gateway === call.gateway && one.about === call.about;
+      const calls = [...this.#calls].filter(isOf);
+      const late = calls.find(({ hasEnded }) => !hasEnded) ?? calls.at(-1) ?? this.#judged.findLast(isOf);
       if (late !== undefined) {
         late.wire = call;
         this.#ofWire.set(call, late);
@@ -332,7 +387,7 @@ export class Judge implements WireListener {
     call.executedAt = this.#disturbances;
     const asked = this.#ofWire.get(call);
     for (const [i, done] of call.reply!.executed.entries()) {
-      if (done.kind === 'decision') this.#judgeDecision(call, done, asked?.entries[i]?.[0]?.plan);
+      if (done.kind === 'decision') this.#judgeDecision(call, done, asked?.requests[i]?.allowance);
       else if (done.kind === 'report') {
         this.#store.reported(done);
         this.#inFlight.noted(call.gateway, done.holder, done.accountId);
@@ -351,8 +406,22 @@ export class Judge implements WireListener {
   #judgeDecision(call: WireCall, done: Extract<Executed, { kind: 'decision' }>, plan: Allowance | undefined): void {
     for (const [i, { accountId }] of done.accounts.entries())
       if (typeof done.outcome.inFlight?.[i] === 'number') this.#inFlight.noted(call.gateway, done.holder, accountId);
-    if (plan === undefined) for (const { accountId } of done.accounts) this.#store.disturbedOne(accountId);
-    else this.#report(this.#store.decided(plan, done));
+    if (plan === undefined) {
+      for (const { accountId } of done.accounts) this.#store.disturbedOne(accountId);
+      return;
+    }
+    this.#report(this.#store.decided(plan, done));
+    const budgets = budgetsOf(done.consumerId, plan);
+    const isCrowded = this.#waitingAt(call.gateway) >= MOST_WAITING;
+    this.#report(this.#leases.decided({ gateway: call.gateway, plan, budgets, isCrowded }, done));
+    if (isLate(done)) this.#disturbances++;
+  }
+
+  /** How many requests of a gateway wait for units. */
+  #waitingAt(gateway: string): number {
+    let count = 0;
+    for (const request of this.#waiting) if (request.gateway === gateway && request.isWaiting) count++;
+    return count;
   }
 
   onEnded(call: WireCall): void {
@@ -362,6 +431,8 @@ export class Judge implements WireListener {
       if (call.state === 'undone' && !call.isGivenUp) for (const { to, cost } of adds) add(account.sent, to, -cost);
     }
     if (call.state !== 'answered') return;
+    // The gateway learns nothing from the answer.
+    if (call.isReturn) return;
     for (const accountId of call.accountIds) {
       const account = this.#account(call.gateway, accountId);
       if (call.isDecision) account.seen = call.executedAt!;
@@ -379,6 +450,8 @@ export class Judge implements WireListener {
   storeDisturbed(): void {
     this.#store.disturbed();
     this.#inFlight.disturbed();
+    this.#leases.storeDisturbed();
+    this.#storeDisturbedAtMs = performance.now();
     this.#haveHistoriesSuffered = true;
     this.#disturbances++;
     this.#lastOfStore = this.#disturbances;
@@ -388,8 +461,14 @@ export class Judge implements WireListener {
   /** @param areMixed whether gateways have different plans from now on */
   reloaded(areMixed: boolean): void {
     this.#areMixed = areMixed;
+    this.#leases.reloaded(areMixed);
     this.#disturbances++;
     this.#disturbAll();
+  }
+
+  /** A gateway's link is faulty from now on, or for some time; 0 ms: it is well again. */
+  faulty(gateway: string, forMs: number): void {
+    this.#leases.faulty(gateway, forMs);
   }
 
   lifted(accountId: string, gateways: readonly string[]): void {
@@ -408,6 +487,7 @@ export class Judge implements WireListener {
   killed(gateway: string): void {
     this.#killed.add(gateway);
     this.#inFlight.killed(gateway);
+    this.#leases.killed(gateway);
     this.#haveHistoriesSuffered = true;
     for (const request of this.#waiting) if (request.gateway === gateway) this.#waiting.delete(request);
   }
@@ -415,13 +495,11 @@ export class Judge implements WireListener {
   /** Judges what must hold at any time. Called after each callback, when all promises are settled. */
   check(): void {
     if (this.broken !== null) return;
-    for (const { gateway, consumerId, dueAtMs } of this.#waiting) {
-      if (performance.now() <= dueAtMs) break;
-      this.#break(`Gateway ${gateway} lets a request of ${consumerId} wait longer than redis.timeout.`);
-    }
     this.#report(this.#inFlight.check(this.#server.model));
-    for (const call of this.#calls) if (call.hasEnded && !call.isJudged) this.#judgeAnswers(call);
-    for (const [name, { owed, sent }] of this.#accounts) {
+    for (const call of this.#calls) if (call.hasEnded) this.#judgeAnswers(call);
+    if (performance.now() > this.#nextDueAtMs) this.#judgeWaits();
+    for (const [name, { owed, sent, isUncertain }] of this.#accounts) {
+      if (isUncertain) continue;
       for (const [window, cost] of sent) {
         if (cost > (owed.get(window) ?? 0)) {
           this.#break(
@@ -432,11 +510,21 @@ export class Judge implements WireListener {
     }
   }
 
+  #judgeWaits(): void {
+    this.#nextDueAtMs = Number.POSITIVE_INFINITY;
+    for (const { gateway, consumerId, dueAtMs, isWaiting } of this.#waiting) {
+      this.#nextDueAtMs = Math.min(this.#nextDueAtMs, dueAtMs);
+      if (performance.now() <= dueAtMs) continue;
+      const than = isWaiting ? 'units may return' : 'redis.timeout';
+      this.#break(`Gateway ${gateway} lets a request of ${consumerId} wait longer than ${than}.`);
+    }
+  }
+
   /** Judges what must hold when everything has been well again for a while. */
   end(): void {
     if (this.#waiting.size > 0) this.#break('A request was never answered.');
-    for (const [name, { owed, sent }] of this.#accounts) {
-      if (this.#killed.has(name.split(' ')[0]!)) continue;
+    for (const [name, { owed, sent, isUncertain }] of this.#accounts) {
+      if (this.#killed.has(name.split(' ')[0]!) || isUncertain) continue;
       for (const place of ['week', 'history'] as const) {
         const [due = 0, came = 0] = [owed.get(place), sent.get(place)];
         if (came !== due)
@@ -446,6 +534,7 @@ export class Judge implements WireListener {
       }
     }
     this.#judgeHistories();
+    this.#report(this.#leases.end(this.#server.model.histories));
   }
 
   /** The histories of units have exactly what requests have used. Called when all of them have ended and are settled. */
@@ -478,11 +567,13 @@ export class Judge implements WireListener {
 
   /** The gateway has answered all requests of a call exactly as the store decided, or none of them so. */
   #judgeAnswers(call: LedgerCall): void {
-    call.isJudged = true;
+    this.#calls.delete(call);
+    this.#judged = [...this.#judged.slice(-LAST_CALLS), call];
     if (this.#killed.has(call.gateway)) return;
     const executed = call.wire?.state === 'answered' ? call.wire.reply!.executed : [];
     // Requests that differ only in their deadlines are apart in the call, and the judge cannot tell them apart.
-    const alike = Map.groupBy(call.entries.keys(), (i) => {
+    const asked = [...call.entries.keys()].filter((i) => call.entries[i]!.length > 0);
+    const alike = Map.groupBy(asked, (i) => {
       const { consumerId, plan, cost, amounts } = call.entries[i]![0]!;
       return `${consumerId} ${cost} ${JSON.stringify(amounts)} ${JSON.stringify(plan)}`;
     });
@@ -493,15 +584,39 @@ export class Judge implements WireListener {
       for (const i of entries) {
         const done = executed[i];
         if (done?.kind !== 'decision') continue;
-        decided.n += done.outcome.n;
+        decided.n += done.outcome.mustWait ? done.outcome.admitted : done.outcome.n;
+        if (done.outcome.mustWait) this.#noteWait(call.entries[i]![0]!, done.outcome);
         decided.admitted += done.outcome.admitted;
       }
+      // Those that wait are asked about again.
+      for (const i of entries)
+        for (const request of call.entries[i]!) if (request.answer === 'none') request.call = null;
       if (told.length === 0 || (told.length === decided.n && admitted === decided.admitted)) continue;
       if (entries.length > 1 && told.length < decided.n && admitted <= decided.admitted) continue;
       this.#break(
         `The store admitted ${decided.admitted} of ${decided.n}; the gateway told ${admitted} of ${told.length} so.`,
       );
     }
+  }
+
+  /** Requests wait for units: all that the judge cannot tell from them may be those. */
+  #noteWait(one: Request, { unreturnedForMs = 0 }: Outcome): void {
+    const nowMs = performance.now();
+    if (unreturnedForMs > WAIT_MS) this.#break(`The store lets requests wait for ${unreturnedForMs} ms.`);
+    const kinds = this.#waitedAt.get(one.plan) ?? new Map<string, number>();
+    this.#waitedAt.set(one.plan, kinds.set(kindOf(one), nowMs));
+    const withinMs = this.#leases.isWell ? RECALLED_WITHIN_MS : unreturnedForMs + TIMEOUT_MS + LATE_MS;
+    for (const request of this.#waiting) {
+      if (request.isWaiting || !isAlike(request, one)) continue;
+      request.isWaiting = true;
+      request.dueAtMs = Math.max(request.dueAtMs, nowMs + withinMs);
+    }
+  }
+
+  /** Whether requests like this one have just waited for units. */
+  #hasWaited(request: Request): boolean {
+    const atMs = this.#waitedAt.get(request.plan)?.get(kindOf(request));
+    return atMs !== undefined && performance.now() < atMs + WAIT_MS + 2 * TIMEOUT_MS;
   }
 
   #judgeMemory(request: Request): void {
@@ -511,7 +626,10 @@ export class Judge implements WireListener {
     if (this.#areMixed || accounts.some(({ isLiftPending, seen }) => isLiftPending || seen < this.#disturbances))
       return;
     const states = budgets.map(({ accountId }) => this.#server.model.account(accountId) ?? UNSEEN);
-    if (decide(joined(states), plan, this.#server.nowMs(), cost, 1, [], amounts).admitted === 0) return;
+    const { admitted, mustWait } = decide(joined(states), plan, this.#server.nowMs(), cost, 1, [], amounts);
+    // After the clock was set, the store may take a lease for unended that has ended.
+    const mayWait = mustWait && performance.now() > this.#storeDisturbedAtMs + KNOWN_FOR_MS;
+    if (admitted === 0 && !mayWait) return;
     this.#break(
       `Gateway ${gateway} refused a request of ${request.consumerId} from memory, which the store would admit.`,
     );
@@ -521,6 +639,10 @@ export class Judge implements WireListener {
     const { call, budgets } = request;
     const isOwed = call === null || (call.hasEnded && (call.wire === null || call.wire.state === 'undone'));
     if (!isOwed) this.#isUseUncertain = true;
+    if (this.#hasWaited(request)) {
+      for (const { accountId } of budgets) this.#account(request.gateway, accountId).isUncertain = true;
+      return;
+    }
     if (!request.isAdmitted || !isOwed) return;
     this.#noteAdmitted(request);
     for (const budget of budgets) this.#judgeLocalBudget(request, budget);
@@ -572,6 +694,7 @@ export class Judge implements WireListener {
       cutsAtMs: [],
       seen: -1,
       isLiftPending: false,
+      isUncertain: false,
     };
     this.#accounts.set(name, made);
     return made;
@@ -589,6 +712,28 @@ export class Judge implements WireListener {
   #break(wrong: string): void {
     this.broken ??= wrong;
   }
+}
+
+/** How many calls that it has judged the judge knows: a command may be sent again after them. */
+const LAST_CALLS = 50;
+
+/** Whether a lease was returned so late that gateways may refuse requests by what they know. */
+function isLate({ leaseTerms: { returned }, accounts, outcome: { nowMs } }: ExecutedDecision): boolean {
+  const leases = accounts.flatMap(({ before }) => before?.leases ?? []);
+  return leases.some(({ id, endsAtMs }) => id === returned?.id && nowMs >= endsAtMs + RETURN_WITHIN_MS);
+}
+
+/** Whether the judge cannot tell two requests apart. */
+function isAlike(
+  one: Request,
+  { gateway, consumerId, plan, cost, amounts }: Pick<Request, 'gateway' | 'consumerId' | 'plan' | 'cost' | 'amounts'>,
+): boolean {
+  const isHere = one.gateway === gateway && one.consumerId === consumerId;
+  return isHere && one.plan === plan && one.cost === cost && sameAmounts(one.amounts, amounts);
+}
+
+function kindOf({ gateway, consumerId, cost }: Request): string {
+  return `${gateway} ${consumerId} ${cost}`;
 }
 
 /** Whether an account counts the requests of several consumers. */

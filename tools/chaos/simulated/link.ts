@@ -1,3 +1,5 @@
+import type { LeaseTerms } from '../../../src/admit/lease.ts';
+import type { RecallFeed } from '../../../src/admit/leases.ts';
 import type { WindowName } from '../../../src/admit/windows.ts';
 import type { RedisServer, Reply } from './redis-server.ts';
 import { accountIn, additionIn, decisionParts, settlementIn } from './script-arguments.ts';
@@ -26,6 +28,10 @@ export interface WireCall {
   /** The accounts that it is about. */
   readonly accountIds: readonly string[];
   readonly isDecision: boolean;
+  /** What tells a decision from others of the same gateway that are on the way, as text. */
+  readonly about: string;
+  /** It only returns what is borrowed. */
+  readonly isReturn: boolean;
   /** `undone`: answered, and certainly nothing was counted. `unknown`: the connection ended without a reply. */
   state: 'sent' | 'answered' | 'undone' | 'unknown';
   /** The gateway no longer waits for the reply. */
@@ -50,6 +56,20 @@ export interface WireListener {
   onExecuted(call: WireCall): void;
   /** The call has its final state; called before the gateway learns of it. */
   onEnded(call: WireCall): void;
+}
+
+const NO_DECISION = {
+  counts: [],
+  consumerIds: [],
+  accountIds: [],
+  isDecision: false,
+  about: '',
+  isReturn: false,
+} as const;
+
+/** What tells a part of a decision from others: no two gateways and calls use the same lease. */
+export function aboutOf(consumerId: string, n: number, { borrows, returned }: LeaseTerms = {}): string {
+  return `${consumerId} ${n} ${borrows?.id ?? 0} ${returned?.id ?? 0}`;
 }
 
 /** What ioredis's `Command` has and the link needs. */
@@ -78,6 +98,9 @@ export class Link {
   readonly #server: RedisServer;
   readonly #listener: WireListener;
   readonly #open = new Set<OpenCall>();
+  readonly #recallListeners: ((accountId: string) => void)[] = [];
+  /** On a connection of its own, as in production: messages keep no order with replies, and one that is lost stays lost. */
+  readonly recalls: RecallFeed = { subscribe: (listener) => void this.#recallListeners.push(listener) };
   #isUp = true;
   #isAbandoned = false;
   #calls = 0;
@@ -88,6 +111,17 @@ export class Link {
     this.#gateway = gateway;
     this.#server = server;
     this.#listener = listener;
+    server.onRecall((accountId) => this.#hear(accountId));
+  }
+
+  #hear(accountId: string): void {
+    const { loses, backMs, doubles } = this.mode;
+    if (!this.#isUp || loses !== 'nothing') return;
+    const tell = () => {
+      if (this.#isUp) for (const listener of this.#recallListeners) listener(accountId);
+    };
+    setTimeout(tell, backMs);
+    if (doubles) setTimeout(tell, backMs + 40);
   }
 
   connect(): void {
@@ -120,12 +154,14 @@ export class Link {
     const parts = decisionParts(rest.slice(0, Number(size)), rest.slice(Number(size)));
     const consumerIds = parts.map(({ accountIds }) => accountIds[0]!);
     const accountIds = parts.flatMap((part) => part.accountIds);
+    const about = parts.map(({ n, leaseTerms }, i) => aboutOf(consumerIds[i]!, n, leaseTerms)).join();
+    const isReturn = parts.every(({ n }) => n === 0);
     const counts = parts
       .filter(({ n }) => n > 0)
       .flatMap((part) =>
         part.accountIds.map((id, _, [consumerId]) => ({ accountId: id, consumerId: consumerId!, adds: [] })),
       );
-    this.#send({ counts, consumerIds, accountIds, isDecision: true }, resolve, reject, () => {
+    this.#send({ counts, consumerIds, accountIds, isDecision: true, about, isReturn }, resolve, reject, () => {
       return this.#server.decide(name === 'eval', parts);
     });
   }
@@ -161,17 +197,16 @@ export class Link {
   }
 
   #call(accountId: string, counts: readonly Counted[], execute: () => Reply): Promise<unknown> {
-    const call = { counts, consumerIds: [], accountIds: [accountId], isDecision: false };
+    const call = { ...NO_DECISION, counts, accountIds: [accountId] };
     return new Promise((resolve, reject) => this.#send(call, resolve, reject, execute));
   }
 
   #ask(execute: () => Reply): Promise<unknown> {
-    const call = { counts: [], consumerIds: [], accountIds: [], isDecision: false };
-    return new Promise((resolve, reject) => this.#send(call, resolve, reject, execute));
+    return new Promise((resolve, reject) => this.#send(NO_DECISION, resolve, reject, execute));
   }
 
   #send(
-    what: Pick<WireCall, 'counts' | 'consumerIds' | 'accountIds' | 'isDecision'>,
+    what: Omit<WireCall, 'number' | 'gateway' | 'state'>,
     resolve: (reply: unknown) => void,
     reject: (error: Error) => void,
     execute: () => Reply,

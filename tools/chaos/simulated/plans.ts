@@ -38,6 +38,37 @@ function bansOf(chance: Chance): BanRule {
   };
 }
 
+/** Limits that are so large that the store lends, and that bursts of requests reach. */
+export function planThatLends(chance: Chance, isOfCustomer: boolean): Allowance {
+  const own = largeBudgetOf(chance);
+  const eachKey = isOfCustomer && chance.share() < 0.6 ? { eachKey: largeBudgetOf(chance) } : {};
+  const bans = { ...bansOf(chance), after: chance.of([1, 2, 5, 20, 200, 200]) };
+  const plan: Plan = {
+    name: 'simulated',
+    ...own,
+    bans: chance.share() < 0.3 ? null : bans,
+    enforce: true,
+    shadow: {},
+    ...eachKey,
+    ...(isOfCustomer && chance.share() < 0.4 ? { bansOfCustomer: true } : {}),
+  };
+  return allowanceOf(plan, {}, true, isOfCustomer ? { limits: {} } : null) as Allowance;
+}
+
+/** One to three windows, each with a larger limit than the one before, and the week. */
+function largeBudgetOf(chance: Chance): { limits: Partial<Record<WindowName, number>>; forms: WindowForms } {
+  const limits: Partial<Record<WindowName, number>> = {};
+  const forms: Partial<Record<WindowName, WindowForm>> = {};
+  let limit = chance.of([64, 70, 80, 100, 128, 150, 200, 320, 500]);
+  for (const window of ['second', 'minute', 'hour', 'day'] as const) {
+    if (chance.share() < (window === 'second' ? 0.25 : 0.6)) continue;
+    limits[window] = limit;
+    forms[window] = chance.share() < 0.4 ? {} : formOf(window, chance);
+    limit = Math.min(limit + chance.of([0, 30, 100, 400, 900]), 2_000);
+  }
+  return { limits: { ...limits, week: WEEK_LIMIT }, forms };
+}
+
 /** The same with groups of routes, usage histories, bounds of requests in flight and, of a customer, what each key may take. */
 export function planOfSeveralBudgets(chance: Chance, isOfCustomer: boolean): Allowance {
   const { limits, forms } = budgetOf(chance);

@@ -2,7 +2,7 @@ import type { Allowance } from '../../../src/admit/plan.ts';
 import { SimulatedGateway } from './gateway.ts';
 import { type History, LONGEST_MS, type Step } from './history.ts';
 import { Judge } from './judge.ts';
-import { GOOD_LINK } from './link.ts';
+import { GOOD_LINK, type LinkMode } from './link.ts';
 import { TICKET_MS } from './redis-model.ts';
 import { RedisServer } from './redis-server.ts';
 import { VirtualTime } from './virtual-time.ts';
@@ -13,7 +13,7 @@ export interface Played {
   /** After how many steps it broke; the number of all steps if it broke at the end. */
   readonly steps: number;
   /** The number of requests by who answered them. */
-  readonly answers: Readonly<Record<'store' | 'memory' | 'local', number>>;
+  readonly answers: Readonly<Record<'store' | 'lease' | 'memory' | 'local', number>>;
 }
 
 /** How long everything is well at the end, so that each gateway settles what it owes. */
@@ -67,20 +67,26 @@ class Fleet {
         if (step.isSameTurn) return;
         break;
       }
+      case 'burst':
+        this.#burst(step);
+        break;
       case 'pass':
         return this.#time.pass(step.ms);
       case 'link':
         this.#gateways[step.gateway]!.link.mode = step.mode;
+        this.judge.faulty(this.#gateways[step.gateway]!.name, isFaulty(step.mode) ? Number.POSITIVE_INFINITY : 0);
         break;
       case 'cut':
         this.#cut(this.#gateways[step.gateway]!, step.arrives, step.forMs);
         break;
       case 'server':
         this.#server.become(step.mode);
+        this.#judgeServer();
         break;
       case 'replace':
         for (const gateway of this.#gateways) this.#cut(gateway, false, step.forMs);
         this.#server.replace(step.lost);
+        this.#judgeServer();
         this.#server.clockOffsetMs += step.clockMs;
         if (step.lost > 0 || step.clockMs !== 0) this.judge.storeDisturbed();
         break;
@@ -112,6 +118,7 @@ class Fleet {
   /** Everything is well again for as long as gateways need to settle what they owe. */
   async rest(): Promise<void> {
     this.#server.become('well');
+    this.#judgeServer();
     for (const { link } of this.#gateways) {
       link.mode = GOOD_LINK;
       link.connect();
@@ -137,7 +144,26 @@ class Fleet {
     return new SimulatedGateway(name, this.#server, this.judge, { plan, wallOffsetMs });
   }
 
-  #cut({ link }: SimulatedGateway, arrives: boolean, forMs: number): void {
+  #burst({ gateways, consumer, cost, n, everyMs, times }: Extract<Step, { kind: 'burst' }>): void {
+    const consumerId = this.#consumerId(consumer);
+    const askSome = (gateway: number, left: number) => {
+      for (let i = 0; i < n; i++) this.#gateways[gateway]!.ask(consumerId, cost, { waitedMs: 0 });
+      if (left > 1) setTimeout(() => askSome(gateway, left - 1), everyMs);
+    };
+    // Gateways do not count in step.
+    for (const gateway of gateways) setTimeout(() => askSome(gateway, times), gateway);
+  }
+
+  /** While the server is not well, neither is any link. */
+  #judgeServer(): void {
+    for (const { name, link } of this.#gateways) {
+      const isWell = this.#server.mode === 'well' && !isFaulty(link.mode);
+      this.judge.faulty(name, isWell ? 0 : Number.POSITIVE_INFINITY);
+    }
+  }
+
+  #cut({ link, name }: SimulatedGateway, arrives: boolean, forMs: number): void {
+    this.judge.faulty(name, Math.max(forMs, 1));
     link.cut(arrives);
     setTimeout(() => link.connect(), forMs);
   }
@@ -160,3 +186,10 @@ class Fleet {
     }
   }
 }
+
+/** Whether messages of a link may be lost, or come so late that what is returned of a lease is not waited for. */
+function isFaulty({ thereMs, backMs, loses }: LinkMode): boolean {
+  return loses !== 'nothing' || thereMs + backMs > SLOW_MS;
+}
+
+const SLOW_MS = 60;

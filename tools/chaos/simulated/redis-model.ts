@@ -1,4 +1,5 @@
 import { type AccountState, decide, lift, type Outcome, stateAfter, UNSEEN } from '../../../src/admit/decide.ts';
+import { type Lease, type LeaseTerms, MAX_LEASE_MS } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type SettledWindow, settled } from '../../../src/admit/settle.ts';
 import {
@@ -27,6 +28,9 @@ export interface ExecutedDecision {
   readonly held: readonly number[] | null;
   /** What was added to each history. */
   readonly recorded: readonly Recorded[];
+  readonly leaseTerms: LeaseTerms;
+  /** The accounts of which the call has called back what is lent. */
+  readonly recalled: readonly string[];
 }
 
 export interface ChargedAccount {
@@ -88,6 +92,9 @@ export interface Ticket {
   /** By the store's clock, Unix milliseconds. */
   readonly endsAtMs: number;
 }
+
+/** How long after its end a lease is known, and what is unused of it is taken back. */
+export const KNOWN_FOR_MS = 2_000;
 
 /** How long a report of requests in flight holds (windows.lua). */
 export const TICKET_MS = 10_000;
@@ -164,7 +171,7 @@ export class RedisModel {
   }
 
   #decideOne(
-    { rule, n, cost, amounts, accountIds, historyIds, held }: DecisionPart,
+    { rule, n, cost, amounts, accountIds, historyIds, held, leaseTerms = {} }: DecisionPart,
     allowance: Allowance,
     nowMs: number,
   ): ExecutedDecision {
@@ -176,8 +183,9 @@ export class RedisModel {
       return held?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
     });
     const inFlight = others.map((tickets, i) => Math.max(held?.[i] ?? 0, 0) + sumOf(tickets));
-    const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
-    const { further = [], ...own } = n > 0 ? stateAfter(before, outcome, allowance) : before;
+    const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts, leaseTerms);
+    const isWritten = n > 0 || leaseTerms.returned !== undefined;
+    const { further = [], ...own } = isWritten ? stateAfter(before, outcome, allowance) : before;
     const charged = accountIds.map((accountId, i): ChargedAccount => {
       const isBounded = rule.inFlight[i] !== null && n > 0;
       const mine = { holder: rule.holder, count: (held?.[i] ?? 0) + outcome.admitted, endsAtMs: nowMs + TICKET_MS };
@@ -185,10 +193,16 @@ export class RedisModel {
       return { accountId, before: known[i]?.state, stored: i === 0 ? own : further[i - 1]!, tickets };
     });
     const charges = [cost, ...Object.values(amounts ?? {})];
+    const borrowed = (outcome.lent?.units ?? 0) - takenBack(before.leases, leaseTerms, nowMs);
     const recorded = historyIds.map((accountId, i) => {
-      return { accountId, cost: charges[Math.floor(i / rule.histories)]! * outcome.admitted };
+      const admitted = charges[Math.floor(i / rule.histories)]! * outcome.admitted;
+      return { accountId, cost: i < rule.histories ? admitted + borrowed : admitted };
     });
-    if (n > 0) this.#write(charged, recorded);
+    if (isWritten) this.#write(charged, recorded);
+    const states = [outcome.state, ...(outcome.state.further ?? [])];
+    const recalled = accountIds.filter(
+      (_, i) => outcome.mustWait && states[i]!.leases?.some((one) => isKnown(one, nowMs)),
+    );
     return {
       kind: 'decision',
       consumerId: accountIds[0]!,
@@ -197,6 +211,8 @@ export class RedisModel {
       holder: rule.holder,
       held,
       recorded,
+      leaseTerms,
+      recalled,
     };
   }
 
@@ -281,6 +297,17 @@ export class RedisModel {
 /** The most writes that a replica may lag behind. */
 const MAX_LOST = 16;
 
+/** Whether the store still knows a lease. One that ends too late was lent before the clock was set back. */
+function isKnown({ endsAtMs }: Lease, nowMs: number): boolean {
+  return nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= nowMs + MAX_LEASE_MS;
+}
+
+/** How many units of a returned lease are taken out of the histories again. @param leases those of the consumer's own account */
+export function takenBack(leases: readonly Lease[] | undefined, { returned }: LeaseTerms, nowMs: number): number {
+  const lease = leases?.find((one) => one.id === returned?.id && isKnown(one, nowMs));
+  return lease === undefined ? 0 : Math.min(returned!.unused, lease.units);
+}
+
 /** The state of a consumer, with those of its further budgets. */
 export function joined([own, ...further]: readonly AccountState[]): AccountState {
   return further.length === 0 ? own! : { ...own!, further };
@@ -301,8 +328,17 @@ function sumOf(tickets: readonly Ticket[]): number {
 
 /** The numbers of decide.lua's reply about one consumer. */
 function numbersOf(outcome: Outcome, plan: Allowance) {
-  const { admitted, bannedFrom, imposesBan, isCrowded, mustWait, unreturnedForMs = 0, lent } = outcome;
-  const { inFlight = [], state } = outcome;
+  const {
+    admitted,
+    bannedFrom,
+    imposesBan,
+    isCrowded,
+    mustWait,
+    unreturnedForMs = 0,
+    lent,
+    inFlight = [],
+    state,
+  } = outcome;
   const { limits, further = [] } = plan;
   const accounts = [state, ...(state.further ?? [])];
   const numbers = [admitted];

@@ -19,10 +19,16 @@ export class RedisServer {
   clockOffsetMs: number;
   #knowsScript = false;
   #unread: (() => void)[] = [];
+  readonly #listeners: ((accountId: string) => void)[] = [];
 
   constructor(clockOffsetMs: number) {
     this.clockOffsetMs = clockOffsetMs;
     this.model = new RedisModel(() => this.nowMs());
+  }
+
+  /** @param listener is called with each account of which leases are called back */
+  onRecall(listener: (accountId: string) => void): void {
+    this.#listeners.push(listener);
   }
 
   /** Whole Unix milliseconds. */
@@ -57,6 +63,10 @@ export class RedisServer {
     return this.#write(() => {
       this.#knowsScript = true;
       const { reply, executed } = this.model.decide(parts);
+      for (const done of executed) {
+        for (const accountId of done.kind === 'decision' ? done.recalled : [])
+          for (const listener of this.#listeners) listener(accountId);
+      }
       return { value: Buffer.from(reply), executed };
     });
   }

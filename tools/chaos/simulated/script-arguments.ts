@@ -1,5 +1,6 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
 import type { Amounts } from '../../../src/admit/decide.ts';
+import type { LeaseTerms } from '../../../src/admit/lease.ts';
 import type { Allowance, BanRule, Budget } from '../../../src/admit/plan.ts';
 import type { SettledWindow } from '../../../src/admit/settle.ts';
 import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
@@ -40,6 +41,8 @@ export interface DecisionPart {
   readonly held: readonly number[] | null;
   /** What each request takes of units, by `unitName`; absent if the rule has none. */
   readonly amounts?: Amounts;
+  /** What the gateway says about leases; absent if nothing. */
+  readonly leaseTerms?: LeaseTerms;
 }
 
 /** @param names the KEYS of the script @param texts its ARGV */
@@ -49,9 +52,13 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
   const parts: DecisionPart[] = [];
   let next = 0;
   for (let at = 0; at < numbers.length; ) {
-    const [ruleNumber, n, cost, consumers] = numbers.slice(at, at + 4) as [number, number, number, number];
+    const [ruleNumber, n, cost, many] = numbers.slice(at, at + 4) as [number, number, number, number];
     at += 4;
     const rule = rules[ruleNumber - 2]!;
+    const consumers = Math.max(many, 1);
+    const terms = many > 0 ? null : leaseTermsIn(numbers.slice(at), rule);
+    at += terms?.size ?? 0;
+    const ofLeases = terms === null ? {} : { leaseTerms: terms.leaseTerms };
     const isBounded = rule.inFlight.some((most) => most !== null);
     const held = isBounded ? numbers.slice(at, at + rule.inFlight.length) : null;
     at += held?.length ?? 0;
@@ -66,10 +73,34 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
       const others = names.slice(next + 1 + kept, next + kept + rule.inFlight.length);
       const accountIds = [names[next]!, ...others].map(accountIn);
       next += kept + rule.inFlight.length;
-      parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held, ...ofUnits });
+      parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held, ...ofUnits, ...ofLeases });
     }
   }
   return parts;
+}
+
+/** What a gateway says about leases. @returns that, and how many numbers it takes */
+function leaseTermsIn(numbers: readonly number[], { windows }: Rule): { leaseTerms: LeaseTerms; size: number } {
+  const [units, id, isFinal, returnedId, unused] = numbers as [number, number, number, number, number];
+  let size = 5;
+  const places = windows.map((ofAccount) => {
+    const from = size;
+    if (returnedId > 0 && unused > 0) size += windowsIn(ofAccount);
+    return numbers.slice(from, size);
+  });
+  const leaseTerms = {
+    ...(units === 0 ? {} : { borrows: { id, units } }),
+    ...(returnedId === 0 ? {} : { returned: { id: returnedId, unused, places } }),
+    ...(isFinal === 1 ? { isFinal: true as const } : {}),
+  };
+  return { leaseTerms, size };
+}
+
+/** How many windows these numbers of a rule describe. */
+function windowsIn(numbers: readonly number[]): number {
+  let count = 0;
+  for (let at = 0; at < numbers.length; at += 2 + Math.floor(numbers[at]! / 1_000)) count++;
+  return count;
 }
 
 function unitName(number: number): string {

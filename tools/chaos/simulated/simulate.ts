@@ -15,7 +15,7 @@ export interface SimulationOptions {
 export interface Simulation {
   readonly played: number;
   /** The number of requests by who answered them. */
-  readonly answers: { store: number; memory: number; local: number };
+  readonly answers: { store: number; lease: number; memory: number; local: number };
   /** The first history that broke a bound, shrunk, as text; null if all bounds held. */
   readonly broken: string | null;
 }
@@ -24,12 +24,13 @@ const PROGRESS_EVERY = 500;
 
 /** Plays histories until one breaks a bound. */
 export async function simulate({ seed, histories, onProgress, signal }: SimulationOptions): Promise<Simulation> {
-  const answers = { store: 0, memory: 0, local: 0 };
+  const answers = { store: 0, lease: 0, memory: 0, local: 0 };
   for (let played = 0; played < histories; played++) {
     if (signal?.aborted) return { played, answers, broken: null };
     const history = historyOf(seed + played);
     const result = await play(history);
     answers.store += result.answers.store;
+    answers.lease += result.answers.lease;
     answers.memory += result.answers.memory;
     answers.local += result.answers.local;
     if (result.broken !== null) return { played: played + 1, answers, broken: await reportOn(history) };

@@ -1,4 +1,5 @@
 import { type AccountState, type Amounts, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
+import { MAX_LEASE_MS, type ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
 import { WINDOW_MS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
@@ -9,7 +10,9 @@ import {
   type ExecutedDecision,
   type ExecutedReport,
   type ExecutedSettlement,
+  KNOWN_FOR_MS,
   TICKET_MS,
+  takenBack,
 } from './redis-model.ts';
 
 /** Cost that was counted between two instants: the same one, unless the judge learned of it from a slice. */
@@ -36,6 +39,18 @@ interface JudgedAccount {
   banUntilMs: number;
   /** What each process has in flight, and until when that holds. */
   readonly held: Map<string, { readonly count: number; readonly untilMs: number }>;
+  /** What is lent, by the id of the lease; null for a lease of which the judge does not know where it is counted. */
+  readonly leases: Map<number, JudgedLease | null>;
+}
+
+/** Units that the store has lent, and counted at once. */
+interface JudgedLease {
+  readonly units: number;
+  /** When they were counted, and when the lease ends, by the store's clock. */
+  readonly lentAtMs: number;
+  readonly endsAtMs: number;
+  /** The ends of the windows that do not slide and have counted them. */
+  readonly ends: ReadonlyMap<WindowName, number>;
 }
 
 /** One budget in a decision: its account as the judge knows it and as the store has it. */
@@ -73,7 +88,10 @@ export class StoreJudge {
     const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i)));
     const wrong = spentByRefusal(budgets, executed) ?? historyOf(budgets, plan, executed);
     if (wrong !== null) return wrong;
-    if (known.includes(null)) {
+    const { returned } = executed.leaseTerms;
+    const isUnknown = (account: JudgedAccount | null) =>
+      returned !== undefined && account?.leases.get(returned.id) === null;
+    if (known.includes(null) || known.some(isUnknown)) {
       for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i));
       return null;
     }
@@ -159,7 +177,8 @@ function spentByRefusal(
   { outcome, accounts, consumerId }: ExecutedDecision,
 ): string | null {
   for (const [i, { accountId, before, stored }] of accounts.entries()) {
-    const spent = outcome.admitted * chargedIn(budgets[i]!, outcome.cost, amountsOf(budgets, outcome)).charge;
+    const charged = outcome.admitted * chargedIn(budgets[i]!, outcome.cost, amountsOf(budgets, outcome)).charge;
+    const spent = charged + (outcome.lent?.units ?? 0);
     for (const [window, { used }] of Object.entries(stored.windows)) {
       const grown = used - (before?.windows[window as WindowName]?.used ?? 0);
       if (grown > spent)
@@ -170,7 +189,7 @@ function spentByRefusal(
 }
 
 /** The amounts of an outcome of the model, which knows the unit under another name than the plan. */
-function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Outcome): Amounts | undefined {
+export function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Outcome): Amounts | undefined {
   const unit = budgets.find((budget) => budget.unit !== null)?.unit;
   return amounts === undefined || unit == null ? undefined : { [unit]: Object.values(amounts)[0]! };
 }
@@ -179,13 +198,14 @@ function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Outcome): Amou
 function historyOf(
   budgets: readonly JudgedBudget[],
   { inUnits = [], history }: Allowance,
-  { outcome, recorded, consumerId }: ExecutedDecision,
+  { outcome, recorded, consumerId, accounts, leaseTerms }: ExecutedDecision,
 ) {
   const admitted = outcome.n === 0 ? 0 : outcome.admitted;
+  const borrowed = (outcome.lent?.units ?? 0) - takenBack(accounts[0]!.before?.leases, leaseTerms, outcome.nowMs);
   const amounts = amountsOf(budgets, outcome);
   const due = budgets
     .filter(({ hasHistory }) => hasHistory)
-    .map(({ accountId }) => `${admitted * outcome.cost} for ${accountId}`);
+    .map(({ accountId }) => `${admitted * outcome.cost + borrowed} for ${accountId}`);
   for (const unit of history === undefined ? [] : inUnits)
     for (const id of historiesOfUnit(consumerId, unit)) due.push(`${admitted * amounts![unit]!} for ${id}`);
   const done = recorded.map((one) => `${one.cost} for ${one.accountId}`);
@@ -196,20 +216,23 @@ function historyOf(
 function judge(
   charged: readonly Charged[],
   plan: Allowance,
-  { outcome, holder, held }: ExecutedDecision,
+  { outcome, holder, held, leaseTerms }: ExecutedDecision,
   struck: number,
 ): string | null {
-  const { nowMs, cost, n, admitted, bannedFrom, isCrowded } = outcome;
-  if (n === 0) return null;
+  const { nowMs, cost, n, admitted, bannedFrom, isCrowded, lent, mustWait } = outcome;
+  const { returned, borrows } = leaseTerms;
+  if (returned !== undefined) takeBack(charged, returned, nowMs);
+  else if (n === 0) return null;
   const amounts = amountsOf(
     charged.map(({ budget }) => budget),
     outcome,
   );
-  const spentIn = (budget: JudgedBudget) => admitted * chargedIn(budget, cost, amounts).charge;
+  const lentUnits = lent?.units ?? 0;
+  const spentIn = (budget: JudgedBudget) => admitted * chargedIn(budget, cost, amounts).charge + lentUnits;
   const crowd = judgeCrowd(charged, outcome, holder, held);
   if (crowd !== null) return crowd;
   if (charged.some(({ account }) => nowMs < account.banUntilMs)) {
-    if (admitted > 0 || bannedFrom > 0) return 'The store did not ban a request during a ban.';
+    if (n > 0 && (admitted > 0 || bannedFrom > 0)) return 'The store did not ban a request during a ban.';
     return countAll(charged, nowMs, () => 0);
   }
   let mayRefuse = isCrowded === true;
@@ -228,11 +251,86 @@ function judge(
     }
   }
   charged[struck]!.account.strikesEndAtMs -= backMs(charged, nowMs);
+  if (lent !== undefined) {
+    if (admitted < n || n === 0 || lent.units > (borrows?.units ?? 0))
+      return 'The store lent what nobody has asked for.';
+    const unlendable = judgeLent(charged, outcome, (budget) => spentIn(budget) - lentUnits);
+    if (unlendable !== null) return unlendable;
+  }
   const wrong = countAll(charged, nowMs, spentIn);
   if (wrong !== null) return wrong;
+  if (lent !== undefined) noteLent(charged, outcome, borrows!.id);
+  if (n === 0) return null;
+  const { account, told } = charged[struck]!;
+  if (mustWait) {
+    if (bannedFrom !== n) return 'The store banned a request that must wait.';
+    const strikes = nowMs < account.strikesEndAtMs ? account.strikes : 0;
+    if (plan.bans !== null && told.strikes.count !== strikes)
+      return `The store counts ${told.strikes.count} strikes of ${strikes} while requests wait.`;
+  }
   if (admitted < n && !mayRefuse) return 'The store refused a request for which all windows had room.';
   const known = amounts === undefined ? outcome : { ...outcome, amounts };
-  return judgeStrikes(charged[struck]!, plan, known, neverFits || isCrowded === true);
+  return judgeStrikes(charged[struck]!, plan, known, neverFits || isCrowded === true || mustWait === true);
+}
+
+/** What a gateway returns is taken back where it was counted, once, and only as long as the store knows the lease. */
+function takeBack(charged: readonly Charged[], { id, unused }: ReturnedLease, nowMs: number): void {
+  for (const { budget, account } of charged) {
+    const lease = account.leases.get(id);
+    if (lease == null || nowMs >= lease.endsAtMs + KNOWN_FOR_MS) continue;
+    account.leases.delete(id);
+    const units = Math.min(unused, lease.units);
+    for (const limit of budget.limits) {
+      const window = windowOf(account, limit);
+      // It leaves with what was lent.
+      if (limit.slices !== undefined) window.log.push({ fromMs: lease.lentAtMs, toMs: lease.lentAtMs, cost: -units });
+      else if (nowMs < window.endsAtMs && window.endsAtMs === lease.ends.get(limit.window)) window.used -= units;
+    }
+  }
+}
+
+/** At most a sixteenth of what is left in each window, without strikes, and not beyond any window, slice or hour. */
+function judgeLent(
+  charged: readonly Charged[],
+  { nowMs, lent }: Outcome,
+  spentIn: (budget: JudgedBudget) => number,
+): string | null {
+  const { units, forMs } = lent!;
+  const what = `The store lent ${units} units for ${forMs} ms`;
+  const endsAtMs = nowMs + forMs;
+  if (forMs > MAX_LEASE_MS || Math.floor((endsAtMs - 1) / HOUR_MS) > Math.floor(nowMs / HOUR_MS))
+    return `${what}, which is too long.`;
+  for (const { budget, account, told } of charged) {
+    if (account.strikes > 0 && nowMs < account.strikesEndAtMs) return `${what} in spite of strikes.`;
+    for (const limit of budget.limits) {
+      const room = limit.limit - countNow(windowOf(account, limit), limit, nowMs).least - spentIn(budget);
+      if (units * SHARE > room) return `${what} of the ${room} that are left in a ${limit.window}.`;
+      if (endsAtMs > endOfPart(limit, told)) return `${what}, beyond the end of a ${limit.window} or of its slice.`;
+    }
+  }
+  return null;
+}
+
+/** Which part of what is left is lent at most. */
+const SHARE = 16;
+const HOUR_MS = 3_600_000;
+
+/** When the window ends, or the slice in which it counts at present. */
+function endOfPart({ window, lengthMs, slices }: WindowLimit, { windows }: AccountState): number {
+  const count = windows[window]!;
+  if (slices === undefined) return count.endsAtMs;
+  const { startsAtMs, first, counts } = count.slices!;
+  return startsAtMs + Math.floor(((first + counts.length) * lengthMs) / slices);
+}
+
+function noteLent(charged: readonly Charged[], { nowMs, lent }: Outcome, id: number): void {
+  for (const { budget, account } of charged) {
+    const whole = budget.limits.filter(({ slices }) => slices === undefined);
+    const ends = new Map(whole.map((limit) => [limit.window, windowOf(account, limit).endsAtMs]));
+    account.leases.set(id, { units: lent!.units, lentAtMs: nowMs, endsAtMs: nowMs + lent!.forMs, ends });
+    for (const [known, lease] of account.leases)
+      if (lease !== null && nowMs >= lease.endsAtMs + KNOWN_FOR_MS) account.leases.delete(known);
+  }
 }
 
 /** Never more in flight than the limit, and no refusal for a crowd that there is not. */
@@ -430,7 +528,7 @@ function judgeStrikes(
 
 /** What the judge knows after a decision under a budget. Of windows that the budget does not have it does not know the form. */
 function accountOf(
-  { windows, strikes, ban }: AccountState,
+  { windows, strikes, ban, leases = [] }: AccountState,
   { limits }: Pick<JudgedBudget, 'limits'>,
   bans: string,
 ): JudgedAccount {
@@ -454,6 +552,7 @@ function accountOf(
     banNumber: ban?.number ?? 0,
     banUntilMs: ban?.untilMs ?? 0,
     held: new Map(),
+    leases: new Map(leases.map(({ id }) => [id, null])),
   };
 }
 

@@ -78,8 +78,13 @@ export class VirtualTime {
     this.nowMs = untilMs;
   }
 
-  #set(run: () => void, ms: number): Timer & { unref(): void } {
-    const timer = { atMs: this.nowMs + Math.max(ms, 1), order: this.#order++, run, unref: () => {} };
+  #set(run: () => void, ms: number): Timer & { unref(): Timer } {
+    const timer: Timer & { unref(): Timer } = {
+      atMs: this.nowMs + Math.max(ms, 1),
+      order: this.#order++,
+      run,
+      unref: () => timer,
+    };
     this.#timers.push(timer);
     return timer;
   }
