@@ -111,8 +111,8 @@ export class AccountCache {
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
     // What is lent may be returned at any time.
-    const mayReturn = outcome.unreturnedForMs !== undefined || outcome.lent !== undefined;
-    const isLocal = whole !== null || mayReturn || isConverted(outcome);
+    const isLent = outcome.mayReturn === true || outcome.lent !== undefined;
+    const isLocal = whole !== null || isLent || isConverted(outcome);
     const at = { nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation: isLocal ? LOCAL : generation };
     const state = whole ?? outcome.state;
     if (charged?.further === undefined) {

@@ -77,6 +77,11 @@ export function lengthOfOwner(accountId: string): number {
   return end < 0 ? accountId.length : end;
 }
 
+/** The part of an account id that decides its slot: the same for all accounts of one decision. */
+export function ownerIdOf(accountId: string): string {
+  return accountId.slice(0, lengthOfOwner(accountId));
+}
+
 export function shadowIdOf(accountId: string): string {
   return `${accountId}${SHADOW}`;
 }

@@ -1,6 +1,6 @@
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf, severalAccounts } from './account-id.ts';
-import { type AdmissionListener, type Batch, belongsTo, isAlike, type Wanted } from './batch.ts';
+import { type AdmissionListener, type Batch, belongsTo, isAlike, join, type Wanted } from './batch.ts';
 import { type Amounts, decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
 import { DecisionDispatcher } from './decision-dispatcher.ts';
@@ -79,8 +79,9 @@ export class Admitter {
         : new UsageBacklog({ reconciler, most: remembered, wallMs, isBeingDecided, ...onEach });
     this.#inFlight = new InFlightCounts({ reports: options.ledger, monotonicMs: options.monotonicMs, isBeingDecided });
     this.#settlements = new Settlements({ sink: options.ledger, most: remembered, onSettled: options.onSettled });
-    this.#leases = options.recalls == null ? null : new Leases(options);
-    options.recalls?.subscribe((accountId) => this.#leases?.recall(accountId));
+    const { recalls = null } = options;
+    this.#leases = recalls === null ? null : new Leases({ ...options, recalls });
+    recalls?.subscribe((accountId) => this.#leases?.recall(accountId));
     const onReady = (batches: readonly Batch[]) => this.#addTo(batches);
     this.#dispatcher = new DecisionDispatcher({
       ...options,
@@ -174,7 +175,7 @@ export class Admitter {
       const batches = this.#batchesOf(batch.consumerId);
       // A batch with a timer has waited too and keeps its own deadline.
       const same = batches.findIndex((other) => other.timer === null && isAlike(other, batch));
-      if (same >= 0) batch.waiting.push(...batches.splice(same, 1)[0]!.waiting);
+      if (same >= 0) join(batch, batches.splice(same, 1)[0]!);
       batches.unshift(batch);
     }
     this.#last = null;
@@ -220,12 +221,14 @@ export class Admitter {
   }
 
   /**
-   * Refuses no request from memory, and admits none from a lease, until the store has been asked again. Called when an account was changed (a ban was
-   * lifted, usage was topped up or reset), when changes may have been missed, and when the store's clock was set.
+   * Refuses no request from memory until the store has been asked again. Called when an account was changed (a ban was lifted, usage was
+   * topped up or reset), when changes may have been missed, and when the store's clock was set.
+   * @param accountId admits no request from a lease of this account either; null for all
    */
-  forget(): void {
+  forget(accountId: string | null = null): void {
     this.#accounts.forget();
-    void this.#leases?.returnAll();
+    if (accountId === null) void this.#leases?.returnAll();
+    else this.#leases?.recall(accountId);
   }
 
   /** A consumer's budgets as far as this gateway knows, without a call to the store. */

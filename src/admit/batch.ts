@@ -41,6 +41,12 @@ export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, wi
   return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
 }
 
+/** Adds the requests of a batch to another one. None of them waits for returned units longer than it would have. */
+export function join(batch: Batch, { waiting, wait }: Batch): void {
+  batch.waiting.push(...waiting);
+  if (wait !== undefined && wait.untilMs < (batch.wait?.untilMs ?? Number.POSITIVE_INFINITY)) batch.wait = wait;
+}
+
 /** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
 export function belongsTo(
   batch: Batch,

@@ -3,10 +3,12 @@ import {
   type LeaseTerms,
   type Lent,
   lend,
+  mayReturn,
   NO_LEASES,
+  notice,
   takeBack,
-  unreturnedForMs,
   unreturnedUnits,
+  waitFor,
 } from './lease.ts';
 import type { Allowance, BanRule, Budget } from './plan.ts';
 import {
@@ -80,13 +82,13 @@ export interface Outcome {
   readonly isCrowded?: true;
   /** What was lent to the gateway, which `state` has counted; left out if it has borrowed nothing. */
   readonly lent?: Lent;
+  /** Set if other gateways may return units of these accounts, and no ban refuses requests in any case. */
+  readonly mayReturn?: true;
   /**
-   * For how long other gateways may return units of these accounts, milliseconds; left out if none are lent, or if a ban refuses
-   * requests in any case.
+   * Set if the requests behind the admitted ones are neither admitted nor refused, because such units may be enough for them: for how
+   * long they may wait, milliseconds.
    */
-  readonly unreturnedForMs?: number;
-  /** Set if the requests behind the admitted ones are neither admitted nor refused, because such units may be enough for them. */
-  readonly mustWait?: true;
+  readonly waitMs?: number;
   /** The requests in flight of each account after the last request, null without such a limit; left out if none has one. */
   readonly inFlight?: readonly (number | null)[];
   /** The state after the last request. */
@@ -162,21 +164,23 @@ function decideOn(
   const room = roomFor(accounts, n, NOTHING);
   const admitted = Math.min(room, roomInFlight);
   if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted);
-  const waitMs = unreturnedForMs(accounts, nowMs);
-  const unreturned = waitMs === 0 ? {} : { unreturnedForMs: waitMs };
+  const returns = accounts.some((account) => mayReturn(account, nowMs)) ? ({ mayReturn: true } as const) : {};
   if (admitted < n && admitted === room) {
-    if (waitMs > 0 && !leaseTerms.isFinal && mayHelp(accounts, allowance, nowMs, n - admitted)) {
-      return { nowMs, cost, n, admitted, bannedFrom: n, ...unreturned, mustWait: true, state: stateOf(accounts) };
+    const waitMs = leaseTerms.isFinal ? 0 : waitFor(accounts, nowMs);
+    if (waitMs > 0 && mayHelp(accounts, allowance, nowMs, n - admitted)) {
+      notice(accounts, nowMs);
+      return { nowMs, cost, n, admitted, bannedFrom: n, ...returns, waitMs, state: stateOf(accounts) };
     }
     if (isStrike(accounts, allowance)) {
       const struck = strike(accounts, allowance, { nowMs, n, admitted });
-      const lasting = struck.imposesBan ? {} : unreturned;
+      if (struck.imposesBan) notice(accounts, nowMs);
+      const lasting = struck.imposesBan ? {} : returns;
       return { nowMs, cost, n, admitted, ...struck, ...lasting, state: stateOf(accounts) };
     }
   }
   const { borrows } = leaseTerms;
   const lent = borrows === undefined || n === 0 || admitted < n ? null : lend(accounts, borrows, nowMs);
-  const decided = { nowMs, cost, n, admitted, bannedFrom: n, ...unreturned, ...(lent === null ? {} : { lent }) };
+  const decided = { nowMs, cost, n, admitted, bannedFrom: n, ...returns, ...(lent === null ? {} : { lent }) };
   const outcome = { ...decided, state: stateOf(accounts) };
   return admitted < room ? { ...outcome, isCrowded: true } : outcome;
 }
@@ -335,15 +339,38 @@ export function lift(state: AccountState, nowMs: number): AccountState {
  */
 export function stateAfter(
   before: AccountState,
-  { state, admitted, nowMs }: Outcome,
+  { state, n, admitted, nowMs }: Outcome,
   allowance: Allowance,
 ): AccountState {
-  const after = keptState(before, { state, admitted, nowMs }, allowance.limits);
+  const kept = n === 0 ? stateAfterReturn : keptState;
+  const after = kept(before, { state, admitted, nowMs }, allowance.limits);
   if (state.further === undefined) return after;
   const further = allowance.further!.map(({ limits }, i) =>
-    keptState(before.further?.[i] ?? UNSEEN, { state: state.further![i]!, admitted, nowMs }, limits),
+    kept(before.further?.[i] ?? UNSEEN, { state: state.further![i]!, admitted, nowMs }, limits),
   );
   return { ...after, further };
+}
+
+/**
+ * One account after a lease was returned, perhaps under an earlier allowance: nothing else of it changes, because the present one
+ * may count its strikes and windows otherwise.
+ */
+function stateAfterReturn(
+  before: AccountState,
+  { state: { windows, leases }, nowMs }: Pick<Outcome, 'state' | 'nowMs'>,
+  limits: readonly WindowLimit[],
+): AccountState {
+  const after: Partial<Record<WindowName, WindowCount>> = { ...before.windows };
+  for (const limit of limits) {
+    const { window, slices } = limit;
+    const earlier = before.windows[window];
+    const { count: present } = presentCount(earlier, limit, nowMs);
+    if (earlier?.slices?.per !== slices || present?.used === windows[window]?.used) continue;
+    if (windows[window] === undefined) delete after[window];
+    else after[window] = windows[window];
+  }
+  const { leases: _, ...others } = before;
+  return { ...others, windows: after, ...(leases === undefined ? {} : { leases }) };
 }
 
 /** The same for one account. */

@@ -1,7 +1,7 @@
 import { setReplyTimeout } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
 import { accountIdsOf, partsOfAccount } from './account-id.ts';
-import { answer, type Batch, isAlike } from './batch.ts';
+import { answer, type Batch, isAlike, join } from './batch.ts';
 import type { Amounts, Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
 import type { InFlightCounts } from './in-flight.ts';
@@ -137,7 +137,7 @@ export class DecisionDispatcher {
     const held = this.#inFlight.get(lane) ?? null;
     const same = withinMs === null ? held?.find((other) => isAlike(other, batch)) : undefined;
     if (same !== undefined) {
-      same.waiting.push(...batch.waiting);
+      join(same, batch);
       return;
     }
     this.#startTimer(batch, withinMs ?? this.#options.timeoutMs);
@@ -166,7 +166,8 @@ export class DecisionDispatcher {
     const requests = batches.map((batch, i): DecisionRequest => {
       batch.state = 'sent';
       const request = this.#requestFor(batch);
-      const isFinal = this.#waits.isOver(batch);
+      // Limits that are only watched make nobody wait.
+      const isFinal = batch.allowance.isWatched === true || this.#waits.isOver(batch);
       const borrowing = leases === null ? null : leases.termsOf(request);
       if (borrowing === null) return isFinal ? { ...request, leaseTerms: { isFinal } } : request;
       borrowings ??= batches.map(() => null);
@@ -176,7 +177,9 @@ export class DecisionDispatcher {
     const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
       for (let i = 0; i < batches.length; i++) {
         const borrowing = borrowings?.[i];
-        if (borrowing) leases!.answered(requests[i]!, borrowing, outcomes[i] ?? null, askedAtMs);
+        const outcome = outcomes[i];
+        if (outcome && leases !== null) leases.spent(requests[i]!.consumerId, outcome.admitted * outcome.cost);
+        if (borrowing) leases!.answered(requests[i]!, borrowing, outcome, askedAtMs);
         this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
       }
       this.#end(begun);
@@ -196,7 +199,7 @@ export class DecisionDispatcher {
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
   #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
-    const { accounts, backlog } = this.#options;
+    const { accounts, backlog, leases } = this.#options;
     const { consumerId, allowance, accounts: ids } = batch;
     if (allowance.boundsInFlight) this.#settleInFlight(batch, ids ?? [consumerId], outcome);
     if (!outcome) {
@@ -208,15 +211,21 @@ export class DecisionDispatcher {
     accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, allowance, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
-    if (outcome.mustWait && batch.state !== 'answered') this.#wait(batch, outcome);
+    const isBanned = outcome.bannedFrom < outcome.n;
+    if (leases !== null && (isBanned || outcome.waitMs !== undefined)) {
+      // What this process has borrowed itself, without waiting for the notice.
+      for (const id of ids ?? [consumerId]) leases.recall(id);
+    }
+    if (outcome.waitMs !== undefined && batch.state !== 'answered') this.#wait(batch, outcome.admitted, outcome.waitMs);
     const verdictAt = verdictsOf(outcome, allowance);
     answer(batch, (index) => ({ kind: 'decided', verdict: verdictAt(index), source }));
   }
 
   /** Leaves in a batch only the requests that were admitted. The others wait. */
-  #wait(batch: Batch, { admitted, unreturnedForMs = 0 }: Outcome): void {
+  #wait(batch: Batch, admitted: number, forMs: number): void {
     const waiting = batch.waiting.splice(admitted);
-    this.#waits.add({ ...batch, waiting, timer: null, state: 'new' }, unreturnedForMs);
+    // The store has answered, so that what is left of their time for it counts no more, and they are asked about together.
+    this.#waits.add({ ...batch, waiting, withinMs: null, timer: null, state: 'new' }, forMs);
   }
 
   #settleInFlight({ allowance, state }: Batch, ids: readonly string[], outcome: Outcome | null | undefined): void {

@@ -1,4 +1,4 @@
-import { type Batch, isAlike } from './batch.ts';
+import { type Batch, isAlike, join } from './batch.ts';
 
 interface LeaseWaitsOptions {
   /** A monotonic clock, milliseconds. */
@@ -7,8 +7,9 @@ interface LeaseWaitsOptions {
   readonly onReady: (batches: readonly Batch[]) => void;
 }
 
-/** Maximum requests of this process that wait. Further ones are refused if they do not fit. */
+/** Maximum requests of one consumer, and of all, that wait in this process. Further ones are refused if they do not fit. */
 const MAX_WAITING = 1_000;
+const MAX_WAITING_OF_ALL = 10_000;
 /** The first pause before the store is asked again, milliseconds; each further one is twice as long, up to the last. */
 const FIRST_PAUSE_MS = 2;
 const LAST_PAUSE_MS = 32;
@@ -20,24 +21,27 @@ const LAST_PAUSE_MS = 32;
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   readonly #batches = new Set<Batch>();
-  #waiting = 0;
+  /** How many requests wait: of each consumer, and of all. */
+  readonly #waiting = new Map<string, number>();
+  #waitingOfAll = 0;
 
   constructor(options: LeaseWaitsOptions) {
     this.#options = options;
   }
 
   /** Whether requests are to be refused if they do not fit, because they have waited long enough, or too many wait. */
-  isOver({ wait }: Batch): boolean {
-    if (this.#waiting >= MAX_WAITING) return true;
+  isOver({ consumerId, wait }: Batch): boolean {
+    if (this.#waitingOfAll === 0 && wait === undefined) return false;
+    if (this.#waitingOfAll >= MAX_WAITING_OF_ALL || this.#of(consumerId) >= MAX_WAITING) return true;
     return wait !== undefined && this.#options.monotonicMs() >= wait.untilMs;
   }
 
   /** @param forMs how long units may be on their way back */
   add(batch: Batch, forMs: number): void {
-    this.#waiting += batch.waiting.length;
+    this.#count(batch, batch.waiting.length);
     for (const other of this.#batches) {
       if (!isAlike(other, batch)) continue;
-      other.waiting.push(...batch.waiting);
+      join(other, batch);
       return;
     }
     const nowMs = this.#options.monotonicMs();
@@ -49,7 +53,18 @@ export class LeaseWaits {
 
   #askAgain(batch: Batch): void {
     this.#batches.delete(batch);
-    this.#waiting -= batch.waiting.length;
+    this.#count(batch, -batch.waiting.length);
     this.#options.onReady([batch]);
+  }
+
+  #of(consumerId: string): number {
+    return this.#waiting.get(consumerId) ?? 0;
+  }
+
+  #count({ consumerId }: Batch, more: number): void {
+    this.#waitingOfAll += more;
+    const waiting = this.#of(consumerId) + more;
+    if (waiting === 0) this.#waiting.delete(consumerId);
+    else this.#waiting.set(consumerId, waiting);
   }
 }

@@ -50,8 +50,12 @@ const SHARE = 16;
 const MIN_UNITS = 4;
 /** How long after the end of a lease its return may be on the way, so that a request waits for it and is not refused. */
 export const RETURN_WITHIN_MS = 100;
-/** How long after its end the store knows a lease, and takes back what was not used. */
+/** How long after its end the store knows a lease, and takes back what was not used: the gateway may have been busy. */
 const KNOWN_FOR_MS = 2_000;
+/** A lease that ends this much later than one that begins now was lent before the clock was set back by more than that. */
+const MAX_AHEAD_MS = 5_000;
+/** What is lent of an account is called back at most this often. */
+const RECALL_EVERY_MS = 20;
 /** The most leases of one account. */
 const MAX_LEASES = 64;
 
@@ -66,13 +70,33 @@ interface LendingAccount {
 /** Of an account of which nothing is lent. */
 export const NO_LEASES: readonly Lease[] = Object.freeze([]);
 
-/** The leases that the store still knows. One that ends too late was lent before the clock was set back. */
+/** The leases that the store still knows. If its clock was set back a little, none ends later than one that begins now. */
 function knownLeases(leases: readonly Lease[], nowMs: number): readonly Lease[] {
   if (leases.length === 0) return leases;
-  return leases.filter(({ endsAtMs }) => nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= nowMs + MAX_LEASE_MS);
+  const latestMs = nowMs + MAX_LEASE_MS;
+  return leases
+    .filter(({ endsAtMs }) => nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= latestMs + MAX_AHEAD_MS)
+    .map((lease) => (lease.endsAtMs > latestMs ? { ...lease, endsAtMs: latestMs } : lease));
 }
 
-/** How many units of an account may still be returned. */
+/** Whether units of an account may still come back, be it too late for a request to wait for them. */
+export function mayReturn({ leases }: Pick<LendingAccount, 'leases'>, nowMs: number): boolean {
+  return knownLeases(leases, nowMs).some(({ units }) => units > 0);
+}
+
+/** Lends nothing of these accounts for a while, because a request waits for what is lent. */
+export function notice(accounts: readonly LendingAccount[], nowMs: number): void {
+  for (const account of accounts) {
+    const known = knownLeases(account.leases, nowMs);
+    if (!known.some(({ units }) => units > 0)) continue;
+    const sinceMs = nowMs + MAX_LEASE_MS - RECALL_EVERY_MS;
+    if (known.some(({ units, endsAtMs }) => units === 0 && endsAtMs > sinceMs)) continue;
+    const others = known.filter(({ units }) => units > 0);
+    account.leases = [...others, { id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS }];
+  }
+}
+
+/** How many units of an account a request may wait for. */
 export function unreturnedUnits({ leases }: Pick<LendingAccount, 'leases'>, nowMs: number): number {
   let units = 0;
   for (const lease of knownLeases(leases, nowMs)) {
@@ -81,8 +105,8 @@ export function unreturnedUnits({ leases }: Pick<LendingAccount, 'leases'>, nowM
   return units;
 }
 
-/** For how long units of these accounts may still be returned, milliseconds; 0 if none are lent. */
-export function unreturnedForMs(accounts: readonly Pick<LendingAccount, 'leases'>[], nowMs: number): number {
+/** For how long a request may wait for units of these accounts, milliseconds; 0 if none are lent. */
+export function waitFor(accounts: readonly Pick<LendingAccount, 'leases'>[], nowMs: number): number {
   let longest = 0;
   for (const { leases } of accounts) {
     for (const { units, endsAtMs } of knownLeases(leases, nowMs)) {

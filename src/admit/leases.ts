@@ -1,34 +1,45 @@
-import { accountIdsOf } from './account-id.ts';
+import { accountIdsOf, ownerIdOf } from './account-id.ts';
 import type { AccountState, Outcome } from './decide.ts';
 import { type LeaseTerms, MAX_LEASE_MS, type ReturnedLease } from './lease.ts';
-import type { Ledger } from './ledger.ts';
+import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { type Admitted, verdictFromLease } from './verdict.ts';
 import { placeOf } from './windows.ts';
 
 /** Notifies of accounts for which a request waits until gateways have returned what they do not use. */
 export interface RecallFeed {
+  /** Whether notices arrive at present. As long as they do not, nothing is borrowed. */
+  readonly isHeard: boolean;
   subscribe(listener: (accountId: string) => void): void;
 }
 
 interface LeasesOptions {
   readonly ledger: Pick<Ledger, 'decide'>;
+  readonly recalls: RecallFeed;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
 }
 
 /** The requests of one consumer that are decided in one call. */
-interface AskedBatch {
-  readonly consumerId: string;
-  readonly allowance: Allowance;
-  readonly cost: number;
-  readonly n: number;
+type AskedBatch = Pick<DecisionRequest, 'consumerId' | 'allowance' | 'cost' | 'n'>;
+
+/** Whose accounts some leases are of: a consumer, or a customer with its consumers. */
+interface Owner {
+  readonly held: Set<Held>;
+  /** What this process has admitted for it in all since the first of these leases, with and without them. */
+  spent: number;
+  /** How many calls that borrow are unanswered. */
+  unanswered: number;
+  /** When something of it was called back last, while a call was unanswered (monotonic, milliseconds). */
+  recalledAtMs: number;
 }
 
 /** A lease that this process holds. */
 interface Held {
+  readonly consumerId: string;
   readonly allowance: Allowance;
   readonly accountIds: readonly string[];
+  owner: Owner;
   readonly id: number;
   /** The accounts after the decision that lent it, which have counted all of it, and what the store's clock said. */
   readonly state: AccountState;
@@ -36,11 +47,15 @@ interface Held {
   readonly answeredAtMs: number;
   /** From then on no request is admitted from it (monotonic, milliseconds). */
   readonly untilMs: number;
+  readonly units: number;
   unused: number;
   requests: number;
+  /** What its owner had spent when it was lent. */
+  spentBefore: number;
   /** How many units more than `state` says are to be reported as used; null if no other gateway uses these accounts. */
   readonly othersTake: number | null;
-  readonly timer: NodeJS.Timeout;
+  /** Null while it is not kept. */
+  timer: NodeJS.Timeout | null;
 }
 
 /** What was asked of the ledger, until it has answered. */
@@ -54,6 +69,10 @@ export interface Borrowing {
 const BUSY = 4;
 /** 40 requests a second are `BUSY` in this time. */
 const PACE_MS = 100;
+/** After how long a return is tried again that the store has certainly not got. */
+const RETURN_AGAIN_MS = 200;
+/** Until how long after the end of a lease it is tried: the store takes it for 2 s. */
+const RETURN_FOR_MS = 1_500;
 
 /**
  * The units that this process has borrowed. A consumer that sends it more than about 40 requests a second borrows what it is
@@ -64,15 +83,15 @@ export class Leases {
   readonly #options: LeasesOptions;
   /** By consumer: one for each allowance that its requests have. */
   readonly #held = new Map<string, Held[]>();
+  readonly #owners = new Map<string, Owner>();
+  /** The consumers for which a call that borrows is unanswered. */
+  readonly #borrowing = new Set<string>();
   /** How many requests of each consumer the store has decided in the present `PACE_MS`, and in those before. */
   #pace = new Map<string, number>();
   #paceBefore = new Map<string, number>();
   #paceSinceMs = 0;
   /** From a random number on, so that no two processes use the same ids. Short, because each is in a field of the account. */
   #nextId = 1 + Math.floor(Math.random() * 2 ** 31);
-  /** How many calls that borrow are unanswered, and which accounts were called back meanwhile. */
-  #unanswered = 0;
-  readonly #recalled = new Set<string>();
   #generation = 0;
 
   constructor(options: LeasesOptions) {
@@ -87,12 +106,15 @@ export class Leases {
     if (monotonicMs >= held.untilMs) return null;
     held.unused -= cost;
     held.requests++;
+    held.owner.spent += cost;
     const nowMs = Math.floor(held.nowMs + (monotonicMs - held.answeredAtMs));
-    const unusedOrTaken = held.othersTake === null ? held.unused : -held.othersTake;
-    return verdictFromLease(held.state, allowance, { nowMs, cost, ahead: unusedOrTaken });
+    const { units, unused, owner, spentBefore, othersTake } = held;
+    const spentBeside = owner.spent - spentBefore - (units - unused);
+    const ahead = (othersTake === null ? unused : -othersTake) - spentBeside;
+    return verdictFromLease(held.state, allowance, { nowMs, cost, ahead });
   }
 
-  /** Whether some units that this process has borrowed for the consumer are unused. */
+  /** Whether this process has borrowed units for the consumer, some of which may be unused. */
   has(consumerId: string): boolean {
     return this.#held.has(consumerId);
   }
@@ -100,16 +122,24 @@ export class Leases {
   /** What the next call about some requests says about leases; null if nothing. A lease that it returns is not used any more. */
   termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
     const previous = this.#of(consumerId, allowance);
-    if (previous !== null) this.#drop(consumerId, previous);
-    const isLendable = allowance.boundsInFlight === undefined && allowance.inUnits === undefined;
-    const units = isLendable && allowance.history !== 'all' ? cost * this.#expected(consumerId, n, previous) : 0;
+    if (previous !== null) this.#drop(previous);
+    const units = this.#mayBorrow(consumerId, allowance) ? cost * this.#expected(consumerId, n, previous) : 0;
     if (units === 0 && previous === null) return null;
-    if (units > 0) this.#unanswered++;
+    if (units > 0) {
+      this.#borrowing.add(consumerId);
+      this.#ownerOf(consumerId).unanswered++;
+    }
     const terms = {
       ...(units === 0 ? {} : { borrows: { id: this.#nextId++, units } }),
       ...(previous === null ? {} : { returned: returnOf(previous) }),
     };
     return { terms, generation: this.#generation, previous };
+  }
+
+  /** One call at a time: several batches of a consumer may go into one call, and one lease is enough for them. */
+  #mayBorrow(consumerId: string, { boundsInFlight, inUnits, history }: Allowance): boolean {
+    if (boundsInFlight !== undefined || inUnits !== undefined || history === 'all') return false;
+    return !this.#borrowing.has(consumerId) && this.#options.recalls.isHeard;
   }
 
   /** How many requests a busy consumer is expected to send during a lease; 0 for one that is not busy. */
@@ -122,60 +152,72 @@ export class Leases {
     }
     const present = (this.#pace.get(consumerId) ?? 0) + n;
     this.#pace.set(consumerId, present);
-    const lastedMs = previous === null ? 0 : Math.max(nowMs - previous.answeredAtMs, 1);
-    const fromLease = previous === null ? 0 : (previous.requests * PACE_MS) / Math.max(lastedMs, PACE_MS / 10);
+    const lastedMs = previous === null ? PACE_MS : Math.max(nowMs - previous.answeredAtMs, PACE_MS / 10);
+    const fromLease = ((previous?.requests ?? 0) * PACE_MS) / lastedMs;
     const inPace = Math.max(present, this.#paceBefore.get(consumerId) ?? 0, fromLease);
     return inPace > BUSY ? Math.ceil((inPace * MAX_LEASE_MS) / PACE_MS) : 0;
   }
 
-  /** The ledger has answered a call, or failed (`outcome` null). */
-  answered(batch: AskedBatch, { terms, generation, previous }: Borrowing, outcome: Outcome | null, askedAtMs: number) {
+  /**
+   * The ledger has answered a call about leases, or failed.
+   * @param outcome undefined: the store has done nothing; null: it may have counted the requests
+   */
+  answered(batch: AskedBatch, borrowing: Borrowing, outcome: Outcome | null | undefined, askedAtMs: number): void {
+    const { consumerId } = batch;
+    const { terms, generation, previous } = borrowing;
+    if (outcome === undefined && previous !== null) this.#keep(previous);
     if (terms.borrows === undefined) return;
-    this.#unanswered--;
-    const wasRecalled = (id: string) => this.#recalled.has(id);
+    const owner = this.#ownerOf(consumerId);
+    this.#borrowing.delete(consumerId);
+    owner.unanswered--;
     if (outcome?.lent !== undefined) {
-      const held = this.#heldOf(batch, { terms, previous }, outcome, askedAtMs);
-      if (generation !== this.#generation || held.accountIds.some(wasRecalled)) this.#return(batch.consumerId, held);
-      else this.#keep(batch.consumerId, held);
+      const held = this.#heldOf(batch, borrowing, outcome, askedAtMs);
+      if (generation === this.#generation && owner.recalledAtMs < askedAtMs) this.#keep(held);
+      else void this.#return([held]);
     }
-    if (this.#unanswered === 0) this.#recalled.clear();
+    this.#forgetOwner(consumerId, owner);
   }
 
   #heldOf(
     { consumerId, allowance, cost }: AskedBatch,
-    { terms, previous }: Pick<Borrowing, 'terms' | 'previous'>,
-    { nowMs, state, lent, admitted, unreturnedForMs = 0 }: Outcome,
+    { terms, previous }: Borrowing,
+    { nowMs, state, lent, admitted, mayReturn }: Outcome,
     askedAtMs: number,
   ): Held {
     const { units, forMs } = lent!;
     const own = units + admitted * cost - (previous?.unused ?? 0);
     const taken = previous === null ? 0 : Math.max(mostCounted(previous.state, state, allowance) - own, 0);
-    const untilMs = askedAtMs + forMs;
-    const monotonicMs = this.#options.monotonicMs();
-    const held: Held = {
-      allowance,
+    const owner = this.#ownerOf(consumerId);
+    return {
+      ...{ consumerId, allowance, owner, id: terms.borrows!.id, state, nowMs, units, unused: units, requests: 0 },
       accountIds: accountIdsOf(consumerId, allowance),
-      ...{ id: terms.borrows!.id, state, nowMs, answeredAtMs: monotonicMs, untilMs },
-      ...{ unused: units, requests: 0 },
-      othersTake: taken === 0 && unreturnedForMs === 0 ? null : 2 * taken,
-      timer: setTimeout(() => this.#end(consumerId, held), Math.max(untilMs - monotonicMs, 0)).unref(),
+      answeredAtMs: this.#options.monotonicMs(),
+      untilMs: askedAtMs + forMs,
+      spentBefore: owner.spent,
+      othersTake: taken === 0 && !mayReturn ? null : 2 * taken,
+      timer: null,
     };
-    return held;
   }
 
-  /** Somebody waits for units of an account. */
+  /** The store has admitted requests of a consumer: what leases of the same accounts report must contain them. */
+  spent(consumerId: string, units: number): void {
+    if (this.#owners.size === 0) return;
+    const owner = this.#owners.get(ownerIdOf(consumerId));
+    if (owner !== undefined) owner.spent += units;
+  }
+
+  /** Somebody waits for units of an account, or it has changed. */
   recall(accountId: string): void {
-    if (this.#unanswered > 0) this.#recalled.add(accountId);
-    for (const [consumerId, all] of this.#held) {
-      for (const held of all) if (held.accountIds.includes(accountId)) this.#end(consumerId, held);
-    }
+    const owner = this.#owners.get(ownerIdOf(accountId));
+    if (owner === undefined) return;
+    if (owner.unanswered > 0) owner.recalledAtMs = this.#options.monotonicMs();
+    void this.#end([...owner.held].filter(({ accountIds }) => accountIds.includes(accountId)));
   }
 
   /** Returns all that is unused. Fulfilled when the store has it, or does not answer. */
-  async returnAll(): Promise<void> {
+  returnAll(): Promise<void> {
     this.#generation++;
-    const all = [...this.#held].flatMap(([consumerId, held]) => held.map((one) => this.#end(consumerId, one)));
-    await Promise.all(all);
+    return this.#end([...this.#held.values()].flat());
   }
 
   #of(consumerId: string, allowance: Allowance): Held | null {
@@ -185,30 +227,64 @@ export class Leases {
     return null;
   }
 
-  #keep(consumerId: string, held: Held): void {
-    const all = this.#held.get(consumerId);
-    if (all === undefined) this.#held.set(consumerId, [held]);
+  #keep(held: Held): void {
+    const all = this.#held.get(held.consumerId);
+    if (all === undefined) this.#held.set(held.consumerId, [held]);
     else all.push(held);
+    const owner = this.#ownerOf(held.consumerId);
+    if (owner !== held.owner) {
+      // One that was taken out for a call in which nothing was done, as the last of its owner.
+      held.owner = owner;
+      held.spentBefore = owner.spent - (held.units - held.unused);
+    }
+    owner.held.add(held);
+    const leftMs = Math.max(held.untilMs - this.#options.monotonicMs(), 0);
+    held.timer = setTimeout(() => void this.#end([held]), leftMs).unref();
   }
 
-  #drop(consumerId: string, held: Held): void {
-    clearTimeout(held.timer);
+  #drop(held: Held): void {
+    const { consumerId, owner } = held;
+    if (held.timer !== null) clearTimeout(held.timer);
     const left = this.#held.get(consumerId)!.filter((one) => one !== held);
     if (left.length === 0) this.#held.delete(consumerId);
     else this.#held.set(consumerId, left);
+    owner.held.delete(held);
+    this.#forgetOwner(consumerId, owner);
   }
 
-  #end(consumerId: string, held: Held): Promise<void> {
-    this.#drop(consumerId, held);
-    return this.#return(consumerId, held);
+  #ownerOf(consumerId: string): Owner {
+    const id = ownerIdOf(consumerId);
+    const known = this.#owners.get(id);
+    if (known !== undefined) return known;
+    const owner: Owner = { held: new Set(), spent: 0, unanswered: 0, recalledAtMs: Number.NEGATIVE_INFINITY };
+    this.#owners.set(id, owner);
+    return owner;
   }
 
-  async #return(consumerId: string, held: Held): Promise<void> {
-    clearTimeout(held.timer);
-    const { allowance } = held;
-    const request = { consumerId, allowance, cost: 1, n: 0, leaseTerms: { returned: returnOf(held) } };
-    // What does not arrive stays counted, and is never sent again: it might be given back twice.
-    await this.#options.ledger.decide([request]).catch(() => {});
+  #forgetOwner(consumerId: string, { held, unanswered }: Owner): void {
+    if (held.size === 0 && unanswered === 0) this.#owners.delete(ownerIdOf(consumerId));
+  }
+
+  #end(all: readonly Held[]): Promise<void> {
+    for (const held of all) this.#drop(held);
+    return this.#return(all);
+  }
+
+  /** What may have arrived stays so, and is never sent again: it might be given back twice. */
+  async #return(all: readonly Held[]): Promise<void> {
+    if (all.length === 0) return;
+    const requests = all.map((held): DecisionRequest => {
+      const { consumerId, allowance } = held;
+      return { consumerId, allowance, cost: 1, n: 0, leaseTerms: { returned: returnOf(held) } };
+    });
+    try {
+      await this.#options.ledger.decide(requests);
+    } catch (error) {
+      if (!(error instanceof NothingDone)) return;
+      const nowMs = this.#options.monotonicMs();
+      const again = all.filter((held, i) => error.outcomes[i] === undefined && nowMs < held.untilMs + RETURN_FOR_MS);
+      if (again.length > 0) setTimeout(() => void this.#return(again), RETURN_AGAIN_MS).unref();
+    }
   }
 }
 

@@ -139,6 +139,8 @@ export interface Allowance {
   readonly planLimits?: Readonly<Partial<Record<WindowName, number>>>;
   /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse no request. */
   readonly shadow?: Allowance;
+  /** Set for a shadow: its limits are only watched. */
+  readonly isWatched?: true;
   /** The plan is not enforced: only the shadow is counted. */
   readonly isShadowOnly?: true;
   /**
@@ -224,10 +226,14 @@ export function allowanceOf(
       ? { ...common, ...ownBudget(plan, planned, own), ...inFlightOf(plan.inFlight) }
       : { ...common, ...budgetsOfCustomer(plan, planned, own, customer) };
   if (!plan.enforce)
-    return Object.freeze({ ...withoutBounds(live), shadow: withoutInFlight(live), isShadowOnly: true });
+    return Object.freeze({
+      ...withoutBounds(live),
+      shadow: { ...withoutInFlight(live), isWatched: true as const },
+      isShadowOnly: true,
+    });
   const { windows } = windowsOf(plan.shadow, plan.shadowForms, NO_LIMITS);
   if (windows.length === 0) return Object.freeze(live);
-  const shadow = { plan: plan.name, unlimited: [], bans: plan.bans };
+  const shadow = { plan: plan.name, unlimited: [], bans: plan.bans, isWatched: true } as const;
   if (customer === null) return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: windows }) });
   const further = [budgetOf('customer', 'customer', null, { windows, unlimited: [] })];
   return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: [], further, ...bansOf(plan) }) });

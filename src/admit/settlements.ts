@@ -1,4 +1,4 @@
-import { accountIdsOf, historiesOf, inUnit, lengthOfOwner } from './account-id.ts';
+import { accountIdsOf, historiesOf, inUnit, ownerIdOf } from './account-id.ts';
 import { hourOf } from './history.ts';
 import type { SettlementOutcome, SettlementSink, UnitSettlement } from './ledger.ts';
 import type { Allowance } from './plan.ts';
@@ -69,7 +69,7 @@ export class Settlements {
 
   /** Whether some that wait are of accounts that requests of this consumer may charge. */
   concern(consumerId: string): boolean {
-    return this.#owners.size > 0 && this.#owners.has(ownerOf(consumerId));
+    return this.#owners.size > 0 && this.#owners.has(ownerIdOf(consumerId));
   }
 
   /** @param nowMs when the request was decided, by the store's clock */
@@ -83,7 +83,7 @@ export class Settlements {
         if (this.#used.size === this.#options.most) void this.flush();
         sums = { consumerId, allowance, nowMs, less: new Map(), more: new Map() };
         this.#used.set(reservation, sums);
-        this.#owners.add(ownerOf(consumerId));
+        this.#owners.add(ownerIdOf(consumerId));
       }
       const byUnit = delta < 0 ? sums.less : sums.more;
       const sum = byUnit.get(unit);
@@ -154,16 +154,12 @@ export class Settlements {
     for (const [i, waiting] of sent.entries()) {
       const outcome = outcomes[i]!;
       if (outcome === 'unsent') {
-        this.#owners.add(ownerOf(waiting.settlement.accountId));
+        this.#owners.add(ownerIdOf(waiting.settlement.accountId));
         this.#wait(waiting);
       } else onSettled?.(outcome, waiting.requests);
     }
     this.#sendIn(RETRY_AFTER_MS);
   }
-}
-
-function ownerOf(accountId: string): string {
-  return accountId.slice(0, lengthOfOwner(accountId));
 }
 
 function addTo(sum: Sum, { delta, requests }: Sum): void {

@@ -105,7 +105,7 @@ export function openServices(
   stores.changes.subscribe(({ kind, keyId }) => {
     stores.applyChanges();
     if (kind !== 'account') identification.identifier.forget(keyId);
-    if (kind !== 'key' && kind !== 'customer') admitter.forget();
+    if (kind !== 'key' && kind !== 'customer') admitter.forget(keyId);
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const refusals = new RefusalCounter(stores.history);

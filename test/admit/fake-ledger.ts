@@ -26,10 +26,12 @@ export class FakeLedger implements Ledger {
   away = false;
   /** Awaited before a call is decided, and before its answer is given back. */
   onTheWay: () => Promise<void> | void = () => {};
+  /** Awaited before a lease is returned without a decision. */
+  onReturn: () => Promise<void> | void = () => {};
   readonly #accounts = new Map<string, AccountState>();
   #losesReturns = false;
   #recalls: ((accountId: string) => void)[] = [];
-  readonly recalls: RecallFeed = { subscribe: (listener) => void this.#recalls.push(listener) };
+  readonly recalls: RecallFeed = { isHeard: true, subscribe: (listener) => void this.#recalls.push(listener) };
 
   /** Nobody hears what is called back, and nothing that was lent returns: as after a kill. */
   stopsHearing(): void {
@@ -46,13 +48,14 @@ export class FakeLedger implements Ledger {
   async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
     this.calls.push(asks);
     if (this.#losesReturns && asks.every(({ n }) => n === 0)) throw new Failure('store_unavailable', 'lost');
+    if (asks.every(({ n }) => n === 0)) await this.onReturn();
     await this.onTheWay();
     if (this.away) throw new Failure('store_unavailable', 'away');
     const outcomes = asks.map(({ consumerId, allowance, cost, n, amounts, leaseTerms }) => {
       const nowMs = Math.floor(this.nowMs);
       const outcome = decide(this.#of(consumerId), allowance, nowMs, cost, n, [], amounts, leaseTerms);
       this.#accounts.set(consumerId, outcome.state);
-      if (outcome.mustWait) for (const listener of this.#recalls) listener(consumerId);
+      if (outcome.waitMs !== undefined) for (const listener of this.#recalls) listener(consumerId);
       return outcome;
     });
     await this.onTheWay();

@@ -124,7 +124,7 @@ class LendingHistory {
       ...(isOfLease ? { returned: back! } : {}),
     };
     const outcome = await this.#expectOne(consumerId, plan, { cost, n }, terms);
-    if (outcome.mustWait) this.#seen.waited++;
+    if (outcome.waitMs !== undefined) this.#seen.waited++;
     if (outcome.lent === undefined) return;
     this.#seen.lent++;
     const { units, forMs } = outcome.lent;
@@ -176,7 +176,12 @@ class LendingHistory {
   }
 
   #record(consumerId: string, before: AccountState, outcome: Outcome, { returned }: LeaseTerms): void {
-    const known = before.leases?.find(({ id, endsAtMs }) => id === returned?.id && this.#nowMs < endsAtMs + 2_000);
+    const states = [before, ...(before.further ?? [])];
+    const known = states
+      .flatMap(({ leases = [] }) => leases)
+      .find(({ id, endsAtMs }) => {
+        return id === returned?.id && this.#nowMs < endsAtMs + 2_000 && endsAtMs <= this.#nowMs + 5_250;
+      });
     const back = known === undefined ? 0 : Math.min(returned!.unused, known.units);
     if (back > 0) this.#seen.takenBack++;
     const more = outcome.admitted * outcome.cost + (outcome.lent?.units ?? 0) - back;
@@ -203,7 +208,9 @@ class LendingHistory {
 
 /** A reset waits for what is lent, as the test above says. */
 function lends({ leases = [] }: AccountState, nowMs: number): boolean {
-  return leases.some(({ endsAtMs }) => endsAtMs <= nowMs + 250 && nowMs < endsAtMs + 100);
+  return leases.some(({ units, endsAtMs }) => {
+    return units > 0 && endsAtMs <= nowMs + 5_250 && nowMs < Math.min(endsAtMs, nowMs + 250) + 100;
+  });
 }
 
 function withoutLeases({ leases: _, further, ...state }: AccountState): AccountState {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { Admitter } from '../../src/admit/admit.ts';
+import { NothingDone } from '../../src/admit/ledger.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -164,4 +165,134 @@ test('in an outage a lease is used to its end, and then the gateway decides alon
   expect(sourceOf((await one.send())[0])).toBe('lease');
   await pass(300);
   expect(sourceOf((await one.send())[0])).toBe('local');
+});
+
+test('a ban begins only when nothing lent is in use, however busy others are (reliability 305)', async () => {
+  const { ledger, gateways, pass } = fleetOf(3);
+  const plan = allowance({ minute: 1_000 }, { after: 1 });
+  const [one, two, costly] = gateways;
+  await costly!.send(plan, 1, 500);
+  let bannedAtMs = Number.POSITIVE_INFINITY;
+  let after = 0;
+  let isOver = false;
+  const load = [one!, two!].map(async (gateway) => {
+    while (!isOver) {
+      const askedAtMs = ledger.nowMs;
+      const answers = await gateway.send(plan, 2);
+      if (askedAtMs > bannedAtMs) after += answers.filter((answer) => kindOf(answer) === 'admitted').length;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  });
+  await pass(50);
+  const refused = costly!.send(plan, 1, 500);
+  void refused.then(() => (bannedAtMs = ledger.nowMs));
+  await pass(400);
+  expect((await refused).map(kindOf)).toEqual(['banned']);
+  await pass(300);
+  isOver = true;
+  await pass(20);
+  await Promise.all(load);
+  expect(after).toBe(0);
+});
+
+test('a request waits no longer because others come, and all of a consumer are answered (reliability 306)', async () => {
+  const { ledger, gateways, pass } = fleetOf(1);
+  const decided = ledger.decide.bind(ledger);
+  // A store that is a little away, where others hold units at all times.
+  ledger.decide = async (requests) => {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const outcomes = await decided(requests.map((request) => ({ ...request, n: 0 })));
+    return outcomes.map((outcome, i) => {
+      const { n, leaseTerms } = requests[i]!;
+      return { ...outcome!, n, bannedFrom: n, ...(leaseTerms?.isFinal ? {} : { waitMs: 350 }) };
+    });
+  };
+  const waited: number[] = [];
+  for (let i = 0; i < 200; i++) {
+    const askedAtMs = ledger.nowMs;
+    void gateways[0]!.send().then(() => waited.push(ledger.nowMs - askedAtMs));
+    await pass(5);
+  }
+  await pass(400);
+  expect(waited).toHaveLength(200);
+  expect(Math.max(...waited)).toBeLessThan(400);
+});
+
+test('what returns too late for those who waited is there for those who come then', async () => {
+  const { ledger, gateways, pass } = fleetOf(2);
+  const [one, other] = gateways;
+  const plan = allowance({ minute: 1_000 }, null);
+  let arrive = () => {};
+  ledger.onReturn = () => new Promise((resolve) => (arrive = resolve));
+  await one!.send(plan, 10);
+  const asked = other!.send(plan, 1_000);
+  await pass(400);
+  expect((await asked).map(kindOf).filter((kind) => kind === 'refused').length).toBeGreaterThan(10);
+  expect((await other!.send(plan)).map(kindOf)).toEqual(['refused']);
+  arrive();
+  await pass(5);
+  expect((await other!.send(plan)).map(kindOf)).toEqual(['admitted']);
+});
+
+test('requests that are asked about together borrow once, and alone a gateway reports what is left', async () => {
+  const { ledger, gateways, pass } = fleetOf(1);
+  const [{ admitter }] = gateways as [(typeof gateways)[0]];
+  // Each has waited for its key for another time, so that each is asked about by itself.
+  const waits = Array.from({ length: 40 }, (_, i) => admitter.admit('a', PLAN, 1, 1 + i / 100));
+  const answers = await Promise.all(waits);
+  expect(ledger.calls.flat().filter(({ leaseTerms }) => leaseTerms?.borrows !== undefined)).toHaveLength(1);
+  for (let i = 0; i < 10; i++) answers.push(...(await gateways[0]!.send()));
+  const told = answers.map((answer) => remainingOf(answer) ?? 0).toSorted((a, b) => b - a);
+  expect(told.filter((remaining, i) => remaining > 999 - i)).toEqual([]);
+  await pass(300);
+  expect(await usedIn(ledger)).toBe(50);
+});
+
+test('a gateway does not wait for what it has borrowed itself, for other requests of the caller', async () => {
+  const { ledger, one, pass } = await withLease();
+  const left = 1_000 - (await usedIn(ledger))!;
+  const answers = one.send(SAME_BUT_RELOADED, left + 5);
+  await pass(15);
+  expect((await answers).every((answer) => kindOf(answer) === 'admitted')).toBe(true);
+});
+
+test('nothing is borrowed while notices of recalls cannot be heard', async () => {
+  const { ledger, gateways } = fleetOf(1);
+  Object.assign(ledger.recalls, { isHeard: false });
+  await gateways[0]!.send(PLAN, 10);
+  expect(await usedIn(ledger)).toBe(10);
+});
+
+test('what the store has certainly not got returns when it is back', async () => {
+  const { ledger, pass } = await withLease();
+  const { onReturn } = ledger;
+  ledger.onReturn = () => {
+    throw new NothingDone('away');
+  };
+  await pass(300);
+  expect(await usedIn(ledger)).toBeGreaterThan(10);
+  ledger.onReturn = onReturn;
+  await pass(300);
+  expect(await usedIn(ledger)).toBe(10);
+});
+
+test('a request that is certainly not decided leaves the lease, which is used to its end', async () => {
+  const { ledger, one } = await withLease();
+  const decided = ledger.decide.bind(ledger);
+  ledger.decide = async () => {
+    throw new NothingDone('away');
+  };
+  expect(sourceOf((await one.send(PLAN, 1, 900))[0])).toBe('local');
+  expect(sourceOf((await one.send())[0])).toBe('lease');
+  ledger.decide = decided;
+});
+
+test('limits that are only watched make nobody wait', async () => {
+  const { ledger, one, other, pass } = await withLease();
+  const watched = { ...PLAN, isWatched: true } as const;
+  const left = 1_000 - (await usedIn(ledger))!;
+  const answers = other.send(watched, left + 1);
+  await pass(5);
+  expect((await answers).map(kindOf).at(-1)).toBe('refused');
+  expect(one.admitter).toBeDefined();
 });

@@ -72,6 +72,7 @@ describe('the allowance of a key', () => {
         limits: [windowLimit('minute', 60), month],
         unlimited: [{ window: 'day', lengthMs: 86_400_000 }],
         bans: BANS,
+        isWatched: true,
       },
     });
   });

@@ -61,7 +61,7 @@ describe('a reply is read', () => {
 
   test('with slices, and strikes behind them', async () => {
     const sliding = allowance({ minute: 5, hour: 9 }, null, { minute: { slices: 4 }, hour: { slices: 4 } });
-    const [outcome] = await outcomes(`${T0} 18 0 2 ${T0} 3 1 2 0 1 0 0 0 0 0 2 60 0 0 0`, ask('a', sliding));
+    const [outcome] = await outcomes(`${T0} 19 0 2 ${T0} 3 1 2 0 1 0 0 0 0 0 0 2 60 0 0 0`, ask('a', sliding));
     expect(outcome).toMatchObject({
       admitted: 0,
       bannedFrom: 1,
@@ -77,7 +77,7 @@ describe('a reply is read', () => {
   });
 
   test('with a ban, whether it was imposed, and top-ups', async () => {
-    const [outcome] = await outcomes(`${T0} 22 0 0 0 0 0 2 1 0 0 0 0 3 4 5 6 2 2 10 70 4 20 80`, ask('a'));
+    const [outcome] = await outcomes(`${T0} 23 0 0 0 0 0 2 1 0 0 0 0 0 3 4 5 6 2 2 10 70 4 20 80`, ask('a'));
     expect(outcome).toEqual({
       ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, bannedFrom: 2, imposesBan: true },
       state: {

@@ -47,6 +47,34 @@ describe('in Redis', () => {
   const wide = allowance({ day: 1_000 });
   const ask = (consumerId: string, n: number, cost = 1) => ({ consumerId, allowance: strict, cost, n });
 
+  test('an account of which units are lent outlives its windows, and one without windows is gone after the lease', async () => {
+    const { ledger } = ledgerOn(url);
+    for (const [id, lending] of [
+      ['short', { ...allowance({ second: 1_000 }), history: 'admitted' as const }],
+      ['none', { ...allowance({}), history: 'admitted' as const }],
+    ] as const) {
+      const asks = { consumerId: id, allowance: lending, cost: 1 };
+      const [outcome] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
+      expect(outcome?.lent?.units).toBe(50);
+      const keptMs = Number(await command('PTTL', `tg:a:{${id}}`));
+      const [seconds, microseconds] = ((await command('TIME')) as string[]).map(Number);
+      const untilMs = seconds! * 1_000 + Math.ceil(microseconds! / 1_000) + keptMs;
+      expect(untilMs).toBeGreaterThanOrEqual(outcome!.nowMs + 2_250);
+      expect(keptMs).toBeLessThanOrEqual(2_250);
+    }
+  });
+
+  test('foreign text in the place of leases is none, and costs no time', async () => {
+    const { ledger } = ledgerOn(url);
+    for (const text of ['9'.repeat(100_000), 'x y z', '1 2', '-1 2 3', `7 1e400 ${'4'.repeat(400)}`]) {
+      await command('HSET', 'tg:a:{a}', 'l', text);
+      const [outcome] = await ledger.decide([{ ...ask('a', 1), allowance: wide }]);
+      expect(outcome).toMatchObject({ admitted: 1 });
+      expect(outcome).not.toHaveProperty('mayReturn');
+    }
+    expect(await ledger.resetUsage('a', ['day'], 'one')).toMatchObject({ kind: 'made', value: { used: { day: 5 } } });
+  });
+
   test('a script that Redis has forgotten is sent again, and what was asked meanwhile counts once each (reliability 105)', async () => {
     const { ledger } = ledgerOn(url);
     for (let round = 1; round <= 3; round++) {

@@ -26,8 +26,8 @@ async function playSimulated(
   const { played, answers, broken } = await simulate({ seed, histories, onProgress, signal });
   live.erase();
   const ok = broken === null && played === histories;
-  const { store, memory, local } = answers;
-  const summary = `${played} histories. Requests answered by the store ${store}, from memory ${memory}, locally ${local}.\n`;
+  const { store, lease, memory, local } = answers;
+  const summary = `${played} histories. Requests answered by the store ${store}, from leases ${lease}, from memory ${memory}, locally ${local}.\n`;
   if (json) process.stdout.write(`${JSON.stringify({ ok, seed, played, answers, broken }, null, 2)}\n`);
   else process.stdout.write(`${broken ?? ''}${summary}`);
   return ok ? 0 : 1;

@@ -11,6 +11,12 @@ export interface Bound {
   readonly calendar?: object;
 }
 
+/**
+ * From this limit on a busy gateway may borrow: a sixteenth of what is left, at least four. An answer then counts what others have
+ * borrowed as used, and may say that less remains.
+ */
+export const LENT_FROM = 64;
+
 /** Whoever has counters of its own at the gateway: an API key, or the address of callers without a good one. */
 export interface Subject {
   /** What reports call it, such as `abusers 2`; never a secret. */

@@ -60,6 +60,7 @@ export class RedisChanges implements ChangeFeed {
   readonly #pollEveryMs: number;
   readonly #listeners: ((change: StoreChange) => void)[] = [];
   readonly #recallListeners: ((accountId: string) => void)[] = [];
+  #hearsRecalls = false;
   #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** The number of the last change up to which the listeners know all; null before the first poll. */
@@ -76,6 +77,13 @@ export class RedisChanges implements ChangeFeed {
     this.#circuit = circuit;
     this.#channel = keyspace.changesChannel('db' in redis.options ? (redis.options.db ?? 0) : 0);
     this.#pollEveryMs = pollEveryMs ?? 250;
+    const hears = () => this.#hearsRecalls;
+    this.recalls = {
+      get isHeard() {
+        return hears();
+      },
+      subscribe: (listener) => void this.#recallListeners.push(listener),
+    };
   }
 
   /** Notifies every gateway. Rejects with Failure `store_unavailable` if the store does not answer. */
@@ -93,7 +101,7 @@ export class RedisChanges implements ChangeFeed {
   }
 
   /** Notifies of accounts for which somebody waits. A message that is lost delays requests by the rest of a lease. */
-  readonly recalls: RecallFeed = { subscribe: (listener) => void this.#recallListeners.push(listener) };
+  readonly recalls: RecallFeed;
 
   /** Stops listening. The caller's own connection stays open. */
   close(): void {
@@ -105,7 +113,13 @@ export class RedisChanges implements ChangeFeed {
   #start(): void {
     this.#subscription = subscribe(this.#redis, [this.#channel, keyspace.recallsChannel], {
       onMessage: (message, channel) => (channel === this.#channel ? this.#receive(message) : this.#recall(message)),
-      onLink: () => this.#assumeAny(),
+      onHeard: (channel) => {
+        if (channel === this.#channel) this.#assumeAny();
+        else this.#hearsRecalls = true;
+      },
+      onClose: () => {
+        this.#hearsRecalls = false;
+      },
     });
     this.#pollLater();
   }
@@ -178,8 +192,9 @@ export class RedisChanges implements ChangeFeed {
 
 interface SubscriptionEvents {
   readonly onMessage: (message: string, channel: string) => void;
-  /** A new connection has subscribed. It may have missed messages, and the server may be another one with other data. */
-  readonly onLink: () => void;
+  /** A new connection has subscribed to a channel. It may have missed messages, and the server may be another one with other data. */
+  readonly onHeard: (channel: string) => void;
+  readonly onClose: () => void;
 }
 
 /** A subscription to some channels, on its own connection. */
@@ -209,13 +224,22 @@ function subscribeBeside(redis: Redis, channels: readonly string[], events: Subs
   return { renew: () => subscriber.disconnect(true), close: () => subscriber.disconnect() };
 }
 
-function listen(subscriber: Redis, channels: readonly string[], { onMessage, onLink }: SubscriptionEvents): void {
+function listen(
+  subscriber: Redis,
+  channels: readonly string[],
+  { onMessage, onHeard, onClose }: SubscriptionEvents,
+): void {
   subscriber.on('error', () => {});
   subscriber.on('message', (channel: string, message: string) => onMessage(message, channel));
   subscriber.on('ready', () => {
-    // If an ACL forbids the channel or the connection breaks, polling suffices, and the next connection tries again.
-    subscriber.subscribe(...channels).then(onLink, () => {});
+    // If an ACL forbids a channel or the connection breaks, the next connection tries again. Each by itself: an ACL may allow some.
+    for (const channel of channels)
+      subscriber.subscribe(channel).then(
+        () => onHeard(channel),
+        () => {},
+      );
   });
+  subscriber.on('close', onClose);
   subscriber.connect().catch(() => {});
 }
 

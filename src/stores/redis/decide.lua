@@ -28,9 +28,9 @@
 --       for it (0: a hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
 --       many counts it has and, if any, the beginning of slice 0, the number of the first slice and the counts; for each
 --       account with a bound how many requests are in flight; then only if there are strikes, a ban or top-ups, or no room in
---       flight, or if units are lent: bannedFrom, 1 if this call imposed a ban (else 0), 1 if too many were in flight or 2 if
---       the requests that were not admitted must wait for units that may be returned, for how long that may be, how many units
---       this call has lent, and for how long; for the own account, and for the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
+--       flight, or if units are lent: bannedFrom, 1 if this call imposed a ban (else 0), 1 if too many were in flight
+--       (else 0), for how long the requests that were not admitted may wait for units that others return (0: they are refused),
+--       1 if others may return units, how many units this call has lent, and for how long; for the own account, and for the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
 --       the own one); and for each top-up in force its window + 10 times its account, its amount and its end.
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
@@ -150,6 +150,7 @@ local function fitsAt(window, cost)
 end
 
 local function put(account, field, value)
+  if account.onlyReturns then return end
   local changes = account.changes
   changes[#changes + 1] = field
   changes[#changes + 1] = value
@@ -204,43 +205,39 @@ local function countAll(account, spent)
 end
 
 -- What only accounts of which units are lent need: the twin of src/admit/lease.ts. Made as the functions for sliding windows.
-local NO_LEASES = {}
+local NONE = {}
 
 local function makeLeasing()
   local leasing = {}
-  local MIN_LEASE_MS, KNOWN_FOR_MS, HOUR_MS = 10, 2000, 3600000
-  local SHARE, MIN_UNITS, MAX_LEASES = 16, 4, 64
+  local MIN_LEASE_MS, HOUR_MS = 10, 3600000
+  local SHARE, MIN_UNITS, RECALL_EVERY_MS = 16, 4, 20
 
-  -- The leases that are still known, in the field `l`: of each the id, the units and the end. One that ends too late was lent before
-  -- the clock was set back.
-  function leasing.read(text)
-    local leases = {}
-    for id, units, ends in string.gmatch(string.sub(text, 1, 60 * MAX_LEASES), '(%d+) (%d+) (%d+)') do
-      ends = tonumber(ends)
-      if now < ends + KNOWN_FOR_MS and ends <= now + LEASE_MS then
-        leases[#leases + 1] = { id = tonumber(id), units = tonumber(units), ends = ends }
-      end
-    end
-    return leases
-  end
-
-  local function put(account)
-    local words = {}
-    for i, lease in ipairs(account.leases) do words[i] = string.format('%d %d %d', lease.id, lease.units, lease.ends) end
+  local function keep(account, leases)
+    account.leases = leases
     account.changes[#account.changes + 1] = 'l'
-    account.changes[#account.changes + 1] = table.concat(words, ' ')
+    account.changes[#account.changes + 1] = leasesText(leases)
   end
 
-  -- How many units of an account may still be returned, and for how long.
-  function leasing.unreturned(account)
-    local units, longest = 0, 0
+  -- Whether units of an account may still come back, be it too late for a request to wait for them.
+  function leasing.mayReturn(account)
     for _, lease in ipairs(account.leases) do
-      if lease.units > 0 and now < lease.ends + RETURN_WITHIN_MS then
-        units = units + lease.units
-        longest = max(longest, lease.ends + RETURN_WITHIN_MS - now)
+      if lease.units > 0 then return true end
+    end
+    return false
+  end
+
+  -- Calls back what is lent of these accounts, unless that was done a moment ago, and lends nothing more for a while.
+  function leasing.callBack(accounts, keys)
+    for i, account in ipairs(accounts) do
+      local isCalled = not leasing.mayReturn(account)
+      for _, lease in ipairs(account.leases) do
+        if lease.units == 0 and lease.ends > now + LEASE_MS - RECALL_EVERY_MS then isCalled = true end
+      end
+      if not isCalled then
+        keep(account, withNotice(account.leases, now))
+        redis.pcall('PUBLISH', RECALLS, keys[i])
       end
     end
-    return units, longest
   end
 
   -- Takes back what is unused of a lease. Returns how many units, and the hour in which they were lent; nil if the lease is gone.
@@ -252,8 +249,7 @@ local function makeLeasing()
         for j, other in ipairs(account.leases) do
           if j ~= i then left[#left + 1] = other end
         end
-        account.leases = left
-        put(account)
+        keep(account, left)
         unused = min(unused, lease.units)
         for j, window in ipairs(unused > 0 and account.windows or {}) do
           if window.ends > 0 and giveBack(window, places[j], unused) then window.isChanged = true end
@@ -285,8 +281,9 @@ local function makeLeasing()
       countAll(account, units)
       local leases = { unpack(account.leases) }
       leases[#leases + 1] = { id = id, units = units, ends = now + time }
-      account.leases = leases
-      put(account)
+      keep(account, leases)
+      -- What returns must find the lease, also if its windows have ended.
+      account.isLasting, account.leasesEnd = true, now + time + KNOWN_FOR_MS
     end
     return units, time
   end
@@ -320,7 +317,7 @@ local function readAccount(account, key, rule, after, held)
     if topUps == nil then return nil, '0' end
   end
   account.changes = {}
-  account.leases = values[7] and leasing().read(values[7]) or NO_LEASES
+  account.leases, account.leasesEnd = values[7] and leasesIn(values[7], now) or NONE, 0
   readBan(account, rule, after, values)
   account.strikes, account.strikesEnd = values[1], values[2]
   if account.most then readInFlight(account, rule, values[9], held and held + (begun[key] or 0)) end
@@ -418,7 +415,7 @@ local function writeAccount(account, key, rule, admitted)
   if type(written) == 'table' and written.err then return written end
   if account.isLasting then
     local banEnd = account.number > 0 and account.banEnd + rule.forget or 0
-    local expires = max(account.strikesEnd, banEnd, ticketsEnd, now + redis.call('PTTL', key))
+    local expires = max(account.strikesEnd, banEnd, ticketsEnd, account.leasesEnd, now + redis.call('PTTL', key))
     for i = 1, #windows do expires = max(expires, windows[i].ends) end
     redis.call('PEXPIREAT', key, expires)
   end
@@ -446,9 +443,9 @@ local function replyWindows(reply, account)
   return hasTopUps
 end
 
-local function replyOf(rule, admitted, bannedFrom, imposes, crowded, unreturned, lent, lentFor)
+local function replyOf(rule, admitted, bannedFrom, imposes, crowded, wait, mayReturn, lent, lentFor)
   local accounts, reply = rule.accounts, { admitted }
-  local isPlain = crowded == 0 and unreturned == 0 and lent == 0
+  local isPlain = crowded + wait + mayReturn + lent == 0
   for i = 1, #accounts do
     local account = accounts[i]
     local hasTopUps = replyWindows(reply, account)
@@ -460,7 +457,7 @@ local function replyOf(rule, admitted, bannedFrom, imposes, crowded, unreturned,
     end
   end
   if isPlain then return textOf(reply) end
-  for _, value in ipairs({ bannedFrom, imposes, crowded, unreturned, lent, lentFor }) do reply[#reply + 1] = value end
+  for _, value in ipairs({ bannedFrom, imposes, crowded, wait, mayReturn, lent, lentFor }) do reply[#reply + 1] = value end
   for i = 1, min(#accounts, 2) do
     local one = accounts[i]
     local window = one.banWindow + 10 * one.banBudget
@@ -500,20 +497,13 @@ end
 local function mayHelp(rule, refused, isStrike)
   local room = 1
   for _, account in ipairs(rule.accounts) do
-    local units = leasing().unreturned(account)
+    local units = unreturned(account.leases, now)
     room = roomOf(account, room, units)
   end
   if room > 0 then return true end
   local struck = rule.accounts[rule.struck]
   if not isStrike or struck.strikes + refused < rule.after then return false end
-  return leasing().unreturned(struck) > 0
-end
-
--- Calls back what is lent of these accounts.
-local function callBack(accounts, keys)
-  for i, account in ipairs(accounts) do
-    if #account.leases > 0 then redis.pcall('PUBLISH', RECALLS, keys[i]) end
-  end
+  return unreturned(struck.leases, now) > 0
 end
 
 -- Decides about one consumer. Returns its part of the reply, or an error of the store.
@@ -527,16 +517,19 @@ local function decide(rule, keys, histories, n, cost, held, amounts, terms)
   local tookBack, lentIn = 0, 0
   for i = 1, #accounts do
     local account = accounts[i]
+    -- A lease may be returned under an earlier rule: without requests, nothing else of the account changes.
+    account.onlyReturns = n == 0
     local accountBack, reply = readAccount(account, keys[i], rule, i == rule.struck and rule.after or 0, held and held[i])
     if accountBack == nil then return reply end
     back = max(back, accountBack)
+    for _, window in ipairs(n == 0 and account.windows or NONE) do window.isChanged = false end
     account.isLasting = false
     -- What each request charges here. One that takes nothing in advance is admitted as long as something is left.
     account.cost = (account.unit or 0) > 0 and amounts[account.unit] or cost
     isBanned = isBanned or account.number > 0 and now < account.banEnd
     if terms and terms.returned > 0 and #account.leases > 0 then
       local units, hourOfLease = leasing().takeBack(account, terms.returned, terms.unused, terms.places[i])
-      if i == 1 and units then tookBack, lentIn = units, hourOfLease end
+      if units then tookBack, lentIn = units, hourOfLease end
     end
     hasLeases = hasLeases or #account.leases > 0
     local neverFits
@@ -547,7 +540,7 @@ local function decide(rule, keys, histories, n, cost, held, amounts, terms)
   for i = 1, #accounts do readStrikes(accounts[i], rule, i == rule.struck and rule.after or 0, back) end
 
   local admitted, bannedFrom, imposes, crowded = 0, n, 0, 0
-  local unreturned, lent, lentFor = 0, 0, 0
+  local wait, mayReturn, lent, lentFor = 0, 0, 0, 0
   if isBanned then
     bannedFrom = 0
   else
@@ -559,20 +552,27 @@ local function decide(rule, keys, histories, n, cost, held, amounts, terms)
       end
     end
     for i = 1, hasLeases and #accounts or 0 do
-      local _, time = leasing().unreturned(accounts[i])
-      unreturned = max(unreturned, time)
+      if leasing().mayReturn(accounts[i]) then mayReturn = 1 end
     end
     local isStrike = rule.after > 0 and not costExceedsLimit
     if admitted < room then
       crowded = 1
     elseif admitted < n then
-      local waits = unreturned > 0 and not (terms and terms.isFinal)
-      if waits and mayHelp(rule, n - admitted, isStrike) then
-        crowded = 2
-        callBack(accounts, keys)
+      for i = 1, mayReturn == 1 and not (terms and terms.isFinal) and #accounts or 0 do
+        local _, time = unreturned(accounts[i].leases, now)
+        wait = max(wait, time)
+      end
+      if wait > 0 and mayHelp(rule, n - admitted, isStrike) then
+        leasing().callBack(accounts, keys)
       elseif isStrike then
+        wait = 0
         bannedFrom, imposes = strike(rule, n, admitted)
-        if imposes == 1 then unreturned = 0 end
+        if imposes == 1 and mayReturn == 1 then
+          leasing().callBack(accounts, keys)
+          mayReturn = 0
+        end
+      else
+        wait = 0
       end
     elseif terms and terms.borrows > 0 and n > 0 then
       lent, lentFor = leasing().lend(accounts, terms.id, terms.borrows)
@@ -598,7 +598,7 @@ local function decide(rule, keys, histories, n, cost, held, amounts, terms)
       if err then return err end
     end
   end
-  return replyOf(rule, admitted, bannedFrom, imposes, crowded, unreturned, lent, lentFor)
+  return replyOf(rule, admitted, bannedFrom, imposes, crowded, wait, mayReturn, lent, lentFor)
 end
 
 local rules = {}

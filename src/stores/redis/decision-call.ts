@@ -300,17 +300,17 @@ function outcomeWith(
 }
 
 /** What the reply says beside counts, strikes and bans. */
-type Refusal = Pick<Outcome, 'bannedFrom' | 'imposesBan' | 'isCrowded' | 'mustWait' | 'unreturnedForMs' | 'lent'>;
+type Refusal = Pick<Outcome, 'bannedFrom' | 'imposesBan' | 'isCrowded' | 'waitMs' | 'mayReturn' | 'lent'>;
 
 function refusalIn(reply: Numbers): Refusal {
-  const [bannedFrom, imposesBan, kind] = [reply.next(), reply.next(), reply.next()];
-  const [unreturnedForMs, units, forMs] = [reply.next(), reply.next(), reply.next()];
+  const [bannedFrom, imposesBan, isCrowded] = [reply.next(), reply.next(), reply.next()];
+  const [waitMs, mayReturn, units, forMs] = [reply.next(), reply.next(), reply.next(), reply.next()];
   return {
     bannedFrom,
     ...(imposesBan === 1 ? { imposesBan: true } : {}),
-    ...(kind === 1 ? { isCrowded: true } : {}),
-    ...(kind === 2 ? { mustWait: true } : {}),
-    ...(unreturnedForMs > 0 ? { unreturnedForMs } : {}),
+    ...(isCrowded === 1 ? { isCrowded: true } : {}),
+    ...(waitMs > 0 ? { waitMs } : {}),
+    ...(mayReturn === 1 ? { mayReturn: true } : {}),
     ...(units > 0 ? { lent: { units, forMs } } : {}),
   };
 }

@@ -10,19 +10,12 @@
 -- If it is repeated after a failover, a fixed or calendar window that ends later than those that were reset stays, and so
 -- does a slice that leaves later.
 local fields = { 'x', 'X' }
-local leases = redis.pcall('HGET', KEYS[1], 'l')
-if type(leases) == 'string' and not lastEnd then
-  local longest, kept = 0, {}
-  for id, units, ends in string.gmatch(leases, '(%d+) (%d+) (%d+)') do
-    ends = tonumber(ends)
-    if tonumber(units) > 0 and ends <= now + LEASE_MS and now < ends + RETURN_WITHIN_MS then
-      longest = max(longest, ends + RETURN_WITHIN_MS - now)
-      kept[#kept + 1] = string.format('%s %s %d', id, units, ends)
-    end
-  end
+local lent = redis.pcall('HGET', KEYS[1], 'l')
+if type(lent) == 'string' and not lastEnd then
+  local leases = leasesIn(lent, now)
+  local _, longest = unreturned(leases, now)
   if longest > 0 then
-    kept[#kept + 1] = string.format('0 0 %d', now + LEASE_MS)
-    redis.call('HSET', KEYS[1], 'l', table.concat(kept, ' '))
+    redis.call('HSET', KEYS[1], 'l', leasesText(withNotice(leases, now)))
     redis.pcall('PUBLISH', RECALLS, KEYS[1])
     return { 'lent', longest }
   end

@@ -24,8 +24,11 @@ local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
 -- How long a request counts as in flight after its process has last reported it.
 local TICKET_MS = 10000
--- The longest lease, and how long after its end its return may be on the way (src/admit/lease.ts).
-local LEASE_MS, RETURN_WITHIN_MS = 250, 100
+-- Of src/admit/lease.ts: the longest lease; how long after its end its return may be on the way, and is accepted; and how much later
+-- than one that begins now a lease may end, after the clock was set back.
+local LEASE_MS, RETURN_WITHIN_MS, KNOWN_FOR_MS, MAX_AHEAD_MS = 250, 100, 2000, 5000
+-- The most leases of one account.
+local MAX_LEASES = 64
 -- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 local floor, max, min = math.floor, math.max, math.min
@@ -241,6 +244,53 @@ local function topUpsIn(text)
     end
   end
   return numbers
+end
+
+-- The leases that are still known, in a text of the field `l`. None, if it is foreign.
+local function leasesIn(text, now)
+  local leases, numbers = {}, {}
+  if #text > 64 * MAX_LEASES then return leases end
+  for word in string.gmatch(text, '%S+') do
+    local number = tonumber(word)
+    if number == nil or not (number >= 0 and number <= MOST) or number ~= floor(number) then return {} end
+    numbers[#numbers + 1] = number
+  end
+  for i = 3, #numbers, 3 do
+    local ends = numbers[i]
+    if now < ends + KNOWN_FOR_MS and ends <= now + LEASE_MS + MAX_AHEAD_MS then
+      leases[#leases + 1] = { id = numbers[i - 2], units = numbers[i - 1], ends = min(ends, now + LEASE_MS) }
+    end
+  end
+  return leases
+end
+
+-- The text of leases.
+local function leasesText(leases)
+  local words = {}
+  for i, lease in ipairs(leases) do words[i] = string.format('%d %d %d', lease.id, lease.units, lease.ends) end
+  return table.concat(words, ' ')
+end
+
+-- How many units a request may wait for, and for how long.
+local function unreturned(leases, now)
+  local units, longest = 0, 0
+  for _, lease in ipairs(leases) do
+    if lease.units > 0 and now < lease.ends + RETURN_WITHIN_MS then
+      units = units + lease.units
+      longest = max(longest, lease.ends + RETURN_WITHIN_MS - now)
+    end
+  end
+  return units, longest
+end
+
+-- The leases with a notice, until the end of which nothing is lent, because somebody waits for what is lent already.
+local function withNotice(leases, now)
+  local noticed = {}
+  for _, lease in ipairs(leases) do
+    if lease.units > 0 then noticed[#noticed + 1] = lease end
+  end
+  noticed[#noticed + 1] = { id = 0, units = 0, ends = now + LEASE_MS }
+  return noticed
 end
 
 -- Appends the two fields of a window and their values to `changes`.

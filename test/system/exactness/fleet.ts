@@ -1,5 +1,6 @@
 import { Pool } from 'undici';
 import { expect } from 'vitest';
+import { LENT_FROM } from '../../../tools/load/exchange.ts';
 import { atEnd } from '../../support/endings.ts';
 import { type GatewaySetup, startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
 import { startUpstream } from '../../support/upstream.ts';
@@ -102,6 +103,3 @@ export function expectCountdown(remaining: readonly number[], limit: number): vo
   if (limit < LENT_FROM) expect(told).toEqual(exact);
   else expect(told.filter((one, i) => one > exact[i]!)).toEqual([]);
 }
-
-/** Of a smaller limit nothing is lent: at most a sixteenth, and at least four. */
-const LENT_FROM = 64;

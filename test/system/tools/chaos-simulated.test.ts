@@ -22,8 +22,8 @@ test('a fleet of gateways keeps the written bounds in random histories', async (
 
 test('every other history has groups of routes, usage histories and requests in flight, and most of these have customers', () => {
   const histories = Array.from({ length: 200 }, (_, seed) => historyOf(seed));
-  const several = histories.filter(({ plans }) => plans.some(({ history }) => history === 'admitted'));
-  expect(several.map(({ seed }) => seed)).toEqual(histories.map(({ seed }) => seed).filter((seed) => seed % 2 === 1));
+  const several = histories.filter(({ seed }) => seed % 2 === 1);
+  expect(several.every(({ plans }) => plans.some(({ history }) => history === 'admitted'))).toBe(true);
   const share = (is: (history: History) => boolean) => several.filter(is).length / several.length;
   expect(share(({ customers }) => customers !== undefined)).toBeGreaterThan(0.6);
   const has = (is: (plan: Allowance) => unknown) => share(({ plans }) => plans.some(is));

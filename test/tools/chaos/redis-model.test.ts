@@ -202,8 +202,8 @@ test(
         expect(withoutFormerBans(modelled), `run ${run}, step ${step}`).toBe(withoutFormerBans(reply));
         const [done] = executed as ExecutedDecision[];
         expected.push(...done!.recalled);
-        const { admitted, cost, lent, mustWait, state } = done!.outcome;
-        seen.waits += mustWait ? 1 : 0;
+        const { admitted, cost, lent, waitMs, state } = done!.outcome;
+        seen.waits += waitMs !== undefined ? 1 : 0;
         seen.returned += done!.recorded[0]!.cost < admitted * cost + (lent?.units ?? 0) ? 1 : 0;
         if (lent === undefined) continue;
         seen.lent++;

@@ -1,5 +1,11 @@
 import { Admitter } from '../../../src/admit/admit.ts';
-import type { DecisionRequest, DeferredUsage, Ledger, UsageReconciler } from '../../../src/admit/ledger.ts';
+import {
+  type DecisionRequest,
+  type DeferredUsage,
+  type Ledger,
+  NothingDone,
+  type UsageReconciler,
+} from '../../../src/admit/ledger.ts';
 import { type Allowance, bitOfUnit, withBudgets } from '../../../src/admit/plan.ts';
 import type { Admission } from '../../../src/admit/verdict.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
@@ -134,7 +140,9 @@ export class SimulatedGateway {
     const decide = (requests: readonly DecisionRequest[]) => {
       const ended = this.#judge.ledgerAsked(this.name, requests);
       const outcomes = ledger.decide(requests);
-      outcomes.then(ended, () => ended(null));
+      outcomes.then(ended, (error) => {
+        ended(error instanceof NothingDone ? requests.map((_, i) => error.outcomes[i]) : null);
+      });
       return outcomes;
     };
     const reportInFlight = (counts: Parameters<Ledger['reportInFlight']>[0]) => {

@@ -290,11 +290,14 @@ export class Judge implements WireListener {
     this.#haveHistoriesSuffered = true;
   }
 
-  /** @returns is to be called when the ledger has answered, before the gateway learns of it */
+  /**
+   * @returns is to be called when the ledger has answered, before the gateway learns of it, with undefined for each request about which
+   *   the store has certainly done nothing, or with null if none is known
+   */
   ledgerAsked(
     gateway: string,
     requests: readonly DecisionRequest[],
-  ): (outcomes: readonly (Outcome | null)[] | null) => void {
+  ): (outcomes: readonly (Outcome | null | undefined)[] | null) => void {
     const about = requests.map(({ consumerId, n, leaseTerms }) => aboutOf(consumerId, n, leaseTerms)).join();
     const entries: Request[][] = [];
     const begun = { gateway, requests, about, entries, beganAt: this.#moment++ };
@@ -325,7 +328,11 @@ export class Judge implements WireListener {
       call.endedAt = this.#moment++;
       for (const [i, outcome] of outcomes?.entries() ?? [])
         if (outcome?.lent !== undefined) this.#leases.learned(requests[i]!.leaseTerms!.borrows!.id);
-      if (outcomes !== null) return;
+      for (const [i, { leaseTerms }] of requests.entries()) {
+        const id = leaseTerms?.returned?.id;
+        if (id !== undefined && outcomes !== null && outcomes[i] === undefined) this.#leases.notReturned(id);
+      }
+      if (outcomes !== null && !outcomes.includes(undefined)) return;
       for (const { consumerId, allowance } of requests)
         for (const { accountId } of budgetsOf(consumerId, allowance)) this.reportFailed(gateway, accountId);
     };
@@ -584,8 +591,8 @@ export class Judge implements WireListener {
       for (const i of entries) {
         const done = executed[i];
         if (done?.kind !== 'decision') continue;
-        decided.n += done.outcome.mustWait ? done.outcome.admitted : done.outcome.n;
-        if (done.outcome.mustWait) this.#noteWait(call.entries[i]![0]!, done.outcome);
+        decided.n += done.outcome.waitMs !== undefined ? done.outcome.admitted : done.outcome.n;
+        if (done.outcome.waitMs !== undefined) this.#noteWait(call.entries[i]![0]!, done.outcome);
         decided.admitted += done.outcome.admitted;
       }
       // Those that wait are asked about again.
@@ -600,12 +607,12 @@ export class Judge implements WireListener {
   }
 
   /** Requests wait for units: all that the judge cannot tell from them may be those. */
-  #noteWait(one: Request, { unreturnedForMs = 0 }: Outcome): void {
+  #noteWait(one: Request, { waitMs = 0 }: Outcome): void {
     const nowMs = performance.now();
-    if (unreturnedForMs > WAIT_MS) this.#break(`The store lets requests wait for ${unreturnedForMs} ms.`);
+    if (waitMs > WAIT_MS) this.#break(`The store lets requests wait for ${waitMs} ms.`);
     const kinds = this.#waitedAt.get(one.plan) ?? new Map<string, number>();
     this.#waitedAt.set(one.plan, kinds.set(kindOf(one), nowMs));
-    const withinMs = this.#leases.isWell ? RECALLED_WITHIN_MS : unreturnedForMs + TIMEOUT_MS + LATE_MS;
+    const withinMs = this.#leases.isWell ? RECALLED_WITHIN_MS : waitMs + TIMEOUT_MS + LATE_MS;
     for (const request of this.#waiting) {
       if (request.isWaiting || !isAlike(request, one)) continue;
       request.isWaiting = true;
@@ -626,9 +633,9 @@ export class Judge implements WireListener {
     if (this.#areMixed || accounts.some(({ isLiftPending, seen }) => isLiftPending || seen < this.#disturbances))
       return;
     const states = budgets.map(({ accountId }) => this.#server.model.account(accountId) ?? UNSEEN);
-    const { admitted, mustWait } = decide(joined(states), plan, this.#server.nowMs(), cost, 1, [], amounts);
+    const { admitted, waitMs } = decide(joined(states), plan, this.#server.nowMs(), cost, 1, [], amounts);
     // After the clock was set, the store may take a lease for unended that has ended.
-    const mayWait = mustWait && performance.now() > this.#storeDisturbedAtMs + KNOWN_FOR_MS;
+    const mayWait = waitMs !== undefined && performance.now() > this.#storeDisturbedAtMs + KNOWN_FOR_MS;
     if (admitted === 0 && !mayWait) return;
     this.#break(
       `Gateway ${gateway} refused a request of ${request.consumerId} from memory, which the store would admit.`,

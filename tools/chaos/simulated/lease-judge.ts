@@ -20,6 +20,8 @@ interface JudgedLease {
   /** Whether the gateway has sent it back, and whether that has arrived. */
   isReturned: boolean;
   hasArrived: boolean;
+  /** Whether a return was certainly not taken. The gateway tries again for a while. */
+  wasRefused: boolean;
 }
 
 /** One period of a window that does not slide. */
@@ -115,7 +117,7 @@ export class LeaseJudge {
       const { id } = leaseTerms.borrows!;
       if (this.#leases.has(id)) return `The store has lent under the id ${id} twice.`;
       const nowMs = performance.now();
-      const state = { used: 0, isHeld: false, isReturned: false, hasArrived: false };
+      const state = { used: 0, isHeld: false, isReturned: false, hasArrived: false, wasRefused: false };
       this.#leases.set(id, {
         ...{ id, gateway, consumerId, plan, budgets, units: lent.units, endsAtMs: nowMs + lent.forMs, ...state },
         periods: periods.map(({ period }) => period),
@@ -148,6 +150,15 @@ export class LeaseJudge {
     return `Gateway ${gateway} returns ${unused} of ${lease.units} units of ${consumerId}, of which it has used ${lease.used}.`;
   }
 
+  /** The store has certainly not got what a gateway returned: the gateway still has it. */
+  notReturned(id: number): void {
+    const lease = this.#leases.get(id);
+    if (lease === undefined) return;
+    lease.isReturned = false;
+    lease.wasRefused = true;
+    this.#heldBy(lease.gateway, lease.consumerId).push(lease);
+  }
+
   /** A gateway has admitted a request from a lease. @returns what is wrong, or null */
   admitted(
     gateway: string,
@@ -175,8 +186,8 @@ export class LeaseJudge {
    * @returns what is wrong, or null
    */
   end(histories: ReadonlyMap<string, number>): string | null {
-    for (const { isHeld, isReturned, gateway, consumerId } of this.#leases.values()) {
-      if (isHeld && !isReturned && !this.#killed.has(gateway))
+    for (const { isHeld, isReturned, wasRefused, gateway, consumerId } of this.#leases.values()) {
+      if (isHeld && !isReturned && !wasRefused && !this.#killed.has(gateway))
         return `Gateway ${gateway} has never returned a lease of ${consumerId}.`;
     }
     if (this.#hasFaults) return null;
@@ -194,9 +205,9 @@ export class LeaseJudge {
   /** Nobody is refused while living gateways hold units that would make room for the request. */
   #judgeRefusal(gateway: string, budgets: readonly JudgedBudget[], done: ExecutedDecision): string | null {
     const { outcome, consumerId } = done;
-    const { n, admitted, mustWait, isCrowded, bannedFrom, imposesBan, cost } = outcome;
+    const { n, admitted, waitMs, isCrowded, bannedFrom, imposesBan, cost } = outcome;
     const wasBanned = bannedFrom === 0 && !imposesBan;
-    if (admitted === n || mustWait || isCrowded || wasBanned) return null;
+    if (admitted === n || waitMs !== undefined || isCrowded || wasBanned) return null;
     const states = [outcome.state, ...(outcome.state.further ?? [])];
     const amounts = amountsOf(budgets, outcome);
     const unusedOf = budgets.map(({ accountId }) => this.#unused(accountId));

@@ -100,7 +100,7 @@ export class Link {
   readonly #open = new Set<OpenCall>();
   readonly #recallListeners: ((accountId: string) => void)[] = [];
   /** On a connection of its own, as in production: messages keep no order with replies, and one that is lost stays lost. */
-  readonly recalls: RecallFeed = { subscribe: (listener) => void this.#recallListeners.push(listener) };
+  readonly recalls: RecallFeed = { isHeard: true, subscribe: (listener) => void this.#recallListeners.push(listener) };
   #isUp = true;
   #isAbandoned = false;
   #calls = 0;

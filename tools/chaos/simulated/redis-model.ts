@@ -95,6 +95,8 @@ export interface Ticket {
 
 /** How long after its end a lease is known, and what is unused of it is taken back. */
 export const KNOWN_FOR_MS = 2_000;
+/** How much later than a lease that begins now one may end, after the clock was set back. */
+const MAX_AHEAD_MS = 5_000;
 
 /** How long a report of requests in flight holds (windows.lua). */
 export const TICKET_MS = 10_000;
@@ -193,16 +195,16 @@ export class RedisModel {
       return { accountId, before: known[i]?.state, stored: i === 0 ? own : further[i - 1]!, tickets };
     });
     const charges = [cost, ...Object.values(amounts ?? {})];
-    const borrowed = (outcome.lent?.units ?? 0) - takenBack(before.leases, leaseTerms, nowMs);
+    const borrowed = (outcome.lent?.units ?? 0) - takenBack(before, leaseTerms, nowMs);
     const recorded = historyIds.map((accountId, i) => {
       const admitted = charges[Math.floor(i / rule.histories)]! * outcome.admitted;
       return { accountId, cost: i < rule.histories ? admitted + borrowed : admitted };
     });
     if (isWritten) this.#write(charged, recorded);
-    const states = [outcome.state, ...(outcome.state.further ?? [])];
-    const recalled = accountIds.filter(
-      (_, i) => outcome.mustWait && states[i]!.leases?.some((one) => isKnown(one, nowMs)),
-    );
+    // A notice that nothing more is lent goes with a recall.
+    const isNoticed = (state: AccountState | undefined) =>
+      state?.leases?.some(({ units, endsAtMs }) => units === 0 && endsAtMs === nowMs + MAX_LEASE_MS) === true;
+    const recalled = accountIds.filter((_, i) => isNoticed(charged[i]!.stored) && !isNoticed(known[i]?.state));
     return {
       kind: 'decision',
       consumerId: accountIds[0]!,
@@ -299,12 +301,13 @@ const MAX_LOST = 16;
 
 /** Whether the store still knows a lease. One that ends too late was lent before the clock was set back. */
 function isKnown({ endsAtMs }: Lease, nowMs: number): boolean {
-  return nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= nowMs + MAX_LEASE_MS;
+  return nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= nowMs + MAX_LEASE_MS + MAX_AHEAD_MS;
 }
 
-/** How many units of a returned lease are taken out of the histories again. @param leases those of the consumer's own account */
-export function takenBack(leases: readonly Lease[] | undefined, { returned }: LeaseTerms, nowMs: number): number {
-  const lease = leases?.find((one) => one.id === returned?.id && isKnown(one, nowMs));
+/** How many units of a returned lease are taken out of the histories again. */
+export function takenBack(state: AccountState, { returned }: LeaseTerms, nowMs: number): number {
+  const leases = [state, ...(state.further ?? [])].flatMap((account) => account.leases ?? []);
+  const lease = leases.find((one) => one.id === returned?.id && isKnown(one, nowMs));
   return lease === undefined ? 0 : Math.min(returned!.unused, lease.units);
 }
 
@@ -328,17 +331,8 @@ function sumOf(tickets: readonly Ticket[]): number {
 
 /** The numbers of decide.lua's reply about one consumer. */
 function numbersOf(outcome: Outcome, plan: Allowance) {
-  const {
-    admitted,
-    bannedFrom,
-    imposesBan,
-    isCrowded,
-    mustWait,
-    unreturnedForMs = 0,
-    lent,
-    inFlight = [],
-    state,
-  } = outcome;
+  const { admitted, bannedFrom, imposesBan, isCrowded, waitMs = 0, mayReturn, lent } = outcome;
+  const { inFlight = [], state } = outcome;
   const { limits, further = [] } = plan;
   const accounts = [state, ...(state.further ?? [])];
   const numbers = [admitted];
@@ -346,10 +340,10 @@ function numbersOf(outcome: Outcome, plan: Allowance) {
     for (const limit of i === 0 ? limits : further[i - 1]!.limits) numbers.push(...countNumbers(windows, limit));
   }
   for (const count of inFlight) if (count !== null) numbers.push(count);
-  const isPlain = !isCrowded && unreturnedForMs === 0 && lent === undefined;
+  const isPlain = !isCrowded && waitMs === 0 && !mayReturn && lent === undefined;
   if (isPlain && accounts.every(({ strikes, ban }) => strikes.count === 0 && ban === null)) return numbers;
-  numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : mustWait ? 2 : 0);
-  numbers.push(unreturnedForMs, lent?.units ?? 0, lent?.forMs ?? 0);
+  numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : 0);
+  numbers.push(waitMs, mayReturn ? 1 : 0, lent?.units ?? 0, lent?.forMs ?? 0);
   for (const { strikes, ban } of accounts.slice(0, 2)) {
     const budget = 1 + further.findIndex(({ name }) => name === ban?.budget);
     const window = ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1 + 10 * budget;

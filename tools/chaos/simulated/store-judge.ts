@@ -10,6 +10,7 @@ import {
   type ExecutedDecision,
   type ExecutedReport,
   type ExecutedSettlement,
+  joined,
   KNOWN_FOR_MS,
   TICKET_MS,
   takenBack,
@@ -201,7 +202,9 @@ function historyOf(
   { outcome, recorded, consumerId, accounts, leaseTerms }: ExecutedDecision,
 ) {
   const admitted = outcome.n === 0 ? 0 : outcome.admitted;
-  const borrowed = (outcome.lent?.units ?? 0) - takenBack(accounts[0]!.before?.leases, leaseTerms, outcome.nowMs);
+  const borrowed =
+    (outcome.lent?.units ?? 0) -
+    takenBack(joined(accounts.map(({ before }) => before ?? UNSEEN)), leaseTerms, outcome.nowMs);
   const amounts = amountsOf(budgets, outcome);
   const due = budgets
     .filter(({ hasHistory }) => hasHistory)
@@ -219,7 +222,7 @@ function judge(
   { outcome, holder, held, leaseTerms }: ExecutedDecision,
   struck: number,
 ): string | null {
-  const { nowMs, cost, n, admitted, bannedFrom, isCrowded, lent, mustWait } = outcome;
+  const { nowMs, cost, n, admitted, bannedFrom, isCrowded, lent, waitMs } = outcome;
   const { returned, borrows } = leaseTerms;
   if (returned !== undefined) takeBack(charged, returned, nowMs);
   else if (n === 0) return null;
@@ -262,7 +265,7 @@ function judge(
   if (lent !== undefined) noteLent(charged, outcome, borrows!.id);
   if (n === 0) return null;
   const { account, told } = charged[struck]!;
-  if (mustWait) {
+  if (waitMs !== undefined) {
     if (bannedFrom !== n) return 'The store banned a request that must wait.';
     const strikes = nowMs < account.strikesEndAtMs ? account.strikes : 0;
     if (plan.bans !== null && told.strikes.count !== strikes)
@@ -270,7 +273,7 @@ function judge(
   }
   if (admitted < n && !mayRefuse) return 'The store refused a request for which all windows had room.';
   const known = amounts === undefined ? outcome : { ...outcome, amounts };
-  return judgeStrikes(charged[struck]!, plan, known, neverFits || isCrowded === true || mustWait === true);
+  return judgeStrikes(charged[struck]!, plan, known, neverFits || isCrowded === true || waitMs !== undefined);
 }
 
 /** What a gateway returns is taken back where it was counted, once, and only as long as the store knows the lease. */

@@ -1,4 +1,4 @@
-import type { Exchange, Subject } from '../exchange.ts';
+import { type Exchange, LENT_FROM, type Subject } from '../exchange.ts';
 import type { Notes } from './notes.ts';
 import { clock, outcomeOf } from './verdict.ts';
 import { type SeenWindow, windowsOf } from './windows.ts';
@@ -51,7 +51,11 @@ function stepByStep({ name: who, cost }: Subject, { bound, counted }: SeenWindow
   if (counted.length === 0) return;
   notes.looked('remaining', counted.length);
   const told = counted.map(({ remaining }) => remaining).sort((a, b) => b - a);
-  const wrong = told.findIndex((remaining, i) => remaining !== bound.limit - cost * (i + 1));
+  const isLent = bound.limit >= LENT_FROM;
+  const wrong = told.findIndex((remaining, i) => {
+    const right = bound.limit - cost * (i + 1);
+    return isLent ? remaining > right : remaining !== right;
+  });
   if (wrong === -1) return;
   const again = told.indexOf(told[wrong]!) < wrong;
   const sentence = again

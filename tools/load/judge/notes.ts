@@ -2,7 +2,7 @@
 export const CHECKS = {
   limit: 'No window admits more than its limit',
   whole: 'Every window admits its whole limit',
-  remaining: 'What remains falls by exactly the cost of each admitted request',
+  remaining: 'No answer says that more remains than does; below a limit of 64 it says exactly what does',
   fields: 'Rate-limit fields are there and agree with each other, the plan and the clock',
   retryAfter: 'Retry-After is when the last of what refuses ends, not earlier and not later',
   waited: 'Who has waited for Retry-After is admitted',

@@ -1,4 +1,4 @@
-import type { Bound, Exchange, Subject } from '../exchange.ts';
+import { type Bound, type Exchange, LENT_FROM, type Subject } from '../exchange.ts';
 import { TOLERANCE_MS } from './fields.ts';
 import type { Notes } from './notes.ts';
 import { clock, isCounted, outcomeOf } from './verdict.ts';
@@ -47,7 +47,8 @@ function onlyWhatIsFull(
     const { sentAtMs, receivedAtMs, fields } = exchange;
     const told = fields.windows?.find(({ window }) => window === bound.window);
     // Under a ban nothing remains in the window that made it, however little counts.
-    if (told === undefined || outcomeOf(exchange) === 'banned') continue;
+    const outcome = outcomeOf(exchange);
+    if (told === undefined || outcome === 'banned' || (outcome === 'admitted' && bound.limit >= LENT_FROM)) continue;
     notes.looked('remaining');
     const may = counted.filter((it) => it.receivedAtMs > sentAtMs - countsForMs && it.sentAtMs <= receivedAtMs);
     const least = bound.limit - (may.length + lost) * cost;
