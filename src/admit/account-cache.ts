@@ -178,7 +178,8 @@ export class AccountCache {
     if (ids === null) return this.#knownAlone(consumerId);
     const memories = ids.map((id) => this.#accounts.get(id));
     const isOwnClock = this.#clock === null;
-    const base = memories.find((memory) => memory?.isOwnClock === isOwnClock) ?? this.#clock;
+    // The latest answer: the store's clock may have been set since an account was remembered.
+    const base = this.#clock ?? memories.find((memory) => memory !== undefined) ?? null;
     const nowMs = base === null ? this.#options.wallMs() : this.#since(base);
     const [state, ...further] = memories.map((memory) =>
       memory === undefined ? UNSEEN : this.#stateAt(memory, nowMs),
