@@ -116,7 +116,7 @@ export class Leases {
 
   /** Whether this process has borrowed units for the consumer, some of which may be unused. */
   has(consumerId: string): boolean {
-    return this.#held.has(consumerId);
+    return this.#held.size > 0 && this.#held.has(consumerId);
   }
 
   /** What the next call about some requests says about leases; null if nothing. A lease that it returns is not used any more. */
@@ -221,6 +221,8 @@ export class Leases {
   }
 
   #of(consumerId: string, allowance: Allowance): Held | null {
+    // Nearly always, unless somebody is busy: a look-up for each request is not free.
+    if (this.#held.size === 0) return null;
     const all = this.#held.get(consumerId);
     if (all === undefined) return null;
     for (const held of all) if (held.allowance === allowance) return held;

@@ -146,12 +146,16 @@ export function expectationOf({ keyKind }: Pick<Scenario, 'keyKind'>): 'admitted
   return keyKind === 'good' ? 'admitted' : 'refused';
 }
 
-/** A scenario, and the same at fewer and at more connections: there only the gateway and node:http, which is its measure. */
+/**
+ * A scenario, and the same at fewer and at more connections: there only the gateway and node:http, which is its measure, and of what is
+ * admitted nginx with Lua, which asks Redis about each request.
+ */
 function atEach(scenario: Scenario): Scenario[] {
   return CONNECTIONS.map((connections) => {
     if (connections === scenario.connections) return scenario;
     const { name, title } = scenario;
-    const contestants = ['tollgate', 'bare-node'] as const;
+    const beside = scenario.keyKind === 'good' ? (['nginx-lua'] as const) : [];
+    const contestants = ['tollgate', ...beside, 'bare-node'] as const;
     const own = { name: `${name}-${connections}`, title: `${title}, ${connections} connections` };
     return { ...scenario, ...own, contestants, connections, fixedRate: false };
   });
