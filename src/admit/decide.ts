@@ -193,7 +193,7 @@ function mayHelp(accounts: readonly Account[], allowance: Allowance, nowMs: numb
   if (roomFor(accounts, 1, (account) => unreturnedUnits(account, nowMs)) > 0) return true;
   const struck = accounts[allowance.bansOfCustomer ? 1 : 0]!;
   if (!isStrike(accounts, allowance) || struck.strikes.count + refused < allowance.bans!.after) return false;
-  return unreturnedUnits(struck, nowMs) > 0;
+  return waitFor([struck], nowMs) > 0;
 }
 
 function isBanned(accounts: readonly Account[], nowMs: number): boolean {

@@ -6,10 +6,14 @@ import { countIn, givenBack, type ToppedUpLimit, type WindowCount, type WindowNa
  * these functions.
  */
 
-/** Units that a gateway has borrowed. One without units is a notice: until it has ended, nothing of the account is lent. */
+/** Units that a gateway has borrowed. */
 export interface Lease {
   /** A number that no other lease of the account has. */
   readonly id: number;
+  /**
+   * Negative if no window of this account has counted them, as for a group of routes with limits instead of the plan's: then they
+   * matter to its ban alone. 0 for a notice: until it has ended, nothing of the account is lent.
+   */
   readonly units: number;
   /** From then on no request is admitted from it (store's clock, Unix milliseconds). */
   readonly endsAtMs: number;
@@ -81,26 +85,26 @@ function knownLeases(leases: readonly Lease[], nowMs: number): readonly Lease[] 
 
 /** Whether units of an account may still come back, be it too late for a request to wait for them. */
 export function mayReturn({ leases }: Pick<LendingAccount, 'leases'>, nowMs: number): boolean {
-  return knownLeases(leases, nowMs).some(({ units }) => units > 0);
+  return knownLeases(leases, nowMs).some(({ units }) => units !== 0);
 }
 
 /** Lends nothing of these accounts for a while, because a request waits for what is lent. */
 export function notice(accounts: readonly LendingAccount[], nowMs: number): void {
   for (const account of accounts) {
     const known = knownLeases(account.leases, nowMs);
-    if (!known.some(({ units }) => units > 0)) continue;
+    const lent = known.filter(({ units }) => units !== 0);
+    if (lent.length === 0) continue;
     const sinceMs = nowMs + MAX_LEASE_MS - RECALL_EVERY_MS;
     if (known.some(({ units, endsAtMs }) => units === 0 && endsAtMs > sinceMs)) continue;
-    const others = known.filter(({ units }) => units > 0);
-    account.leases = [...others, { id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS }];
+    account.leases = [...lent, { id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS }];
   }
 }
 
-/** How many units of an account a request may wait for. */
+/** How many units a request may wait for that the windows of an account have counted. */
 export function unreturnedUnits({ leases }: Pick<LendingAccount, 'leases'>, nowMs: number): number {
   let units = 0;
   for (const lease of knownLeases(leases, nowMs)) {
-    if (nowMs < lease.endsAtMs + RETURN_WITHIN_MS) units += lease.units;
+    if (nowMs < lease.endsAtMs + RETURN_WITHIN_MS) units += Math.max(lease.units, 0);
   }
   return units;
 }
@@ -110,7 +114,7 @@ export function waitFor(accounts: readonly Pick<LendingAccount, 'leases'>[], now
   let longest = 0;
   for (const { leases } of accounts) {
     for (const { units, endsAtMs } of knownLeases(leases, nowMs)) {
-      if (units > 0) longest = Math.max(longest, endsAtMs + RETURN_WITHIN_MS - nowMs);
+      if (units !== 0) longest = Math.max(longest, endsAtMs + RETURN_WITHIN_MS - nowMs);
     }
   }
   return longest;
@@ -132,7 +136,7 @@ export function takeBack(
       const count = windows[of.window];
       const place = places[i]?.[j] ?? 0;
       if (count === undefined || unused === 0) continue;
-      const left = givenBack(count, of, place, Math.min(unused, lease.units));
+      const left = givenBack(count, of, place, Math.min(unused, Math.abs(lease.units)));
       if (left === undefined) delete windows[of.window];
       else windows[of.window] = left;
     }
@@ -171,7 +175,8 @@ export function lend(
     const counted = { ...account.windows };
     for (const limit of account.limits) counted[limit.window] = countIn(counted[limit.window], limit, nowMs, units);
     account.windows = counted;
-    account.leases = [...knownLeases(account.leases, nowMs), { id, units, endsAtMs: nowMs + forMs }];
+    const noted = account.limits.length === 0 ? -units : units;
+    account.leases = [...knownLeases(account.leases, nowMs), { id, units: noted, endsAtMs: nowMs + forMs }];
   }
   return { units, forMs };
 }

@@ -182,7 +182,7 @@ class LendingHistory {
       .find(({ id, endsAtMs }) => {
         return id === returned?.id && this.#nowMs < endsAtMs + 2_000 && endsAtMs <= this.#nowMs + 5_250;
       });
-    const back = known === undefined ? 0 : Math.min(returned!.unused, known.units);
+    const back = known === undefined ? 0 : Math.min(returned!.unused, Math.abs(known.units));
     if (back > 0) this.#seen.takenBack++;
     const more = outcome.admitted * outcome.cost + (outcome.lent?.units ?? 0) - back;
     if (outcome.n === 0 && back === 0) return;
@@ -209,7 +209,7 @@ class LendingHistory {
 /** A reset waits for what is lent, as the test above says. */
 function lends({ leases = [] }: AccountState, nowMs: number): boolean {
   return leases.some(({ units, endsAtMs }) => {
-    return units > 0 && endsAtMs <= nowMs + 5_250 && nowMs < Math.min(endsAtMs, nowMs + 250) + 100;
+    return units !== 0 && endsAtMs <= nowMs + 5_250 && nowMs < Math.min(endsAtMs, nowMs + 250) + 100;
   });
 }
 

@@ -221,7 +221,7 @@ local function makeLeasing()
   -- Whether units of an account may still come back, be it too late for a request to wait for them.
   function leasing.mayReturn(account)
     for _, lease in ipairs(account.leases) do
-      if lease.units > 0 then return true end
+      if lease.units ~= 0 then return true end
     end
     return false
   end
@@ -250,7 +250,7 @@ local function makeLeasing()
           if j ~= i then left[#left + 1] = other end
         end
         keep(account, left)
-        unused = min(unused, lease.units)
+        unused = min(unused, math.abs(lease.units))
         for j, window in ipairs(unused > 0 and account.windows or {}) do
           if window.ends > 0 and giveBack(window, places[j], unused) then window.isChanged = true end
         end
@@ -280,7 +280,7 @@ local function makeLeasing()
     for _, account in ipairs(accounts) do
       countAll(account, units)
       local leases = { unpack(account.leases) }
-      leases[#leases + 1] = { id = id, units = units, ends = now + time }
+      leases[#leases + 1] = { id = id, units = #account.windows > 0 and units or -units, ends = now + time }
       keep(account, leases)
       -- What returns must find the lease, also if its windows have ended.
       account.isLasting, account.leasesEnd = true, now + time + KNOWN_FOR_MS
@@ -503,7 +503,8 @@ local function mayHelp(rule, refused, isStrike)
   if room > 0 then return true end
   local struck = rule.accounts[rule.struck]
   if not isStrike or struck.strikes + refused < rule.after then return false end
-  return unreturned(struck.leases, now) > 0
+  local _, time = unreturned(struck.leases, now)
+  return time > 0
 end
 
 -- Decides about one consumer. Returns its part of the reply, or an error of the store.

@@ -252,7 +252,7 @@ local function leasesIn(text, now)
   if #text > 64 * MAX_LEASES then return leases end
   for word in string.gmatch(text, '%S+') do
     local number = tonumber(word)
-    if number == nil or not (number >= 0 and number <= MOST) or number ~= floor(number) then return {} end
+    if number == nil or not (number >= -MOST and number <= MOST) or number ~= floor(number) then return {} end
     numbers[#numbers + 1] = number
   end
   for i = 3, #numbers, 3 do
@@ -271,12 +271,13 @@ local function leasesText(leases)
   return table.concat(words, ' ')
 end
 
--- How many units a request may wait for, and for how long.
+-- How many units a request may wait for that the windows have counted, and for how long it may wait for any. Negative ones are of
+-- windows of other accounts.
 local function unreturned(leases, now)
   local units, longest = 0, 0
   for _, lease in ipairs(leases) do
-    if lease.units > 0 and now < lease.ends + RETURN_WITHIN_MS then
-      units = units + lease.units
+    if lease.units ~= 0 and now < lease.ends + RETURN_WITHIN_MS then
+      units = units + max(lease.units, 0)
       longest = max(longest, lease.ends + RETURN_WITHIN_MS - now)
     end
   end
@@ -287,7 +288,7 @@ end
 local function withNotice(leases, now)
   local noticed = {}
   for _, lease in ipairs(leases) do
-    if lease.units > 0 then noticed[#noticed + 1] = lease end
+    if lease.units ~= 0 then noticed[#noticed + 1] = lease end
   end
   noticed[#noticed + 1] = { id = 0, units = 0, ends = now + LEASE_MS }
   return noticed

@@ -238,7 +238,8 @@ export class LeaseJudge {
     for (const { gateway, budgets, units, used, endsAtMs, hasArrived } of this.#leases.values()) {
       if (hasArrived || nowMs >= endsAtMs + RETURN_WITHIN_MS - WHOLE_MS) continue;
       if (this.#killed.has(gateway) || this.#isFaulty(gateway)) continue;
-      if (budgets.some((budget) => budget.accountId === accountId)) unused += units - used;
+      // A group of routes with limits instead of the plan's counts nothing in the windows of the plan.
+      if (budgets.some((budget) => budget.accountId === accountId && budget.limits.length > 0)) unused += units - used;
     }
     return unused;
   }

@@ -308,7 +308,7 @@ function isKnown({ endsAtMs }: Lease, nowMs: number): boolean {
 export function takenBack(state: AccountState, { returned }: LeaseTerms, nowMs: number): number {
   const leases = [state, ...(state.further ?? [])].flatMap((account) => account.leases ?? []);
   const lease = leases.find((one) => one.id === returned?.id && isKnown(one, nowMs));
-  return lease === undefined ? 0 : Math.min(returned!.unused, lease.units);
+  return lease === undefined ? 0 : Math.min(returned!.unused, Math.abs(lease.units));
 }
 
 /** The state of a consumer, with those of its further budgets. */

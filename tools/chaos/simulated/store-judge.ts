@@ -93,7 +93,9 @@ export class StoreJudge {
     const isUnknown = (account: JudgedAccount | null) =>
       returned !== undefined && account?.leases.get(returned.id) === null;
     if (known.includes(null) || known.some(isUnknown)) {
-      for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i));
+      // A return alone leaves an account as it is kept, with what the next decision will find ended.
+      if (outcome.n === 0) for (const { accountId } of accounts) this.#accounts.delete(accountId);
+      else for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i));
       return null;
     }
     const all = budgets.map((budget, i): Charged => {
