@@ -164,6 +164,28 @@ function decideOn(
   const room = roomFor(accounts, n, NOTHING);
   const admitted = Math.min(room, roomInFlight);
   if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted);
+  if (leaseTerms.borrows !== undefined || isLent(accounts)) return decideWithLeases(accounts, allowance, asked, room);
+  if (admitted < n && admitted === room && isStrike(accounts, allowance)) {
+    const struck = strike(accounts, allowance, { nowMs, n, admitted });
+    return { nowMs, cost, n, admitted, ...struck, state: stateOf(accounts) };
+  }
+  const outcome = { nowMs, cost, n, admitted, bannedFrom: n, state: stateOf(accounts) };
+  return admitted < room ? { ...outcome, isCrowded: true } : outcome;
+}
+
+function isLent(accounts: readonly Account[]): boolean {
+  for (const { leases } of accounts) if (leases.length > 0) return true;
+  return false;
+}
+
+/** The same where units are lent, or asked for. What is admitted has been counted. */
+function decideWithLeases(
+  accounts: readonly Account[],
+  allowance: Allowance,
+  { nowMs, cost, n, roomInFlight, leaseTerms }: Omit<Asked, 'amounts'> & { readonly roomInFlight: number },
+  room: number,
+): Outcome {
+  const admitted = Math.min(room, roomInFlight);
   const returns = accounts.some((account) => mayReturn(account, nowMs)) ? ({ mayReturn: true } as const) : {};
   if (admitted < n && admitted === room) {
     const waitMs = leaseTerms.isFinal ? 0 : waitFor(accounts, nowMs);

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { Admitter } from '../../src/admit/admit.ts';
+import type { RecallFeed } from '../../src/admit/leases.ts';
 import { NothingDone } from '../../src/admit/ledger.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
 import { allowance } from '../support/allowance.ts';
@@ -24,10 +25,11 @@ function fleetOf(size: number) {
   return { ledger, gateways, pass, hold };
 }
 
-function gatewayOn(ledger: FakeLedger) {
+/** @param recalls null: leases are off */
+function gatewayOn(ledger: FakeLedger, recalls: RecallFeed | null = ledger.recalls) {
   const admitter = new Admitter({
     ledger,
-    recalls: ledger.recalls,
+    recalls,
     onFailure: 'local',
     monotonicMs: () => performance.now(),
     wallMs: () => ledger.nowMs,
@@ -295,4 +297,27 @@ test('limits that are only watched make nobody wait', async () => {
   await pass(5);
   expect((await answers).map(kindOf).at(-1)).toBe('refused');
   expect(one.admitter).toBeDefined();
+});
+
+test('a gateway whose leases are off borrows nothing, and waits for the units of others no longer than others', async () => {
+  const { ledger, one, pass } = await withLease();
+  const off = gatewayOn(ledger, null);
+  ledger.calls.length = 0;
+  const fitting = 1_000 - (await usedIn(ledger))!;
+  const asked = off.send(PLAN, fitting + 5);
+  await pass(10);
+  expect((await asked).every((answer) => kindOf(answer) === 'admitted')).toBe(true);
+  expect(ledger.calls.flat().some(({ leaseTerms }) => leaseTerms?.borrows !== undefined)).toBe(false);
+  expect(one.admitter).toBeDefined();
+});
+
+test('a gateway whose leases are off gives up a wait as well', async () => {
+  const { ledger, pass } = await withLease();
+  ledger.stopsHearing();
+  const off = gatewayOn(ledger, null);
+  const asked = off.send(PLAN, 1, 999);
+  await pass(340);
+  const atMs = ledger.nowMs;
+  expect((await asked).map(kindOf)).toEqual(['refused']);
+  expect(ledger.nowMs - atMs).toBe(0);
 });
