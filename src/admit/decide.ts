@@ -201,7 +201,7 @@ function decideWithLeases(
     }
   }
   const { borrows } = leaseTerms;
-  const lent = borrows === undefined || n === 0 || admitted < n ? null : lend(accounts, borrows, nowMs);
+  const lent = borrows === undefined || n === 0 || admitted < n ? null : lend(accounts, { ...borrows, cost }, nowMs);
   const decided = { nowMs, cost, n, admitted, bannedFrom: n, ...returns, ...(lent === null ? {} : { lent }) };
   const outcome = { ...decided, state: stateOf(accounts) };
   return admitted < room ? { ...outcome, isCrowded: true } : outcome;

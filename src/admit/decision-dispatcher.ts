@@ -166,8 +166,7 @@ export class DecisionDispatcher {
     const requests = batches.map((batch, i): DecisionRequest => {
       batch.state = 'sent';
       const request = this.#requestFor(batch);
-      // Limits that are only watched make nobody wait.
-      const isFinal = batch.allowance.isWatched === true || this.#waits.isOver(batch);
+      const isFinal = this.#waits.isOver(batch);
       const borrowing = leases === null ? null : leases.termsOf(request);
       if (borrowing === null) return isFinal ? { ...request, leaseTerms: { isFinal } } : request;
       borrowings ??= batches.map(() => null);
@@ -178,7 +177,8 @@ export class DecisionDispatcher {
       for (let i = 0; i < batches.length; i++) {
         const borrowing = borrowings?.[i];
         const outcome = outcomes[i];
-        if (outcome && leases !== null) leases.spent(requests[i]!.consumerId, outcome.admitted * outcome.cost);
+        const { consumerId, cost, n } = requests[i]!;
+        leases?.spent(consumerId, cost * (outcome?.admitted ?? n));
         if (borrowing) leases!.answered(requests[i]!, borrowing, outcome, askedAtMs);
         this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
       }

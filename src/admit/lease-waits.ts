@@ -20,7 +20,8 @@ const LAST_PAUSE_MS = 32;
  */
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
-  readonly #batches = new Set<Batch>();
+  /** By consumer. */
+  readonly #batches = new Map<string, Batch[]>();
   /** How many requests wait: of each consumer, and of all. */
   readonly #waiting = new Map<string, number>();
   #waitingOfAll = 0;
@@ -39,20 +40,23 @@ export class LeaseWaits {
   /** @param forMs how long units may be on their way back */
   add(batch: Batch, forMs: number): void {
     this.#count(batch, batch.waiting.length);
-    for (const other of this.#batches) {
-      if (!isAlike(other, batch)) continue;
-      join(other, batch);
+    const waiting = this.#batches.get(batch.consumerId) ?? [];
+    const same = waiting.find((other) => isAlike(other, batch));
+    if (same !== undefined) {
+      join(same, batch);
       return;
     }
     const nowMs = this.#options.monotonicMs();
     const { untilMs = nowMs + forMs, againInMs = FIRST_PAUSE_MS } = batch.wait ?? {};
     batch.wait = { untilMs, againInMs: Math.min(2 * againInMs, LAST_PAUSE_MS) };
-    this.#batches.add(batch);
+    this.#batches.set(batch.consumerId, [...waiting, batch]);
     setTimeout(() => this.#askAgain(batch), Math.min(againInMs, Math.max(untilMs - nowMs, 0)));
   }
 
   #askAgain(batch: Batch): void {
-    this.#batches.delete(batch);
+    const left = this.#batches.get(batch.consumerId)!.filter((other) => other !== batch);
+    if (left.length === 0) this.#batches.delete(batch.consumerId);
+    else this.#batches.set(batch.consumerId, left);
     this.#count(batch, -batch.waiting.length);
     this.#options.onReady([batch]);
   }

@@ -50,8 +50,9 @@ export const MAX_LEASE_MS = 250;
 const MIN_LEASE_MS = 10;
 /** Which part of the room in the tightest window is lent at most. */
 const SHARE = 16;
-/** Fewer units are not worth a call. */
+/** Fewer units, and fewer requests, are not worth a call. */
 const MIN_UNITS = 4;
+const MIN_REQUESTS = 2;
 /** How long after the end of a lease its return may be on the way, so that a request waits for it and is not refused. */
 export const RETURN_WITHIN_MS = 100;
 /** How long after its end the store knows a lease, and takes back what was not used: the gateway may have been busy. */
@@ -151,7 +152,7 @@ export function takeBack(
  */
 export function lend(
   accounts: readonly LendingAccount[],
-  { id, units: most }: { readonly id: number; readonly units: number },
+  { id, units: most, cost }: { readonly id: number; readonly units: number; readonly cost: number },
   nowMs: number,
 ): Lent | null {
   let room = Number.POSITIVE_INFINITY;
@@ -170,7 +171,7 @@ export function lend(
     }
   }
   const units = Math.min(most, Math.floor(room / SHARE));
-  if (units < MIN_UNITS || forMs < MIN_LEASE_MS) return null;
+  if (units < Math.max(MIN_UNITS, MIN_REQUESTS * cost) || forMs < MIN_LEASE_MS) return null;
   for (const account of accounts) {
     const counted = { ...account.windows };
     for (const limit of account.limits) counted[limit.window] = countIn(counted[limit.window], limit, nowMs, units);

@@ -28,7 +28,7 @@ interface Owner {
   readonly held: Set<Held>;
   /** What this process has admitted for it in all since the first of these leases, with and without them. */
   spent: number;
-  /** How many calls that borrow are unanswered. */
+  /** How many calls that borrow or return are unanswered. */
   unanswered: number;
   /** When something of it was called back last, while a call was unanswered (monotonic, milliseconds). */
   recalledAtMs: number;
@@ -39,7 +39,7 @@ interface Held {
   readonly consumerId: string;
   readonly allowance: Allowance;
   readonly accountIds: readonly string[];
-  owner: Owner;
+  readonly owner: Owner;
   readonly id: number;
   /** The accounts after the decision that lent it, which have counted all of it, and what the store's clock said. */
   readonly state: AccountState;
@@ -51,7 +51,7 @@ interface Held {
   unused: number;
   requests: number;
   /** What its owner had spent when it was lent. */
-  spentBefore: number;
+  readonly spentBefore: number;
   /** How many units more than `state` says are to be reported as used; null if no other gateway uses these accounts. */
   readonly othersTake: number | null;
   /** Null while it is not kept. */
@@ -122,13 +122,11 @@ export class Leases {
   /** What the next call about some requests says about leases; null if nothing. A lease that it returns is not used any more. */
   termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
     const previous = this.#of(consumerId, allowance);
-    if (previous !== null) this.#drop(previous);
     const units = this.#mayBorrow(consumerId, allowance) ? cost * this.#expected(consumerId, n, previous) : 0;
     if (units === 0 && previous === null) return null;
-    if (units > 0) {
-      this.#borrowing.add(consumerId);
-      this.#ownerOf(consumerId).unanswered++;
-    }
+    this.#ownerOf(consumerId).unanswered++;
+    if (units > 0) this.#borrowing.add(consumerId);
+    if (previous !== null) this.#drop(previous);
     const terms = {
       ...(units === 0 ? {} : { borrows: { id: this.#nextId++, units } }),
       ...(previous === null ? {} : { returned: returnOf(previous) }),
@@ -137,8 +135,8 @@ export class Leases {
   }
 
   /** One call at a time: several batches of a consumer may go into one call, and one lease is enough for them. */
-  #mayBorrow(consumerId: string, { boundsInFlight, inUnits, history }: Allowance): boolean {
-    if (boundsInFlight !== undefined || inUnits !== undefined || history === 'all') return false;
+  #mayBorrow(consumerId: string, { boundsInFlight, inUnits, history, isWatched }: Allowance): boolean {
+    if (boundsInFlight || inUnits !== undefined || history === 'all' || isWatched) return false;
     return !this.#borrowing.has(consumerId) && this.#options.recalls.isHeard;
   }
 
@@ -165,16 +163,15 @@ export class Leases {
   answered(batch: AskedBatch, borrowing: Borrowing, outcome: Outcome | null | undefined, askedAtMs: number): void {
     const { consumerId } = batch;
     const { terms, generation, previous } = borrowing;
-    if (outcome === undefined && previous !== null) this.#keep(previous);
-    if (terms.borrows === undefined) return;
     const owner = this.#ownerOf(consumerId);
-    this.#borrowing.delete(consumerId);
-    owner.unanswered--;
-    if (outcome?.lent !== undefined) {
-      const held = this.#heldOf(batch, borrowing, outcome, askedAtMs);
+    if (terms.borrows !== undefined) this.#borrowing.delete(consumerId);
+    const lent = outcome?.lent === undefined ? null : this.#heldOf(batch, borrowing, outcome, askedAtMs);
+    const held = outcome === undefined ? previous : lent;
+    if (held !== null) {
       if (generation === this.#generation && owner.recalledAtMs < askedAtMs) this.#keep(held);
       else void this.#return([held]);
     }
+    owner.unanswered--;
     this.#forgetOwner(consumerId, owner);
   }
 
@@ -199,7 +196,7 @@ export class Leases {
     };
   }
 
-  /** The store has admitted requests of a consumer: what leases of the same accounts report must contain them. */
+  /** Requests of a consumer were admitted without a lease, or may have been: what leases of the same accounts report must contain them. */
   spent(consumerId: string, units: number): void {
     if (this.#owners.size === 0) return;
     const owner = this.#owners.get(ownerIdOf(consumerId));
@@ -233,13 +230,7 @@ export class Leases {
     const all = this.#held.get(held.consumerId);
     if (all === undefined) this.#held.set(held.consumerId, [held]);
     else all.push(held);
-    const owner = this.#ownerOf(held.consumerId);
-    if (owner !== held.owner) {
-      // One that was taken out for a call in which nothing was done, as the last of its owner.
-      held.owner = owner;
-      held.spentBefore = owner.spent - (held.units - held.unused);
-    }
-    owner.held.add(held);
+    held.owner.held.add(held);
     const leftMs = Math.max(held.untilMs - this.#options.monotonicMs(), 0);
     held.timer = setTimeout(() => void this.#end([held]), leftMs).unref();
   }

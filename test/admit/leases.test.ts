@@ -289,14 +289,25 @@ test('a request that is certainly not decided leaves the lease, which is used to
   ledger.decide = decided;
 });
 
-test('limits that are only watched make nobody wait', async () => {
-  const { ledger, one, other, pass } = await withLease();
-  const watched = { ...PLAN, isWatched: true } as const;
-  const left = 1_000 - (await usedIn(ledger))!;
-  const answers = other.send(watched, left + 1);
-  await pass(5);
-  expect((await answers).map(kindOf).at(-1)).toBe('refused');
-  expect(one.admitter).toBeDefined();
+test('limits that are only watched borrow nothing', async () => {
+  const { gateways, ledger } = fleetOf(1);
+  await gateways[0]!.send({ ...PLAN, isWatched: true }, 10);
+  expect(await usedIn(ledger)).toBe(10);
+});
+
+test('what is decided beside a lease that comes back unused is not reported as left', async () => {
+  const { ledger, one } = await withLease();
+  const bounded = { ...PLAN, boundsInFlight: true } as const;
+  await one.send(bounded, 5, 100);
+  const decided = ledger.decide.bind(ledger);
+  ledger.decide = async () => {
+    throw new NothingDone('away');
+  };
+  await one.send(PLAN, 1, 200);
+  ledger.decide = decided;
+  const [answer] = await one.send();
+  expect(sourceOf(answer)).toBe('lease');
+  expect(remainingOf(answer!)).toBeLessThanOrEqual(1_000 - 10 - 500 - 1);
 });
 
 test('a gateway whose leases are off borrows nothing, and waits for the units of others no longer than others', async () => {

@@ -210,7 +210,7 @@ local NONE = {}
 local function makeLeasing()
   local leasing = {}
   local MIN_LEASE_MS, HOUR_MS = 10, 3600000
-  local SHARE, MIN_UNITS, RECALL_EVERY_MS = 16, 4, 20
+  local SHARE, MIN_UNITS, MIN_REQUESTS = 16, 4, 2
 
   local function keep(account, leases)
     account.leases = leases
@@ -229,11 +229,7 @@ local function makeLeasing()
   -- Calls back what is lent of these accounts, unless that was done a moment ago, and lends nothing more for a while.
   function leasing.callBack(accounts, keys)
     for i, account in ipairs(accounts) do
-      local isCalled = not leasing.mayReturn(account)
-      for _, lease in ipairs(account.leases) do
-        if lease.units == 0 and lease.ends > now + LEASE_MS - RECALL_EVERY_MS then isCalled = true end
-      end
-      if not isCalled then
+      if leasing.mayReturn(account) and not isCalledBack(account.leases, now) then
         keep(account, withNotice(account.leases, now))
         redis.pcall('PUBLISH', RECALLS, keys[i])
       end
@@ -261,7 +257,7 @@ local function makeLeasing()
   end
 
   -- Lends units of all accounts. Returns how many, and for how long.
-  function leasing.lend(accounts, id, most)
+  function leasing.lend(accounts, id, most, cost)
     local room, time = math.huge, min(LEASE_MS, HOUR_MS - now % HOUR_MS)
     for _, account in ipairs(accounts) do
       if account.strikes > 0 or #account.leases >= MAX_LEASES then return 0, 0 end
@@ -276,7 +272,7 @@ local function makeLeasing()
       end
     end
     local units = min(most, floor(room / SHARE))
-    if units < MIN_UNITS or time < MIN_LEASE_MS then return 0, 0 end
+    if units < max(MIN_UNITS, MIN_REQUESTS * cost) or time < MIN_LEASE_MS then return 0, 0 end
     for _, account in ipairs(accounts) do
       countAll(account, units)
       local leases = { unpack(account.leases) }
@@ -576,7 +572,7 @@ local function decide(rule, keys, histories, n, cost, held, amounts, terms)
         wait = 0
       end
     elseif terms and terms.borrows > 0 and n > 0 then
-      lent, lentFor = leasing().lend(accounts, terms.id, terms.borrows)
+      lent, lentFor = leasing().lend(accounts, terms.id, terms.borrows, cost)
     end
   end
 

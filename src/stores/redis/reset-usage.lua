@@ -15,8 +15,10 @@ if type(lent) == 'string' and not lastEnd then
   local leases = leasesIn(lent, now)
   local _, longest = unreturned(leases, now)
   if longest > 0 then
-    redis.call('HSET', KEYS[1], 'l', leasesText(withNotice(leases, now)))
-    redis.pcall('PUBLISH', RECALLS, KEYS[1])
+    if not isCalledBack(leases, now) then
+      redis.call('HSET', KEYS[1], 'l', leasesText(withNotice(leases, now)))
+      redis.pcall('PUBLISH', RECALLS, KEYS[1])
+    end
     return { 'lent', longest }
   end
 end

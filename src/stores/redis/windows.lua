@@ -27,8 +27,8 @@ local TICKET_MS = 10000
 -- Of src/admit/lease.ts: the longest lease; how long after its end its return may be on the way, and is accepted; and how much later
 -- than one that begins now a lease may end, after the clock was set back.
 local LEASE_MS, RETURN_WITHIN_MS, KNOWN_FOR_MS, MAX_AHEAD_MS = 250, 100, 2000, 5000
--- The most leases of one account.
-local MAX_LEASES = 64
+-- How often what is lent of an account is called back at most, and the most leases of one account.
+local RECALL_EVERY_MS, MAX_LEASES = 20, 64
 -- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 local floor, max, min = math.floor, math.max, math.min
@@ -282,6 +282,14 @@ local function unreturned(leases, now)
     end
   end
   return units, longest
+end
+
+-- Whether what is lent was called back a moment ago.
+local function isCalledBack(leases, now)
+  for _, lease in ipairs(leases) do
+    if lease.units == 0 and lease.ends > now + LEASE_MS - RECALL_EVERY_MS then return true end
+  end
+  return false
 end
 
 -- The leases with a notice, until the end of which nothing is lent, because somebody waits for what is lent already.
