@@ -135,7 +135,9 @@ export class DecisionDispatcher {
   #hold(batch: Batch, lane: string): void {
     const { withinMs } = batch;
     const held = this.#inFlight.get(lane) ?? null;
-    const same = withinMs === null ? held?.find((other) => isAlike(other, batch)) : undefined;
+    // One that has waited for another call keeps its own deadline.
+    const mayJoin = withinMs === null && batch.timer === null;
+    const same = mayJoin ? held?.find((other) => isAlike(other, batch)) : undefined;
     if (same !== undefined) {
       join(same, batch);
       return;
