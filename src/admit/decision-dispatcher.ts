@@ -64,6 +64,8 @@ export class DecisionDispatcher {
     const clear: Batch[] = [];
     const deferred: Batch[] = [];
     const apart: Batch[] = [];
+    // Only while usage is owed are there two calls, and then a lane may not be in both.
+    let lanes: Record<'clear' | 'deferred', Set<string>> | null = null;
     for (const batch of batches) {
       const { withinMs } = batch;
       if (batch.state === 'answered') continue;
@@ -72,7 +74,12 @@ export class DecisionDispatcher {
       else if (busy !== null) this.#hold(batch, busy);
       else {
         const isDeferred = backlog !== null && someAccount(batch, (id) => backlog.has(id));
-        if (shareLane(batch, isDeferred ? clear : deferred)) apart.push(batch);
+        if (isDeferred) lanes ??= { clear: new Set(clear.flatMap(lanesOf)), deferred: new Set() };
+        if (
+          lanes !== null &&
+          !enterLanes(batch, lanes[isDeferred ? 'deferred' : 'clear'], lanes[isDeferred ? 'clear' : 'deferred'])
+        )
+          apart.push(batch);
         else if (isDeferred) deferred.push(this.#startTimer(batch, withinMs ?? timeoutMs));
         else clear.push(this.#startTimer(batch, withinMs));
       }
@@ -168,7 +175,7 @@ export class DecisionDispatcher {
     const requests = batches.map((batch, i): DecisionRequest => {
       batch.state = 'sent';
       const request = this.#requestFor(batch);
-      const isFinal = this.#waits.isOver(batch);
+      const isFinal = (this.#waits.all > 0 || batch.wait !== undefined) && this.#waits.isOver(batch);
       const borrowing = leases === null ? null : leases.termsOf(request);
       if (borrowing === null) return isFinal ? { ...request, leaseTerms: { isFinal } } : request;
       borrowings ??= batches.map(() => null);
@@ -272,14 +279,18 @@ function someAccount({ consumerId, accounts }: Batch, test: (accountId: string) 
   return accounts === null ? test(consumerId) : accounts.some(test);
 }
 
-/** Whether a batch belongs into another call than these, one of which is in its lane. Only several accounts have that. */
-function shareLane(batch: Batch, others: readonly Batch[]): boolean {
-  const { consumerId, allowance } = batch;
-  if (others.length === 0 || (allowance.further === undefined && allowance.groups === undefined)) return false;
+/** Enters a batch into the lanes of a call. @returns false if one of them is a lane of the other call */
+function enterLanes(batch: Batch, own: Set<string>, others: ReadonlySet<string>): boolean {
+  const lanes = lanesOf(batch);
+  if (lanes.some((lane) => others.has(lane))) return false;
+  for (const lane of lanes) own.add(lane);
+  return true;
+}
+
+/** The lanes of a batch: its consumer, and its customer if that has one. */
+function lanesOf(batch: Batch): readonly string[] {
   const shared = sharedLaneOf(batch);
-  return others.some((other) => {
-    return other.consumerId === consumerId || (shared !== null && sharedLaneOf(other) === shared);
-  });
+  return shared === null ? [batch.consumerId] : [batch.consumerId, shared];
 }
 
 /**

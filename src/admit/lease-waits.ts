@@ -22,9 +22,10 @@ export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   /** By consumer. */
   readonly #batches = new Map<string, Batch[]>();
-  /** How many requests wait: of each consumer, and of all. */
+  /** How many requests wait, of each consumer. */
   readonly #waiting = new Map<string, number>();
-  #waitingOfAll = 0;
+  /** A field, so that the many requests of which none waits call nothing here. To be read alone. */
+  all = 0;
 
   constructor(options: LeaseWaitsOptions) {
     this.#options = options;
@@ -32,8 +33,7 @@ export class LeaseWaits {
 
   /** Whether requests are to be refused if they do not fit, because they have waited long enough, or too many wait. */
   isOver({ consumerId, wait }: Batch): boolean {
-    if (this.#waitingOfAll === 0 && wait === undefined) return false;
-    if (this.#waitingOfAll >= MAX_WAITING_OF_ALL || this.#of(consumerId) >= MAX_WAITING) return true;
+    if (this.all >= MAX_WAITING_OF_ALL || this.#of(consumerId) >= MAX_WAITING) return true;
     return wait !== undefined && this.#options.monotonicMs() >= wait.untilMs;
   }
 
@@ -66,7 +66,7 @@ export class LeaseWaits {
   }
 
   #count({ consumerId }: Batch, more: number): void {
-    this.#waitingOfAll += more;
+    this.all += more;
     const waiting = this.#of(consumerId) + more;
     if (waiting === 0) this.#waiting.delete(consumerId);
     else this.#waiting.set(consumerId, waiting);

@@ -54,7 +54,8 @@ export class UsageBacklog {
   readonly #options: UsageBacklogOptions;
   /** By consumer, oldest first. */
   readonly #deferred = new Map<string, Deferred>();
-  readonly #inDoubt = new Set<string>();
+  readonly #inDoubt = new Map<string, number>();
+  #doubts = 0;
   readonly #inFlight = new Map<string, InFlightUsage>();
   /** The store's clock minus this gateway's own, milliseconds, when usage by the store's clock was last deferred. */
   #storeAheadMs = 0;
@@ -83,8 +84,8 @@ export class UsageBacklog {
 
   /** Marks a consumer as in doubt: a call that may have counted was given up. */
   doubt(consumerId: string): void {
-    this.#inDoubt.add(consumerId);
-    if (this.#inDoubt.size > this.#options.most) this.#inDoubt.delete(this.#inDoubt.values().next().value!);
+    this.#inDoubt.set(consumerId, ++this.#doubts);
+    if (this.#inDoubt.size > this.#options.most) this.#inDoubt.delete(this.#inDoubt.keys().next().value!);
     this.#settleLater(0);
   }
 
@@ -206,11 +207,14 @@ export class UsageBacklog {
   async #send(deferred: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]> {
     const doubtful = deferred.filter(({ consumerId }) => this.#inDoubt.has(consumerId));
     if (doubtful.length > 0) {
+      const doubts = doubtful.map(({ consumerId }) => this.#inDoubt.get(consumerId));
       const answers = await this.#options.reconciler.reconcile(
         doubtful.map(({ consumerId, ownNowMs }) => ({ consumerId, ownNowMs, windows: [] })),
       );
       for (const [i, { kind }] of answers.entries()) {
-        if (kind === 'added') this.#inDoubt.delete(doubtful[i]!.consumerId);
+        // A call that was given up since then is in doubt still.
+        const { consumerId } = doubtful[i]!;
+        if (kind === 'added' && this.#inDoubt.get(consumerId) === doubts[i]) this.#inDoubt.delete(consumerId);
       }
     }
     const clear = deferred.filter(({ consumerId }) => !this.#inDoubt.has(consumerId));
@@ -297,7 +301,7 @@ export class UsageBacklog {
   async #settleSome(): Promise<void> {
     this.#background = null;
     this.#isBusy = true;
-    const ids = [...this.#inDoubt].slice(0, BATCH_SIZE);
+    const ids = [...this.#inDoubt.keys()].slice(0, BATCH_SIZE);
     for (const id of this.#deferred.keys()) {
       if (ids.length >= BATCH_SIZE) break;
       if (!this.#inDoubt.has(id) && !this.#options.isBeingDecided(id)) ids.push(id);
