@@ -53,18 +53,21 @@ test('kill -9 of one gateway: the other holds the limit, and nothing of the dead
   expect(lost).toBeGreaterThan(0);
   await Promise.all(Array.from({ length: 8 }, () => askMany(second.port, LIMIT / 8 + 5)));
   expect(admitted).toBeLessThanOrEqual(LIMIT);
-  expect(admitted).toBeGreaterThanOrEqual(LIMIT - 8);
+  // What it had borrowed stays counted: at most a sixteenth of the limit.
+  expect(admitted).toBeGreaterThanOrEqual(LIMIT - 8 - LIMIT / 16);
   expect((await ask(second.port, key)).status).toBe(429);
-  const accounts: string[] = [];
-  for (const name of (await redisCommand(redis, 'KEYS', '*')) as string[]) {
-    if (Number(await redisCommand(redis, 'PTTL', name)) > 0) accounts.push(name);
-    // What does not expire is the keys' own records, that of the peppers, and that of changes.
-    else expect(name).toMatch(/^tg:(key|digest|keys|peppers|audit|changes)\b/);
-  }
-  // The caller's account and history, for an hour what was changed of its key, the day of the last use of its secret, and for a
-  // moment that it is refused.
-  const ofCaller = accounts.filter((name) => !name.startsWith('tg:{refused}'));
-  expect(ofCaller.map((name) => name.split(':')[1]).toSorted()).toEqual(['a', 'h', 'made', 'used']);
+  // The caller's account and history, for an hour what was changed of its key, the day of the last use of its secret, which is
+  // noted after a while, and for a moment that it is refused.
+  await eventually(async () => {
+    const accounts: string[] = [];
+    for (const name of (await redisCommand(redis, 'KEYS', '*')) as string[]) {
+      if (Number(await redisCommand(redis, 'PTTL', name)) > 0) accounts.push(name);
+      // What does not expire is the keys' own records, that of the peppers, and that of changes.
+      else expect(name).toMatch(/^tg:(key|digest|keys|peppers|audit|changes)\b/);
+    }
+    const ofCaller = accounts.filter((name) => !name.startsWith('tg:{refused}'));
+    expect(ofCaller.map((name) => name.split(':')[1]).toSorted()).toEqual(['a', 'h', 'made', 'used']);
+  });
 });
 
 // Attack: none but our own: every new version stops each gateway once. Callers must not notice, if they do what every
