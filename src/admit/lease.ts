@@ -21,7 +21,7 @@ export interface Lease {
 
 /** What a gateway says about leases when it asks for a decision. */
 export interface LeaseTerms {
-  /** It would like to borrow at most so many units, under this id. */
+  /** The gateway asks for at most this many units, under this id. */
   readonly borrows?: { readonly id: number; readonly units: number };
   /** It returns what it did not use of a lease. */
   readonly returned?: ReturnedLease;
@@ -44,7 +44,7 @@ export interface Lent {
 }
 
 const HOUR_MS = 3_600_000;
-/** The longest lease. Less than a second, so that a killed gateway delays nobody for long. */
+/** The longest lease. It is short because requests may wait until the lease of a killed gateway has ended. */
 export const MAX_LEASE_MS = 250;
 /** Shorter leases are not worth a call. */
 const MIN_LEASE_MS = 10;

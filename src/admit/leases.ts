@@ -3,8 +3,8 @@ import type { AccountState, Outcome } from './decide.ts';
 import { type LeaseTerms, MAX_LEASE_MS, type ReturnedLease } from './lease.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
+import { settledWindows } from './settle.ts';
 import { type Admitted, verdictFromLease } from './verdict.ts';
-import { placeOf } from './windows.ts';
 
 /** Notifies of accounts for which a request waits until gateways have returned what they do not use. */
 export interface RecallFeed {
@@ -218,7 +218,7 @@ export class Leases {
   }
 
   #of(consumerId: string, allowance: Allowance): Held | null {
-    // Nearly always, unless somebody is busy: a look-up for each request is not free.
+    // Most gateways hold no lease most of the time, and then a request need not pay for a look-up.
     if (this.#held.size === 0) return null;
     const all = this.#held.get(consumerId);
     if (all === undefined) return null;
@@ -285,10 +285,7 @@ function returnOf({ id, unused, state, allowance }: Held): ReturnedLease {
   if (unused === 0) return { id, unused, places: [] };
   const states = [state, ...(state.further ?? [])];
   const places = [allowance, ...(allowance.further ?? [])].map(({ limits }, i) =>
-    limits.map(({ window }) => {
-      const count = states[i]!.windows[window];
-      return count === undefined ? 0 : placeOf(count);
-    }),
+    settledWindows(limits, states[i]!.windows).map(({ placeMs }) => placeMs),
   );
   return { id, unused, places };
 }

@@ -54,6 +54,7 @@ export class UsageBacklog {
   readonly #options: UsageBacklogOptions;
   /** By consumer, oldest first. */
   readonly #deferred = new Map<string, Deferred>();
+  /** By consumer, the number of its latest doubt: an answer to a question that was asked earlier does not clear it. */
   readonly #inDoubt = new Map<string, number>();
   #doubts = 0;
   readonly #inFlight = new Map<string, InFlightUsage>();

@@ -104,8 +104,8 @@ export interface Exchange {
   /** The number of the ban that this request caused; null if it caused none. */
   readonly imposedBan: number | null;
   /**
-   * The origin of the decision: `memory` without asking the store, `local` because the store was away. Null without
-   * one.
+   * The origin of the decision: `lease` from borrowed units, `memory` without asking the store, `local` because the store was
+   * away. Null without one.
    */
   readonly source: 'store' | 'lease' | 'memory' | 'local' | null;
   /** The time of the decision on the store's clock, Unix milliseconds; null without a decision. */

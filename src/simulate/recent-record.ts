@@ -26,7 +26,7 @@ export interface RecentRequest {
   readonly judgement: (typeof JUDGEMENTS)[number];
   /** The number of the ban that this request caused; 0 if none. */
   readonly imposedBan: number;
-  /** `memory`: refused without a call to the store. `local`: decided by the gateway alone while its store was away. */
+  /** `lease`: admitted from borrowed units. `memory`: refused without a call to the store. `local`: decided by the gateway alone while its store was away. */
   readonly source: (typeof RECORD_SOURCES)[number];
   /** The limits that it was decided by, the key's own among them; none for a plan that is not enforced. */
   readonly limits: Readonly<Partial<Record<LimitName, number>>>;

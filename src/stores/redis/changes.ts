@@ -3,7 +3,7 @@ import type { RecallFeed } from '../../admit/leases.ts';
 import type { ChangeFeed, StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import { type RedisClient, ServerClient } from './connection.ts';
-import { accountIdIn, keyspace } from './keyspace.ts';
+import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
 /**
@@ -38,9 +38,6 @@ const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
   [WORDS.customer, 'customer'],
   [WORDS.account, 'account'],
 ]);
-
-/** What precedes the id of an account in the name of its hash. */
-const ACCOUNT_PREFIX = keyspace.account('').slice(0, -2);
 
 interface RedisChangesOptions {
   readonly redis: RedisClient;
@@ -100,7 +97,7 @@ export class RedisChanges implements ChangeFeed {
     if (this.#subscription === null) this.#start();
   }
 
-  /** Notifies of accounts for which somebody waits. A message that is lost delays requests by the rest of a lease. */
+  /** Reports accounts for whose units a request waits. If a message is lost, that request waits until the leases have ended. */
   readonly recalls: RecallFeed;
 
   /** Stops listening. The caller's own connection stays open. */

@@ -107,6 +107,9 @@ export const keyspace = {
   failedAttemptsPrefix: 'tg:fail',
 } as const;
 
+/** What precedes the hash tag in the name of an account's hash. */
+export const ACCOUNT_PREFIX = keyspace.account('').slice(0, -2);
+
 /** An account id with a hash tag around the part of it that all accounts of one decision have in common. */
 function inSlot(accountId: string): string {
   const end = lengthOfOwner(accountId);

@@ -21,7 +21,7 @@ import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
-import { accountIdIn, keyspace } from './keyspace.ts';
+import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';
 import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
 import { SettlementCalls } from './settlement-calls.ts';
@@ -177,17 +177,16 @@ export class RedisLedger implements Ledger {
   }
 
   async #bansOn(server: Redis, found: Map<string, BanInForce>): Promise<void> {
-    const prefix = keyspace.account('').slice(0, -2);
     let cursor = '0';
     do {
-      const scan = () => server.scan(cursor, 'MATCH', `${prefix}{*`, 'COUNT', 1000);
+      const scan = () => server.scan(cursor, 'MATCH', `${ACCOUNT_PREFIX}{*`, 'COUNT', 1000);
       const [next, names] = await this.#circuit.run(scan, server);
       cursor = next;
       if (names.length === 0) continue;
       const [seconds, microseconds] = await this.#circuit.run(() => server.time(), server);
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
-        const consumerId = accountIdIn(names[i]!, prefix);
+        const consumerId = accountIdIn(names[i]!, ACCOUNT_PREFIX);
         if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
       }
     } while (cursor !== '0');

@@ -4,7 +4,7 @@ import type { LeaseTerms } from '../../../src/admit/lease.ts';
 import type { Allowance, BanRule, Budget } from '../../../src/admit/plan.ts';
 import type { SettledWindow } from '../../../src/admit/settle.ts';
 import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
-import { accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
+import { ACCOUNT_PREFIX, accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
 
 /*
  * The arguments of the scripts, as decide.lua and reconcile-usage.lua describe them, in words.
@@ -200,7 +200,6 @@ function historyIn(name: string): string {
   return accountIdIn(name, HISTORY_PREFIX);
 }
 
-const ACCOUNT_PREFIX = keyspace.account('').slice(0, -2);
 const HISTORY_PREFIX = keyspace.history('').slice(0, -2);
 
 function ruleIn(text: string): Rule {
