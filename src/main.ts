@@ -41,6 +41,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   'plans show': async () => (await import('./cli/plans/show.ts')).plansShow,
   'plans check': async () => (await import('./cli/plans/check.ts')).plansCheck,
   'plans diff': async () => (await import('./cli/plans/diff.ts')).plansDiff,
+  'plans history': async () => (await import('./cli/plans/history.ts')).plansHistory,
+  'plans rollback': async () => (await import('./cli/plans/rollback.ts')).plansRollback,
   'plans simulate': async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
   'routes import': async () => (await import('./cli/routes/import.ts')).routesImport,
   'bans list': async () => (await import('./cli/bans/list.ts')).bansList,

@@ -39,6 +39,8 @@ export interface Configuration {
   readonly warnings: readonly string[];
   /** The version of each file: the beginning of the SHA-256 of its text. */
   readonly versions: Readonly<Record<SettingsFile, string>>;
+  /** The text of plans.yaml, of which `versions.plans` is the version. */
+  readonly plansText: string;
   /** `signatureOf` both files and those of `settings.descriptions` and `settings.policies`, taken before they were read. */
   readonly signature: string;
 }
@@ -117,7 +119,7 @@ interface Parts {
   readonly isReload: boolean;
 }
 
-type Versioned<T> = Parsed<T> & { readonly version: string };
+type Versioned<T> = Parsed<T> & { readonly version: string; readonly text: string };
 
 async function joined(
   { read, gateway, plans, policies: source, signature, isReload }: Parts,
@@ -148,6 +150,7 @@ async function joined(
     settings,
     plans: plans.value,
     warnings: [...read.warnings, ...[...gateway.warnings, ...described.warnings, ...plans.warnings].map(print)],
+    plansText: plans.text,
     versions: { ...versions, settings: versionWith(gateway.version, described, decided.policies) },
     signature: [signature, described.signature, decided.signature].filter((part) => part !== '').join(';'),
   };
@@ -193,23 +196,23 @@ function parseFile<T>(
     `Name another file in ${variable}, or run this in the folder that has it.`,
     isReload,
   );
-  if ('fault' in read) return { faults: [read.fault], warnings: [], version: '' };
-  return { ...parse(read.text, file), version: versionOf(read.text) };
+  if ('fault' in read) return { faults: [read.fault], warnings: [], version: '', text: '' };
+  return { ...parse(read.text, file), version: versionOf(read.text), text: read.text };
 }
 
 /** JSON is YAML, so a value is checked by the rules of the file. */
 function parseValue<T>(value: unknown, name: string, parse: (text: string, file: string) => Parsed<T>): Versioned<T> {
   const fault = (message: string) => ({ file: name, line: 1, column: 1, path: '', message });
-  if (!isMapping(value)) return { faults: [fault('must be an object.')], warnings: [], version: '' };
+  if (!isMapping(value)) return { faults: [fault('must be an object.')], warnings: [], version: '', text: '' };
   let text: string;
   try {
     text = JSON.stringify(value);
   } catch (error) {
     // The first line of an error about a circle says so; the others draw it.
     const [reason] = (error instanceof Error ? error.message : String(error)).split('\n');
-    return { faults: [fault(`cannot be written as JSON: ${reason}.`)], warnings: [], version: '' };
+    return { faults: [fault(`cannot be written as JSON: ${reason}.`)], warnings: [], version: '', text: '' };
   }
-  return { ...parse(text, name), version: versionOf(text) };
+  return { ...parse(text, name), version: versionOf(text), text };
 }
 
 /** The settings of the file, where the environment does not override them. */

@@ -3,6 +3,7 @@ import type { Configuration, RefusedFile, SettingsFile } from '../config/setting
 import { Failure } from '../failure.ts';
 import type { AuditStore } from './audit-store.ts';
 import type { RecordedChange } from './audit-trail.ts';
+import type { PlansHistory } from './plans/history-store.ts';
 
 /** A version of one file that has come into force. */
 export interface TakenFile {
@@ -15,12 +16,17 @@ export interface TakenFile {
 
 interface LoadRecordOptions {
   readonly store: Pick<AuditStore, 'exchangeLoad' | 'put'>;
+  readonly history: Pick<PlansHistory, 'add'>;
   /** Returns how many records are kept (`audit.keep`). */
   readonly keep: () => number;
   /** The names of the files, which are the actors. */
   readonly names: Readonly<Record<SettingsFile, string>>;
   /** The versions that are in force at the start. */
   readonly versions: Configuration['versions'];
+  /** Returns the text of plans.yaml that is in force. */
+  readonly plansText: () => string;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
   /** Waits `ms` milliseconds, or until the signal aborts. */
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>;
   /** Called once for each load that the store does not take although it answers. It is tried again. */
@@ -40,10 +46,12 @@ interface Load {
   /** What to record if no other gateway has; null: nothing. */
   readonly change: ((from: string) => Change) | null;
   readonly isStart: boolean;
+  /** The plans that have come into force with this step; null if none have. */
+  readonly plans: { readonly version: string; readonly text: string; readonly sinceMs: number } | null;
   /** Whether the store may have made this step although its answer was lost. */
   isTried: boolean;
-  /** Under which number the store has made it; null if it has not. The entry may be missing yet. */
-  number: number | null;
+  /** Under which number the store has it, and whether this gateway was the one to record it; null before. The entries may be missing yet. */
+  recorded: { readonly number: number; readonly isOwn: boolean } | null;
 }
 
 /** A store that did not answer is asked again after this time. */
@@ -86,7 +94,7 @@ export class LoadRecord {
     for (const file of ['settings', 'plans'] as const) {
       const version = options.versions[file];
       const change = (found: string) => takenChange(versionIn(found), version, []);
-      this.#enqueue({ file, from: version, to: version, change, isStart: true, isTried: false, number: null });
+      this.#enqueue({ file, from: version, to: version, change, isStart: true, plans: this.#plansOf(file, version) });
     }
   }
 
@@ -118,11 +126,17 @@ export class LoadRecord {
     const from = this.#found[file];
     if (from === to) return;
     this.#found[file] = to;
-    this.#enqueue({ file, from, to, change: change && (() => change), isStart: false, isTried: false, number: null });
+    const plans = change?.outcome === 'done' ? this.#plansOf(file, to) : null;
+    this.#enqueue({ file, from, to, change: change && (() => change), isStart: false, plans });
   }
 
-  #enqueue(load: Load): void {
-    this.#waiting.push(load);
+  #plansOf(file: SettingsFile, version: string): Load['plans'] {
+    const { plansText, nowMs } = this.#options;
+    return file === 'plans' ? { version, text: plansText(), sinceMs: nowMs() } : null;
+  }
+
+  #enqueue(step: Omit<Load, 'isTried' | 'recorded'>): void {
+    this.#waiting.push({ ...step, isTried: false, recorded: null });
     if (this.#waiting.length > MAX_WAITING) {
       // The first may be under way.
       const [lost] = this.#waiting.splice(1, 1) as [Load];
@@ -157,9 +171,21 @@ export class LoadRecord {
 
   /** Rejects as the store does, and is then called again. */
   async #write(load: Load): Promise<void> {
-    const { file, to, change, isStart } = load;
+    load.recorded ??= await this.#record(load);
+    if (load.recorded === null) return;
+    const { file, to, change, isStart, recorded, plans } = load;
+    const isKnown = isStart && versionIn(load.from) === to;
+    if (recorded.isOwn && change !== null && !isKnown) {
+      await this.#put(idOf([file, String(recorded.number), to]), this.#recordOf(load, change(load.from)));
+    }
+    if (plans !== null) await this.#addToHistory(recorded.number, plans);
+  }
+
+  /** Records the step unless another gateway has. Returns null if it is not to be recorded any more. */
+  async #record(load: Load): Promise<Load['recorded']> {
+    const { file, to, isStart } = load;
     const { store, pause } = this.#options;
-    while (load.number === null) {
+    for (;;) {
       const mayBeDone = load.isTried;
       load.isTried = true;
       const since = isStart ? null : this.#numbers[file];
@@ -168,24 +194,23 @@ export class LoadRecord {
       if (known !== null) {
         this.#numbers[file] = known;
         // The lost answer may have been about this step. The id is the same as that of another gateway's entry.
-        if (!mayBeDone) return;
-        load.number = known;
-      } else if (found === null || found === load.from || (found === to && mayBeDone)) {
-        this.#numbers[file] = number;
-        load.number = number;
-      } else if (found === to) {
-        this.#numbers[file] = number;
-        return;
-      } else {
-        if (!isStart) await pause(OTHERS_WITHIN_MS, this.#closing.signal);
-        // What this gateway has found since follows.
-        if (this.#closing.signal.aborted || this.#found[file] !== to) return;
-        load.from = found;
+        return { number: known, isOwn: mayBeDone };
       }
+      if (found === null || found === load.from || found === to) {
+        this.#numbers[file] = number;
+        return { number, isOwn: found !== to || load.from === to || mayBeDone };
+      }
+      if (!isStart) await pause(OTHERS_WITHIN_MS, this.#closing.signal);
+      // What this gateway has found since follows.
+      if (this.#closing.signal.aborted || this.#found[file] !== to) return null;
+      load.from = found;
     }
-    const isKnown = isStart && versionIn(load.from) === to;
-    if (change === null || isKnown) return;
-    await this.#put(idOf([file, String(load.number), to]), this.#recordOf(load, change(load.from)));
+  }
+
+  /** Each gateway adds the version under the same number, so that it is there once, also if the first of them could not. */
+  async #addToHistory(number: number, { version, text, sinceMs }: NonNullable<Load['plans']>): Promise<void> {
+    const by = { kind: 'file', name: this.#options.names.plans } as const;
+    await this.#options.history.add({ number, version, sinceMs, by }, text);
   }
 
   /** Puts a record. Its id is the same for each try, so that it is there once. */

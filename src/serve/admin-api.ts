@@ -31,6 +31,8 @@ interface SettingsInForce {
   readonly settings: Settings;
   readonly plans: Plans;
   readonly versions: Configuration['versions'];
+  /** The text of plans.yaml. */
+  readonly plansText: string;
   /** Why the files as they are now are not in force; empty if they are. */
   readonly faults: readonly string[];
 }
@@ -38,7 +40,7 @@ interface SettingsInForce {
 type Stores = Pick<
   GatewayStores,
   | ('keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses' | 'customers')
-  | ('history' | 'audit')
+  | ('history' | 'audit' | 'plansHistory')
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
 export interface AdminApiTelemetry {
@@ -97,6 +99,7 @@ export function adminApiOn(
           versions: () => inForce.versions,
           users: opened,
           auditStore: opened.audit,
+          plansHistory: opened.plansHistory,
         },
         trail: trailOn(opened.audit, inForce, telemetry),
         finds,
@@ -146,19 +149,22 @@ function trailOn(
 export function loadRecordOn(
   env: Variables,
   inForce: SettingsInForce,
-  { audit }: Pick<GatewayStores, 'audit'>,
+  { audit, plansHistory }: Pick<GatewayStores, 'audit' | 'plansHistory'>,
   { logger, auditFailed }: AdminApiTelemetry,
 ): LoadRecord {
   const [settings, plans] = filesOf(env);
   return new LoadRecord({
     store: audit,
+    history: plansHistory,
     keep: () => inForce.settings.audit.keep,
     names: { settings: basename(settings), plans: basename(plans) },
     versions: inForce.versions,
+    plansText: () => inForce.plansText,
+    nowMs: () => Date.now(),
     pause: (ms, signal) => delay(ms, undefined, { ref: false, signal }).catch(() => {}),
     onRefusedByStore: (error) => {
       auditFailed();
-      const advice = 'Remove `tg:audit:loads` from Redis if another program has written it.';
+      const advice = 'Remove `tg:audit:loads` or `tg:plans:history` from Redis if another program has written it.';
       logger.error({ err: error, advice }, 'the store does not accept the record of a changed file');
     },
     onLost: ({ action }) => {

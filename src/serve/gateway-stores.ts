@@ -14,6 +14,7 @@ import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
+import type { PlansHistory } from '../operations/plans/history-store.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { PepperWatch } from './pepper-watch.ts';
 import { StoreClock } from './store-clock.ts';
@@ -35,6 +36,7 @@ export interface GatewayStores {
   readonly secretUses: SecretUseStore;
   readonly history: HistoryStore;
   readonly audit: AuditStore;
+  readonly plansHistory: PlansHistory;
   /** Where the gateways on this store leave messages for each other. */
   readonly fleet: FleetStore;
   /** The records of `listen.tls.acme`; null if that is not set. */

@@ -74,6 +74,11 @@ export class LiveSettings {
     return this.#current.versions;
   }
 
+  /** The text of plans.yaml that is in force. */
+  get plansText(): string {
+    return this.#current.plansText;
+  }
+
   get signature(): Configuration['signature'] {
     return this.#current.signature;
   }

@@ -10,6 +10,7 @@ import type { PepperHistory } from '../identify/pepper-record.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
+import type { PlansHistory } from '../operations/plans/history-store.ts';
 import { exposedFiles } from './exposed-files.ts';
 
 /** The keys in the gateway's store, open for one command. */
@@ -27,6 +28,7 @@ export interface OpenKeys {
   readonly customers: CustomerStore;
   /** The record of changes. */
   readonly audit: AuditStore;
+  readonly plansHistory: PlansHistory;
   /** Announces a change to every gateway. `keys` announces changes of keys itself. */
   readonly publish: (change: StoreChange) => Promise<void>;
   close(): Promise<void>;

@@ -9,6 +9,7 @@ import type { KeyStore } from '../../src/identify/key-store.ts';
 import { openAdminAccess } from '../../src/serve/admin-access.ts';
 import { adminApiOn } from '../../src/serve/admin-api.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';
+import { FakePlansHistory } from '../operations/fake-plans-history.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
@@ -71,6 +72,7 @@ export async function adminApiWith(
     },
     history: { ...nothing, of: async () => null },
     audit,
+    plansHistory: new FakePlansHistory(),
   };
   const tokensFile = tokens.length === 0 ? null : join(await temporaryFolder(), 'tokens.yaml');
   // JSON is YAML.

@@ -54,6 +54,7 @@ const NEEDED: Readonly<Record<string, string>> = {
   'POST keys/{id}/usage/reset': 'operator',
   'DELETE bans/{id}': 'operator',
   'PUT plans/file': 'admin',
+  'POST plans/history/{version}/restore': 'admin',
 };
 
 const EACH = ENDPOINTS.map((endpoint) => {

@@ -85,6 +85,7 @@ test('a command that prints a table takes --no-header, and its help lists it and
     'keys list',
     'plans show',
     'plans diff',
+    'plans history',
     'plans simulate',
     'bans list',
     'customers list',

@@ -4,6 +4,7 @@ import { LoadRecord } from '../../src/operations/load-record.ts';
 import { FakeAuditStore } from '../admin/fake-audit-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
+import { FakePlansHistory } from './fake-plans-history.ts';
 
 const NAMES = { settings: 'gateway.yaml', plans: 'plans.yaml' };
 const versions = (plans: string, settings = 'S') => ({ settings, plans });
@@ -24,18 +25,20 @@ beforeEach(() => {
 });
 
 /** A gateway whose plans.yaml changes as the test says. */
-function gatewayOn(store: FakeAuditStore, inForce = versions('A')) {
+function gatewayOn(store: FakeAuditStore, inForce = versions('A'), history = new FakePlansHistory()) {
   const [lost, refusedByStore] = [vi.fn(), vi.fn()];
-  const options = { store, keep: () => 1_000, names: NAMES, versions: inForce, pause };
+  let [before, nowMs] = [inForce.plans, 0];
+  const ofPlans = { history, plansText: () => `text of ${before}`, nowMs: () => ++nowMs };
+  const options = { store, ...ofPlans, keep: () => 1_000, names: NAMES, versions: inForce, pause };
   const record = new LoadRecord({ ...options, onLost: lost, onRefusedByStore: refusedByStore });
   atEnd(() => record.close());
-  let before = inForce.plans;
   return {
     lost,
     refusedByStore,
     takes: (version: string, changes: readonly string[] = []) => {
-      record.taken([{ file: 'plans', before, version, changes }], versions(version));
+      const was = before;
       before = version;
+      record.taken([{ file: 'plans', before: was, version, changes }], versions(version));
     },
     refuses: (version: string, fault = 'plans.yaml:1:1: bad') =>
       record.refused([{ file: 'plans', version, faults: [fault] }], versions(before)),
@@ -204,4 +207,54 @@ test('of loads that wait for the store a hundred are kept, and each further one 
   for (let i = 0; i < 120; i++) gateway.takes(`v${i}`);
   expect(gateway.lost.mock.calls.length).toBe(21);
   expect(gateway.lost.mock.calls[0]![0]).toMatchObject({ action: 'plans.load', after: { version: 'v0' } });
+});
+
+const inHistory = async (history: FakePlansHistory) =>
+  (await history.list()).toReversed().map(({ version, sinceMs, by }) => [version, sinceMs, by]);
+const FILE = { kind: 'file', name: 'plans.yaml' } as const;
+
+test('each version that came into force is once in the history, also the first, with its text and the time at which it was taken', async () => {
+  const [store, history] = [new FakeAuditStore(), new FakePlansHistory()];
+  const gateways = [gatewayOn(store, versions('A'), history), gatewayOn(store, versions('A'), history)];
+  await settled(store, 'A');
+  for (const gateway of gateways) gateway.takes('B');
+  await settled(store, 'B');
+  store.fails = () => true;
+  for (const gateway of gateways) gateway.takes('A');
+  for (const gateway of gateways) gateway.takes('C');
+  await eventually(() => expect(waiting).toHaveLength(2));
+  store.fails = () => false;
+  await timePasses();
+  await settled(store, 'C');
+  const expected = [1, 2, 3, 4].map((at) => [['A', 'B', 'A', 'C'][at - 1], at, FILE]);
+  await eventually(async () => expect(await inHistory(history)).toEqual(expected));
+  expect(await history.text((await history.list())[0]!.number)).toBe('text of C');
+});
+
+test('a refused file, and a start with the version that was in force last, add nothing to the history', async () => {
+  const [store, history] = [new FakeAuditStore(), new FakePlansHistory()];
+  const gateway = gatewayOn(store, versions('A'), history);
+  gateway.refuses('X');
+  gateway.findsTheSame();
+  await settled(store, 'A');
+  gatewayOn(store, versions('A'), history);
+  gatewayOn(store, versions('B'), history);
+  await settled(store, 'B');
+  await eventually(async () => expect((await inHistory(history)).map(([version]) => version)).toEqual(['A', 'B']));
+});
+
+test('a version whose entry the store did not take is added by the next gateway, and the writer whom the store knows stays', async () => {
+  const [store, history] = [new FakeAuditStore(), new FakePlansHistory()];
+  const gateway = gatewayOn(store, versions('A'), history);
+  await settled(store, 'A');
+  await eventually(async () => expect(await inHistory(history)).toHaveLength(1));
+  const { number } = await store.exchangeLoad('plans', { from: null, to: 'B', since: null });
+  const by = { kind: 'token', name: 'jo' } as const;
+  await history.claim(number, by);
+  history.fails = true;
+  gateway.takes('B');
+  await eventually(() => expect(waiting).toHaveLength(1));
+  history.fails = false;
+  gatewayOn(store, versions('B'), history);
+  await eventually(async () => expect((await inHistory(history))[1]).toEqual(['B', 1, by]));
 });

@@ -6,6 +6,7 @@ import { RedisCustomers } from '../../src/stores/redis/customers.ts';
 import { DurableWrites, type LostChanges } from '../../src/stores/redis/durable-writes.ts';
 import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
+import { RedisPlansHistory } from '../../src/stores/redis/plans-history.ts';
 import { RedisSecretUses } from '../../src/stores/redis/secret-uses.ts';
 import { circuitFor } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
@@ -44,6 +45,7 @@ export async function gatewayOn(
     keys,
     customers,
     audit: new RedisAudit({ redis, circuit, writes }),
+    plansHistory: new RedisPlansHistory({ redis, circuit }),
     fleet,
     secretUses,
   };

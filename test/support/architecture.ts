@@ -68,6 +68,7 @@ const FOR_STORES = [
   'src/admit/history.ts',
   'src/admit/history-store.ts',
   'src/operations/audit-store.ts',
+  'src/operations/plans/history-store.ts',
   'src/operations/deprecated-calls.ts',
   'src/operations/fleet/fleet-store.ts',
   'src/certificates/store.ts',

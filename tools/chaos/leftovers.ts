@@ -1,27 +1,15 @@
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { isLasting } from '../../test/support/lasting-entries.ts';
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
 import type { Command, Store } from './stand/server.ts';
 import type { Stand } from './stand/stand.ts';
 
-/**
- * What may stay for ever: API keys, the pointers to them, their list, the record of the peppers, the record of changes, and how
- * many there were.
- */
-const LASTING = [
-  keyspace.apiKey('').slice(0, -1),
-  keyspace.digest(''),
-  keyspace.apiKeys,
-  keyspace.peppers,
-  keyspace.audit,
-  keyspace.changes,
-] as const;
-
-/** Everything in Redis that would stay for ever and is no API key, by name; the first twenty. */
+/** Everything in Redis that would stay for ever although it must expire, by name; the first twenty. */
 export async function leftoversIn(store: Store): Promise<string[]> {
   const left: string[] = [];
   for (const command of await store.primaries()) {
     for await (const name of namesIn(command)) {
-      if (LASTING.some((lasting) => name.startsWith(lasting))) continue;
+      if (isLasting(name)) continue;
       if (Number(await command('PTTL', name)) === -1) left.push(name);
       if (left.length === 20) return left;
     }

@@ -12,6 +12,7 @@ import {
 import type { Fleet } from '../fleet/fleet.ts';
 import { Operations, type OperationsOptions } from '../operations.ts';
 import type { PlanDrafts } from '../plans/drafts.ts';
+import type { PlansHistory } from '../plans/history-store.ts';
 import type { PlansFile } from '../plans/plans-file.ts';
 import type { PlansInForce } from '../plans/write.ts';
 import type { PlanUserStores } from '../plans-in-use.ts';
@@ -23,6 +24,7 @@ export interface StoreContext {
   readonly operations: Operations;
   /** The record of changes. */
   readonly auditStore: AuditStore;
+  readonly plansHistory: PlansHistory;
   /** Lists the callers of each deprecated route, in the order of the settings, for this many days back, today included. */
   readonly deprecations: (days: number) => Promise<readonly DeprecationReport[]>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
@@ -40,6 +42,7 @@ export interface StoreContext {
 /** What a store context is made of. */
 interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | 'nowMs'> {
   readonly audit: AuditStore;
+  readonly plansHistory: PlansHistory;
   readonly deprecatedCalls: DeprecatedCalls;
   /** Returns the settings in force. */
   readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory'>;
@@ -51,6 +54,7 @@ interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | '
 export function storeContext({
   settings,
   audit,
+  plansHistory,
   deprecatedCalls,
   secretAdvice,
   nowMs,
@@ -61,6 +65,7 @@ export function storeContext({
   return {
     operations: new Operations({ ...parts, keyFormats, random: randomBytes, nowMs }),
     auditStore: audit,
+    plansHistory,
     deprecations: (days) => deprecationReports(settings().routes, of, { days, nowMs: nowMs() }),
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
@@ -84,6 +89,7 @@ export interface PlansContext {
   /** The keys and customers of the store, to count those that a change of plans affects. */
   readonly users: PlanUserStores;
   readonly auditStore: AuditStore;
+  readonly plansHistory: PlansHistory;
 }
 
 /** The gateways on one store, as one of them sees them. */

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Role } from '../../config/admin-tokens.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
-import type { Action } from '../audit-trail.ts';
+import type { Action, Actor } from '../audit-trail.ts';
 import type { Guard } from '../operations.ts';
 import type { Change } from '../recorded.ts';
 import type { DeepReadonly } from '../values.ts';
@@ -100,6 +100,8 @@ export interface Asked {
   readonly body: unknown;
   /** Returns the versions that If-Match names; null for any; undefined if it was not sent. @throws Refused if it is malformed */
   readonly versions: () => readonly string[] | null | undefined;
+  /** Who asks, if the operation is recorded. */
+  readonly by: Actor | null;
 }
 
 /** An operation that was done. */

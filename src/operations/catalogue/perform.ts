@@ -16,6 +16,7 @@ export const PLAINLY: Asked = {
   guard: undefined,
   body: undefined,
   versions: () => undefined,
+  by: null,
 };
 
 /**
@@ -33,7 +34,10 @@ export async function perform<O extends AnyOperation>(
 ): Promise<DoneOf<O>> {
   const work = async () => {
     const { input, asked } = ask();
-    return operation.run(contexts[operation.on] as never, input as never, asked);
+    return operation.run(contexts[operation.on] as never, input as never, {
+      ...asked,
+      by: recording?.origin.actor ?? null,
+    });
   };
   const { action } = operation;
   if (action === undefined || recording === null) return (await work()) as DoneOf<O>;

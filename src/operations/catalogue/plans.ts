@@ -5,11 +5,15 @@ import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
 import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
+import { readHistory, shownVersion, versionNamed, versionReport } from '../plans/history.ts';
+import { KEPT_VERSIONS } from '../plans/history-store.ts';
 import type { Simulation } from '../plans/simulation.ts';
-import { untilInForce, writePlans } from '../plans/write.ts';
+import { announceWritten, untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
 import { count, limit, limitOrCustom, time, windowName } from '../values.ts';
-import { defineOperation } from './operation.ts';
+import type { PlansContext } from './contexts.ts';
+import { type Asked, defineOperation } from './operation.ts';
+import { actor } from './records.ts';
 
 /** JSON needs up to six bytes for a character of the text, which may have 512 KiB. */
 const DRAFT_BYTES = 4 * 1024 * 1024;
@@ -370,6 +374,14 @@ export const showPlansFile = defineOperation({
 const SWITCHED_OFF =
   'The settings do not allow to write plans.yaml from here: set `admin: { editPlans: true }` in gateway.yaml and restart, or commit the patch.';
 
+const written = z
+  .strictObject({
+    version,
+    inForce: z.boolean().describe('Whether this gateway runs by the new version already.'),
+    whyNotInForce: z.string().nullable(),
+  })
+  .meta({ id: 'PlansWritten' });
+
 export const writePlansFile = defineOperation({
   name: 'writePlansFile',
   line: 'PUT /plans/file',
@@ -386,13 +398,7 @@ export const writePlansFile = defineOperation({
   needsVersion: 'The ETag of the file that the text is made from, or `*`.',
   maxBytes: DRAFT_BYTES,
   input: draft,
-  output: z
-    .strictObject({
-      version,
-      inForce: z.boolean().describe('Whether this gateway runs by the new version already.'),
-      whyNotInForce: z.string().nullable(),
-    })
-    .meta({ id: 'PlansWritten' }),
+  output: written,
   result: 'The file was replaced.',
   fails: {
     conflict: 'The file cannot be replaced, or live keys use a plan that the text lacks. Nothing was written.',
@@ -400,35 +406,131 @@ export const writePlansFile = defineOperation({
     invalid_plans: 'The text has faults. Nothing was written.',
     precondition_required: 'If-Match is missing.',
   },
-  async run({ drafts, file, inForce, users, mayWrite, auditStore }, _, { body, versions: versionsAsked }) {
-    if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
-    const versions = versionsAsked();
-    if (versions === undefined) {
-      const message =
-        'Send If-Match with the ETag of GET /admin/plans/file, so that no change of somebody else is overwritten.';
-      throw new Refused('precondition_required', message);
-    }
-    const isExpected = (found: string) => versions === null || versions.includes(found);
-    const { sound, ...faults } = resultOf(await drafts.sound(body as Uint8Array));
-    if (sound === null)
-      throw new Refused('invalid_plans', 'The text has faults. Nothing was written.', { members: faults });
-    const monotonicMs = () => performance.now();
-    const done = await writePlans(sound, isExpected, { file, inForce, users, monotonicMs });
-    if (done.kind === 'changed') {
-      const message = 'plans.yaml has been changed since. Read it again and look at what has changed.';
-      throw new Refused('precondition_failed', message, { version: done.version });
-    }
-    const { before, version } = done;
-    const isSame = before === version;
-    // The gateways find that this version is recorded, and add no entry of their own when they take it.
-    if (!isSame) await auditStore.exchangeLoad('plans', { from: null, to: version, since: null }).catch(() => {});
-    const change: Change = isSame
-      ? { outcome: 'unchanged', target: null, before: null, after: null }
-      : { target: null, before: { version: before }, after: versionState(version, sound.changes) };
-    const isInForce = await untilInForce(version, inForce, monotonicMs);
-    const why = isInForce ? null : inForce.faults.join('\n') || 'The gateway has not read the file yet.';
-    return { output: { version, inForce: isInForce, whyNotInForce: why }, change, version };
+  run: (context, _, asked) => replaceFile(context, asked, async () => asked.body as Uint8Array),
+});
+
+/**
+ * Replaces plans.yaml by a draft, and waits until it is in force.
+ * @param bodyOf returns `{text}` as JSON, once it is clear that the file may be written
+ * @throws Refused, Failure. Nothing is written then
+ */
+async function replaceFile(context: PlansContext, asked: Asked, bodyOf: () => Promise<Uint8Array>) {
+  const { drafts, file, inForce, users, mayWrite } = context;
+  if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
+  const versions = asked.versions();
+  if (versions === undefined) {
+    const message =
+      'Send If-Match with the ETag of GET /admin/plans/file, so that no change of somebody else is overwritten.';
+    throw new Refused('precondition_required', message);
+  }
+  const isExpected = (found: string) => versions === null || versions.includes(found);
+  const { sound, ...faults } = resultOf(await drafts.sound(await bodyOf()));
+  if (sound === null)
+    throw new Refused('invalid_plans', 'The text has faults. Nothing was written.', { members: faults });
+  const monotonicMs = () => performance.now();
+  const done = await writePlans(sound, isExpected, { file, inForce, users, monotonicMs });
+  if (done.kind === 'changed') {
+    const message = 'plans.yaml has been changed since. Read it again and look at what has changed.';
+    throw new Refused('precondition_failed', message, { version: done.version });
+  }
+  const { before, version } = done;
+  const isSame = before === version;
+  if (!isSame) await announceWritten(version, asked.by!, context);
+  const change: Change = isSame
+    ? { outcome: 'unchanged', target: null, before: null, after: null }
+    : { target: null, before: { version: before }, after: versionState(version, sound.changes) };
+  const isInForce = await untilInForce(version, inForce, monotonicMs);
+  const why = isInForce ? null : inForce.faults.join('\n') || 'The gateway has not read the file yet.';
+  return { output: { version, inForce: isInForce, whyNotInForce: why }, change, version };
+}
+
+const plansVersion = z
+  .strictObject({
+    number: count
+      .min(1)
+      .describe('Rises with each version that comes into force. A version that comes back has another number.'),
+    version,
+    since: time.describe('When it came into force, by the clock of the first gateway that had it.'),
+    from: z
+      .enum(['file', 'api', 'command'])
+      .describe('Whether somebody changed the file, the console or this API wrote it, or `tollgate plans rollback`.'),
+    by: actor.describe('Who wrote it. Of a file that somebody changed Tollgate does not know who, so it is the file.'),
+  })
+  .meta({ id: 'PlansVersion' });
+
+export const listPlansHistory = defineOperation({
+  name: 'listPlansHistory',
+  line: 'GET /plans/history',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Lists the versions of plans.yaml that came into force, newest first.',
+  description:
+    `The last ${KEPT_VERSIONS} are kept, with at most 16 MiB of text together, once for all gateways on the store. The first is the one that came into force ` +
+    'last, on whichever gateway.',
+  on: 'store',
+  output: z.strictObject({ versions: z.array(plansVersion) }),
+  result: 'The versions, without their texts.',
+  async run({ plansHistory }) {
+    return { output: { versions: (await plansHistory.list()).map(versionReport) } };
   },
+});
+
+export const showPlansVersion = defineOperation({
+  name: 'showPlansVersion',
+  line: 'GET /plans/history/{version}',
+  tag: 'gateway',
+  role: 'viewer',
+  sentence: 'Shows the text of a version of plans.yaml that was in force, and its difference from another one.',
+  description:
+    'A version is named by its first 4 to 12 characters. Of a version that was in force several times, the last time counts.',
+  on: 'store',
+  isList: true,
+  input: z.strictObject({
+    against: z.string().optional().describe('The version to compare with; the one before it unless given.'),
+  }),
+  output: plansVersion
+    .extend({
+      text: z.string().describe('Without a byte order mark.'),
+      against: version.nullable().describe('The version to which `patch` refers; null if none before it is kept.'),
+      patch: z
+        .string()
+        .describe('Unified diff from `against` to this version; empty if they are the same, or without `against`.'),
+    })
+    .meta({ id: 'PlansVersionText' }),
+  result: 'The version.',
+  fails: { not_found: 'No such version is kept.' },
+  async run({ plansHistory }, { version: word, against = null }) {
+    return { output: await shownVersion(await readHistory(plansHistory), word, against) };
+  },
+});
+
+export const restorePlansVersion = defineOperation({
+  name: 'restorePlansVersion',
+  line: 'POST /plans/history/{version}/restore',
+  tag: 'gateway',
+  role: 'admin',
+  sentence: 'Replaces plans.yaml on the disk of this gateway by a version that was in force before.',
+  description:
+    'As `PUT /plans/file` with the text of that version: only with `admin: { editPlans: true }`, checked first, and recorded as `plans.write`. ' +
+    'In the history it is an entry of its own.',
+  on: 'plans',
+  action: 'plans.write',
+  isVersioned: true,
+  needsVersion: 'The ETag of the file that is replaced (`GET /plans/file`), or `*`.',
+  output: written,
+  result: 'The file was replaced.',
+  fails: {
+    not_found: 'No such version is kept. Nothing was written.',
+    conflict: 'The file cannot be replaced, or live keys use a plan that the version lacks. Nothing was written.',
+    precondition_failed: 'The file is another version than If-Match names. Nothing was written.',
+    invalid_plans: 'The text has faults by the rules of this version of Tollgate. Nothing was written.',
+    precondition_required: 'If-Match is missing.',
+  },
+  run: (context, { version: word }, asked) =>
+    replaceFile(context, asked, async () => {
+      const { versions, textOf } = await readHistory(context.plansHistory);
+      return Buffer.from(JSON.stringify({ text: await textOf(versionNamed(word, versions)) }));
+    }),
 });
 
 function resultOf<T>(outcome: Outcome<T>): T {

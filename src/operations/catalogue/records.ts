@@ -132,6 +132,22 @@ const imported = z.strictObject({
   keys: z.array(z.string()),
 });
 
+export const actor = z
+  .union([
+    z.strictObject({
+      kind: z
+        .enum(['token', 'person', 'file'])
+        .describe('A person is one whom an authenticating proxy has signed in. A file is one that gateways have read.'),
+      name: z
+        .string()
+        .describe(
+          'ADMIN_TOKEN for the token of that variable. The sessions of a token have its name. Of a file its name without the folder.',
+        ),
+    }),
+    z.strictObject({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
+  ])
+  .meta({ id: 'Actor' });
+
 const change = z
   .strictObject({
     id: z.string().meta({ format: 'uuid' }),
@@ -155,21 +171,7 @@ const change = z
       .describe(
         'The key, or the caller that was banned. Null if none was made, or if it was named by a text that is no id.',
       ),
-    actor: z.union([
-      z.strictObject({
-        kind: z
-          .enum(['token', 'person', 'file'])
-          .describe(
-            'A person is one whom an authenticating proxy has signed in. A file is one that gateways have read.',
-          ),
-        name: z
-          .string()
-          .describe(
-            'ADMIN_TOKEN for the token of that variable. The sessions of a token have its name. Of a file its name without the folder.',
-          ),
-      }),
-      z.strictObject({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
-    ]),
+    actor,
     requestId: z.string().nullable().describe('Of the request to this API; null for commands and files.'),
     clientAddress: z.string().nullable(),
     before: z

@@ -1,8 +1,11 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
+import type { AuditStore } from '../audit-store.ts';
+import type { Actor } from '../audit-trail.ts';
 import { type PlanUserStores, retentionOf } from '../plans-in-use.ts';
 import type { Results } from './draft-thread.ts';
+import type { PlansHistory } from './history-store.ts';
 import type { PlansFile, Replacement } from './plans-file.ts';
 
 /** The plans that a gateway runs by. */
@@ -14,7 +17,7 @@ export interface PlansInForce {
 }
 
 /** A draft without faults, as PlanDrafts returns it. */
-type SoundDraft = NonNullable<Results['sound']['sound']>;
+type SoundDraft = Pick<NonNullable<Results['sound']['sound']>, 'text' | 'plans' | 'removed'>;
 
 /** How long the store may be asked whether live keys use a plan that goes. */
 const COUNT_MS = 30_000;
@@ -37,7 +40,7 @@ export async function writePlans(
     monotonicMs,
   }: {
     readonly file: PlansFile;
-    readonly inForce: PlansInForce;
+    readonly inForce: Pick<PlansInForce, 'plans'>;
     readonly users: PlanUserStores;
     readonly monotonicMs: () => number;
   },
@@ -54,6 +57,23 @@ export async function writePlans(
   }
   if (retention !== null) throw new Failure('conflict', retention.faults.join('\n'));
   return file.replace(draft.text, isExpected);
+}
+
+/**
+ * Says to the gateways that a version of plans.yaml was written, and by whom: they find it recorded, and add no record of their own when
+ * they take it. While the store is away they add one, in the name of the file. Never rejects.
+ */
+export async function announceWritten(
+  version: string,
+  by: Actor,
+  { auditStore, plansHistory }: { readonly auditStore: AuditStore; readonly plansHistory: PlansHistory },
+): Promise<void> {
+  try {
+    const { number } = await auditStore.exchangeLoad('plans', { from: null, to: version, since: null });
+    await plansHistory.claim(number, by);
+  } catch {
+    // The change itself was made.
+  }
 }
 
 /** Waits until a version of plans.yaml is in force in this gateway. @returns false if it is not after 15 s */

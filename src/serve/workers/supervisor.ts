@@ -136,8 +136,8 @@ function connectionsOf(settings: Settings, workers: number, { logger }: GatewayL
 }
 
 /** The settings for a worker that starts now. */
-function inForce({ settings, plans, versions, signature }: LiveSettings): Configuration {
-  return { settings, plans, versions, signature, warnings: [] };
+function inForce({ settings, plans, versions, plansText, signature }: LiveSettings): Configuration {
+  return { settings, plans, versions, plansText, signature, warnings: [] };
 }
 
 /** The admin API of the supervisor, on a store of its own. */

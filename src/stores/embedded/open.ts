@@ -15,6 +15,7 @@ import { EmbeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
 import { EmbeddedKeys } from './keys.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
+import { EmbeddedPlansHistory } from './plans-history.ts';
 
 // Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`. What only some of them need is imported
 // when it is used, because a command starts anew each time.
@@ -67,7 +68,7 @@ export async function openForCommand({
       pepperHistory: history,
       keys: new EmbeddedKeys({ db, changes }),
       customers: new EmbeddedCustomers({ db, changes }),
-      audit: new EmbeddedAudit({ db, wallMs }),
+      ...recordsIn({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
       counts: () => countsOn(db, wallMs),
       close,
@@ -76,6 +77,11 @@ export async function openForCommand({
     await close();
     throw damageIn(error, dataFolder);
   }
+}
+
+/** What is recorded of changes, and of the plans that came into force. */
+function recordsIn(options: ConstructorParameters<typeof EmbeddedAudit>[0]) {
+  return { audit: new EmbeddedAudit(options), plansHistory: new EmbeddedPlansHistory(options) };
 }
 
 /** The parts of the store that keep what gateways count, for commands. */
@@ -165,7 +171,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       deprecatedCalls: new parts.EmbeddedDeprecatedCalls({ db }),
       secretUses: new parts.EmbeddedSecretUses({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
-      audit: new EmbeddedAudit({ db, wallMs, onFailedWrite: (error) => ledger.failed(error) }),
+      ...recordsIn({ db, wallMs, onFailedWrite: (error) => ledger.failed(error) }),
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? await certificatesIn(dataFolder) : null,
       changes,

@@ -78,6 +78,12 @@ export const keyspace = {
    * (src/operations/load-record.ts), and the last 20 of each, as `settings 0` to `settings 19` by NUMBER modulo 20. Never expires.
    */
   auditLoads: 'tg:audit:loads',
+  /**
+   * Hash: the versions of plans.yaml that came into force (src/operations/plans/history-store.ts). `numbers` has the numbers of the
+   * entries, rising. Each field named by a number is `MILLISECONDS VERSION BYTES ACTOR`, and `NUMBER text` is its text. `claim` is who
+   * has written the version with a number, `NUMBER ACTOR`. Has at most 100 entries and 16 MiB of texts. Never expires.
+   */
+  plansHistory: 'tg:plans:history',
   /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
   /**

@@ -16,6 +16,7 @@ import { type Findings, insistOnServers, inspect, watchServers } from './inspect
 import { RedisKeys } from './keys.ts';
 import { RedisLedger } from './ledger.ts';
 import { RedisPepperRecord } from './pepper-record.ts';
+import { RedisPlansHistory } from './plans-history.ts';
 import { ReplicaWatch, troubleOf } from './replica-watch.ts';
 import { Replication, type WantedReplicas } from './replication.ts';
 import { RedisSecretUses } from './secret-uses.ts';
@@ -94,6 +95,7 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       keys: new RedisKeys({ redis, circuit, publish, writes }),
       customers: new RedisCustomers({ redis, circuit, publish, writes }),
       audit: new RedisAudit({ redis, circuit, writes }),
+      plansHistory: new RedisPlansHistory({ redis, circuit }),
       publish,
       counts: async () => ({
         ledger: new RedisLedger({ redis, circuit, writes, publish }),
@@ -165,6 +167,7 @@ export async function openForGateway(gateway: RedisGateway) {
     secretUses: new RedisSecretUses({ redis, circuit }),
     history: new RedisHistory({ redis, circuit, wallMs }),
     audit: new RedisAudit({ redis, circuit, writes }),
+    plansHistory: new RedisPlansHistory({ redis, circuit }),
     fleet: new RedisFleet({ redis, circuit }),
     certificates: gateway.usesAcme ? await certificatesOn({ redis, circuit }) : null,
     changes,

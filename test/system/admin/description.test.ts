@@ -186,6 +186,9 @@ describe('the API held to its description', () => {
     const { id: customer } = (await newCustomer('small')).body;
     for (const plan of ['small', 'free']) await newCustomer(plan);
     const { id: member } = (await it('POST', '/admin/keys', { customer })).body;
+    const { number, version } = await eventually(
+      async () => (await it('GET', '/admin/plans/history')).body.versions[0] ?? false,
+    );
     const each: [string, string, unknown?][] = [
       ['GET', '/admin/customers?q=c&plan=small&owner=o&expiring=1d&limit=1'],
       ['GET', '/admin/customers?limit=0'],
@@ -274,6 +277,10 @@ describe('the API held to its description', () => {
       ['POST', '/admin/plans/diff', { text: PLANS.replace(/^ {2}small.*\n/m, '') }],
       ['POST', '/admin/plans/simulate', { text: 'plans: 1', record: 'recent' }],
       ['GET', '/admin/plans/file'],
+      ['GET', '/admin/plans/history'],
+      ['GET', `/admin/plans/history/${version}`],
+      ['GET', `/admin/plans/history/${version}?what=1`],
+      ['GET', '/admin/plans/history/0000'],
       ['GET', '/admin/deprecations'],
       ['GET', '/admin/deprecations?days=0'],
       ['GET', '/admin/audit'],
@@ -351,6 +358,15 @@ describe('the API held to its description', () => {
       [`${PLANS}\n`, { 'If-Match': '*' }],
     ] as const) {
       await referee.ask(editing, 'PUT', '/admin/plans/file', { text }, headers);
+    }
+    const restore = (of: string, headers: Record<string, string>) =>
+      referee.ask(editing, 'POST', `/admin/plans/history/${of}/restore`, undefined, headers);
+    for (const headers of [{ 'If-Match': '"x"' }, { 'If-Match': 'x' }, {}]) await restore(version, headers as never);
+    await restore('0000', { 'If-Match': '*' });
+    // A version of Tollgate with other rules may have had a text in force that this one refuses.
+    for (const text of ['plans: 1', PLANS.replace(/^ {2}small.*\n/m, ''), PLANS]) {
+      await redisCommand(server.url, 'HSET', 'tg:plans:history', `${number} text`, text);
+      await restore(version, { 'If-Match': '*' });
     }
     const changes = [
       ['PATCH', '', { owner: 'p' }],

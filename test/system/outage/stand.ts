@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { isLasting } from '../../support/lasting-entries.ts';
 import type { PrivateRedisOptions } from '../../support/private-redis.ts';
 import { type PrivateRedis, privateRedis, redisCommand } from '../../support/redis.ts';
 import { stopwatch } from '../../support/stopwatch.ts';
@@ -130,11 +131,11 @@ export async function expectCounted(stand: Stand, id: string, admitted: number, 
 
 export const GIVEN_UP = 'tollgate_local_decisions_total{count="sent"}';
 
-/** Counters, bans and cache entries end by themselves, whatever happened; the keys' own records and the record of changes stay. */
+/** Counters, bans and cache entries end by themselves, whatever happened. */
 export async function expectExpiries({ redis, redisSays }: Pick<Stand, 'redis' | 'redisSays'>): Promise<void> {
   expect(redis.pid).not.toBe(0);
   for (const name of (await redisSays('KEYS', '*')) as string[]) {
-    if (/^tg:(key:|digest:|keys$|peppers$|audit(?::loads)?$|changes$)/.test(name)) continue;
+    if (isLasting(name)) continue;
     const lives = Number(await redisSays('PTTL', name));
     // -2: it has ended since it was listed.
     expect({ name, ends: lives !== -1 }).toEqual({ name, ends: true });

@@ -1,0 +1,75 @@
+import type { ExitCode } from '../../failure.ts';
+import { momentText } from '../../io/time-text.ts';
+import { actorText } from '../../operations/audit-report.ts';
+import { readHistory, shownVersion, versionReport } from '../../operations/plans/history.ts';
+import { KEPT_VERSIONS } from '../../operations/plans/history-store.ts';
+import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
+import type { Command, Terminal } from '../terminal/command.ts';
+import { type Column, printTable } from '../terminal/table.ts';
+import { OF_STORE } from '../terminal/variables.ts';
+
+const COLUMNS: readonly Column[] = [
+  { head: 'version', rank: 0, isWhole: true },
+  { head: 'in force since', rank: 1 },
+  { head: 'from', rank: 3 },
+  { head: 'by', rank: 2 },
+];
+
+/** `tollgate plans history`: the versions of plans.yaml that came into force. */
+export const plansHistory: Command = {
+  name: 'plans history',
+  about: `Lists the last ${KEPT_VERSIONS} versions of plans.yaml that came into force, newest first: since when, from what, and by whom as far as known.`,
+  positionals: [],
+  environment: OF_STORE,
+  printsTable: true,
+  examples: ['tollgate plans history', 'tollgate plans history --json'],
+  options: {
+    json: { type: 'boolean', about: 'Prints an array of {"number","version","since","from","by"}.' },
+  },
+  async run({ options }, terminal) {
+    const work = async ({ plansHistory: history }: OpenKeys): Promise<ExitCode> => {
+      const versions = (await history.list()).map(versionReport);
+      if (options.json === true) {
+        terminal.out(`${JSON.stringify(versions, null, 2)}\n`);
+        return 0;
+      }
+      const nowMs = Date.now();
+      const rows = versions.map(({ version, since, from, by }) => [
+        version,
+        momentText(Date.parse(since), nowMs, terminal),
+        from,
+        actorText(by),
+      ]);
+      printTable(
+        terminal,
+        COLUMNS,
+        rows,
+        'No version of plans.yaml is recorded yet. A gateway records it at its start.\n',
+      );
+      return 0;
+    };
+    return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
+  },
+};
+
+/**
+ * Prints a version that was in force: its text, or its difference from another one.
+ * @param against null: the version before it
+ */
+export function printVersion(
+  word: string,
+  against: string | null,
+  { diff, json }: { readonly diff: boolean; readonly json: boolean },
+  terminal: Terminal,
+): Promise<ExitCode> {
+  const work = async ({ plansHistory: history }: OpenKeys): Promise<ExitCode> => {
+    const shown = await shownVersion(await readHistory(history), word, against);
+    if (json) terminal.out(`${JSON.stringify(shown, null, 2)}\n`);
+    else if (!diff) terminal.out(shown.text);
+    else if (shown.against === null) terminal.error(`No version before ${shown.version} is kept.\n`);
+    else if (shown.patch === '') terminal.error(`${shown.against} and ${shown.version} are the same.\n`);
+    else terminal.out(shown.patch);
+    return 0;
+  };
+  return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
+}

@@ -1,0 +1,38 @@
+import type { Actor } from '../audit-trail.ts';
+
+/** A version of plans.yaml that came into force, without its text. */
+export interface PlansVersion {
+  /** Rises in the order in which versions came into force. It is that of the step that `exchangeLoad` has recorded. */
+  readonly number: number;
+  readonly version: string;
+  /** When it came into force, Unix milliseconds by the clock of the gateway that was the first to have it. */
+  readonly sinceMs: number;
+  readonly by: Actor;
+}
+
+/** Entries that are kept. Beyond that the oldest goes. */
+export const KEPT_VERSIONS = 100;
+/** Bytes of the texts that are kept together. Beyond that the oldest entries go, but never the newest. */
+export const KEPT_TEXT_BYTES = 16 * 1024 * 1024;
+
+/**
+ * The versions of plans.yaml that came into force, in the same store as the keys, for all gateways. stores/embedded and stores/redis
+ * implement it; test/contracts/plans-history.ts tests both.
+ * All methods reject with Failure `store_unavailable` if the store does not answer.
+ */
+export interface PlansHistory {
+  /**
+   * Says who has written the version with this number, before or after gateways add it. Without a claim it is what `add` says. The store
+   * keeps the last claim.
+   */
+  claim(number: number, by: Actor): Promise<void>;
+  /**
+   * Adds a version. Nothing is added if there is an entry with this number, if the entry before it has the same version, or if it is
+   * older than all of the entries that are kept.
+   */
+  add(version: PlansVersion, text: string): Promise<void>;
+  /** Lists all entries, newest first. */
+  list(): Promise<readonly PlansVersion[]>;
+  /** The text of an entry; null if it is not kept any more. */
+  text(number: number): Promise<string | null>;
+}

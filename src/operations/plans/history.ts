@@ -1,0 +1,79 @@
+import { Failure } from '../../failure.ts';
+import type { Actor } from '../audit-trail.ts';
+import { timeOf } from '../key-report.ts';
+import type { PlansHistory, PlansVersion } from './history-store.ts';
+import { patchOf } from './patch.ts';
+
+// What operators see of the versions of plans.yaml that came into force.
+
+/** How long the shortest difference is searched for by the thread that serves, milliseconds. */
+const SEARCH_MS = 50;
+/** The name that a difference gives the file, wherever the gateways have it. */
+const NAME = 'plans.yaml';
+
+/** A version as commands and the admin API show it. */
+export function versionReport({ number, version, sinceMs, by }: PlansVersion) {
+  return { number, version, since: timeOf(sinceMs), from: FROM[by.kind], by };
+}
+
+const FROM = { file: 'file', token: 'api', person: 'api', shell: 'command' } as const satisfies Record<
+  Actor['kind'],
+  string
+>;
+
+/** The versions, newest first, and the text of each. */
+export interface ReadHistory {
+  readonly versions: readonly PlansVersion[];
+  readonly textOf: (version: PlansVersion) => Promise<string>;
+}
+
+/** @throws Failure `not_found` if no version is kept; as the store does */
+export async function readHistory(history: PlansHistory): Promise<ReadHistory> {
+  const versions = await history.list();
+  if (versions.length === 0) throw new Failure('not_found', 'No version of plans.yaml is recorded yet.');
+  return {
+    versions,
+    textOf: async ({ number, version }) => {
+      const text = await history.text(number);
+      if (text === null) throw new Failure('not_found', `The text of version ${version} is not kept any more.`);
+      return text;
+    },
+  };
+}
+
+/**
+ * Finds the latest entry of the version that begins with `word`.
+ * @throws Failure `refused` if the word is no beginning of a version, or of several; `not_found`
+ */
+export function versionNamed(word: string, versions: readonly PlansVersion[]): PlansVersion {
+  if (!/^[0-9a-f]{4,12}$/.test(word)) {
+    throw new Failure('refused', 'A version is named by its first 4 to 12 characters, which are 0-9 and a-f.');
+  }
+  const found = versions.filter(({ version }) => version.startsWith(word));
+  const names = [...new Set(found.map(({ version }) => version))];
+  if (names.length > 1) throw new Failure('refused', `${word} is ambiguous: it begins ${names.join(' and ')}.`);
+  if (found[0] === undefined) throw new Failure('not_found', `No version that begins with ${word} is kept.`);
+  return found[0];
+}
+
+/** The version that was in force before an entry; null if none is kept. */
+function versionBefore(entry: PlansVersion, versions: readonly PlansVersion[]): PlansVersion | null {
+  return versions.find(({ number }) => number < entry.number) ?? null;
+}
+
+/**
+ * One version with its text, and the difference that leads to it from another one.
+ * @param against names the other one; null: the one before it
+ */
+export async function shownVersion({ versions, textOf }: ReadHistory, word: string, against: string | null) {
+  const entry = versionNamed(word, versions);
+  const other = against === null ? versionBefore(entry, versions) : versionNamed(against, versions);
+  const text = await textOf(entry);
+  const patch = other === null ? '' : patchBetween(await textOf(other), text);
+  return { ...versionReport(entry), text, against: other?.version ?? null, patch };
+}
+
+/** The difference between two texts of plans.yaml as a unified diff. */
+export function patchBetween(before: string, after: string): string {
+  return patchOf(NAME, before, after, SEARCH_MS);
+}

@@ -1,0 +1,110 @@
+import { Failure } from '../../failure.ts';
+import type { Actor } from '../../operations/audit-trail.ts';
+import {
+  KEPT_TEXT_BYTES,
+  KEPT_VERSIONS,
+  type PlansHistory,
+  type PlansVersion,
+} from '../../operations/plans/history-store.ts';
+import type { RedisClient } from './connection.ts';
+import { keyspace } from './keyspace.ts';
+import type { Calls } from './shards.ts';
+
+/** KEYS: the hash of the history (fields: keyspace.ts). ARGV: the number; the actor. */
+const CLAIM_LUA = `
+redis.call('HSET', KEYS[1], 'claim', ARGV[1] .. ' ' .. ARGV[2])
+local head = redis.call('HGET', KEYS[1], ARGV[1])
+if head then redis.call('HSET', KEYS[1], ARGV[1], string.match(head, '^%S+ %S+ %S+ ') .. ARGV[2]) end
+return 1`;
+
+/** KEYS: as for CLAIM_LUA. ARGV: the number; the version; since when; the actor; the text; how many entries and bytes are kept. */
+const ADD_LUA = `
+local number = tonumber(ARGV[1])
+local numbers, at = {}, 1
+for kept in string.gmatch(redis.call('HGET', KEYS[1], 'numbers') or '', '%d+') do
+  numbers[#numbers + 1] = tonumber(kept)
+  if tonumber(kept) == number then return 0 end
+  if tonumber(kept) < number then at = #numbers + 1 end
+end
+local function headOf(kept) return redis.call('HGET', KEYS[1], kept) or '' end
+if at > 1 and string.match(headOf(numbers[at - 1]), '^%S+ (%S+) ') == ARGV[2] then return 0 end
+local claimed, by = string.match(redis.call('HGET', KEYS[1], 'claim') or '', '^(%d+) (.*)$')
+if tonumber(claimed) ~= number then by = ARGV[4] end
+table.insert(numbers, at, number)
+redis.call('HSET', KEYS[1], number, table.concat({ ARGV[3], ARGV[2], #ARGV[5], by }, ' '), number .. ' text', ARGV[5])
+local bytes, first = 0, #numbers + 1
+for i = #numbers, math.max(1, #numbers - tonumber(ARGV[6]) + 1), -1 do
+  bytes = bytes + (tonumber(string.match(headOf(numbers[i]), '^%S+ %S+ (%d+) ')) or 0)
+  if i < #numbers and bytes > tonumber(ARGV[7]) then break end
+  first = i
+end
+for i = 1, first - 1 do redis.call('HDEL', KEYS[1], numbers[i], numbers[i] .. ' text') end
+redis.call('HSET', KEYS[1], 'numbers', table.concat(numbers, ' ', first))
+return 1`;
+
+interface Scripted {
+  tollgatePlansClaim(history: string, number: number, actor: string): Promise<number>;
+  tollgatePlansAdd(history: string, ...args: (string | number)[]): Promise<number>;
+}
+
+/** The versions of plans.yaml in Redis: one hash, so that an entry is added and the oldest removed in one step. */
+export class RedisPlansHistory implements PlansHistory {
+  readonly #redis: RedisClient & Scripted;
+  readonly #circuit: Calls;
+
+  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+    redis.defineCommand('tollgatePlansClaim', { lua: CLAIM_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgatePlansAdd', { lua: ADD_LUA, numberOfKeys: 1 });
+    this.#redis = redis as RedisClient & Scripted;
+    this.#circuit = circuit;
+  }
+
+  async claim(number: number, by: Actor): Promise<void> {
+    await this.#run(() => this.#redis.tollgatePlansClaim(keyspace.plansHistory, number, JSON.stringify(by)));
+  }
+
+  async add({ number, version, sinceMs, by }: PlansVersion, text: string): Promise<void> {
+    const args = [number, version, sinceMs, JSON.stringify(by), text, KEPT_VERSIONS, KEPT_TEXT_BYTES];
+    await this.#run(() => this.#redis.tollgatePlansAdd(keyspace.plansHistory, ...args));
+  }
+
+  async list(): Promise<readonly PlansVersion[]> {
+    const [kept] = await this.#run(() => this.#redis.hmget(keyspace.plansHistory, 'numbers'));
+    const numbers = (kept ?? '').split(' ').filter((number) => number !== '');
+    if (numbers.length === 0) return [];
+    const heads = await this.#run(() => this.#redis.hmget(keyspace.plansHistory, ...numbers));
+    return numbers
+      .flatMap((number, i) => {
+        // An entry may have been removed between the two reads.
+        const [, sinceMs, version, by] = /^(\d+) (\S+) \d+ (.*)$/s.exec(heads[i] ?? '') ?? [];
+        if (by === undefined) return [];
+        return [{ number: Number(number), version: version!, sinceMs: Number(sinceMs), by: JSON.parse(by) as Actor }];
+      })
+      .toReversed();
+  }
+
+  async text(number: number): Promise<string | null> {
+    return this.#run(() => this.#redis.hget(keyspace.plansHistory, `${number} text`));
+  }
+
+  /** A foreign value in place of the history, or an ACL that forbids it, fails this call but does not open the circuit. */
+  async #run<T>(call: () => Promise<T>): Promise<T> {
+    const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
+      () =>
+        call().then(
+          (value) => ({ value }),
+          (cause: Error) => {
+            if (/WRONGTYPE|NOPERM|user executing the script can't/.test(cause.message)) return { cause };
+            throw cause;
+          },
+        ),
+      keyspace.plansHistory,
+    );
+    if ('value' in outcome) return outcome.value;
+    throw new Failure(
+      'store_corrupt',
+      `The history of plans in Redis cannot be used: \`${keyspace.plansHistory}\` is another program's, or this user may not use it.`,
+      outcome.cause,
+    );
+  }
+}

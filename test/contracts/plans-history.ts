@@ -1,0 +1,69 @@
+import { beforeEach, expect, test } from 'vitest';
+import { KEPT_TEXT_BYTES, KEPT_VERSIONS, type PlansHistory } from '../../src/operations/plans/history-store.ts';
+
+const FILE = { kind: 'file', name: 'plans.yaml' } as const;
+const PERSON = { kind: 'person', name: 'Jo Ünïcode <jo@example.com>' } as const;
+const entry = (number: number, version = `v${number}`) => ({ number, version, sinceMs: 1_000 + number, by: FILE });
+
+/** What every PlansHistory promises. `open` gives an empty one, twice: as two processes would have it. */
+export function plansHistoryContract(
+  open: () => Promise<{ readonly here: PlansHistory; readonly there: PlansHistory }>,
+): void {
+  let here: PlansHistory;
+  let there: PlansHistory;
+  beforeEach(async () => {
+    ({ here, there } = await open());
+  });
+  const numbers = async () => (await there.list()).map(({ number }) => number);
+
+  test('a version is there when add resolves, also elsewhere, with its exact text', async () => {
+    expect([await there.list(), await there.text(1)]).toEqual([[], null]);
+    const text = 'plans: {} # Ünïcode 🐟\r\n\n';
+    await here.add(entry(1), text);
+    expect(await there.list()).toEqual([entry(1)]);
+    expect(await there.text(1)).toBe(text);
+  });
+
+  test('a version that several gateways add is one entry, and one that comes back is another', async () => {
+    for (const history of [here, there]) await history.add(entry(1, 'a'), 'A');
+    for (const history of [here, there]) await history.add(entry(3, 'b'), 'B');
+    await there.add(entry(4, 'b'), 'B');
+    await here.add(entry(5, 'a'), 'A');
+    expect((await there.list()).map(({ number, version }) => [number, version])).toEqual([
+      [5, 'a'],
+      [3, 'b'],
+      [1, 'a'],
+    ]);
+  });
+
+  test('a version that is added late stands where its number belongs', async () => {
+    for (const number of [1, 12, 5]) await here.add(entry(number), 'text');
+    expect(await numbers()).toEqual([12, 5, 1]);
+  });
+
+  test('who has written a version is kept, whether it is said before or after it is added, and of that version alone', async () => {
+    await here.claim(1, PERSON);
+    for (const number of [1, 2, 3]) await there.add(entry(number), 'text');
+    await here.claim(3, PERSON);
+    expect((await there.list()).map(({ by }) => by)).toEqual([PERSON, FILE, PERSON]);
+    expect((await there.list())[0]).toEqual({ ...entry(3), by: PERSON });
+  });
+
+  test('a hundred versions are kept, and the oldest go with their texts', async () => {
+    for (let number = 1; number <= KEPT_VERSIONS + 2; number++) await here.add(entry(number), 'text');
+    expect((await numbers()).length).toBe(KEPT_VERSIONS);
+    expect([(await numbers()).at(-1), await there.text(2), await there.text(3)]).toEqual([3, null, 'text']);
+    await here.add(entry(1), 'text');
+    expect((await numbers()).at(-1)).toBe(3);
+  });
+
+  test('texts are kept up to their bound together, counted in bytes, and the newest in any case', async () => {
+    const third = 'ü'.repeat(KEPT_TEXT_BYTES / 6 - 1);
+    for (const number of [1, 2, 3]) await here.add(entry(number), third);
+    expect(await numbers()).toEqual([3, 2, 1]);
+    await here.add(entry(4), third);
+    expect(await numbers()).toEqual([4, 3, 2]);
+    await here.add(entry(5), 'x'.repeat(KEPT_TEXT_BYTES + 1));
+    expect(await numbers()).toEqual([5]);
+  });
+}

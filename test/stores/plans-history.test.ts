@@ -1,0 +1,46 @@
+import { describe, expect, test } from 'vitest';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { EmbeddedPlansHistory } from '../../src/stores/embedded/plans-history.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { plansHistoryContract } from '../contracts/plans-history.ts';
+import { atEnd } from '../support/endings.ts';
+import { redisCommand, testRedis } from '../support/redis.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { gatewayOn } from './redis-connections.ts';
+
+function historyIn(folder: string) {
+  const db = openDatabase(folder);
+  atEnd(() => db.close());
+  return new EmbeddedPlansHistory({ db });
+}
+
+async function emptyRedis(): Promise<string> {
+  const { url } = await testRedis();
+  await redisCommand(url, 'FLUSHDB');
+  return url;
+}
+
+describe('the history of plans in the embedded store', () => {
+  plansHistoryContract(async () => {
+    const folder = await temporaryFolder();
+    return { here: historyIn(folder), there: historyIn(folder) };
+  });
+});
+
+describe('the history of plans in Redis', () => {
+  plansHistoryContract(async () => {
+    const url = await emptyRedis();
+    const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
+    return { here: here.plansHistory, there: there.plansHistory };
+  });
+
+  test('a value of another program fails with its name and stays', async () => {
+    const url = await emptyRedis();
+    await redisCommand(url, 'SET', keyspace.plansHistory, 'foreign');
+    const { plansHistory } = await gatewayOn(url);
+    const failure = { code: 'store_corrupt', message: expect.stringContaining('`tg:plans:history`') };
+    await expect(plansHistory.list()).rejects.toMatchObject(failure);
+    await expect(plansHistory.claim(1, { kind: 'file', name: 'x' })).rejects.toMatchObject(failure);
+    expect(await redisCommand(url, 'GET', keyspace.plansHistory)).toBe('foreign');
+  });
+});
