@@ -18,6 +18,7 @@ import {
   type LimitName,
   presentCount,
   type ToppedUpLimit,
+  type TopUpNote,
   type TopUps,
   type WindowCount,
   type WindowLimit,
@@ -51,6 +52,8 @@ export interface AccountState {
   readonly ban: Ban | null;
   /** What operators have added to limits; left out if nothing is in force. */
   readonly topUps?: TopUps;
+  /** What those sums are made of, for operators. A decision leaves it out, and `stateAfter` keeps it. */
+  readonly topUpNotes?: readonly TopUpNote[];
   /** What gateways have borrowed; left out if nothing is lent. */
   readonly leases?: readonly Lease[];
   /** The accounts of the further budgets of an allowance, in their order; left out if it has none. */
@@ -410,6 +413,7 @@ function keptState(
     return isConverted && admitted === 0;
   });
   const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
+  const notes = before.topUpNotes?.filter(({ untilMs }) => nowMs < untilMs) ?? [];
   const ban = banAfter(before.ban, own.ban);
   if (kept.length === 0 && topUps.length === 0 && ban === own.ban) return own;
   return {
@@ -417,6 +421,7 @@ function keptState(
     ban,
     windows: { ...own.windows, ...Object.fromEntries(kept) },
     ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
+    ...(notes.length === 0 ? {} : { topUpNotes: notes }),
   };
 }
 

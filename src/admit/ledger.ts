@@ -1,10 +1,11 @@
+import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
-import type { ResetUsage } from './account-changes.ts';
+import type { ResetUsage, TopUpTerms, UndoneTopUp } from './account-changes.ts';
 import type { AccountState, Amounts, Outcome } from './decide.ts';
 import type { LeaseTerms } from './lease.ts';
 import type { Allowance } from './plan.ts';
 import type { SettledWindow } from './settle.ts';
-import type { SliceCounts, TopUp, WindowLimit, WindowName } from './windows.ts';
+import type { SliceCounts, TopUp, TopUpNote, WindowLimit, WindowName } from './windows.ts';
 
 export const DURABLE: Durability = { kind: 'durable' };
 
@@ -153,12 +154,22 @@ export interface LedgerView {
    */
   lift(consumerId: string): Promise<Durability | null>;
   /**
-   * Adds `amount` to the limit of a window until that window ends, and notifies every gateway.
+   * Adds `amount` to the limit of a window until that window ends, or as `terms` say, and notifies every gateway.
    * @param id the change is made once for each id of a consumer
    * @returns what is added to the window in total
-   * @throws Failure `refused` if the limit would be too large; `store_corrupt` if the store holds a foreign value
+   * @throws Failure `refused` if the limit would be too large; `conflict` if a top-up with another end is in force;
+   *   `store_corrupt` if the store holds a foreign value
    */
-  topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>>;
+  topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms?: TopUpTerms): Promise<MadeOnce<TopUp>>;
+  /**
+   * Takes back what was added to the limit of a window, and notifies every gateway. What was counted stays.
+   * @param topUpId of one top-up (`topUpIdOf`); null for all of the window that are in force
+   * @param id the change is made once for each id of a consumer
+   * @throws Failure `not_found` if no such top-up is in force; `store_corrupt` if the store holds a foreign value
+   */
+  undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string): Promise<MadeOnce<UndoneTopUp>>;
+  /** The top-ups of a consumer one by one, oldest first. Some may have ended, and those of earlier versions are missing. */
+  topUpNotes(consumerId: string): Promise<readonly TopUpNote[]>;
   /**
    * Sets what was counted in some windows to nothing, clears the strikes, and notifies every gateway. A ban stays.
    * @param id the change is made once for each id of a consumer
@@ -191,6 +202,11 @@ export type MadeOnce<T> =
   | { readonly kind: 'repeated'; readonly durability: Durability }
   /** Another change was made under this id before. Nothing was changed. */
   | { readonly kind: 'reused' };
+
+/** The id of the top-up that is made under an id: always the same, so that a repetition names the same top-up. */
+export function topUpIdOf(id: string): string {
+  return `top_${hash('sha256', id, 'base64url').slice(0, 16)}`;
+}
 
 export function foreignAccount(consumerId: string): Failure {
   return new Failure('store_corrupt', `What the store holds for ${consumerId} cannot be read.`);

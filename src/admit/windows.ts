@@ -105,6 +105,21 @@ export interface TopUp {
   readonly untilMs: number;
 }
 
+/** One of the top-ups that make up the sum of a window: for reports, and to undo it. Decisions do not read it. */
+export interface TopUpNote {
+  readonly id: string;
+  readonly window: WindowName;
+  readonly amount: number;
+  /** That of the sum: all top-ups of a window end together. */
+  readonly untilMs: number;
+  /** Whether an operator named the end, of this one or of one that was in force; it is that of the window otherwise. */
+  readonly hasOwnEnd: boolean;
+  /** When it was made, Unix milliseconds. */
+  readonly atMs: number;
+  /** Empty without one. */
+  readonly reason: string;
+}
+
 export type TopUps = Readonly<Partial<Record<WindowName, TopUp>>>;
 
 /** A limit with what an operator has added to it at present. */

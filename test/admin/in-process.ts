@@ -38,6 +38,8 @@ export async function adminApiWith(
     bans: async () => [],
     lift: async () => null,
     topUp: async () => ({ kind: 'reused' as const }),
+    undoTopUp: async () => ({ kind: 'reused' as const }),
+    topUpNotes: async () => [],
     resetUsage: async () => ({ kind: 'reused' as const }),
     reportInFlight: async () => {},
     settle: async () => [],

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { changed, resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, UNSEEN } from '../../src/admit/decide.ts';
+import { changed, MAX_TOP_UP_NOTES, resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import { UNBOUNDED } from '../../src/admit/plan.ts';
 import { type WindowCount, windowLimit } from '../../src/admit/windows.ts';
+import { allowance } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
 const minute = windowLimit('minute', 10);
@@ -66,6 +67,111 @@ describe('a top-up', () => {
     expect(toppedUp(before, minute, most, T0).topUp.amount).toBe(most + 4);
     expect(() => toppedUp(before, minute, most + 1, T0)).toThrow(`Add at most ${most}.`);
     expect(() => toppedUp(UNSEEN, windowLimit('minute', UNBOUNDED + 1), 1, T0)).toThrow('Add at most 0.');
+  });
+});
+
+describe('a top-up with an end of its own', () => {
+  const untilMs = T0 + 500_000;
+  const owned =
+    (amount: number, id: string) =>
+    (state: AccountState, atMs = T0, endMs = untilMs) =>
+      toppedUp(state, minute, amount, atMs, { id, untilMs: endMs, reason: 'why' }).state;
+  const first = owned(5, 'one')(UNSEEN);
+
+  test('opens no window, and counts for each that begins until then', () => {
+    expect(first.windows).toEqual({});
+    const admitted = (atMs: number) => decide(first, allowance({ minute: 10 }), atMs, 1, 99).admitted;
+    expect([T0, untilMs - 1, untilMs].map(admitted)).toEqual([15, 15, 10]);
+  });
+
+  test('keeps it: another one with the same end adds to it, and one with another end is refused', () => {
+    const both = owned(3, 'two')(first, T0 + 9);
+    expect(both.topUps).toEqual({ minute: { amount: 8, untilMs } });
+    expect(both.topUpNotes).toEqual([
+      { id: 'one', window: 'minute', amount: 5, untilMs, hasOwnEnd: true, atMs: T0, reason: 'why' },
+      { id: 'two', window: 'minute', amount: 3, untilMs, hasOwnEnd: true, atMs: T0 + 9, reason: 'why' },
+    ]);
+    const message = `A top-up of 5 until ${new Date(untilMs).toISOString()} is in force: undo it, or give the same end.`;
+    expect(() => owned(3, 'two')(first, T0, untilMs + 1)).toThrow(message);
+    expect(() => toppedUp(first, minute, 3, T0, { id: 'two' })).toThrow(message);
+    expect(() => toppedUp(first, minute, 3, untilMs, { id: 'two' })).not.toThrow();
+    const ofWindow = toppedUp(UNSEEN, minute, 5, T0, { id: 'one' }).state;
+    expect(() => owned(3, 'two')(ofWindow)).toThrow(/undo it, or give the same end/);
+    expect(owned(3, 'two')(ofWindow, T0, T0 + 60_000).topUps?.minute?.amount).toBe(8);
+  });
+
+  test('that an earlier version has made is extended by one without an end, as then', () => {
+    const earlier: AccountState = { ...UNSEEN, topUps: { minute: { amount: 2, untilMs: T0 + 9 } } };
+    const { state } = toppedUp(earlier, sliding, 5, T0, { id: 'one' });
+    expect(state.topUps).toEqual({ minute: { amount: 7, untilMs: T0 + 60_000 } });
+    expect(state.topUpNotes).toMatchObject([{ id: 'one', amount: 5, untilMs: T0 + 60_000, hasOwnEnd: false }]);
+  });
+
+  test('is refused if the end has passed', () => {
+    expect(() => owned(1, 'one')(UNSEEN, untilMs)).toThrow(/has already passed/);
+  });
+
+  test('counts after fifty others of its window, but is not known by its id any more, and its end is kept', () => {
+    let state = toppedUp(first, windowLimit('day', 9), 1, T0, { id: 'day' }).state;
+    for (let i = 1; i <= MAX_TOP_UP_NOTES; i++) {
+      state = toppedUp(state, windowLimit('minute', 10), 1, untilMs - 60_000, { id: `${i}` }).state;
+    }
+    expect(state.topUps?.minute).toEqual({ amount: 5 + MAX_TOP_UP_NOTES, untilMs });
+    const ofMinute = state.topUpNotes!.filter(({ window }) => window === 'minute');
+    expect([ofMinute.length, ofMinute[0]?.id, state.topUpNotes?.length]).toEqual([50, '1', 51]);
+    expect(() => toppedUp(state, minute, 1, untilMs - 1, { id: 'sliding' })).not.toThrow();
+    expect(() => toppedUp(state, sliding, 1, untilMs - 1, { id: 'sliding' })).toThrow(/give the same end/);
+  });
+
+  test('is still there after a decision that is kept', () => {
+    const plan = allowance({ minute: 10 });
+    const after = stateAfter(first, decide(first, plan, T0 + 1, 1, 2), plan);
+    expect(after.topUpNotes).toEqual(first.topUpNotes);
+    expect(stateAfter(first, decide(first, plan, untilMs, 1, 2), plan)).not.toHaveProperty('topUpNotes');
+  });
+});
+
+describe('a top-up that is undone', () => {
+  const make = (state: AccountState, id: string, amount: number) => toppedUp(state, minute, amount, T0, { id }).state;
+  const both = make(make(UNSEEN, 'one', 5), 'two', 3);
+
+  test('is taken back by its id, the others stay, and what was counted stays', () => {
+    const used = { ...both, windows: { minute: { used: 17, endsAtMs: T0 + 60_000 } } };
+    const { undone, state } = topUpUndone(used, 'minute', 'one', T0 + 1);
+    expect(undone).toEqual({ amount: 5, left: 3, untilMs: T0 + 60_000 });
+    expect(state).toMatchObject({ windows: used.windows, topUps: { minute: { amount: 3 } } });
+    expect(state.topUpNotes?.map(({ id }) => id)).toEqual(['two']);
+    expect(decide(state, allowance({ minute: 10 }), T0 + 2, 1, 1).admitted).toBe(0);
+  });
+
+  test('is taken back with another one that has its id, which a day later is free again', () => {
+    const { undone, state } = topUpUndone(make(both, 'one', 2), 'minute', 'one', T0);
+    expect([undone.amount, undone.left, state.topUpNotes?.length]).toEqual([7, 3, 1]);
+  });
+
+  test('is taken back with all others of its window, those of an earlier version too, and of no other window', () => {
+    const day = { amount: 9, untilMs: T0 + 99_000 };
+    const before = { ...both, topUps: { day, minute: { amount: 80, untilMs: T0 + 60_000 } } };
+    const { undone, state } = topUpUndone(before, 'minute', null, T0);
+    expect(undone).toMatchObject({ amount: 80, left: 0 });
+    expect(state.topUps).toEqual({ day });
+    expect(state).not.toHaveProperty('topUpNotes');
+    expect(topUpUndone(state, 'day', null, T0).state).toEqual({ ...UNSEEN, windows: both.windows });
+  });
+
+  test('is gone: neither a second time, nor after its end, nor under another id or window', () => {
+    for (const [window, id, atMs] of [
+      ['minute', 'one', T0 + 60_000],
+      ['minute', null, T0 + 60_000],
+      ['minute', 'none', T0],
+      ['hour', 'one', T0],
+      ['hour', null, T0],
+    ] as const) {
+      expect(() => topUpUndone(both, window, id, atMs)).toThrow('No such top-up is in force');
+    }
+    const undo = { kind: 'undo-top-up', window: 'minute', id: 'one' } as const;
+    const once = changed(both, undo, T0);
+    expect(changed(once, undo, T0)).toBe(once);
   });
 });
 

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
+import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { topUpIdOf } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { histories, historiesWithChanges } from '../support/histories.ts';
@@ -77,9 +78,10 @@ test(
 );
 
 test(
-  'top-ups and resets between decisions do the same in both',
+  'top-ups with ends and reasons, their undoing, and resets between decisions do the same in both',
   async () => {
     const ledger = twinLedger(redis);
+    const seen = new Set<string>();
     let run = 0;
     await fc.assert(
       fc.asyncProperty(historiesWithChanges, async (steps) => {
@@ -90,11 +92,27 @@ test(
           nowMs += afterMs;
           await setClock(redis, nowMs);
           if (change?.kind === 'top-up') {
+            const { amount, gridMs } = change;
+            const reason = `step ${i}, 100 %`;
+            const terms = gridMs === null ? { reason } : { reason, untilMs: Math.ceil((nowMs + 1) / gridMs) * gridMs };
             for (const of of plan.limits.slice(0, 2)) {
-              const { topUp, state: next } = toppedUp(state, of, change.amount, nowMs);
-              state = next;
-              const told = await ledger.topUp(consumerId, of, change.amount, `${i} ${of.window}`);
-              expect(told).toMatchObject({ kind: 'made', value: topUp });
+              const id = `${i} ${of.window}`;
+              const expected = outcomeOf(() => toppedUp(state, of, amount, nowMs, { ...terms, id: topUpIdOf(id) }));
+              const told = await ledger.topUp(consumerId, of, amount, id, terms).catch(messageOf);
+              if (typeof expected !== 'string') state = expected.state;
+              seen.add(typeof expected === 'string' ? 'refused' : 'made');
+              if (typeof expected === 'string') expect(told).toBe(expected);
+              else expect(told).toMatchObject({ kind: 'made', value: expected.topUp });
+            }
+          } else if (change?.kind === 'undo-top-up') {
+            for (const { window } of plan.limits.slice(0, 2)) {
+              const topUpId = change.at === null ? null : (state.topUpNotes?.[change.at]?.id ?? 'top_none');
+              const expected = outcomeOf(() => topUpUndone(state, window, topUpId, nowMs));
+              const told = await ledger.undoTopUp(consumerId, window, topUpId, `${i} ${window}`).catch(messageOf);
+              if (typeof expected !== 'string') state = expected.state;
+              seen.add(typeof expected === 'string' ? 'not there' : topUpId === null ? 'all undone' : 'one undone');
+              if (typeof expected === 'string') expect(told).toBe(expected);
+              else expect(told).toMatchObject({ kind: 'made', value: expected.undone });
             }
           } else if (change?.kind === 'reset') {
             const { reset, state: next } = resetUsage(state, change.windows, nowMs);
@@ -106,6 +124,10 @@ test(
           const expected = decide(state, plan, nowMs, cost, n);
           expect(told).toEqual(expected);
           if (n > 0) state = afterwards(state, plan, expected);
+          const inForce = ({ untilMs }: { readonly untilMs: number }) => nowMs < untilMs;
+          expect((await ledger.topUpNotes(consumerId)).filter(inForce)).toEqual(
+            (state.topUpNotes ?? []).filter(inForce),
+          );
         }
         if ((await redis.exists(keyspace.account(consumerId))) === 1) {
           expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
@@ -113,11 +135,27 @@ test(
       }),
       { seed: 20261123, numRuns: 300 },
     );
+    expect([...seen].sort()).toEqual(['all undone', 'made', 'not there', 'one undone', 'refused']);
   },
   120_000 * ROOM,
 );
 
+/** What a change gives, or the message with which it is refused. */
+function outcomeOf<T>(change: () => T): T | string {
+  try {
+    return change();
+  } catch (error) {
+    return messageOf(error as Error);
+  }
+}
+
+function messageOf({ message }: Error): string {
+  return message;
+}
+
 /** Redis keeps top-ups that have ended, and never reads them. */
 function afterwards(before: AccountState, plan: Allowance, outcome: Outcome): AccountState {
-  return { ...stateAfter(before, outcome, plan), ...(before.topUps === undefined ? {} : { topUps: before.topUps }) };
+  const { topUps, topUpNotes } = before;
+  const kept = { ...(topUps === undefined ? {} : { topUps }), ...(topUpNotes === undefined ? {} : { topUpNotes }) };
+  return { ...stateAfter(before, outcome, plan), ...kept };
 }

@@ -1,4 +1,4 @@
-import { banned, resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
+import { banned, resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import {
@@ -12,7 +12,7 @@ import {
   type UnitSettlement,
 } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { TopUp, WindowLimit, WindowName } from '../../src/admit/windows.ts';
+import type { TopUp, TopUpNote, WindowLimit, WindowName } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
 
 /**
@@ -76,6 +76,16 @@ export class FakeLedger implements Ledger {
     const { state, topUp } = toppedUp(this.#of(consumerId), of, amount, Math.floor(this.nowMs));
     this.#accounts.set(consumerId, state);
     return { kind: 'made', value: topUp, durability: DURABLE };
+  }
+
+  async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null) {
+    const { state, undone } = topUpUndone(this.#of(consumerId), window, topUpId, Math.floor(this.nowMs));
+    this.#accounts.set(consumerId, state);
+    return { kind: 'made', value: undone, durability: DURABLE } as const;
+  }
+
+  async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
+    return this.#of(consumerId).topUpNotes ?? [];
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[]) {

@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { resetUsage, toppedUp } from '../../src/admit/account-changes.ts';
+import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { accountIdOf, accountIdsOf, historiesOf } from '../../src/admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import type { Lease, LeaseTerms } from '../../src/admit/lease.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import type { WindowName } from '../../src/admit/windows.ts';
 import { placeOf } from '../../src/admit/windows.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
@@ -200,10 +201,20 @@ class LendingHistory {
       expect(await this.#ledger.resetUsage(consumerId, [of.window], id)).toMatchObject({ kind: 'made', value: reset });
       return;
     }
+    if (amount % 5 === 1 && nowInForce(before, of.window, this.#nowMs)) {
+      const { undone, state } = topUpUndone(before, of.window, null, this.#nowMs);
+      this.#accounts.set(consumerId, state);
+      expect(await this.#ledger.undoTopUp(consumerId, of.window, null, id)).toMatchObject({ value: undone });
+      return;
+    }
     const { topUp, state } = toppedUp(before, of, amount, this.#nowMs);
     this.#accounts.set(consumerId, state);
     expect(await this.#ledger.topUp(consumerId, of, amount, id)).toMatchObject({ kind: 'made', value: topUp });
   }
+}
+
+function nowInForce({ topUps }: AccountState, window: WindowName, nowMs: number): boolean {
+  return nowMs < (topUps?.[window]?.untilMs ?? 0);
 }
 
 /** A reset waits for what is lent, as the test above says. */

@@ -35,6 +35,10 @@ export function twinLedger(redis: Redis): RedisLedger {
     publish: async () => {},
     writes: new DurableWrites({ redis, replicas: 0, timeoutMs: 1_000 }),
     decideLua: withClock(DECIDE_LUA),
-    changesLua: { topUp: withClock(USAGE_CHANGES_LUA.topUp), reset: withClock(USAGE_CHANGES_LUA.reset) },
+    changesLua: {
+      topUp: withClock(USAGE_CHANGES_LUA.topUp),
+      undoTopUp: withClock(USAGE_CHANGES_LUA.undoTopUp),
+      reset: withClock(USAGE_CHANGES_LUA.reset),
+    },
   });
 }

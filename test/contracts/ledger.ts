@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
-import { type DecisionRequest, DURABLE, type Ledger, type LedgerView } from '../../src/admit/ledger.ts';
+import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
 import { type Allowance, type Budget, UNBOUNDED } from '../../src/admit/plan.ts';
 import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
@@ -347,6 +347,68 @@ function usageChanges(
       await eventually(isReset, SOON);
       expect((await decideOne('a', plan, 8)).admitted).toBe(7);
     });
+  });
+
+  test('a top-up with an end of its own counts until then, also in the windows that begin meanwhile', async () => {
+    const { ledger } = store();
+    const plan = allowance({ second: 2 }, null);
+    const { nowMs } = await decideOne('a', plan, 0);
+    const untilMs = nowMs + 2_500;
+    await ledger.topUp('a', plan.limits[0]!, 3, 'one', { untilMs, reason: 'two words, 100 %' });
+    expect((await decideOne('a', plan, 9)).admitted).toBe(5);
+    await eventually(async () => expect((await decideOne('a', plan, 0)).state.windows).toEqual({}), {
+      withinMs: 3_000,
+    });
+    const second = await decideOne('a', plan, 9);
+    if (second.nowMs < untilMs) expect(second.admitted).toBe(5);
+    await eventually(async () => (await decideOne('a', plan, 0)).state.topUps === undefined, { withinMs: 5_000 });
+  });
+
+  test('a top-up that joins one with an end of its own keeps that end too, also when the first is undone', async () => {
+    const { ledger } = store();
+    const plan = allowance({ day: 5 }, null);
+    const of = plan.limits[0]!;
+    const { state } = await decideOne('a', plan, 1);
+    const untilMs = state.windows.day!.endsAtMs;
+    await ledger.topUp('a', of, 4, 'one', { untilMs });
+    await ledger.topUp('a', of, 3, 'two');
+    await ledger.undoTopUp('a', 'day', topUpIdOf('one'), 'three');
+    expect(await ledger.topUpNotes('a')).toMatchObject([{ id: topUpIdOf('two'), untilMs, hasOwnEnd: true }]);
+  });
+
+  test('a top-up is noted with its reason, and undone by its id or with the others, at once for every gateway', async () => {
+    const { ledger, view, told } = store();
+    const plan = allowance({ day: 5 }, null);
+    const of = plan.limits[0]!;
+    const { nowMs } = await decideOne('a', plan, 6);
+    const terms = { untilMs: nowMs + 900_000, reason: 'TICKET 12, 100 %' };
+    await ledger.topUp('a', of, 4, 'one', terms);
+    await ledger.topUp('a', of, 3, 'two', { untilMs: terms.untilMs });
+    await expect(ledger.topUp('a', of, 3, 'three')).rejects.toMatchObject({ code: 'conflict' });
+    await expect(view.topUp('a', of, 3, 'three', { untilMs: nowMs })).rejects.toMatchObject({ code: 'refused' });
+    const note = { window: 'day', untilMs: terms.untilMs, hasOwnEnd: true, atMs: expect.any(Number) };
+    const [first, second] = [topUpIdOf('one'), topUpIdOf('two')];
+    expect(await ledger.topUpNotes('a')).toEqual([
+      { ...note, id: first, amount: 4, reason: terms.reason },
+      { ...note, id: second, amount: 3, reason: '' },
+    ]);
+    expect(await view.topUpNotes('a')).toEqual(await ledger.topUpNotes('a'));
+    expect((await decideOne('a', plan, 2)).admitted).toBe(2);
+    const heard = told.length;
+    expect(await ledger.undoTopUp('a', 'day', first, 'undo one')).toMatchObject({
+      ...{ kind: 'made', value: { amount: 4, left: 3, untilMs: terms.untilMs } },
+    });
+    expect(told.slice(heard)).toEqual([{ kind: 'account', keyId: 'a' }]);
+    expect(await ledger.undoTopUp('a', 'day', first, 'undo one')).toMatchObject({ kind: 'repeated' });
+    await expect(ledger.undoTopUp('a', 'day', first, 'again')).rejects.toMatchObject({ code: 'not_found' });
+    const { admitted, state } = await decideOne('a', plan, 9);
+    expect([admitted, state.windows.day?.used, state.topUps?.day?.amount]).toEqual([1, 8, 3]);
+    expect(await view.undoTopUp('a', 'day', null, 'undo all')).toMatchObject({ value: { amount: 3, left: 0 } });
+    expect(await view.topUpNotes('a')).toEqual([]);
+    await eventually(async () => (await decideOne('a', plan, 0)).state.topUps === undefined, SOON);
+    const after = await decideOne('a', plan, 1);
+    expect([after.admitted, after.state.windows.day?.used]).toEqual([0, 8]);
+    await expect(view.undoTopUp('a', 'day', null, 'undo more')).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('the same id changes once, also from another process, and another change under it is refused', async () => {

@@ -1,7 +1,8 @@
+import { hash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Durability, MadeOnce } from '../../src/admit/ledger.ts';
+import { type Durability, type MadeOnce, topUpIdOf } from '../../src/admit/ledger.ts';
 import type { StoredKey } from '../../src/identify/key-store.ts';
 import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
 import {
@@ -259,7 +260,7 @@ describe('a change that no replica has acknowledged', () => {
     expect((await ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['later']);
   });
 
-  test('a top-up and a reset that were lost are made again, once and for the same window (reliability 155)', async () => {
+  test('a top-up, its undoing and a reset that were lost are made again, once and for the same window (reliability 155)', async () => {
     const maker = await gateway();
     const told: (string | null)[] = [];
     const ledger = new RedisLedger({ ...maker, publish: async ({ keyId }) => void told.push(keyId) });
@@ -268,21 +269,22 @@ describe('a change that no replica has acknowledged', () => {
     const plan = allowance({ second: 1, day: 5 }, null);
     const [second, day] = plan.limits as [(typeof plan.limits)[0], (typeof plan.limits)[0]];
     /** Makes a change, and then restores what the account was before it, as a failover does. */
-    const lost = async (consumerId: string, change: () => Promise<MadeOnce<unknown>>) => {
+    const lost = async (consumerId: string, change: () => Promise<MadeOnce<unknown>>, id = 'one') => {
       await ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
       const account = (await operator.dumpBuffer(keyspace.account(consumerId)))!;
       const made = await change();
       if (made.kind !== 'made') throw new Error(made.kind);
       expect(made.durability.kind).toBe('unknown');
       await redisCommand(primary.url, 'RESTORE', keyspace.account(consumerId), 0, account, 'REPLACE');
-      const [ids] = (await operator.keys(keyspace.madeOnce(consumerId, '*'))) as [string];
-      await on('DEL', ids);
+      await on('DEL', keyspace.madeOnce(consumerId, hash('sha256', id, 'base64url')));
       return made.durability;
     };
     const all = [
       await lost('day', () => ledger.topUp('day', day, 4, 'one')),
       await lost('reset', () => ledger.resetUsage('reset', ['day'], 'one')),
     ];
+    await ledger.topUp('undone', day, 4, 'one');
+    all.push(await lost('undone', () => ledger.undoTopUp('undone', 'day', topUpIdOf('one'), 'two'), 'two'));
     // A window of a second, lost after its end, when the next one has opened.
     const late = await ledger.topUp('late', second, 4, 'one');
     await eventually(async () => (await ledger.present('late', plan))?.state.topUps === undefined, { withinMs: 3_000 });
@@ -290,10 +292,11 @@ describe('a change that no replica has acknowledged', () => {
     const topUps = await on('HGET', keyspace.account('late'), 't');
     await on('DEL', ...((await operator.keys(keyspace.madeOnce('late', '*'))) as [string]));
     const durabilities = [...all, late.kind === 'made' ? late.durability : null].filter((one) => one !== null);
-    expect(await Promise.all(durabilities.map(settled))).toEqual(Array(3).fill('durable'));
+    expect(await Promise.all(durabilities.map(settled))).toEqual(Array(4).fill('durable'));
     expect(await on('HGET', keyspace.account('late'), 't')).toBe(topUps);
     expect(told.filter((id) => id === 'day')).toHaveLength(2);
     expect((await ledger.present('day', plan))?.state).toMatchObject({ topUps: { day: { amount: 4 } } });
+    expect((await ledger.present('undone', plan))?.state.topUps).toBeUndefined();
     expect((await ledger.present('reset', plan))?.state).toMatchObject({ windows: { day: { used: 0 } } });
     expect(await ledger.topUp('day', day, 4, 'one')).toEqual({ kind: 'repeated', durability: { kind: 'durable' } });
   });

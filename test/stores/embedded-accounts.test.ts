@@ -83,9 +83,11 @@ describe('changes that commands have written', () => {
     const month = { kind: 'top-up', of: windowLimit('month', 5), amount: 3 } as const;
     const sliding = { kind: 'top-up', of: windowLimit('minute', 5, { slices: 4 }), amount: 3 } as const;
     const reset = { kind: 'reset', windows: ['minute', 'day'] } as const;
-    for (const change of [month, sliding, reset]) table.addPending({ consumerId: 'a', change, atMs: T0 });
-    const [first, second, third] = table.pending('a').map(({ change }) => change);
-    expect([first, second, third]).toEqual([month, sliding, reset]);
+    const noted = { ...sliding, terms: { id: 'top_1', untilMs: T0, reason: 'why' } } as const;
+    const undo = { kind: 'undo-top-up', window: 'minute', id: null } as const;
+    for (const change of [month, sliding, reset, noted, undo]) table.addPending({ consumerId: 'a', change, atMs: T0 });
+    const [first, ...others] = table.pending('a').map(({ change }) => change);
+    expect([first, ...others]).toEqual([month, sliding, reset, noted, undo]);
     expect(first?.kind === 'top-up' && first.of.calendar).toBe(calendar);
   });
 

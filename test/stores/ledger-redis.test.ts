@@ -1,5 +1,7 @@
+import { hash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { topUpIdOf } from '../../src/admit/ledger.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
@@ -132,6 +134,45 @@ describe('in Redis', () => {
       expect(circuit.state).toBe('present');
     },
   );
+
+  test('a top-up of an earlier version, which lacks notes, is added to and undone with the others of its window', async () => {
+    const { ledger } = ledgerOn(url);
+    const plan = allowance({ minute: 5 }, null);
+    const { nowMs } = (await ledger.present('a', plan))!;
+    const account = keyspace.account('a');
+    await command('HSET', account, 't', `2 4 ${nowMs + 50_000} 4 7 ${nowMs + 900_000}`);
+    expect(await ledger.topUpNotes('a')).toEqual([]);
+    await ledger.topUp('a', plan.limits[0]!, 3, 'one', { reason: 'why' });
+    // What an earlier version reads and writes is as it was.
+    expect(await command('HGET', account, 't')).toMatch(/^2 7 \d+ 4 7 \d+$/);
+    expect(await ledger.topUpNotes('a')).toMatchObject([{ amount: 3, reason: 'why', hasOwnEnd: false }]);
+    expect(await ledger.undoTopUp('a', 'minute', null, 'two')).toMatchObject({ value: { amount: 7, left: 0 } });
+    expect(await command('HGET', account, 't')).toMatch(/^4 7 \d+$/);
+    expect(await command('HGET', account, 'T')).toBeNull();
+  });
+
+  test('notes that another program has written are left out, and harm no decision', async () => {
+    const { ledger } = ledgerOn(url);
+    const plan = allowance({ minute: 5 }, null);
+    const { nowMs } = (await ledger.present('a', plan))!;
+    const note = `top_1 2 3 ${nowMs + 90_000} 0 ${nowMs} =%`;
+    await command('HSET', keyspace.account('a'), 't', `2 3 ${nowMs + 90_000}`, 'T', `9 9 what ${note}`);
+    expect(await ledger.topUpNotes('a')).toMatchObject([{ id: 'top_1', amount: 3, reason: '%' }]);
+    expect((await ledger.present('a', plan))?.state.topUps?.minute?.amount).toBe(3);
+    expect(await ledger.undoTopUp('a', 'minute', 'top_1', 'two')).toMatchObject({ value: { amount: 3, left: 0 } });
+  });
+
+  test('two top-ups with one id, which is free again after a day, are undone together', async () => {
+    const { ledger } = ledgerOn(url);
+    const plan = allowance({ minute: 5 }, null);
+    const once = keyspace.madeOnce('a', hash('sha256', 'one', 'base64url'));
+    for (let day = 0; day < 2; day++) {
+      await ledger.topUp('a', plan.limits[0]!, 3, 'one');
+      await command('DEL', once);
+    }
+    const undone = await ledger.undoTopUp('a', 'minute', topUpIdOf('one'), 'two');
+    expect(undone).toMatchObject({ value: { amount: 6, left: 0 } });
+  });
 
   test('a ban is over in the list at the moment at which it is over for its key', async () => {
     const { ledger } = ledgerOn(url);

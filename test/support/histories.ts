@@ -108,13 +108,30 @@ function historiesUnder(plans: readonly Allowance[]): fc.Arbitrary<readonly Step
   return fc.array(some, { minLength: 1, maxLength: 25 }).map((parts) => parts.flat());
 }
 
-/** What an operator does before the requests of a step: tops up the shortest two windows of the plan, or resets some. */
+/** What an operator does before the requests of a step: tops up the shortest two windows of the plan, takes that back, or resets some. */
 export type OperatorChange =
-  | { readonly kind: 'top-up'; readonly amount: number }
+  /** Until the next whole multiple of `gridMs`; null: with the window. */
+  | { readonly kind: 'top-up'; readonly amount: number; readonly gridMs: number | null }
+  /** `at`: the number of the top-up, of those in force; null for all of each window. */
+  | { readonly kind: 'undo-top-up'; readonly at: number | null }
   | { readonly kind: 'reset'; readonly windows: readonly WindowName[] };
 
 const change: fc.Arbitrary<OperatorChange> = fc.oneof(
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('top-up' as const), amount: fc.integer({ min: 1, max: 9 }) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('top-up' as const),
+      amount: fc.integer({ min: 1, max: 9 }),
+      gridMs: fc.constantFrom(null, null, 400, 60_000, 86_400_000),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant('undo-top-up' as const),
+      at: fc.option(fc.nat({ max: 3 }), { nil: null, freq: 2 }),
+    }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -124,7 +141,7 @@ const change: fc.Arbitrary<OperatorChange> = fc.oneof(
   },
 );
 
-/** The same histories with top-ups and resets on the way. */
+/** The same histories with top-ups, their undoing, and resets on the way. */
 export const historiesWithChanges: fc.Arbitrary<readonly (Step & { readonly change: OperatorChange | undefined })[]> =
   histories.chain((steps) =>
     fc

@@ -179,6 +179,19 @@ const STATE = z.object({
     .object({ number: z.int().min(1), untilMs: moment, window: z.enum(WINDOWS), budget: z.string().optional() })
     .nullable(),
   topUps: z.partialRecord(z.enum(WINDOWS), z.object({ amount: z.int().min(1), untilMs: moment })).optional(),
+  topUpNotes: z
+    .array(
+      z.object({
+        id: z.string(),
+        window: z.enum(WINDOWS),
+        amount: z.int().min(1),
+        untilMs: moment,
+        hasOwnEnd: z.boolean(),
+        atMs: moment,
+        reason: z.string(),
+      }),
+    )
+    .optional(),
 });
 
 function parseState(text: string): AccountState | null {

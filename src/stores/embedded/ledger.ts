@@ -1,5 +1,15 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type AccountChange, changed, type ResetUsage, resetUsage, toppedUp } from '../../admit/account-changes.ts';
+import {
+  type AccountChange,
+  changed,
+  type ResetUsage,
+  resetUsage,
+  type TopUpTerms,
+  toppedUp,
+  topUpUndone,
+  topUpWords,
+  type UndoneTopUp,
+} from '../../admit/account-changes.ts';
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
@@ -13,12 +23,13 @@ import {
   type MadeOnce,
   NothingDone,
   type SettlementOutcome,
+  topUpIdOf,
   type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import { settled } from '../../admit/settle.ts';
-import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
-import { Failure } from '../../failure.ts';
+import type { TopUp, TopUpNote, WindowLimit, WindowName } from '../../admit/windows.ts';
+import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { AccountsTable, type Once, type PendingChange } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
@@ -31,6 +42,9 @@ const SNAPSHOT_EVERY_MS = 500;
 const HELD_AGAIN_MS = 20;
 /** Maximum rows that are written, or checked, in one turn of the event loop: a few milliseconds. */
 const ROWS_PER_TURN = 1_000;
+
+/** Codes of failures with which a rule refuses a change of an account. */
+const BY_RULE: readonly FailureCode[] = ['refused', 'conflict', 'not_found'];
 
 interface EmbeddedLedgerOptions {
   readonly db: DatabaseSync;
@@ -222,9 +236,19 @@ export class EmbeddedLedger implements Ledger {
     });
   }
 
-  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
-    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs).topUp;
-    return this.#makeOnce(consumerId, { kind: 'top-up', of, amount }, id, make);
+  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms = {}) {
+    const noted = { ...terms, id: topUpIdOf(id) };
+    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs, noted).topUp;
+    return this.#makeOnce<TopUp>(consumerId, { kind: 'top-up', of, amount, terms: noted }, id, make);
+  }
+
+  async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
+    const make = (state: AccountState, nowMs: number) => topUpUndone(state, window, topUpId, nowMs).undone;
+    return this.#makeOnce<UndoneTopUp>(consumerId, { kind: 'undo-top-up', window, id: topUpId }, id, make);
+  }
+
+  async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
+    return this.#stateOf(consumerId).topUpNotes ?? [];
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
@@ -361,7 +385,7 @@ export class EmbeddedLedger implements Ledger {
       return value;
     } catch (error) {
       // A rule that refuses a change says nothing about the store.
-      if (!(error instanceof Failure && error.code === 'refused')) this.failed(error);
+      if (!(error instanceof Failure && BY_RULE.includes(error.code))) this.failed(error);
       throw error;
     }
   }
@@ -495,9 +519,21 @@ export class EmbeddedLedgerView implements LedgerView {
     });
   }
 
-  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
-    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs).topUp;
-    return this.#makeOnce(consumerId, { kind: 'top-up', of, amount }, id, make);
+  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms = {}) {
+    const noted = { ...terms, id: topUpIdOf(id) };
+    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs, noted).topUp;
+    return this.#makeOnce<TopUp>(consumerId, { kind: 'top-up', of, amount, terms: noted }, id, make);
+  }
+
+  async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
+    const make = (state: AccountState, nowMs: number) => topUpUndone(state, window, topUpId, nowMs).undone;
+    return this.#makeOnce<UndoneTopUp>(consumerId, { kind: 'undo-top-up', window, id: topUpId }, id, make);
+  }
+
+  async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
+    const state = answering(() => this.#table.get(consumerId));
+    if (state === null) throw foreignAccount(consumerId);
+    return state.topUpNotes ?? [];
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
@@ -546,7 +582,8 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
 }
 
 function wordsOf(change: AccountChange): string {
-  if (change.kind === 'top-up') return `top-up ${change.of.window} ${change.amount}`;
+  if (change.kind === 'top-up') return topUpWords(change.of.window, change.amount, change.terms);
+  if (change.kind === 'undo-top-up') return `undo-top-up ${change.window} ${change.id ?? 'all'}`;
   return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : change.kind;
 }
 

@@ -32,7 +32,7 @@ export const keyspace = {
    * after the last change.
    */
   changesTo: (id: string) => `tg:made:${inSlot(id)}`,
-  /** String: the top-up or the reset that an operator made under an id (its digest). Expires after 24 hours. */
+  /** String: the top-up, its undoing or the reset that was made under an id (its digest). Expires after 24 hours. */
   madeOnce: (accountId: string, digest: string) => `tg:once:${inSlot(accountId)}:${digest}`,
   /** String: the id of the API key that has, or had, a secret with this digest. Removed when the record drops the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,

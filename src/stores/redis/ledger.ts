@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
-import type { ResetUsage } from '../../admit/account-changes.ts';
+import type { ResetUsage, TopUpTerms } from '../../admit/account-changes.ts';
 import { partsOfAccount } from '../../admit/account-id.ts';
 import type { Ban, Outcome } from '../../admit/decide.ts';
 import {
@@ -15,7 +15,7 @@ import {
   type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
-import type { TopUp, WindowLimit, WindowName } from '../../admit/windows.ts';
+import type { TopUpNote, WindowLimit, WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
@@ -155,8 +155,16 @@ export class RedisLedger implements Ledger {
     if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
   }
 
-  topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
-    return this.#usageChanges.topUp(consumerId, of, amount, id);
+  topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms = {}) {
+    return this.#usageChanges.topUp(consumerId, of, amount, id, terms);
+  }
+
+  undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
+    return this.#usageChanges.undoTopUp(consumerId, window, topUpId, id);
+  }
+
+  topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
+    return this.#usageChanges.topUpNotes(consumerId);
   }
 
   resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {

@@ -1,5 +1,5 @@
--- Makes a change of one account once for each id. windows.lua precedes this script, and top-up.lua or reset-usage.lua
--- after it.
+-- Makes a change of one account once for each id. windows.lua precedes this script, and after it top-ups.lua with
+-- top-up.lua or undo-top-up.lua, or reset-usage.lua.
 --
 -- KEYS[1] the hash of the consumer, its fields as in windows.lua
 -- KEYS[2] the change that was made under this id, with its end

@@ -1,10 +1,27 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import { type ResetUsage, refuseTooMuch } from '../../admit/account-changes.ts';
-import { type Durability, foreignAccount, MADE_ONCE_MS, type MadeOnce, NothingDone } from '../../admit/ledger.ts';
+import {
+  MAX_TOP_UP_NOTES,
+  noTopUp,
+  type ResetUsage,
+  refuseOtherEnd,
+  refusePastEnd,
+  refuseTooMuch,
+  type TopUpTerms,
+  topUpWords,
+  type UndoneTopUp,
+} from '../../admit/account-changes.ts';
+import {
+  type Durability,
+  foreignAccount,
+  MADE_ONCE_MS,
+  type MadeOnce,
+  NothingDone,
+  topUpIdOf,
+} from '../../admit/ledger.ts';
 import { UNBOUNDED } from '../../admit/plan.ts';
-import { type TopUp, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
+import { type TopUp, type TopUpNote, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import type { RedisClient } from './connection.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
@@ -15,15 +32,18 @@ import type { Calls } from './shards.ts';
 
 const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + script('./once.lua');
+const TOP_UPS_LUA = script('./top-ups.lua');
 
 /** The scripts of the changes. Exported for the test that compares them with src/admit/account-changes.ts. */
 export const USAGE_CHANGES_LUA: UsageChangesLua = {
-  topUp: ONCE_LUA + script('./top-up.lua'),
+  topUp: ONCE_LUA + TOP_UPS_LUA + script('./top-up.lua'),
+  undoTopUp: ONCE_LUA + TOP_UPS_LUA + script('./undo-top-up.lua'),
   reset: ONCE_LUA + script('./reset-usage.lua'),
 };
 
 export interface UsageChangesLua {
   readonly topUp: string;
+  readonly undoTopUp: string;
   readonly reset: string;
 }
 
@@ -48,13 +68,13 @@ interface Change {
   readonly id: string;
   readonly lua: string;
   readonly words: string;
-  readonly args: readonly number[];
+  readonly args: readonly (string | number)[];
 }
 
 /** How a script answers: a word, then numbers. */
 type Reply = readonly [string, ...number[]];
 
-/** Top-ups and resets in Redis: one script call each, which also records the id under which the change was made. */
+/** Top-ups, their undoing, and resets in Redis: one script call each, which also records the id under which the change was made. */
 export class UsageChanges {
   readonly #options: UsageChangesOptions;
   readonly #lua: UsageChangesLua;
@@ -64,21 +84,40 @@ export class UsageChanges {
     this.#lua = options.lua ?? USAGE_CHANGES_LUA;
   }
 
-  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string): Promise<MadeOnce<TopUp>> {
+  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms) {
     const { window, limit, slices = 0, calendar } = of;
-    const lua = this.#lua.topUp;
+    const { untilMs = 0, reason = '' } = terms;
+    const words = topUpWords(window, amount, terms);
+    const noted = [topUpIdOf(id), `=${encodeURIComponent(reason)}`];
+    const fixed = [indexOf(window), limit, slices, amount, UNBOUNDED, untilMs, MAX_TOP_UP_NOTES, ...noted];
     let nowMs = Math.floor(performance.timeOrigin + performance.now());
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
       const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
-      const args = [indexOf(window), limit, slices, amount, UNBOUNDED, ...instants];
-      const change = { consumerId, id, lua, words: `top-up ${window} ${amount}`, args };
+      const change = { consumerId, id, lua: this.#lua.topUp, words, args: [...fixed, ...instants] };
       const reply = await this.#run(change);
-      const [kind, first = 0, total = 0, untilMs = 0] = reply;
+      const [kind, first = 0, second = 0, third = 0] = reply;
       if (kind === 'too_much') refuseTooMuch(limit, first, amount);
-      if (kind !== 'outside') return this.#made(change, reply, { amount: total, untilMs });
+      if (kind === 'past') refusePastEnd();
+      if (kind === 'other_end') refuseOtherEnd({ amount: first, untilMs: second });
+      if (kind !== 'outside') return this.#made<TopUp>(change, reply, { amount: second, untilMs: third });
       nowMs = first;
     }
     throw new NothingDone("The store's clock jumps: no period of a calendar window contains it.");
+  }
+
+  async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
+    const words = `undo-top-up ${window} ${topUpId ?? 'all'}`;
+    const change = { consumerId, id, lua: this.#lua.undoTopUp, words, args: [indexOf(window), topUpId ?? ''] };
+    const reply = await this.#run(change);
+    const [kind, untilMs = 0, amount = 0, left = 0] = reply;
+    if (kind === 'none') throw noTopUp();
+    return this.#made<UndoneTopUp>(change, reply, { amount, left, untilMs });
+  }
+
+  async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
+    const { redis, circuit } = this.#options;
+    const name = keyspace.account(consumerId);
+    return topUpNotesIn((await circuit.run(() => redis.hget(name, 'T'), name)) ?? '');
   }
 
   async reset(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
@@ -149,4 +188,39 @@ function argumentsOf({ words, args }: Change, endMs: number | ''): (string | num
 
 function indexOf(window: WindowName): number {
   return WINDOWS.indexOf(window) + 1;
+}
+
+/** The top-ups in a text of the field `T`, as top-ups.lua describes it. What does not look like one is left out. */
+function topUpNotesIn(text: string): TopUpNote[] {
+  const words = text.split(' ');
+  const notes: TopUpNote[] = [];
+  for (let i = 0; i + 7 <= words.length; ) {
+    const note = topUpNoteIn(words.slice(i, i + 7));
+    if (note !== null) notes.push(note);
+    i += note === null ? 1 : 7;
+  }
+  return notes;
+}
+
+function topUpNoteIn(words: readonly string[]): TopUpNote | null {
+  if (!/^\S+ [1-6] \d+ \d+ [01] \d+ =\S*$/.test(words.join(' '))) return null;
+  const [id, index, amount, ends, own, at, reason] = words as [string, string, string, string, string, string, string];
+  return {
+    id,
+    window: WINDOWS[Number(index) - 1]!,
+    amount: Number(amount),
+    untilMs: Number(ends),
+    hasOwnEnd: own === '1',
+    atMs: Number(at),
+    reason: decodedReason(reason.slice(1)),
+  };
+}
+
+function decodedReason(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    // Another program has written it.
+    return text;
+  }
 }
