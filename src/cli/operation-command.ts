@@ -21,6 +21,8 @@ interface OperationCommand<O extends AnyOperation> {
   readonly operation: O;
   /** The word that names what it is done to: KEY_ID unless given. Null: it makes something new. */
   readonly positional?: 'CUSTOMER_ID' | null;
+  /** The word for the second member of the path, if there is one. */
+  readonly part?: string;
   readonly examples: readonly string[];
   /** How a member of the input is spelled, where that is not `--member VALUE` with the description of the member. */
   readonly spelled?: Readonly<Record<string, Spelling>>;
@@ -77,11 +79,22 @@ const MAX_CHARACTERS = 255;
 const REUSED = 'Another change was made under this --id. Use a new one.';
 
 export function operationCommand<O extends AnyOperation>(spec: OperationCommand<O>): Command {
-  const { name, operation, positional = 'KEY_ID', examples, open = {}, json, check, confirm, ask: question } = spec;
+  const {
+    name,
+    operation,
+    positional = 'KEY_ID',
+    part,
+    examples,
+    open = {},
+    json,
+    check,
+    confirm,
+    ask: question,
+  } = spec;
   return {
     name,
     about: operation.sentence,
-    positionals: positional === null ? [] : [positional],
+    positionals: [positional, part].filter((word) => typeof word === 'string'),
     environment: OF_STORE,
     examples,
     options: {
@@ -93,7 +106,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
     async run(words, terminal) {
       const [id = null] = words.positionals;
       check?.(words, terminal);
-      const input = { ...inputOf(spec, words), ...(id === null ? {} : { id }) };
+      const input = { ...inputOf(spec, words), ...pathMembersOf(operation, words) };
       const once = operation.once === undefined ? null : onceOf(words);
       const work = async (store: OpenStore): Promise<ExitCode> => {
         const context = contextOn(store);
@@ -165,6 +178,12 @@ function inputOf<O extends AnyOperation>(
     { ...Object.fromEntries(given), ...beside?.(words) },
     (member) => `--${optionOf(member)}`,
   ) as object;
+}
+
+/** The words that stand in the path of the operation, by the names of its members. */
+function pathMembersOf({ line }: AnyOperation, { positionals }: Words): object {
+  const names = [...line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
+  return Object.fromEntries(positionals.map((word, i) => [names[i], word]));
 }
 
 function onceOf({ options }: Words): string | null {

@@ -1,19 +1,25 @@
 import { isCustomerId } from '../identify/customer-store.ts';
 import { liftBan } from '../operations/catalogue/bans.ts';
-import { resetUsage, topUp, topUpCustomer } from '../operations/catalogue/usage.ts';
-import type { TopUpReport } from '../operations/usage-changes.ts';
+import { resetUsage, topUp, topUpCustomer, undoCustomerTopUp, undoTopUp } from '../operations/catalogue/usage.ts';
+import type { TopUpReport, UndoneTopUpReport } from '../operations/usage-changes.ts';
 import { operationCommand } from './operation-command.ts';
 import type { Command } from './terminal/command.ts';
 
-// The commands that change what is counted: `keys topup`, `customers topup`, `usage reset` and `bans lift`.
+// The commands that change what is counted: `topup` and `undo-topup` of keys and customers, `usage reset` and
+// `bans lift`.
 
-const TOP_UP_JSON = 'Prints {"id","window","amount","limit","until"}, the time in Unix seconds.';
+const TOP_UP_JSON =
+  'Prints {"id","window","amount","limit","until","topUp","reason"}, the time in Unix seconds; `topUp` is the id for undo-topup.';
+const UNDONE_JSON = 'Prints {"id","window","amount","limit","until"}: what was taken back, and what stays.';
 
-/** `tollgate keys topup`: adds to one window of a key until that window ends. */
+/** `tollgate keys topup`: adds to one window of a key for a time. */
 export const keysTopUp: Command = operationCommand({
   name: 'keys topup',
   operation: topUp,
-  examples: ['tollgate keys topup KEY_ID --window day --amount 500'],
+  examples: [
+    'tollgate keys topup KEY_ID --window day --amount 500',
+    'tollgate keys topup KEY_ID --window day --amount 500 --until today --zone Europe/Berlin --reason TICKET-12',
+  ],
   json: TOP_UP_JSON,
   text: ({ output }, { seconds }) => topUpText(output, seconds),
 });
@@ -28,10 +34,37 @@ export const customersTopUp: Command = operationCommand({
   text: ({ output }, { seconds }) => topUpText(output, seconds),
 });
 
-function topUpText({ id, window, limit, until }: TopUpReport, seconds: (at: number) => string): string {
-  return until === null
-    ? `The top-up has ended: the ${window} limit of ${id} is ${limit}.\n`
-    : `The ${window} limit of ${id} is ${limit}; the top-up ends ${seconds(until)}.\n`;
+function topUpText({ id, window, limit, until, topUp: made }: TopUpReport, seconds: (at: number) => string): string {
+  if (until === null) return `The top-up has ended or was undone: the ${window} limit of ${id} is ${limit}.\n`;
+  const noun = isCustomerId(id) ? 'customers' : 'keys';
+  const undo = `\`tollgate ${noun} undo-topup ${id} ${made}\` takes it back.`;
+  return `The ${window} limit of ${id} is ${limit}; the top-up ends ${seconds(until)}.\n${undo}\n`;
+}
+
+/** `tollgate keys undo-topup`: takes a top-up of a key back. */
+export const keysUndoTopUp: Command = operationCommand({
+  name: 'keys undo-topup',
+  operation: undoTopUp,
+  part: 'TOP_UP',
+  examples: ['tollgate keys undo-topup KEY_ID TOP_UP_ID', 'tollgate keys undo-topup KEY_ID day'],
+  json: UNDONE_JSON,
+  text: ({ output }, { seconds }) => undoneText(output, seconds),
+});
+
+/** `tollgate customers undo-topup`: takes a top-up of a customer back. */
+export const customersUndoTopUp: Command = operationCommand({
+  name: 'customers undo-topup',
+  operation: undoCustomerTopUp,
+  positional: 'CUSTOMER_ID',
+  part: 'TOP_UP',
+  examples: ['tollgate customers undo-topup CUSTOMER_ID TOP_UP_ID', 'tollgate customers undo-topup CUSTOMER_ID day'],
+  json: UNDONE_JSON,
+  text: ({ output }, { seconds }) => undoneText(output, seconds),
+});
+
+function undoneText({ id, window, amount, limit, until }: UndoneTopUpReport, seconds: (at: number) => string): string {
+  const rest = until === null ? '' : `; what is still added to it ends ${seconds(until)}`;
+  return `${amount} were taken back: the ${window} limit of ${id} is ${limit}${rest}.\n`;
 }
 
 /** `tollgate usage reset`: sets what a key has used to nothing. */

@@ -1,9 +1,9 @@
 import type { Step } from '../admit/history.ts';
 import { askedUnit, type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
 import { unitNamesIn } from '../admit/plan.ts';
-import type { UsageReport } from '../admit/usage-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
+import type { KeyUsageReport } from '../operations/key-usage-report.ts';
 import { withStore } from '../serve/open-store.ts';
 import { withMeantKeys } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
@@ -66,9 +66,12 @@ export const usage: Command = {
         if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
         return 0;
       }
-      const report = await withMeantKeys(store, id, ({ counts }) => counts.of(id, plan));
-      if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
-      else terminal.out(asText(report, terminal));
+      if (options.json === true) {
+        const report = await withMeantKeys(store, id, ({ counts }) => counts.of(id, plan));
+        terminal.out(`${JSON.stringify(report, null, 2)}\n`);
+        return 0;
+      }
+      terminal.out(asText(await withMeantKeys(store, id, ({ counts }) => counts.forOperators(id, plan)), terminal));
       return 0;
     });
   },
@@ -134,7 +137,7 @@ function widthOf(heads: readonly string[], rows: readonly (readonly string[])[])
   return widths.reduce((sum, width) => sum + width + GAP, 0);
 }
 
-function asText(report: UsageReport, terminal: Terminal): string {
+function asText(report: KeyUsageReport, terminal: Terminal): string {
   const nowMs = Date.now();
   const moment = (seconds: number) => momentText(seconds * 1000, nowMs, terminal);
   const shadow = report.shadow === undefined ? '' : `watched only: ${watched(report.shadow, moment)}\n`;
@@ -146,10 +149,25 @@ function asText(report: UsageReport, terminal: Terminal): string {
     moment(resetAt),
   ]);
   const ban = report.ban === null ? 'not banned' : `ban ${report.ban.number}, ends ${moment(report.ban.until)}`;
-  return `${report.id}, plan ${report.plan}\n${table(['window', 'limit', 'used', 'remaining', 'resets'], rows, terminal)}strikes: ${report.strikes}, ${ban}\n${shadow}`;
+  return `${report.id}, plan ${report.plan}\n${table(['window', 'limit', 'used', 'remaining', 'resets'], rows, terminal)}${topUpsText(report, moment)}strikes: ${report.strikes}, ${ban}\n${shadow}`;
 }
 
-function watched({ windows, ban }: NonNullable<UsageReport['shadow']>, moment: (seconds: number) => string): string {
+/** A line for each top-up in force, and one for the rest of the sum, whose top-ups are not known one by one. */
+function topUpsText({ windows }: KeyUsageReport, moment: (seconds: number) => string): string {
+  const lines = Object.entries(windows).flatMap(([window, { topUp }]) => {
+    if (topUp === null) return [];
+    const { amount: sum, parts, until } = topUp;
+    const toppedUp = (amount: number) => `${window}: topped up by ${amount} until ${moment(until)}`;
+    const rest = parts.reduce((left, { amount }) => left - amount, sum);
+    const known = parts.map(
+      ({ id, amount, reason }) => `${toppedUp(amount)}${reason === null ? '' : `, ${reason}`} (${id})`,
+    );
+    return rest > 0 ? [toppedUp(rest), ...known] : known;
+  });
+  return lines.map((line) => `${line}\n`).join('');
+}
+
+function watched({ windows, ban }: NonNullable<KeyUsageReport['shadow']>, moment: (seconds: number) => string): string {
   const used = Object.entries(windows).map(([window, { limit, used }]) => `${window} ${used} of ${limit}`);
   return `${used.join(', ')}${ban === null ? '' : `, would be banned; the ban would end ${moment(ban.until)}`}`;
 }

@@ -84,7 +84,7 @@ function byWindow<L extends z.ZodType>(limit: L, rule: string, description: stri
 }
 
 /** An IANA name. Temporal takes offsets and whole points in time, too. */
-function isZone(zone: string): boolean {
+export function isZone(zone: string): boolean {
   if (!/^[A-Za-z][A-Za-z0-9_+-]*(\/[A-Za-z0-9_+-]+)*$/.test(zone)) return false;
   try {
     calendarOf({ unit: 'day', zone, anchor: 1 });

@@ -1,10 +1,11 @@
+import { noTopUp } from '../admit/account-changes.ts';
 import { accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
 import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import type { Durability, LedgerView, MadeOnce } from '../admit/ledger.ts';
+import { type Durability, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
 import { type Allowance, allowanceOf, type Limits, type Plans, unitNamesIn, withAllBudgets } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
-import type { LimitName, WindowLimit, WindowName } from '../admit/windows.ts';
+import { isLimitName, type LimitName, type WindowLimit, type WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -14,9 +15,12 @@ import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import {
   type CountedLimit,
   countedLimits,
+  type MadeUsageChange,
   type NewTopUp,
   type ResetReport,
   type TopUpReport,
+  termsOf,
+  type UndoneTopUpReport,
   type UsageChange,
 } from './usage-changes.ts';
 import { type AskedSpan, reportOf } from './usage-history.ts';
@@ -32,6 +36,8 @@ interface AccountUsageOptions {
   /** Returns the plans in force. */
   readonly plans: () => Plans;
   readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: () => number;
 }
 
 /** What is counted for an id: of a key, a token caller (`jwt_…`, or `cus_…/jwt_…`), or a customer. */
@@ -64,8 +70,13 @@ export class AccountUsage {
 
   /** The same with what only operators see. */
   async forOperators(id: string, plan: string | null = null): Promise<KeyUsageReport> {
-    const { report, allowance, outcome } = await this.#read(id, plan);
-    return keyUsageReport(report, this.#options.plans().plans.get(allowance.plan), allowance, outcome);
+    const { report, allowance, outcome, accountId } = await this.#read(id, plan);
+    const states = [outcome.state, ...(outcome.state.further ?? [])];
+    const accounts = accountIdsOf(accountId, allowance);
+    const notes = await Promise.all(
+      states.map(({ topUps }, i) => (topUps === undefined ? [] : this.#options.ledger.topUpNotes(accounts[i]!))),
+    );
+    return keyUsageReport(report, this.#options.plans().plans.get(allowance.plan), allowance, outcome, notes);
   }
 
   async #read(id: string, plan: string | null) {
@@ -75,7 +86,7 @@ export class AccountUsage {
     if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
     const { shadow } = allowance;
     const watched = shadow === undefined ? null : await ledger.present(shadowIdOf(accountId), shadow);
-    return { report: usageReport(id, allowance, outcome, watched), allowance, outcome };
+    return { report: usageReport(id, allowance, outcome, watched), allowance, outcome, accountId };
   }
 
   /**
@@ -92,27 +103,83 @@ export class AccountUsage {
   }
 
   /**
-   * Adds to one limit of a key or a customer until its window ends.
+   * Adds to one limit of a key or a customer until its window ends, or as long as the operator says.
    * @param once the id under which the change is made once; null for a new one
    */
   async topUp(id: string, topUp: NewTopUp, once: string | null): Promise<UsageChange<TopUpReport>> {
-    const { ledger } = this.#options;
+    const { ledger, nowMs } = this.#options;
+    const { window, amount: given } = topUp;
     const counted = await this.#countedToChange(id);
-    const [{ of, accountId }] = countedLimits(id, limitsIn(counted), counted.allowance, [topUp.window]);
-    const made = await ledger.topUp(accountId, of, topUp.amount, once ?? this.#newId());
+    const [{ of, accountId }] = countedLimits(id, limitsIn(counted), counted.allowance, [window]);
+    const terms = termsOf(topUp, of, nowMs());
+    const changeId = once ?? this.#newId();
+    const made = await ledger.topUp(accountId, of, given, changeId, terms);
     if (made.kind === 'reused') return made;
+    const told = { id, window, amount: given, topUp: topUpIdOf(changeId), reason: terms.reason ?? null };
     if (made.kind === 'repeated') {
-      const report = (await this.forOperators(id)).windows[topUp.window];
-      const until = report?.topUp?.until ?? null;
-      return { ...made, report: { id, ...topUp, limit: Number(report?.limit ?? of.limit), until }, states: UNCHANGED };
+      const { limit, until } = await this.#standing(id, told, of);
+      return { ...made, report: { ...told, limit, until }, states: UNCHANGED };
     }
     const { amount, untilMs } = made.value;
     const limit = of.limit + amount;
+    const reason = terms.reason === undefined ? {} : { reason: terms.reason };
     const states = {
-      before: { window: topUp.window, limit: limit - topUp.amount },
-      after: { window: topUp.window, limit, until: new Date(untilMs).toISOString() },
+      before: { window, limit: limit - given },
+      after: { window, limit, until: new Date(untilMs).toISOString(), ...reason },
     };
-    return { ...made, report: { id, ...topUp, limit, until: Math.ceil(untilMs / 1000) }, states };
+    return { ...made, report: { ...told, limit, until: Math.ceil(untilMs / 1000) }, states };
+  }
+
+  /** The limit of a top-up that was made before, and when the top-up ends; null if it is not in force any more. */
+  async #standing(
+    id: string,
+    { window, topUp }: { readonly window: LimitName; readonly topUp: string },
+    of: WindowLimit,
+  ) {
+    const present = (await this.forOperators(id)).windows[window];
+    const { amount = 0, parts = [], until = null } = present?.topUp ?? {};
+    // Not all top-ups are known one by one (`MAX_TOP_UP_NOTES`).
+    const isInForce =
+      parts.some((part) => part.id === topUp) || parts.reduce((rest, one) => rest - one.amount, amount) > 0;
+    return { limit: Number(present?.limit ?? of.limit), until: isInForce ? until : null };
+  }
+
+  /**
+   * Takes back what was added to a limit of a key or a customer. What was counted stays.
+   * @param named the id of one top-up; or the name of a limit, for all of its top-ups
+   */
+  async undoTopUp(id: string, named: string): Promise<MadeUsageChange<UndoneTopUpReport>> {
+    const { ledger } = this.#options;
+    const { limit: counted, topUpId } = await this.#toppedUp(id, named);
+    const { name: window, of, accountId } = counted;
+    const made = await ledger.undoTopUp(accountId, of.window, topUpId, this.#newId());
+    if (made.kind !== 'made') throw new Error(`A new id is known to the store: ${made.kind}.`);
+    const { amount, left, untilMs } = made.value;
+    const limit = of.limit + left;
+    const until = left === 0 ? null : Math.ceil(untilMs / 1000);
+    const ends = { until: new Date(untilMs).toISOString() };
+    const states = {
+      before: { window, limit: limit + amount, ...ends },
+      after: { window, limit, ...(left === 0 ? {} : ends) },
+    };
+    return { ...made, report: { id, window, amount, limit, until }, states };
+  }
+
+  /** The limit that a top-up belongs to, and its id; null for all of the limit. @throws Failure `not_found` */
+  async #toppedUp(id: string, named: string) {
+    const counted = await this.#countedToChange(id);
+    const limits = limitsIn(counted);
+    if (isLimitName(named)) {
+      const [limit] = countedLimits(id, limits, counted.allowance, [named]);
+      return { limit, topUpId: null };
+    }
+    const own = limits.filter(({ customerId }) => customerId === null);
+    for (const [accountId, some] of Map.groupBy(own, (limit) => limit.accountId)) {
+      const note = (await this.#options.ledger.topUpNotes(accountId)).find((one) => one.id === named);
+      const limit = some.find(({ of }) => of.window === note?.window);
+      if (note !== undefined && limit !== undefined) return { limit, topUpId: note.id };
+    }
+    throw noTopUp();
   }
 
   /**

@@ -32,7 +32,7 @@ const ACTIONS = [
   ...(['key.suspend', 'key.resume', 'secret.end', 'key.move'] as const),
   ...(['customer.create', 'customer.update', 'customer.delete', 'customer.topup'] as const),
   ...(['customer.suspend', 'customer.resume'] as const),
-  ...(['key.topup', 'usage.reset', 'plans.write'] as const),
+  ...(['key.topup', 'topup.undo', 'usage.reset', 'plans.write'] as const),
 ] as const;
 export type Action = (typeof ACTIONS)[number];
 

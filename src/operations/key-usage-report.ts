@@ -6,12 +6,13 @@ import type { UsageReport } from '../admit/usage-report.ts';
 import {
   type LimitName,
   type ToppedUpLimit,
+  type TopUpNote,
   type WindowForm,
   type WindowLimit,
   windowOf,
   withTopUps,
 } from '../admit/windows.ts';
-import { count, type DeepReadonly, limit, standingBan, unixSeconds } from './values.ts';
+import { count, type DeepReadonly, limit, standingBan, topUpId, unixSeconds } from './values.ts';
 
 const standingWindow = z
   .strictObject({
@@ -27,6 +28,18 @@ const standing = z
   .strictObject({ windows: z.record(z.string(), standingWindow), strikes: count, ban: standingBan })
   .meta({ id: 'Standing' });
 
+const topUpPart = z
+  .strictObject({
+    id: topUpId,
+    amount: count.min(1),
+    reason: z.string().nullable().describe('What the operator gave; null without one.'),
+    at: unixSeconds.describe('When it was made, Unix seconds.'),
+  })
+  .describe(
+    'One top-up. Those that an earlier version of Tollgate made are missing, and of a window all but the last 50: their amounts are in `amount` of the whole.',
+  )
+  .meta({ id: 'TopUpPart' });
+
 /** What operators see of a consumer's usage: that of `GET /usage`, the kinds of its windows, top-ups, and its ladder of bans. */
 export const keyUsage = z
   .strictObject({
@@ -37,9 +50,9 @@ export const keyUsage = z
       standingWindow.extend({
         form: z.string().describe('The kind of the window: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
         topUp: z
-          .strictObject({ amount: count.min(1), until: unixSeconds })
+          .strictObject({ amount: count.min(1), until: unixSeconds, parts: z.array(topUpPart) })
           .nullable()
-          .describe('What was added to the limit, which includes it.'),
+          .describe('What was added to the limit, which includes it: all of its top-ups together, which end together.'),
       }),
     ),
     inFlight: z
@@ -75,23 +88,28 @@ export type KeyUsageReport = DeepReadonly<z.output<typeof keyUsage>>;
 /**
  * @param report the usage as `GET /usage` reports it
  * @param plan the plan, which has the kinds of windows without a limit
+ * @param notes the top-ups of each account, in the order of the budgets
  */
 export function keyUsageReport(
   report: UsageReport,
   plan: Plan | undefined,
   allowance: Allowance,
   { nowMs, state }: Outcome,
+  notes: readonly (readonly TopUpNote[])[],
 ): KeyUsageReport {
-  const known = new Map<string, ToppedUpLimit>();
+  const known = new Map<string, ToppedUpLimit & { readonly notes: readonly TopUpNote[] }>();
   for (const [i, { limits }] of [allowance, ...(allowance.further ?? [])].entries()) {
     const { topUps } = i === 0 ? state : state.further![i - 1]!;
-    for (const of of withTopUps(limits, topUps, nowMs)) known.set(of.name ?? of.window, of);
+    for (const of of withTopUps(limits, topUps, nowMs)) {
+      known.set(of.name ?? of.window, { ...of, notes: notes[i] ?? [] });
+    }
   }
   const windows = Object.entries(report.windows).map(([name, usage]) => {
     const of = known.get(name);
     const topUp = of?.topUp;
-    const added = topUp === undefined ? null : { amount: topUp.amount, until: Math.ceil(topUp.untilMs / 1000) };
     const window = windowOf(name as LimitName);
+    const parts = of?.notes.filter((note) => note.window === window && nowMs < note.untilMs).map(partOf) ?? [];
+    const added = topUp === undefined ? null : { amount: topUp.amount, until: Math.ceil(topUp.untilMs / 1000), parts };
     return [
       name,
       { ...usage, form: formText(window, of === undefined ? plan?.forms?.[window] : formOf(of)), topUp: added },
@@ -101,6 +119,10 @@ export function keyUsageReport(
   const rung = (bansOfCustomer ? state.further![0]! : state).ban?.number ?? 0;
   const nextBanSeconds = bans === null ? null : Math.ceil(banLengthMs(bans, rung + 1) / 1000);
   return { ...report, windows: Object.fromEntries(windows), rung, nextBanSeconds };
+}
+
+function partOf({ id, amount, reason, atMs }: TopUpNote) {
+  return { id, amount, reason: reason === '' ? null : reason, at: Math.floor(atMs / 1000) };
 }
 
 function formOf({ slices, calendar }: WindowLimit): WindowForm {

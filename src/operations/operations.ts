@@ -78,9 +78,9 @@ export class Operations {
   constructor(options: OperationsOptions) {
     this.#options = options;
     this.customers = new CustomerOperations(options);
-    const { ledger, history, plans, random } = options;
+    const { ledger, history, plans, random, nowMs } = options;
     const sources = { keyOf: (id: string) => this.show(id), customerOf: (id: string) => this.customers.show(id) };
-    this.counts = new AccountUsage({ ledger, history, plans, random, ...sources });
+    this.counts = new AccountUsage({ ledger, history, plans, random, nowMs, ...sources });
   }
 
   get plans(): Plans {

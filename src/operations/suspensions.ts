@@ -39,14 +39,18 @@ export function suspensionOf(
       'The time at which the suspension is to end has already passed; give one in the future.',
     );
   }
-  if (reason !== null && ([...reason].length > MAX_REASON || !isOneLine(reason))) {
-    throw new Failure(
-      'refused',
-      `The reason must be at most ${MAX_REASON} characters in one line, without control characters.`,
-    );
-  }
+  insistOnReason(reason);
   const atMs = isSuspended(present, nowMs) ? present.atMs : nowMs;
   return { atMs, untilMs, ...(reason === null || reason === '' ? {} : { reason }) };
+}
+
+/** @throws Failure `refused` for a reason that is too long or has control characters */
+export function insistOnReason(reason: string | null): void {
+  if (reason === null || ([...reason].length <= MAX_REASON && isOneLine(reason))) return;
+  throw new Failure(
+    'refused',
+    `The reason must be at most ${MAX_REASON} characters in one line, without control characters.`,
+  );
 }
 
 /** The record of a key or a customer with the suspension that an operator asks for; the same object if nothing differs. */

@@ -1,11 +1,15 @@
 import { z } from 'zod';
+import { refusePastEnd, type TopUpTerms } from '../admit/account-changes.ts';
+import { calendarOf } from '../admit/calendar.ts';
 import type { Durability } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import { isLimitName, type LimitName, type WindowLimit } from '../admit/windows.ts';
+import { isLimitName, type LimitName, WINDOW_MS, type WindowLimit } from '../admit/windows.ts';
+import { momentOf } from '../config/values.ts';
 import { Failure } from '../failure.ts';
 import { isCustomerId } from '../identify/customer-store.ts';
-import { count, type DeepReadonly, limitName, standingBan, unixSeconds } from './values.ts';
+import { insistOnReason } from './suspensions.ts';
+import { count, type DeepReadonly, limitName, standingBan, topUpId, unixSeconds } from './values.ts';
 
 // Top-ups and resets of what a key has counted, and which quota is spent when a ban is lifted.
 
@@ -15,6 +19,48 @@ export interface NewTopUp {
   readonly window: LimitName;
   /** Whole number from 1. */
   readonly amount: number;
+  /** `window` (left out: the same), `today`, or a date or RFC 3339 time. */
+  readonly until?: string | undefined;
+  /** The time zone of `today`. */
+  readonly zone?: string | undefined;
+  readonly reason?: string | null | undefined;
+}
+
+/** A longer top-up is a change of the limit. */
+const MAX_TOP_UP_DAYS = 366;
+
+/**
+ * What an operator says of a top-up, for the store.
+ * @throws Failure `refused` for an end that has passed or is too far away, a zone without `today`, and a reason that is no short line
+ */
+export function termsOf(
+  { until = 'window', zone, reason = null }: NewTopUp,
+  of: WindowLimit,
+  nowMs: number,
+): TopUpTerms {
+  if (zone !== undefined && until !== 'today') throw new Failure('refused', 'zone is for until "today"; leave it out.');
+  insistOnReason(reason);
+  const noted = reason === null || reason === '' ? {} : { reason };
+  if (until === 'window') return noted;
+  const untilMs = until === 'today' ? endOfToday(zone ?? of.calendar?.form.zone ?? 'UTC', nowMs) : endFrom(until)!;
+  if (untilMs <= nowMs) refusePastEnd();
+  if (untilMs <= nowMs + MAX_TOP_UP_DAYS * WINDOW_MS.day) return { ...noted, untilMs };
+  throw new Failure(
+    'refused',
+    `A top-up lasts at most ${MAX_TOP_UP_DAYS} days. To raise a limit for longer, change the limit itself.`,
+  );
+}
+
+/**
+ * Reads the end of a top-up: a date (midnight UTC), or an RFC 3339 time, whose seconds may be left out.
+ * @returns Unix milliseconds; null for any other text
+ */
+export function endFrom(text: string): number | null {
+  return momentOf(text.replace(/(?<=T\d\d:\d\d)(?=Z|[+-])/, ':00'));
+}
+
+function endOfToday(zone: string, nowMs: number): number {
+  return calendarOf({ unit: 'day', zone, anchor: 1 }).periodAt(nowMs).endsAtMs;
 }
 
 /** The result of a change that is made once for each id. */
@@ -43,13 +89,40 @@ export const topUpReport = z
     window: limitName,
     amount: count.min(1),
     limit: count.describe('The limit of the window with all that was added to it.'),
-    until: z.int().nullable().describe('Unix seconds; null if the top-up has ended.'),
+    until: z.int().nullable().describe('Unix seconds; null if the top-up has ended or was undone.'),
+    topUp: topUpId,
+    reason: z.string().nullable(),
   })
   .meta({
     id: 'TopUp',
-    examples: [{ id: 'key_UxYtRgTgI9u8kkw8', window: 'day', amount: 500, limit: 1500, until: 1795322533 }],
+    examples: [
+      {
+        id: 'key_UxYtRgTgI9u8kkw8',
+        window: 'day',
+        amount: 500,
+        limit: 1500,
+        until: 1795322533,
+        topUp: 'top_5C0Yl1Qf8bW2eXaZ',
+        reason: 'TICKET-12',
+      },
+    ],
   });
 export type TopUpReport = Readonly<z.output<typeof topUpReport>>;
+
+/** A top-up that was undone, as commands and the admin API show it. */
+export const undoneReport = z
+  .strictObject({
+    id: z.string(),
+    window: limitName,
+    amount: count.min(1).describe('What was taken back.'),
+    limit: count.describe('The limit of the window with what is still added to it.'),
+    until: z.int().nullable().describe('When the top-ups that stay end, Unix seconds; null if none stays.'),
+  })
+  .meta({
+    id: 'UndoneTopUp',
+    examples: [{ id: 'key_UxYtRgTgI9u8kkw8', window: 'day', amount: 500, limit: 1000, until: null }],
+  });
+export type UndoneTopUpReport = Readonly<z.output<typeof undoneReport>>;
 
 /** A reset as commands and the admin API show it. */
 export const resetReport = z

@@ -12,6 +12,8 @@ export const count = z.int().min(0);
 export const time = z.string().meta({ format: 'date-time' });
 /** A day of UTC. */
 export const day = z.string().meta({ format: 'date' });
+/** The id of one top-up, by which it can be undone. */
+export const topUpId = z.string().describe('The id of this top-up, by which it can be undone.');
 export const unixSeconds = z.int().describe('Unix seconds.');
 export const windowName = z.enum(WINDOWS, `must be one of ${WINDOWS.join(', ')}`).meta({ id: 'Window' });
 const limitNameRule = `must be one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;

@@ -249,7 +249,16 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect(refused).toMatchObject({ status: 400, body: { message: expect.stringContaining(`customer ${id}`) } });
     expect((await admin('POST', `/customers/${id}/topups`, topUp)).body).toMatchObject({ id, limit: 8 });
     const byCallers = { ...topUp, window: 'customer-minute' };
-    expect((await admin('POST', `/customers/${id}/topups`, byCallers)).body).toMatchObject({ id, limit: 13 });
+    const { body: second } = await admin('POST', `/customers/${id}/topups`, byCallers);
+    expect(second).toMatchObject({ id, limit: 13 });
+    // The key does not own what its customer was given.
+    expect((await admin('DELETE', `/keys/${key.id}/topups/${second.topUp}`)).status).toBe(404);
+    const undone = { id, amount: 5, limit: 8, until: second.until };
+    expect((await admin('DELETE', `/customers/${id}/topups/${second.topUp}`)).body).toMatchObject(undone);
+    expect((await admin('DELETE', `/customers/${id}/topups/customer-minute`)).body).toMatchObject({
+      limit: 3,
+      until: null,
+    });
   });
 
   test('what its keys used together is shown, topped up and reset by the customer, and is the sum of its keys', async () => {

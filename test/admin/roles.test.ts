@@ -51,6 +51,8 @@ const NEEDED: Readonly<Record<string, string>> = {
   'POST customers/{id}/suspend': 'operator',
   'POST customers/{id}/resume': 'operator',
   'POST keys/{id}/topups': 'operator',
+  'DELETE keys/{id}/topups/{topUp}': 'operator',
+  'DELETE customers/{id}/topups/{topUp}': 'operator',
   'POST keys/{id}/usage/reset': 'operator',
   'DELETE bans/{id}': 'operator',
   'PUT plans/file': 'admin',

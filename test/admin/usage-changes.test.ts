@@ -38,8 +38,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { id, key } = await make({ plan: 'daily' });
     await exhaust(key);
     const told = await ask(all.at(-1)!, 'POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 4 });
-    const made = { id, window: 'day', amount: 4, limit: 6, until: expect.any(Number) };
-    expect([told.status, told.body]).toEqual([200, made]);
+    const made = { id, window: 'day', amount: 4, limit: 6, until: expect.any(Number), reason: null };
+    expect([told.status, told.body]).toEqual([200, { ...made, topUp: expect.stringMatching(/^top_/) }]);
     const response = await gateway.get('/v1/pets', key);
     expect(response.status).toBe(200);
     expect(response.headers.get('x-ratelimit-limit')).toBe('6');
@@ -48,6 +48,104 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await admitted(key, 6)).toBe(3);
     const usage = await ask(gateway, 'GET', `/admin/keys/${id}/usage`);
     expect(usage.body.windows.day).toMatchObject({ limit: 6, used: 6, remaining: 0, resetAt: told.body.until });
+  });
+
+  test('a top-up has the end and the reason that the operator gives, and both are shown while it is in force', async () => {
+    const { id } = await make({ plan: 'daily' });
+    const topUps = `/admin/keys/${id}/topups`;
+    const untilMs = Math.ceil(Date.now() / 1_000 + 3 * 86_400) * 1_000;
+    const body = { window: 'day', amount: 4, until: new Date(untilMs).toISOString(), reason: 'TICKET-12, “now” 100 %' };
+    const { topUp, ...told } = (await ask(gateway, 'POST', topUps, body)).body;
+    expect(told).toEqual({ id, ...body, limit: 6, until: untilMs / 1_000 });
+    const second = (await ask(gateway, 'POST', topUps, { ...body, amount: 1, reason: null })).body;
+    expect(second).toMatchObject({ limit: 7, reason: null });
+    for (const each of all) {
+      const { day } = (await ask(each, 'GET', `/admin/keys/${id}/usage`)).body.windows;
+      expect(day.topUp).toEqual({
+        amount: 5,
+        until: untilMs / 1_000,
+        parts: [
+          { id: topUp, amount: 4, reason: body.reason, at: expect.any(Number) },
+          { id: second.topUp, amount: 1, reason: null, at: expect.any(Number) },
+        ],
+      });
+    }
+    const { changes } = (await ask(gateway, 'GET', `/admin/audit?key=${id}`)).body;
+    expect(changes[1].after).toEqual({ window: 'day', limit: 6, until: body.until, reason: body.reason });
+    for (const until of ['window', 'today']) {
+      const refused = await ask(gateway, 'POST', topUps, { window: 'day', amount: 1, until });
+      expect(refused.body).toMatchObject({
+        status: 409,
+        message: `A top-up of 5 until ${body.until} is in force: undo it, or give the same end.`,
+      });
+    }
+  });
+
+  test('a top-up until today ends with the day of the zone', async () => {
+    const { id } = await make({ plan: 'daily' });
+    for (const [zone, given] of [
+      ['Pacific/Kiritimati', { zone: 'Pacific/Kiritimati' }],
+      ['UTC', {}],
+    ] as const) {
+      const startOfTomorrow = () =>
+        Temporal.Now.zonedDateTimeISO(zone).add({ days: 1 }).startOfDay().epochMilliseconds / 1_000;
+      const before = startOfTomorrow();
+      const body = { window: 'day', amount: 1, until: 'today', ...given };
+      const { until } = (await ask(gateway, 'POST', `/admin/keys/${id}/topups`, body)).body;
+      expect([before, startOfTomorrow()]).toContain(until);
+      await ask(gateway, 'DELETE', `/admin/keys/${id}/topups/day`);
+    }
+  });
+
+  test('a top-up is taken back at every gateway, by its id or with all others, and what was used stays counted', async () => {
+    const { id, key } = await make({ plan: 'daily' });
+    const topUps = `/admin/keys/${id}/topups`;
+    const add = async (amount: number) => (await ask(gateway, 'POST', topUps, { window: 'day', amount })).body;
+    const first = await add(5_000);
+    await add(2);
+    expect(await admitted(key, 3)).toBe(3);
+    const undone = await ask(all.at(-1)!, 'DELETE', `${topUps}/${first.topUp}`);
+    const rest = { id, window: 'day', amount: 5_000, limit: 4, until: first.until };
+    expect([undone.status, undone.body]).toEqual([200, rest]);
+    await eventually(async () => {
+      for (const each of all) {
+        const { windows } = (await ask(each, 'GET', `/admin/keys/${id}/usage`)).body;
+        expect(windows.day).toMatchObject({ limit: 4, used: 3, remaining: 1, topUp: { amount: 2 } });
+      }
+    }, SOON);
+    expect(await admitted(key, 3)).toBe(1);
+    expect((await ask(gateway, 'DELETE', `${topUps}/day`)).body).toEqual({ ...rest, amount: 2, limit: 2, until: null });
+    const { windows } = (await ask(gateway, 'GET', `/admin/keys/${id}/usage`)).body;
+    expect(windows.day).toMatchObject({ limit: 2, used: 4, remaining: 0, topUp: null });
+    expect(await admitted(key, 2)).toBe(0);
+    for (const gone of [first.topUp, 'day', 'top_none']) {
+      const missing = await ask(gateway, 'DELETE', `${topUps}/${gone}`);
+      expect(missing.body).toMatchObject({
+        status: 404,
+        message: expect.stringContaining('No such top-up is in force'),
+      });
+    }
+    expect((await ask(gateway, 'DELETE', `${topUps}/hour`)).body).toMatchObject({ status: 400 });
+    const { changes } = (await ask(gateway, 'GET', `/admin/audit?key=${id}`)).body;
+    expect(
+      changes.filter(
+        (one: { action: string; outcome: string }) => one.action === 'topup.undo' && one.outcome === 'done',
+      ),
+    ).toMatchObject([
+      { before: { window: 'day', limit: 4, until: expect.any(String) }, after: { window: 'day', limit: 2 } },
+      { before: { window: 'day', limit: 5_004 }, after: { window: 'day', limit: 4, until: expect.any(String) } },
+    ]);
+  });
+
+  test('a repeated top-up says that it was undone', async () => {
+    const { id } = await make({ plan: 'daily' });
+    const add = (name: string) =>
+      ask(gateway, 'POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 3 }, { 'Idempotency-Key': name });
+    const { topUp } = (await add('one')).body;
+    await add('two');
+    await ask(gateway, 'DELETE', `/admin/keys/${id}/topups/${topUp}`);
+    expect((await add('one')).body).toMatchObject({ topUp, limit: 5, until: null });
+    expect((await add('two')).body).toMatchObject({ limit: 5, until: expect.any(Number) });
   });
 
   test('a reset gives the whole limit again, a ban stays and is told', async () => {
@@ -150,6 +248,13 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     ['topups', { window: 'day', amount: 1.5 }, 'amount must be a whole number from 1 to 999999999999999.'],
     ['topups', { window: 'day', amount: 999_999_999_999_999 }, 'Add at most 999999999999997.'],
     ['topups', { window: 'day' }, 'amount is missing: it must be a whole number'],
+    ['topups', { window: 'day', amount: 1, until: 'soon' }, 'until must be window, today, a date such as'],
+    ['topups', { window: 'day', amount: 1, until: '2026-01-01' }, 'has already passed; give one in the future.'],
+    ['topups', { window: 'day', amount: 1, until: '2300-01-01' }, 'A top-up lasts at most 366 days.'],
+    ['topups', { window: 'day', amount: 1, until: 'today', zone: 'Mars/One' }, 'zone must be the name of a time zone'],
+    ['topups', { window: 'day', amount: 1, zone: 'UTC' }, 'zone is for until "today"; leave it out.'],
+    ['topups', { window: 'day', amount: 1, reason: 'x'.repeat(201) }, 'The reason must be at most 200 characters'],
+    ['topups', { window: 'day', amount: 1, reason: 'a\nb' }, 'in one line, without control characters.'],
     ['usage/reset', { windows: ['hour'] }, 'does not count the hour'],
     ['usage/reset', { windows: [] }, 'windows must be an array of different windows'],
     ['usage/reset', { windows: ['day', 'day'] }, 'windows must be an array of different windows'],
@@ -163,15 +268,16 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   test('a key that is revoked, or that there is not, is refused as elsewhere', async () => {
     const { id } = await make({ plan: 'daily' });
     await ask(gateway, 'DELETE', `/admin/keys/${id}`);
-    for (const [path, body] of [
-      ['topups', { window: 'day', amount: 1 }],
-      ['usage/reset', undefined],
+    for (const [method, path, body] of [
+      ['POST', 'topups', { window: 'day', amount: 1 }],
+      ['DELETE', 'topups/day', undefined],
+      ['POST', 'usage/reset', undefined],
     ] as const) {
-      expect((await ask(gateway, 'POST', `/admin/keys/${id}/${path}`, body)).body).toMatchObject({
+      expect((await ask(gateway, method, `/admin/keys/${id}/${path}`, body)).body).toMatchObject({
         status: 409,
         message: `Key ${id} is revoked; nothing of it is counted any more.`,
       });
-      expect((await ask(gateway, 'POST', `/admin/keys/key_none/${path}`, body)).body).toMatchObject({
+      expect((await ask(gateway, method, `/admin/keys/key_none/${path}`, body)).body).toMatchObject({
         status: 404,
         message: 'There is no key key_none.',
       });

@@ -99,6 +99,8 @@ describe('a gateway in the process of its caller', () => {
     const made = await operations.createKey({ plan: 'small', owner: 'Acme' }, { once: 'name' });
     expect(await operations.createKey({ plan: 'small', owner: 'Acme' }, { once: 'name' })).toEqual(made);
     const { id } = made;
+    const { topUp } = await operations.topUp({ id, window: 'minute', amount: 9, reason: 'mistyped' });
+    expect(await operations.undoTopUp({ id, topUp })).toMatchObject({ id, amount: 9, limit: 2 });
     expect(await operations.topUp({ id, window: 'minute', amount: 1 })).toMatchObject({ id, limit: 3 });
     expect([await call(made.key), await call(made.key), await call(made.key), await call(made.key)]).toEqual([
       ...[200, 200, 200, 429],
@@ -119,6 +121,8 @@ describe('a gateway in the process of its caller', () => {
         'key.suspend done',
         'usage.reset done',
         'key.rotate done',
+        'key.topup done',
+        'topup.undo done',
         'key.topup done',
         'key.create repeated',
       ],

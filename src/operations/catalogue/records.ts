@@ -7,7 +7,7 @@ import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
 import { shownAccess, shownCustomerAccess } from '../key-report.ts';
 import { suspension } from '../suspensions.ts';
-import { count, cursor, limits, PAGE, PAST_RULE, pastFrom, textRule, time, windowName } from '../values.ts';
+import { count, cursor, limitName, limits, PAGE, PAST_RULE, pastFrom, textRule, time } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
 // What is recorded of deprecated routes and of changes.
@@ -106,7 +106,9 @@ const customerState = z
 const states = [
   keyState,
   customerState,
-  z.strictObject({ window: windowName, limit: count, until: time.optional() }).meta({ id: 'WindowState' }),
+  z
+    .strictObject({ window: limitName, limit: count, until: time.optional(), reason: z.string().optional() })
+    .meta({ id: 'WindowState' }),
   z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
   z
     .strictObject({

@@ -1,9 +1,11 @@
 import { z } from 'zod';
 import { WINDOWS } from '../../admit/windows.ts';
+import { isZone } from '../../config/plans.ts';
 import { Failure, Refused } from '../../failure.ts';
 import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
-import { resetReport, topUpReport, type UsageChange } from '../usage-changes.ts';
+import { reason } from '../suspensions.ts';
+import { endFrom, resetReport, topUpReport, type UsageChange, undoneReport } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
 import { amount, count, limitName, textRule, time } from '../values.ts';
 import { type Done, defineOperation } from './operation.ts';
@@ -32,6 +34,9 @@ export const showUsage = defineOperation({
 const ONCE = 'Makes the change once. The same change under the same name changes nothing for 24 hours.';
 const DONE = 'It is done, or was done before under this Idempotency-Key.';
 
+const untilRule = 'must be window, today, a date such as 2026-12-01, or a time such as 2026-12-01T18:00:00Z';
+const zoneRule = 'must be the name of a time zone, such as UTC or Europe/Berlin';
+
 const newTopUp = z
   .strictObject(
     {
@@ -39,20 +44,42 @@ const newTopUp = z
         `The window, one of ${WINDOWS.join(', ')}; of a group of routes or a unit with its name in front, such as search-minute or tokens-minute.`,
       ),
       amount: amount.describe('How much to add, a whole number from 1.'),
+      until: z
+        .string(untilRule)
+        .refine((text) => text === 'window' || text === 'today' || endFrom(text) !== null, untilRule)
+        .optional()
+        .describe(
+          'When the top-up ends: with its window unless given; `today` at the end of the day; or at a date (midnight UTC) or an RFC 3339 time of ' +
+            'the next 366 days. With an end of its own it counts for each window that begins until then.',
+        ),
+      zone: z
+        .string(zoneRule)
+        .refine(isZone, zoneRule)
+        .optional()
+        .describe(
+          'The time zone of `today`, such as Europe/Berlin; that of a calendar window, or else UTC, unless given.',
+        ),
+      reason: reason
+        .optional()
+        .describe(
+          'Why, such as a ticket: one line of up to 200 characters for operators, in the record of changes and in the usage while it is in force.',
+        ),
     },
     'must be an object',
   )
-  .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500 }] });
+  .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500, until: 'today', reason: 'TICKET-12' }] });
 
 export const topUp = defineOperation({
   name: 'topUp',
   line: 'POST /keys/{id}/topups',
   tag: 'keys',
   role: 'operator',
-  sentence: 'Adds to the limit of one window of a key until that window ends, on every gateway within a second.',
+  sentence:
+    'Adds to the limit of one window of a key, until that window ends or until you say, on every gateway within a second.',
   description:
-    'A fixed or calendar window that is not open opens now. A sliding window has no end: the amount stays for one length. Another top-up ' +
-    'of the same window adds to the first. A ban stays.',
+    'Without `until`, a fixed or calendar window that is not open opens now, and a sliding window, which has no end, keeps the amount for one ' +
+    'length. Another top-up of the same window adds to the first. All top-ups of a window end together: one with another end than an `until` ' +
+    'that is in force, or than top-ups in force if it has an `until` itself, is refused with 409. A ban stays.',
   on: 'store',
   action: 'key.topup',
   once: ONCE,
@@ -62,6 +89,27 @@ export const topUp = defineOperation({
   fails: { not_found: true, conflict: true },
   run: async ({ operations }, { id, ...given }, { once }) =>
     doneOnce(id, await operations.counts.topUp(id, given, once)),
+});
+
+const undoing = {
+  role: 'operator',
+  on: 'store',
+  action: 'topup.undo',
+  output: undoneReport,
+  result: 'It is taken back.',
+  fails: { not_found: 'There is no such key or customer, or no such top-up is in force.', conflict: true },
+} as const;
+
+export const undoTopUp = defineOperation({
+  ...undoing,
+  name: 'undoTopUp',
+  line: 'DELETE /keys/{id}/topups/{topUp}',
+  tag: 'keys',
+  sentence:
+    'Takes a top-up of a key back, on every gateway within a second. What was used of it stays counted: nothing is left if that is more than the limit.',
+  description:
+    '`topUp` is the id of the top-up, as the usage of the key shows it; or the name of a window, such as `day`, for all top-ups of it.',
+  run: async ({ operations }, { id, topUp: named }) => doneOnce(id, await operations.counts.undoTopUp(id, named)),
 });
 
 const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;
@@ -195,7 +243,7 @@ export const topUpCustomer = defineOperation({
   tag: 'customers',
   role: 'operator',
   sentence:
-    'Adds to a limit that the keys of a customer share, until its window ends, on every gateway within a second.',
+    'Adds to a limit that the keys of a customer share, until its window ends or until you say, on every gateway within a second.',
   on: 'store',
   action: 'customer.topup',
   once: ONCE,
@@ -204,6 +252,16 @@ export const topUpCustomer = defineOperation({
   result: DONE,
   fails: { not_found: true, conflict: true },
   run: topUp.run,
+});
+
+export const undoCustomerTopUp = defineOperation({
+  ...undoing,
+  name: 'undoCustomerTopUp',
+  line: 'DELETE /customers/{id}/topups/{topUp}',
+  tag: 'customers',
+  sentence: 'Takes a top-up of a customer back, on every gateway within a second. What was used of it stays counted.',
+  description: '`topUp` is the id of the top-up; or the name of a window, such as `day`, for all top-ups of it.',
+  run: undoTopUp.run,
 });
 
 export const resetCustomerUsage = defineOperation({

@@ -206,6 +206,9 @@ describe('the API held to its description', () => {
       ['POST', `/admin/customers/${customer}/topups`, { window: 'minute', amount: 1 }],
       ['POST', `/admin/customers/${customer}/topups`, { window: 'year', amount: 1 }],
       ['POST', '/admin/customers/none/topups', { window: 'minute', amount: 1 }],
+      ['DELETE', `/admin/customers/${customer}/topups/minute`],
+      ['DELETE', `/admin/customers/${customer}/topups/year-day`],
+      ['DELETE', '/admin/customers/none/topups/minute'],
       ['POST', `/admin/customers/${customer}/usage/reset`, {}],
       ['POST', `/admin/customers/${customer}/usage/reset`, { windows: ['year'] }],
       ['POST', '/admin/customers/none/usage/reset', {}],
@@ -251,6 +254,9 @@ describe('the API held to its description', () => {
       ['POST', `/admin/keys/${id}/topups`, { window: 'day', amount: 5 }],
       ['POST', `/admin/keys/${id}/topups`, { window: 'hour', amount: 5 }],
       ['POST', '/admin/keys/none/topups', { window: 'day', amount: 5 }],
+      ['DELETE', `/admin/keys/${id}/topups/day`],
+      ['DELETE', `/admin/keys/${id}/topups/hour`],
+      ['DELETE', '/admin/keys/none/topups/day'],
       ['POST', `/admin/keys/${id}/usage/reset`, { windows: ['day'] }],
       ['POST', `/admin/keys/${id}/usage/reset`, { windows: [] }],
       ['POST', '/admin/keys/none/usage/reset'],
@@ -380,6 +386,7 @@ describe('the API held to its description', () => {
     const deletion = ['POST', '/delete', undefined] as const;
     const usageChanges = [
       ['POST', '/topups', { window: 'day', amount: 5 }],
+      ['DELETE', '/topups/day', undefined],
       ['POST', '/usage/reset', undefined],
     ] as const;
     for (const tag of ['"x"', 'x']) {
@@ -463,7 +470,7 @@ describe('the API held to its description', () => {
         await referee.ask(
           of,
           method.toUpperCase(),
-          `/admin${path.replace(/\{[a-zA-Z]+\}/, id)}`,
+          `/admin${path.replace(/\{[a-zA-Z]+\}/g, id)}`,
           bodyFor(method, path),
           header,
         );

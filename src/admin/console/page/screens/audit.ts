@@ -26,6 +26,7 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'ban.lift': 'Lift ban',
   'key.move': 'Move key',
   'key.topup': 'Top up',
+  'topup.undo': 'Undo top-up',
   'usage.reset': 'Reset usage',
   'customer.create': 'Create customer',
   'customer.update': 'Change customer',
