@@ -69,6 +69,51 @@ test('an operator tops up a window and reads the limit that it has now', async (
   expect(await audited('Top up', stand.keys.banned.id)).toContain(PEOPLE.operator);
 });
 
+test('an operator tops up until a moment with a reason, which the key shows, and undoes it with one click', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.fine;
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  const dialog = dialogOf(page);
+  await dialog.getByLabel('Window').selectOption('day');
+  await dialog.getByLabel('Requests to add').fill('700');
+  await dialog.getByLabel('Ends').selectOption('on a date…');
+  const end = new Date(Date.now() + 3 * 86_400_000).toISOString().slice(0, 16);
+  await dialog.getByLabel('Date and time').fill(end);
+  await dialog.getByLabel('Reason').fill('TICKET-12');
+  await dialog.getByRole('button', { name: 'Top up' }).click();
+  await page.getByText('TICKET-12', { exact: true }).first().waitFor();
+  const until = await page
+    .getByText(/Topped up by 700/)
+    .locator('time')
+    .getAttribute('datetime');
+  expect(Date.parse(until!)).toBe(await page.evaluate((local) => Date.parse(local), end));
+  expect(await audited('Top up', id)).toContain('TICKET-12');
+  await page.getByRole('button', { name: 'Undo the top-up of 700' }).click();
+  await noticeOf(page)
+    .getByText(/is undone: it has [0-9,]+ requests a day/)
+    .waitFor();
+  await page.getByText(/Topped up by 700/).waitFor({ state: 'detached' });
+  expect(await audited('Undo top-up', id)).toContain(PEOPLE.operator);
+});
+
+test('an operator tops up until the end of today in a zone that the dialog names', async () => {
+  const { page } = operator;
+  await page.goto(`/console/keys/${stand.keys.fine.id}`);
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  await dialogOf(page).getByLabel('Window').selectOption('day');
+  await dialogOf(page).getByLabel('Requests to add').fill('300');
+  await dialogOf(page).getByLabel('Ends').selectOption('at the end of today, UTC');
+  await dialogOf(page).getByRole('button', { name: 'Top up' }).click();
+  const until = await page
+    .getByText(/Topped up by 300/)
+    .locator('time')
+    .getAttribute('datetime');
+  expect(until).toContain('T00:00:00');
+  await page.getByRole('button', { name: 'Undo the top-up of 300' }).click();
+  await page.getByText(/Topped up by 300/).waitFor({ state: 'detached' });
+});
+
 test('an operator suspends a key until it is resumed: the list shows it, its caller gets 403, and the audit has the reason', async () => {
   const { page } = operator;
   const { id, key } = stand.keys.fine;

@@ -2,11 +2,11 @@ import { useState } from 'preact/hooks';
 import { ApiError, type Resource, request, useOnce, useResource } from './api.ts';
 import { html } from './html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
-import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
+import { ChangeDialog, Field, notify, settledText } from './kit/dialog.ts';
 import { countText, momentText } from './kit/format.ts';
 import { Shown } from './kit/states.ts';
-import { WindowList, type Windows, windowText } from './kit/windows.ts';
-import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
+import { type AnyWindow, type TopUpPart, WindowList, type Windows, windowText } from './kit/windows.ts';
+import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, UndoneTopUp, Usage } from './types.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key, Customer and Explain.
 
@@ -24,7 +24,7 @@ export interface Helped {
 }
 
 /** How the names of limits begin that all keys of a customer share. They are changed for the customer alone. */
-const SHARED = 'customer-';
+export const SHARED = 'customer-';
 
 /** Whose limit is to be topped up: the customer's, if a limit that its keys share refuses the key. */
 function toppedUp(of: Helped): Helped {
@@ -86,7 +86,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
     return message;
   };
   return html`<${ChangeDialog} title=${`Top up ${name ?? id}`} action="Top up" act=${act} onClose=${onClose}>
-    <p>The amount is added to the limit of one window until that window ends${isCustomer(id) && ', for all its keys together'}. A ban stays until it is lifted or ends.</p>
+    <p>The amount is added to the limit of one window${isCustomer(id) && ', for all its keys together'}. You can undo it as long as it is in force. A ban stays until it is lifted or ends.</p>
     <${Shown} of=${usage} what="the windows">
       ${({ windows }: Usage) => html`<${TopUpFields} windows=${windows} refusing=${of.window} />`}
     </${Shown}>
@@ -98,13 +98,26 @@ function useTopUp({ id, name }: Helped, windows: Windows = {}): (form: FormData)
   const once = useOnce();
   return async (form) => {
     const window = form.get('window') as NewTopUp['window'];
-    const body: NewTopUp = { window, amount: Number(form.get('amount')) };
+    const reason = String(form.get('reason')).trim();
+    const body: NewTopUp = {
+      window,
+      amount: Number(form.get('amount')),
+      ...endIn(form),
+      ...(reason === '' ? {} : { reason }),
+    };
     const path = `${pathOf(id)}/topups`;
     const { status, data } = await request<TopUp>('POST', path, { body, headers: once(body) });
     const unit = windows[window]?.unit;
     const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
     return `${name ?? id} has ${countText(data.limit)} ${unit ?? 'requests'} a ${windowText(data.window, unit)}${until}.${settledText(status)}`;
   };
+}
+
+/** The end that the fields of EndFields have. */
+function endIn(form: FormData): Pick<NewTopUp, 'until' | 'zone'> {
+  const [until, zone] = String(form.get('until')).split(' ') as [string, string?];
+  if (until === 'window') return {};
+  return zone === undefined ? { until: new Date(String(form.get('date'))).toISOString() } : { until, zone };
 }
 
 function TopUpFields({
@@ -133,7 +146,64 @@ function TopUpFields({
     <${Field} id="topup-amount" label=${counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'} hint=${isOptional && 'Empty: no top-up.'}>
       <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} />
     </${Field}>
-  </div>`;
+    <${EndFields} windows=${windows} />
+  </div>
+  <${Field} id="topup-reason" label="Reason" hint="For operators. Callers never see it.">
+    <input id="topup-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="topup-reason-hint" />
+  </${Field}>`;
+}
+
+/** When a top-up ends: with its window, at the end of today, or at a moment. */
+function EndFields({ windows }: { windows: Windows }) {
+  const [end, setEnd] = useState('window');
+  const own = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const ofWindows = changeable(windows).flatMap(([, { form }]) => /^calendar, (.+)$/.exec(form ?? '')?.[1] ?? []);
+  const zones = [...new Set([own, ...ofWindows, 'UTC'])];
+  return html`<${Field} id="topup-until" label="Ends">
+      <select id="topup-until" name="until" onChange=${(event: Event) => setEnd((event.target as HTMLSelectElement).value)}>
+        <option value="window">with the window</option>
+        ${zones.map((zone) => html`<option key=${zone} value="today ${zone}">at the end of today, ${zone}</option>`)}
+        <option value="date">on a date…</option>
+      </select>
+    </${Field}>
+    ${
+      end === 'date' &&
+      html`<${Field} id="topup-date" label="Date and time" hint="In your time zone.">
+        <input id="topup-date" name="date" type="datetime-local" required max="9999-12-30T00:00" aria-describedby="topup-date-hint" />
+      </${Field}>`
+    }`;
+}
+
+/** The button that takes a top-up back, without a dialog: what was used of it stays counted, and it can be made again. */
+export function UndoTopUp({
+  of,
+  part: { id: topUp, amount },
+  unit = 'requests',
+  onUndone,
+}: {
+  of: { readonly id: string; readonly name: string | null };
+  part: TopUpPart;
+  unit?: string | undefined;
+  onUndone: () => void;
+}) {
+  const [isRunning, setRunning] = useState(false);
+  const undo = async () => {
+    if (isRunning) return;
+    setRunning(true);
+    try {
+      const path = `${pathOf(of.id)}/topups/${encodeURIComponent(topUp)}`;
+      const { status, data } = await request<UndoneTopUp>('DELETE', path);
+      notify(
+        `The top-up of ${nameOf(of)} is undone: it has ${countText(data.limit)} ${unit} a ${windowText(data.window, unit)}.${settledText(status)}`,
+      );
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      notify(`The top-up was not undone. ${failure.message}`);
+    }
+    setRunning(false);
+    onUndone();
+  };
+  return html`<button type="button" aria-busy=${isRunning} aria-label=${`Undo the top-up of ${countText(amount)}`} onClick=${undo}>Undo</button>`;
 }
 
 /** @param of a key or a customer */
@@ -175,5 +245,6 @@ export function ResetDialog({
 
 /** The windows that can be topped up and reset by the id that has them: they count, and belong to no one else. */
 function changeable(windows: Windows) {
-  return Object.entries(windows).filter(([name, { limit }]) => limit !== 'unlimited' && !name.startsWith(SHARED));
+  const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
+  return all.filter(([name, { limit }]) => limit !== 'unlimited' && !name.startsWith(SHARED));
 }

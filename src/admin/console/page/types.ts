@@ -25,7 +25,7 @@ import type {
   writePlansFile,
 } from '../../../operations/catalogue/plans.ts';
 import type { listChanges, listDeprecations, showKeyDeprecations } from '../../../operations/catalogue/records.ts';
-import type { resetUsage, showHistory, showUsage, topUp } from '../../../operations/catalogue/usage.ts';
+import type { resetUsage, showHistory, showUsage, topUp, undoTopUp } from '../../../operations/catalogue/usage.ts';
 
 export type { RequestsEvent } from '../../event-resources.ts';
 export type { NowEvent } from '../../now-feed.ts';
@@ -55,6 +55,7 @@ export type Usage = OutputOf<typeof showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;
 export type TopUp = OutputOf<typeof topUp>;
 export type NewTopUp = Omit<InputOf<typeof topUp>, 'id'>;
+export type UndoneTopUp = OutputOf<typeof undoTopUp>;
 export type Reset = OutputOf<typeof resetUsage>;
 export type NewReset = Omit<InputOf<typeof resetUsage>, 'id'>;
 export type History = OutputOf<typeof showHistory>;

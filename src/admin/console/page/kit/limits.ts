@@ -1,20 +1,23 @@
 import type { Resource } from '../api.ts';
+import { SHARED, UndoTopUp } from '../help.ts';
 import { html } from '../html.ts';
 import { useMay } from '../session.ts';
 import type { Plan, Usage } from '../types.ts';
 import { countText, lengthText, ordinal, plural, Until } from './format.ts';
 import { Badge, Section } from './page.ts';
 import { Shown } from './states.ts';
-import { InFlight, WindowList } from './windows.ts';
+import { type DrawUndo, InFlight, WindowList } from './windows.ts';
 
 // What a key or a customer may use and has used, with its strikes and its ban.
 
 export function Limits({
+  of,
   usage,
   plan,
   isLive,
   open,
 }: {
+  of: { readonly id: string; readonly name: string | null };
   usage: Resource<Usage>;
   plan: Plan | undefined;
   /** A customer, or a key that is not revoked: only its usage can be topped up and reset. */
@@ -22,11 +25,16 @@ export function Limits({
   open: (dialog: 'lift' | 'topup' | 'reset') => void;
 }) {
   const mayHelp = useMay('operator');
+  const undo: DrawUndo = (part, window, unit) =>
+    mayHelp &&
+    isLive &&
+    !window.startsWith(SHARED) &&
+    html`<${UndoTopUp} of=${of} part=${part} unit=${unit} onUndone=${usage.reload} />`;
   const note = plan?.enforce === false ? 'This plan is only watched: it counts requests, but refuses none.' : null;
   return html`<${Section} title="Limits" note=${note}>
     <${Shown} of=${usage} what="the limits">
       ${(data: Usage) => html`<div class="panel stack">
-        <${WindowList} of=${data.windows} />
+        <${WindowList} of=${data.windows} undo=${undo} />
         <${InFlight} of=${data.inFlight} />
         <${Strikes} of=${data} plan=${plan} />
         ${

@@ -2,7 +2,7 @@ import type { WINDOWS as ALL } from '../../../../admit/windows.ts';
 import { html } from '../html.ts';
 import type { Usage, WatchedUsage } from '../types.ts';
 import { Meter } from './charts.ts';
-import { countText, Until } from './format.ts';
+import { countText, Time, Until } from './format.ts';
 import { Badge } from './page.ts';
 
 /** The quota windows, shortest first. The page cannot load the gateway's own list; the type keeps the two the same. */
@@ -29,10 +29,16 @@ function budgetText(budget: string): string {
 /** By the name of the window. */
 export type Windows = Usage['windows'] | WatchedUsage['windows'];
 /** Without its form and top-up if it is only watched. */
-type AnyWindow = WatchedUsage['windows'][string] & Partial<Usage['windows'][string]>;
+export type AnyWindow = WatchedUsage['windows'][string] & Partial<Usage['windows'][string]>;
 
-/** How much of each window is used now, and when that ends. */
-export function WindowList({ of: windows }: { of: Windows }) {
+/** One of the top-ups of a window that are in force. */
+export type TopUpPart = NonNullable<Usage['windows'][string]['topUp']>['parts'][number];
+
+/** Draws what an operator can do about a top-up. */
+export type DrawUndo = (part: TopUpPart, window: string, unit: string | undefined) => unknown;
+
+/** How much of each window is used now, and when that ends. @param undo left out: top-ups are only shown */
+export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo }) {
   const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
   if (all.length === 0) return html`<p>No window is limited.</p>`;
   return html`<ul class="windows">
@@ -51,6 +57,10 @@ export function WindowList({ of: windows }: { of: Windows }) {
             ${remaining !== 0 && Number(remaining) <= limit / 10 && html` <${Badge} kind="warn">Nearly spent</${Badge}>`}
           </span>
           ${topUp && html`<span class="muted">Topped up by ${countText(topUp.amount)} until <${Until} at=${topUp.until} /></span>`}
+          ${topUp?.parts.map(
+            (part) =>
+              html`<span key=${part.id} class="top-up"><span class="muted">${countText(part.amount)}${part.reason !== null && html`: <bdi>${part.reason}</bdi>`}, at <${Time} at=${part.at} /></span> ${undo?.(part, name, unit || undefined)}</span>`,
+          )}
         </span>
         ${used > 0 && html`<span><span class="muted">${form?.startsWith('sliding') ? 'Its oldest part leaves at' : 'Resets at'}</span> <${Until} at=${resetAt} /></span>`}
       </li>`;

@@ -67,7 +67,7 @@ export function CustomerScreen({ id }: { id: string }) {
   return html`<${Page} title=${nameOf(data)} beside=${html`<${CustomerActions} of=${data} open=${open} />`}>
     ${outage && html`<${Problem} error=${outage} />`}
     <${Head} of=${data} usage=${usage.data} />
-    <${Limits} usage=${calm(usage)} plan=${plan} isLive=${true} open=${open} />
+    <${Limits} of=${data} usage=${calm(usage)} plan=${plan} isLive=${true} open=${open} />
     <${KeysOfIt} of=${data} open=${open} />
     <${Use} hours=${hours} days=${days} usage=${usage.data} />
     <${CustomerFacts} of=${data} />

@@ -80,7 +80,7 @@ export function KeyScreen({ id }: { id: string }) {
     ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
     ${
       (!hasTokens || plan !== null) &&
-      html`<${Limits} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} open=${open} />`
+      html`<${Limits} of=${{ id, name }} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} open=${open} />`
     }
     <${Use} hours=${hours} days=${days} usage=${usage.data} />
     ${
