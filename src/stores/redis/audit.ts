@@ -1,4 +1,3 @@
-import { Failure } from '../../failure.ts';
 import {
   type AuditRecord,
   type AuditStore,
@@ -12,6 +11,7 @@ import {
 } from '../../operations/audit-store.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
+import { useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
@@ -254,25 +254,9 @@ export class RedisAudit implements AuditStore {
     return [...found.values()];
   }
 
-  /** A foreign value in place of the records, or an ACL that forbids them, fails this call but does not open the circuit. */
-  async #run<T>(call: () => Promise<T>, name: string = keyspace.audit): Promise<T> {
-    const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
-      () =>
-        call().then(
-          (value) => ({ value }),
-          (cause: Error) => {
-            if (/WRONGTYPE|NOPERM|user executing the script can't/.test(cause.message)) return { cause };
-            throw cause;
-          },
-        ),
-      name,
-    );
-    if ('value' in outcome) return outcome.value;
-    throw new Failure(
-      'store_corrupt',
-      `The record of changes in Redis cannot be used: \`${name}\` is another program's, or this user may not use it.`,
-      outcome.cause,
-    );
+  #run<T>(call: () => Promise<T>, name: string = keyspace.audit): Promise<T> {
+    const message = `The record of changes in Redis cannot be used: \`${name}\` is another program's, or this user may not use it.`;
+    return useOwn({ circuit: this.#circuit, name, message }, call);
   }
 }
 

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { Failure } from '../../failure.ts';
 import {
   ENDS_KEPT_MS,
   type FleetMessage,
@@ -14,6 +13,7 @@ import {
   SHOWN_FOR_MS,
 } from '../../operations/fleet/fleet-store.ts';
 import type { RedisClient } from './connection.ts';
+import { useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
@@ -71,25 +71,11 @@ export class RedisFleet implements FleetStore {
     await this.#run(() => this.#redis.hdel(keyspace.fleet.reports, gatewayId));
   }
 
-  /** A foreign value in place of a name, or an ACL that forbids a command, fails this call but does not open the circuit. */
-  async #run<T>(call: () => Promise<T>): Promise<T> {
-    const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
-      () =>
-        call().then(
-          (value) => ({ value }),
-          (cause: Error) => {
-            if (/WRONGTYPE|NOPERM|user executing the script can't|user_script/.test(cause.message)) return { cause };
-            throw cause;
-          },
-        ),
-      keyspace.fleet.seen,
-    );
-    if ('value' in outcome) return outcome.value;
-    throw new Failure(
-      'store_corrupt',
-      'Gateways cannot exchange messages: a name `tg:{fleet}:…` in Redis belongs to another program, or this user may not use it.',
-      outcome.cause,
-    );
+  #run<T>(call: () => Promise<T>): Promise<T> {
+    const message =
+      'Gateways cannot exchange messages: a name `tg:{fleet}:…` in Redis belongs to another program, or this user may not use it.';
+    const foreign = /WRONGTYPE|NOPERM|user executing the script can't|user_script/;
+    return useOwn({ circuit: this.#circuit, name: keyspace.fleet.seen, message, foreign }, call);
   }
 }
 

@@ -1,4 +1,3 @@
-import { Failure } from '../../failure.ts';
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
   KEPT_TEXT_BYTES,
@@ -7,6 +6,7 @@ import {
   type PlansVersion,
 } from '../../operations/plans/history-store.ts';
 import type { RedisClient } from './connection.ts';
+import { useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
@@ -87,24 +87,9 @@ export class RedisPlansHistory implements PlansHistory {
     return this.#run(() => this.#redis.hget(keyspace.plansHistory, `${number} text`));
   }
 
-  /** A foreign value in place of the history, or an ACL that forbids it, fails this call but does not open the circuit. */
-  async #run<T>(call: () => Promise<T>): Promise<T> {
-    const outcome = await this.#circuit.run<{ readonly value: T } | { readonly cause: Error }>(
-      () =>
-        call().then(
-          (value) => ({ value }),
-          (cause: Error) => {
-            if (/WRONGTYPE|NOPERM|user executing the script can't/.test(cause.message)) return { cause };
-            throw cause;
-          },
-        ),
-      keyspace.plansHistory,
-    );
-    if ('value' in outcome) return outcome.value;
-    throw new Failure(
-      'store_corrupt',
-      `The history of plans in Redis cannot be used: \`${keyspace.plansHistory}\` is another program's, or this user may not use it.`,
-      outcome.cause,
-    );
+  #run<T>(call: () => Promise<T>): Promise<T> {
+    const name = keyspace.plansHistory;
+    const message = `The history of plans in Redis cannot be used: \`${name}\` is another program's, or this user may not use it.`;
+    return useOwn({ circuit: this.#circuit, name, message }, call);
   }
 }
