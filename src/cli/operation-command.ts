@@ -3,7 +3,7 @@ import { DURABLE } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { momentText } from '../io/time-text.ts';
-import { isOptional, kindOf, membersOf, readWords } from '../operations/catalogue/input.ts';
+import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
@@ -106,7 +106,9 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
     async run(words, terminal) {
       const [id = null] = words.positionals;
       check?.(words, terminal);
-      const input = { ...inputOf(spec, words), ...pathMembersOf(operation, words) };
+      const names = pathMembersOf(operation);
+      const inPath = Object.fromEntries(words.positionals.map((word, i) => [names[i], word]));
+      const input = { ...inputOf(spec, words), ...inPath };
       const once = operation.once === undefined ? null : onceOf(words);
       const work = async (store: OpenStore): Promise<ExitCode> => {
         const context = contextOn(store);
@@ -178,12 +180,6 @@ function inputOf<O extends AnyOperation>(
     { ...Object.fromEntries(given), ...beside?.(words) },
     (member) => `--${optionOf(member)}`,
   ) as object;
-}
-
-/** The words that stand in the path of the operation, by the names of its members. */
-function pathMembersOf({ line }: AnyOperation, { positionals }: Words): object {
-  const names = [...line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
-  return Object.fromEntries(positionals.map((word, i) => [names[i], word]));
 }
 
 function onceOf({ options }: Words): string | null {

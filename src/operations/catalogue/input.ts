@@ -114,3 +114,8 @@ function sentencesOf(issue: z.core.$ZodIssue, value: unknown): readonly string[]
   const isMissing = path.length === 1 && !Object.hasOwn(value as object, first);
   return [isMissing ? `${first} is missing: it ${issue.message}.` : `${path.join('.')} ${issue.message}.`];
 }
+
+/** The names of the members in the path of an operation, in their order. */
+export function pathMembersOf({ line }: { readonly line: string }): readonly string[] {
+  return [...line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
+}

@@ -3,7 +3,7 @@ import { Failure } from '../../failure.ts';
 import type { Recording } from '../recorded.ts';
 import { OPERATIONS, type StoreOperation } from './all.ts';
 import type { StoreContext } from './contexts.ts';
-import { readInput } from './input.ts';
+import { pathMembersOf, readInput } from './input.ts';
 import type { InputOf, OutputOf } from './operation.ts';
 import { type AnyOperation, PLAINLY, perform } from './perform.ts';
 
@@ -38,7 +38,7 @@ export function methodsOn(contextOf: () => StoreContext, recording: Recording): 
 }
 
 function methodOf(operation: AnyOperation, contextOf: () => StoreContext, recording: Recording) {
-  const members = [...operation.line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
+  const members = pathMembersOf(operation);
   return async (given?: unknown, options?: MethodOptions | null) => {
     const { body, ids } = partsOf(given, members);
     const once = onceOf(options?.once);
