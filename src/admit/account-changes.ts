@@ -55,8 +55,14 @@ export interface UndoneTopUp {
   readonly untilMs: number;
 }
 
-/** A top-up in words, by which a repetition under the same id is known. */
-export function topUpWords(window: WindowName, amount: number, { untilMs, reason = '' }: TopUpTerms = {}): string {
+/** A change in words, by which the stores know a repetition under the same id. They do not include the id of a top-up. */
+export function changeWords(change: AccountChange): string {
+  if (change.kind === 'top-up') return topUpWords(change.of.window, change.amount, change.terms);
+  if (change.kind === 'undo-top-up') return `undo-top-up ${change.window} ${change.id ?? 'all'}`;
+  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : change.kind;
+}
+
+function topUpWords(window: WindowName, amount: number, { untilMs, reason = '' }: TopUpTerms = {}): string {
   const until = untilMs === undefined ? '' : ` until ${untilMs}`;
   return `top-up ${window} ${amount}${until}${reason === '' ? '' : ` =${encodeURIComponent(reason)}`}`;
 }

@@ -2,12 +2,12 @@ import type { DatabaseSync } from 'node:sqlite';
 import {
   type AccountChange,
   changed,
+  changeWords,
   type ResetUsage,
   resetUsage,
   type TopUpTerms,
   toppedUp,
   topUpUndone,
-  topUpWords,
   type UndoneTopUp,
 } from '../../admit/account-changes.ts';
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
@@ -237,14 +237,11 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms = {}) {
-    const noted = { ...terms, id: topUpIdOf(id) };
-    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs, noted).topUp;
-    return this.#makeOnce<TopUp>(consumerId, { kind: 'top-up', of, amount, terms: noted }, id, make);
+    return this.#makeOnce(consumerId, id, topUpOnce(of, amount, { ...terms, id: topUpIdOf(id) }));
   }
 
   async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
-    const make = (state: AccountState, nowMs: number) => topUpUndone(state, window, topUpId, nowMs).undone;
-    return this.#makeOnce<UndoneTopUp>(consumerId, { kind: 'undo-top-up', window, id: topUpId }, id, make);
+    return this.#makeOnce(consumerId, id, undoOnce(window, topUpId));
   }
 
   async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
@@ -252,8 +249,7 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
-    const make = (state: AccountState, nowMs: number) => resetUsage(state, windows, nowMs).reset;
-    return this.#makeOnce(consumerId, { kind: 'reset', windows }, id, make);
+    return this.#makeOnce(consumerId, id, resetOnce(windows));
   }
 
   async forget(consumerId: string): Promise<void> {
@@ -350,16 +346,11 @@ export class EmbeddedLedger implements Ledger {
     return { state, expiresAtMs };
   }
 
-  #makeOnce<T>(
-    consumerId: string,
-    change: AccountChange,
-    id: string,
-    resultOf: (state: AccountState, nowMs: number) => T,
-  ): Promise<MadeOnce<T>> {
+  #makeOnce<T>(consumerId: string, id: string, { change, resultOf }: ChangeOnce<T>): Promise<MadeOnce<T>> {
     this.applyChanges();
     return this.#change<MadeOnce<T>>(consumerId, () => {
       const nowMs = this.#options.wallMs();
-      const once = { id, words: wordsOf(change) };
+      const once = { id, words: changeWords(change) };
       const before = madeBefore(this.#table, consumerId, once, nowMs);
       if (before !== null) return { value: before, account: null };
       const value = resultOf(this.#stateOf(consumerId), nowMs);
@@ -520,14 +511,11 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms = {}) {
-    const noted = { ...terms, id: topUpIdOf(id) };
-    const make = (state: AccountState, nowMs: number) => toppedUp(state, of, amount, nowMs, noted).topUp;
-    return this.#makeOnce<TopUp>(consumerId, { kind: 'top-up', of, amount, terms: noted }, id, make);
+    return this.#makeOnce(consumerId, id, topUpOnce(of, amount, { ...terms, id: topUpIdOf(id) }));
   }
 
   async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
-    const make = (state: AccountState, nowMs: number) => topUpUndone(state, window, topUpId, nowMs).undone;
-    return this.#makeOnce<UndoneTopUp>(consumerId, { kind: 'undo-top-up', window, id: topUpId }, id, make);
+    return this.#makeOnce(consumerId, id, undoOnce(window, topUpId));
   }
 
   async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
@@ -537,8 +525,7 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
-    const make = (state: AccountState, nowMs: number) => resetUsage(state, windows, nowMs).reset;
-    return this.#makeOnce(consumerId, { kind: 'reset', windows }, id, make);
+    return this.#makeOnce(consumerId, id, resetOnce(windows));
   }
 
   /** A running gateway learns of the key's deletion from the change feed, and forgets the account (open.ts). */
@@ -553,14 +540,9 @@ export class EmbeddedLedgerView implements LedgerView {
     return answering(() => this.#table.bans(this.#wallMs()));
   }
 
-  #makeOnce<T>(
-    consumerId: string,
-    change: AccountChange,
-    id: string,
-    resultOf: (state: AccountState, nowMs: number) => T,
-  ): Promise<MadeOnce<T>> {
+  #makeOnce<T>(consumerId: string, id: string, { change, resultOf }: ChangeOnce<T>): Promise<MadeOnce<T>> {
     const nowMs = this.#wallMs();
-    const once = { id, words: wordsOf(change) };
+    const once = { id, words: changeWords(change) };
     return this.#writes.write(() => {
       const before = madeBefore(this.#table, consumerId, once, nowMs);
       if (before !== null) return before;
@@ -573,18 +555,40 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 }
 
+/** A change that is made once for each id. */
+interface ChangeOnce<T> {
+  readonly change: AccountChange;
+  /** Returns the result for the caller. @throws Failure if a rule refuses the change */
+  readonly resultOf: (state: AccountState, nowMs: number) => T;
+}
+
+function topUpOnce(of: WindowLimit, amount: number, terms: TopUpTerms & { readonly id: string }): ChangeOnce<TopUp> {
+  return {
+    change: { kind: 'top-up', of, amount, terms },
+    resultOf: (state, nowMs) => toppedUp(state, of, amount, nowMs, terms).topUp,
+  };
+}
+
+function undoOnce(window: WindowName, topUpId: string | null): ChangeOnce<UndoneTopUp> {
+  return {
+    change: { kind: 'undo-top-up', window, id: topUpId },
+    resultOf: (state, nowMs) => topUpUndone(state, window, topUpId, nowMs).undone,
+  };
+}
+
+function resetOnce(windows: readonly WindowName[]): ChangeOnce<ResetUsage> {
+  return {
+    change: { kind: 'reset', windows },
+    resultOf: (state, nowMs) => resetUsage(state, windows, nowMs).reset,
+  };
+}
+
 /** The outcome of the change that was made under its id before; null if none was. */
 function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Once, nowMs: number) {
   const before = table.madeOnce(consumerId, id, nowMs);
   if (before === null) return null;
   if (before !== words) return { kind: 'reused' } as const;
   return { kind: 'repeated', durability: DURABLE } as const;
-}
-
-function wordsOf(change: AccountChange): string {
-  if (change.kind === 'top-up') return topUpWords(change.of.window, change.amount, change.terms);
-  if (change.kind === 'undo-top-up') return `undo-top-up ${change.window} ${change.id ?? 'all'}`;
-  return change.kind === 'reset' ? `reset ${change.windows.join(' ')}` : change.kind;
 }
 
 function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import {
+  changeWords,
   MAX_TOP_UP_NOTES,
   noTopUp,
   type ResetUsage,
@@ -9,7 +10,6 @@ import {
   refusePastEnd,
   refuseTooMuch,
   type TopUpTerms,
-  topUpWords,
   type UndoneTopUp,
 } from '../../admit/account-changes.ts';
 import {
@@ -87,8 +87,9 @@ export class UsageChanges {
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms) {
     const { window, limit, slices = 0, calendar } = of;
     const { untilMs = 0, reason = '' } = terms;
-    const words = topUpWords(window, amount, terms);
-    const noted = [topUpIdOf(id), `=${encodeURIComponent(reason)}`];
+    const topUpId = topUpIdOf(id);
+    const words = changeWords({ kind: 'top-up', of, amount, terms: { ...terms, id: topUpId } });
+    const noted = [topUpId, `=${encodeURIComponent(reason)}`];
     const fixed = [indexOf(window), limit, slices, amount, UNBOUNDED, untilMs, MAX_TOP_UP_NOTES, ...noted];
     let nowMs = Math.floor(performance.timeOrigin + performance.now());
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
@@ -106,7 +107,7 @@ export class UsageChanges {
   }
 
   async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
-    const words = `undo-top-up ${window} ${topUpId ?? 'all'}`;
+    const words = changeWords({ kind: 'undo-top-up', window, id: topUpId });
     const change = { consumerId, id, lua: this.#lua.undoTopUp, words, args: [indexOf(window), topUpId ?? ''] };
     const reply = await this.#run(change);
     const [kind, untilMs = 0, amount = 0, left = 0] = reply;
@@ -121,7 +122,7 @@ export class UsageChanges {
   }
 
   async reset(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
-    const words = `reset ${windows.join(' ')}`;
+    const words = changeWords({ kind: 'reset', windows });
     const change = { consumerId, id, lua: this.#lua.reset, words, args: windows.map(indexOf) };
     let reply = await this.#run(change);
     const sinceMs = performance.now();
