@@ -1,12 +1,12 @@
-import type { Resource } from '../api.ts';
-import { SHARED, UndoTopUp } from '../help.ts';
-import { html } from '../html.ts';
-import { useMay } from '../session.ts';
-import type { Plan, Usage } from '../types.ts';
-import { countText, lengthText, ordinal, plural, Until } from './format.ts';
-import { Badge, Section } from './page.ts';
-import { Shown } from './states.ts';
-import { type DrawUndo, InFlight, WindowList } from './windows.ts';
+import type { Resource } from './api.ts';
+import { SHARED, UndoTopUp } from './help.ts';
+import { html } from './html.ts';
+import { countText, lengthText, ordinal, plural, Until } from './kit/format.ts';
+import { Badge, Section } from './kit/page.ts';
+import { Shown } from './kit/states.ts';
+import { type DrawUndo, InFlight, WindowList } from './kit/windows.ts';
+import { useMay } from './session.ts';
+import type { Plan, Usage } from './types.ts';
 
 // What a key or a customer may use and has used, with its strikes and its ban.
 
