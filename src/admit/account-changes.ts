@@ -19,7 +19,7 @@ import {
 /** How many top-ups of a window are kept one by one. The amounts of older ones stay in its sum. */
 export const MAX_TOP_UP_NOTES = 50;
 
-/** What an operator says of a top-up beside the window and the amount. */
+/** What an operator may give with a top-up beside the window and the amount. */
 export interface TopUpTerms {
   /** When it ends, Unix milliseconds; left out: with its window. */
   readonly untilMs?: number;

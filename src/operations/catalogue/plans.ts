@@ -453,8 +453,10 @@ const plansVersion = z
     since: time.describe('When it came into force, by the clock of the first gateway that had it.'),
     from: z
       .enum(['file', 'api', 'command'])
-      .describe('Whether somebody changed the file, the console or this API wrote it, or `tollgate plans rollback`.'),
-    by: actor.describe('Who wrote it. Of a file that somebody changed Tollgate does not know who, so it is the file.'),
+      .describe(
+        'What wrote the file: `api` is this API or the console, `command` is `tollgate plans rollback`, and `file` is anything else.',
+      ),
+    by: actor.describe('Who wrote it. If `from` is `file`, Tollgate cannot know who it was, and names the file.'),
   })
   .meta({ id: 'PlansVersion' });
 
@@ -482,11 +484,14 @@ export const showPlansVersion = defineOperation({
   role: 'viewer',
   sentence: 'Shows the text of a version of plans.yaml that was in force, and its difference from another one.',
   description:
-    'A version is named by its first 4 to 12 characters. Of a version that was in force several times, the last time counts.',
+    'Name a version by its first 4 to 12 characters. If it was in force several times, this is the last of them.',
   on: 'store',
   isList: true,
   input: z.strictObject({
-    against: z.string().optional().describe('The version to compare with; the one before it unless given.'),
+    against: z
+      .string()
+      .optional()
+      .describe('The version to compare with. If it is left out, that is the version before this one.'),
   }),
   output: plansVersion
     .extend({

@@ -78,8 +78,8 @@ export const topUp = defineOperation({
     'Adds to the limit of one window of a key, until that window ends or until you say, on every gateway within a second.',
   description:
     'Without `until`, a fixed or calendar window that is not open opens now, and a sliding window, which has no end, keeps the amount for one ' +
-    'length. Another top-up of the same window adds to the first. All top-ups of a window end together: one with another end than an `until` ' +
-    'that is in force, or than top-ups in force if it has an `until` itself, is refused with 409. A ban stays.',
+    'length. Another top-up of the same window adds to the first. All top-ups of a window end together: while one is in ' +
+    'force, another that ends at another time is refused with 409 if either was given `until`. A ban stays.',
   on: 'store',
   action: 'key.topup',
   once: ONCE,

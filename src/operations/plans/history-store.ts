@@ -22,8 +22,8 @@ export const KEPT_TEXT_BYTES = 16 * 1024 * 1024;
  */
 export interface PlansHistory {
   /**
-   * Says who has written the version with this number, before or after gateways add it. Without a claim it is what `add` says. The store
-   * keeps the last claim.
+   * Records who wrote the version with this number. The call may come before or after a gateway adds the version. The author of a version that
+   * nobody claims is the `by` that `add` was given. The store remembers the last claim only.
    */
   claim(number: number, by: Actor): Promise<void>;
   /**

@@ -60,8 +60,8 @@ export async function writePlans(
 }
 
 /**
- * Says to the gateways that a version of plans.yaml was written, and by whom: they find it recorded, and add no record of their own when
- * they take it. While the store is away they add one, in the name of the file. Never rejects.
+ * Tells the gateways, through the store, that a version of plans.yaml was written, and by whom. When they take the version they find it recorded and
+ * add no record of their own. If the store is away, they cannot know the author, and record the file instead. Never rejects.
  */
 export async function announceWritten(
   version: string,
