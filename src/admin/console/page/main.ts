@@ -11,14 +11,32 @@ import { SignInGate, signOut, useSession } from './session.ts';
 
 type Screen = ComponentType<{ rest: string }>;
 
+interface NamedScreen {
+  readonly path: string;
+  readonly title: string;
+  readonly load: () => Promise<Screen>;
+  /** Loads the screen of one record, if that is another one. */
+  readonly loadOne?: () => Promise<Screen>;
+}
+
 /**
  * The screens in the order of the navigation, each loaded when it is first shown. `rest` of the path goes to the screen:
  * `/keys/key_1` → `key_1`.
  */
-const SCREENS: readonly { path: string; title: string; load: () => Promise<Screen> }[] = [
+const SCREENS: readonly NamedScreen[] = [
   { path: '/', title: 'Now', load: async () => (await import('./screens/now.ts')).Now },
-  { path: '/keys', title: 'Keys', load: async () => (await import('./screens/keys.ts')).Keys },
-  { path: '/customers', title: 'Customers', load: async () => (await import('./screens/customers.ts')).Customers },
+  {
+    path: '/keys',
+    title: 'Keys',
+    load: async () => (await import('./screens/keys.ts')).Keys,
+    loadOne: async () => (await import('./screens/key.ts')).KeyScreen,
+  },
+  {
+    path: '/customers',
+    title: 'Customers',
+    load: async () => (await import('./screens/customers.ts')).Customers,
+    loadOne: async () => (await import('./screens/customer.ts')).CustomerScreen,
+  },
   { path: '/plans', title: 'Plans', load: async () => (await import('./screens/plans.ts')).Plans },
   { path: '/explain', title: 'Explain', load: async () => (await import('./screens/explain.ts')).Explain },
   { path: '/live', title: 'Requests', load: async () => (await import('./screens/live.ts')).Live },
@@ -53,7 +71,7 @@ function Shell() {
       ${
         found === null
           ? html`<${Page} title="Not found"><${Empty} title="There is no such screen." /></${Page}>`
-          : html`<${Shown} key=${found.path} ...${found} whole=${path} />`
+          : html`<${Shown} ...${found} whole=${path} />`
       }
     </main>
     <${Notices} />
@@ -84,10 +102,12 @@ function keepFocus(main: HTMLElement): () => void {
 }
 
 function screenFor(path: string) {
-  for (const { path: base, title, load } of SCREENS) {
-    if (path === base) return { path: base, title, load, rest: '' };
-    const isBelow = base !== '/' && path.startsWith(`${base}/`);
-    if (isBelow) return { path: base, title, load, rest: path.slice(base.length + 1) };
+  for (const { path: base, title, load, loadOne } of SCREENS) {
+    if (path !== base && (base === '/' || !path.startsWith(`${base}/`))) continue;
+    const rest = path.slice(base.length + 1);
+    const one = rest === '' ? undefined : loadOne;
+    // The screen of another record starts over.
+    return { path: base, title, load: one ?? load, rest, key: one === undefined ? base : path };
   }
   return null;
 }

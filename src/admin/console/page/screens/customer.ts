@@ -9,7 +9,7 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { Use, useHistories } from '../kit/use.ts';
 import { Limits } from '../limits.ts';
-import { hrefOf, navigate } from '../router.ts';
+import { decoded, hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ChangePage, DeletedCustomer, InForce, Plan, ShownCustomer, Usage } from '../types.ts';
 import { LastChanges } from './audit.ts';
@@ -34,8 +34,9 @@ type Open = (dialog: DialogName) => void;
 const COUNTS_MS = 5_000;
 const REST_MS = 60_000;
 
-/** All about one customer: what its keys share and have used together, and its keys. */
-export function CustomerScreen({ id }: { id: string }) {
+/** `/customers/ID`: all about one customer: what its keys share and have used together, and its keys. */
+export function CustomerScreen({ rest }: { rest: string }) {
+  const id = decoded(rest);
   const path = pathOf(id);
   const customer = useResource<ShownCustomer>(path);
   const plans = useResource<InForce>('/admin/plans');

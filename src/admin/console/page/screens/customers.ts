@@ -9,10 +9,9 @@ import { Page } from '../kit/page.ts';
 import { SearchResults } from '../kit/search.ts';
 import { Table } from '../kit/table.ts';
 import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.ts';
-import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
+import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Customer, CustomerPage, InForce, Plan } from '../types.ts';
-import { CustomerScreen } from './customer.ts';
 import { CustomerState } from './customer-facts.ts';
 import { changesOf, RecordFields } from './key-form.ts';
 
@@ -20,12 +19,8 @@ import { changesOf, RecordFields } from './key-form.ts';
 const FILTERS = ['q', 'plan', 'owner', 'expiring'] as const;
 type Filter = (typeof FILTERS)[number];
 
-/** `/customers` is the search, `/customers/ID` one customer. */
-export function Customers({ rest }: { rest: string }) {
-  return rest === '' ? html`<${CustomerList} />` : html`<${CustomerScreen} key=${rest} id=${decoded(rest)} />`;
-}
-
-function CustomerList() {
+/** `/customers`, the search. */
+export function Customers() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
   const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;

@@ -10,7 +10,7 @@ import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { Use, useHistories } from '../kit/use.ts';
 import { Limits } from '../limits.ts';
-import { hrefOf, navigate, usePlace } from '../router.ts';
+import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ChangePage, DeprecatedRoute, DeprecatedRoutes, InForce, Key, Plan, ShownKey, Usage } from '../types.ts';
 import { LastChanges } from './audit.ts';
@@ -38,8 +38,9 @@ type Open = (dialog: DialogName, secret?: Secret) => void;
 const COUNTS_MS = 5_000;
 const REST_MS = 60_000;
 
-/** All about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
-export function KeyScreen({ id }: { id: string }) {
+/** `/keys/ID`: all about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
+export function KeyScreen({ rest }: { rest: string }) {
+  const id = decoded(rest);
   const hasTokens = id.startsWith('jwt_');
   const path = pathOf(id);
   const plan = usePlace().query.get('plan');

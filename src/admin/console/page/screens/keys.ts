@@ -5,10 +5,9 @@ import { Choice, PlanChoice } from '../kit/filters.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { SearchResults } from '../kit/search.ts';
 import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.ts';
-import { decoded, navigate, usePlace } from '../router.ts';
+import { navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { FoundKey, InForce, Key, KeyPage } from '../types.ts';
-import { KeyScreen } from './key.ts';
 import { CreateDialog } from './key-form.ts';
 import { KeyTable } from './key-table.ts';
 
@@ -18,12 +17,8 @@ type Filter = (typeof FILTERS)[number];
 
 const CUSTOMER = /^cus_[0-9A-Za-z]{16}$/;
 
-/** `/keys` is the search, `/keys/ID` one key. */
-export function Keys({ rest }: { rest: string }) {
-  return rest === '' ? html`<${KeyList} />` : html`<${KeyScreen} key=${rest} id=${decoded(rest)} />`;
-}
-
-function KeyList() {
+/** `/keys`, the search. */
+export function Keys() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
   const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;
