@@ -554,8 +554,10 @@ async function keyReport(id: string): Promise<{ readonly scopes?: readonly strin
   return (await fetch(`${stand.gateways[0].admin}/admin/keys/${id}`, { headers })).json();
 }
 
-/** The page's elements, and what its fields hold. */
-function everythingIn(page: Page): Promise<string> {
+/** The page's elements, and what its fields hold, once the dialog is gone. */
+async function everythingIn(page: Page): Promise<string> {
+  // The browser announces that a dialog is closed some time after it has closed it, and only then does the page remove it.
+  await page.locator('dialog').waitFor({ state: 'detached' });
   return page.evaluate(() => {
     const fields = [...document.querySelectorAll<HTMLInputElement>('input, textarea, select')];
     return [document.documentElement.outerHTML, ...fields.map(({ value }) => value)].join('\n');
