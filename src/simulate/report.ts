@@ -179,16 +179,3 @@ function notesOnPlans({ inForce, plans: replayed, uncharged }: Replay, { plans }
 function some(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
-
-/** The heads of the count columns, on a terminal and on the page: recorded and simulated in turn. */
-export const COUNT_HEADS = [
-  'requests',
-  'refused',
-  'would be refused',
-  'banned',
-  'would be banned',
-  'bans',
-  'would be bans',
-  'newly refused',
-  'newly admitted',
-];

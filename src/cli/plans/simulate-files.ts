@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readSync, unlinkSync, writeSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
@@ -43,23 +43,6 @@ export async function findLogs(names: readonly string[]): Promise<readonly LogFi
     if (file !== null) seen.add(file);
   }
   return found;
-}
-
-/**
- * Checks, before the long replay, that the report can be written: its folder exists, and it does not replace an input.
- * @throws Failure `bad_usage` if the file is an input, under any name; `refused` if its folder does not exist
- */
-export async function refuseToWrite(file: string, inputs: readonly string[]): Promise<void> {
-  const folder = await stat(dirname(file)).catch((error: unknown) => {
-    throw new Failure('refused', `${file} cannot be written: its folder ${reasonOf(error)}.`, error);
-  });
-  if (!folder.isDirectory())
-    throw new Failure('refused', `${file} cannot be written: ${dirname(file)} is not a folder.`);
-  const written = await identityOf(file);
-  for (const input of inputs) {
-    if (written === null || written !== (await identityOf(input))) continue;
-    throw new Failure('bad_usage', `--html: ${file} is read as ${input}, and the report would take its place.`);
-  }
 }
 
 /** The device and inode, which are the same under every name of a file; null if the name is not a regular file. */

@@ -1,31 +1,20 @@
-import { writeFile } from 'node:fs/promises';
 import type { Plans } from '../../admit/plan.ts';
-import { reasonOf } from '../../config/read-file.ts';
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { groupsOfRecorded } from '../../operations/plans/recorded-groups.ts';
 import { visible } from '../../operations/values.ts';
-import { reportPage } from '../../simulate/page.ts';
 import { Recording } from '../../simulate/recording.ts';
 import { type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';
-import {
-  COUNT_HEADS,
-  keyReport,
-  mostChanged,
-  type Report,
-  reportOf,
-  type Sources,
-  touchedKeys,
-} from '../../simulate/report.ts';
+import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
 import type { Counts } from '../../simulate/tally.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import { readPlansFile } from './file.ts';
-import { FileRunStorage, findLogs, readLog, refuseToWrite } from './simulate-files.ts';
+import { FileRunStorage, findLogs, readLog } from './simulate-files.ts';
 
 const DEFAULT_KEYS = 20;
-/** Browsers become slow on a page with more keys. */
+/** More rows than a person reads; `--json` lists every key. */
 const MAX_KEYS = 10_000;
 
 /** `tollgate plans simulate`: replays recorded requests under other plans (contract section 1). */
@@ -37,7 +26,7 @@ export const plansSimulate: Command = {
   printsTable: true,
   examples: [
     'tollgate plans simulate --log gateway.log --plans new-plans.yaml',
-    'tollgate plans simulate --log gateway-1.log.gz --log gateway-2.log.gz --plans new-plans.yaml --html report.html',
+    'tollgate plans simulate --log gateway-1.log.gz --log gateway-2.log.gz --plans new-plans.yaml --json',
   ],
   options: {
     log: {
@@ -59,7 +48,6 @@ export const plansSimulate: Command = {
       value: 'N',
       about: `How many keys are listed, the most changed first; default ${DEFAULT_KEYS}. --json lists all that were or would be refused.`,
     },
-    html: { type: 'string', value: 'FILE', about: 'Writes a report with charts as one HTML file.' },
     json: {
       type: 'boolean',
       about:
@@ -72,8 +60,6 @@ export const plansSimulate: Command = {
     const before = sources.fromPlans === null ? null : readPlansFile(sources.fromPlans, terminal);
     if (plans === null || (before === null && sources.fromPlans !== null)) return 1;
     const files = await findLogs(logs);
-    const html = options.html as string | undefined;
-    if (html !== undefined) await refuseToWrite(html, [...logs, sources.plans, sources.fromPlans ?? sources.plans]);
     const storage = new FileRunStorage();
     const progress = new Progress(terminal, () => performance.now());
     try {
@@ -90,7 +76,7 @@ export const plansSimulate: Command = {
               .differs;
       progress.end();
       const json = options.json === true;
-      await printReport(replayed, plans, { sources, most, html, json, baseline }, terminal);
+      printReport(replayed, plans, { sources, most, json, baseline }, terminal);
     } finally {
       progress.end();
       storage.close();
@@ -143,29 +129,22 @@ function megabytes(bytes: number): string {
 interface ReportOptions {
   readonly sources: Sources;
   readonly most: number;
-  readonly html: string | undefined;
   readonly json: boolean;
   /** How far a replay under the plans of --from-plans differs from the log; null without that option. */
   readonly baseline: Replay['differs'] | null;
 }
 
-async function printReport(
+function printReport(
   replayed: Replay,
   plans: Plans,
-  { sources, most, html, json, baseline }: ReportOptions,
+  { sources, most, json, baseline }: ReportOptions,
   terminal: Terminal,
-): Promise<void> {
+): void {
   const counted = reportOf(replayed, plans, sources);
   const report = { ...counted, baseline, notes: [...counted.notes, ...notesOnBaseline(counted, baseline)] };
-  const keys = mostChanged(replayed, most);
-  if (html !== undefined) {
-    await writeFile(html, reportPage(report, replayed.timeline, keys)).catch((error: unknown) => {
-      throw new Failure('refused', `${html} cannot be written: it ${reasonOf(error)}.`, error);
-    });
-  }
   if (json) printJson(report, replayed, terminal);
   else {
-    terminal.out(simulationText(report, keys, terminal));
+    terminal.out(simulationText(report, mostChanged(replayed, most), terminal));
     // A note may repeat a plan's name from the log.
     for (const note of report.notes) terminal.error(`note: ${escapedText(note)}\n`);
   }
@@ -229,6 +208,19 @@ function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Te
   ];
   return parts.join('\n');
 }
+
+/** The heads of the count columns: recorded and simulated in turn. */
+const COUNT_HEADS = [
+  'requests',
+  'refused',
+  'would be refused',
+  'banned',
+  'would be banned',
+  'bans',
+  'would be bans',
+  'newly refused',
+  'newly admitted',
+];
 
 /** In a narrow terminal what changes stays longest, then what would be, then what was recorded. */
 const RANKS = [9, 6, 3, 7, 4, 8, 5, 1, 2];

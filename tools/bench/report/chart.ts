@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page.ts';
+import { escapeHtml } from '../../kit/report/html.ts';
 
 /** One bar of a chart, with the range of the rounds as a thin line over it. */
 export interface Bar {

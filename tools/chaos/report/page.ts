@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page.ts';
+import { escapeHtml } from '../../kit/report/html.ts';
 import { answersChart, outcomeLegend } from '../../kit/report/outcomes.ts';
 import { momentText, pageOf } from '../../kit/report/page.ts';
 import type { Results } from '../run.ts';

@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page.ts';
+import { escapeHtml } from './html.ts';
 import { linearAxis, plot, px, type Run, type Scale } from './plot.ts';
 
 /** What a request is counted as. */

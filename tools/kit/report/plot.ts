@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page.ts';
+import { escapeHtml } from './html.ts';
 
 export const WIDTH = 960;
 const HEIGHT = 320;

@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/simulate/page.ts';
+import { escapeHtml } from '../../kit/report/html.ts';
 import { type Counts, OUTCOME_NAMES, OUTCOMES, totalOf } from '../../kit/report/outcomes.ts';
 import {
   band,

@@ -1,4 +1,4 @@
-import { escapeHtml, tableOf } from '../../../src/simulate/page.ts';
+import { escapeHtml, tableOf } from '../../kit/report/html.ts';
 import { answersChart, legend, outcomeLegend } from '../../kit/report/outcomes.ts';
 import { momentText, pageOf } from '../../kit/report/page.ts';
 import type { ScenarioResult } from '../run.ts';
