@@ -6,7 +6,7 @@ interface AdminTokensOptions {
   readonly adminToken: string | null;
   /** The tokens of ADMIN_TOKENS_FILE; null if it is not set. */
   readonly tokens: readonly AdminToken[] | null;
-  /** Whether one-time links alone keep the console on, as for `npm start`. */
+  /** Whether links alone keep the console on, as for `npm start`. */
   readonly hasLinks: boolean;
 }
 

@@ -24,7 +24,7 @@ import type { EventResponse } from './event-streams.ts';
 import type { FindBudget } from './find-budget.ts';
 import { openApi } from './openapi.ts';
 import { type AdminResponse, codeOf, errorResponse, jsonResponse, refusalOf, send, withJson } from './response.ts';
-import { SESSION_METHODS, SIGN_IN_BYTES, SIGN_IN_MS, showSession, signIn, signOut } from './sign-in.ts';
+import { type LinkTaken, SESSION_METHODS, SIGN_IN_BYTES, SIGN_IN_MS, showSession, signIn, signOut } from './sign-in.ts';
 
 /** What operations on the store work on. */
 export interface Admin extends Omit<Contexts, 'live'> {
@@ -43,8 +43,8 @@ interface AdminApiOptions {
   readonly isTls: boolean;
   /** Called for each authenticated request. The first call may open the stores. */
   readonly admin: () => Promise<Admin>;
-  /** Uses the code of a sign-in link up; resolves to the name of whom it signs in, null for a wrong one. May reject as `admin`. */
-  readonly takeLink: (code: string) => Promise<string | null>;
+  /** Uses the code of a sign-in link, and uses it up if it is a one-time code. May reject as `admin`. */
+  readonly takeLink: (code: string, request: AdminRequest) => Promise<LinkTaken>;
   /** Null without an admin token. Every request is refused then. */
   readonly live: Live | null;
   readonly audit: (line: AuditLine) => void;

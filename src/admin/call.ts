@@ -9,7 +9,7 @@ export interface Identity {
   /** Of the token, which is also the name of its sessions, or of the person that an authenticating proxy names. */
   readonly name: string;
   readonly role: Role;
-  /** `session`: a token or a one-time code was exchanged for a cookie. `proxy`: a token of the identity proxy. */
+  /** `session`: a token or the code of a link was exchanged for a cookie. `proxy`: a token of the identity proxy. */
   readonly via: 'token' | 'session' | 'proxy';
   /** Aborted when the session ends or the token is no longer accepted. Never aborted for ADMIN_TOKEN. */
   readonly signal: AbortSignal;

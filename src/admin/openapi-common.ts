@@ -204,11 +204,12 @@ export const OWN_PATHS: readonly {
     line: 'POST /session',
     operationId: 'signIn',
     tags: ['session'],
-    summary: 'Signs in with a token or a one-time code.',
+    summary: 'Signs in with a token or the code of a link.',
     description:
       'The session ends after 30 minutes without a request, after 8 hours, at the sign-out, when its token is removed from the file, and when the ' +
       'gateway ends. It belongs to this gateway. Streams of events do not keep a session from ending. A session that the request already has ' +
-      'ends. A code is that of a link that `tollgate start` or `tollgate console` has printed. It is valid once and for ten minutes.',
+      'ends. A code is that of a link that `tollgate start` or `tollgate console` has printed. It is valid ' +
+      'once and for ten minutes; that of `tollgate start` with the admin listener on loopback any number of times until the process ends, over loopback alone.',
     security: [],
     input: SIGN_IN,
     output: session,

@@ -54,20 +54,31 @@ export const session = z
     ],
   });
 
+/** Whom the code of a link signs in, or why it signs in nobody. */
+export type LinkTaken = { readonly name: string } | { readonly refused: 'used' | 'elsewhere' };
+
+const NEW_LINK =
+  'Run `tollgate console` for a new one, in a clone `npm run -s tollgate -- console`, or sign in with a token.';
+
+const REFUSED_LINKS = {
+  used: `This sign-in link has been used or is too old. ${NEW_LINK}`,
+  elsewhere: `This sign-in link works only on the machine of the gateway, and not through a proxy. ${NEW_LINK}`,
+} as const;
+
 export type SessionReport = z.output<typeof session>;
 
 /**
- * Signs in: begins a session for a token or a one-time code. A session that the request already has ends, so that its cookie is of no
+ * Signs in: begins a session for a token or the code of a link. A session that the request already has ends, so that its cookie is of no
  * more use to anybody.
  * @param body the parsed JSON
- * @param takeLink uses the code of a sign-in link up; resolves to the name of whom it signs in, null for a wrong one
+ * @param takeLink uses the code of a sign-in link, and uses it up if it is a one-time code
  * @returns the response, and the identity of the person; null if the credential was refused
  */
 export async function signIn(
   authenticator: AdminAuthenticator,
   request: AdminRequest,
   body: unknown,
-  takeLink: (code: string) => Promise<string | null>,
+  takeLink: (code: string, request: AdminRequest) => Promise<LinkTaken>,
 ): Promise<{ readonly response: AdminResponse; readonly identity: Identity | null }> {
   const refusal = signInRefusal(request);
   if (refusal !== null) return { response: refusal, identity: null };
@@ -79,12 +90,9 @@ export async function signIn(
   }
   const credential = read.data;
   const holder =
-    'token' in credential ? authenticator.holderOf(credential.token) : adminNamed(await takeLink(credential.code));
-  if (holder === null) {
-    const message =
-      'token' in credential
-        ? 'This is not an admin token.'
-        : 'This sign-in link has been used or is too old. Run `tollgate console` for a new one, in a clone `npm run -s tollgate -- console`, or sign in with a token.';
+    'token' in credential ? authenticator.holderOf(credential.token) : ofLink(await takeLink(credential.code, request));
+  if (holder === null || typeof holder === 'string') {
+    const message = holder ?? 'This is not an admin token.';
     return { response: await authenticator.wrong(request.address, message), identity: null };
   }
   const { sessions } = authenticator;
@@ -95,9 +103,9 @@ export async function signIn(
   return { response: jsonResponse(200, reportOf(session, session.expiresAtMs), fields), identity: session };
 }
 
-/** The admin whom a link signs in. */
-function adminNamed(name: string | null): TokenIdentity | null {
-  return name === null ? null : new TokenIdentity({ name, role: 'admin' });
+/** The admin whom a link signs in, or the message that refuses it. */
+function ofLink(taken: LinkTaken): TokenIdentity | string {
+  return 'name' in taken ? new TokenIdentity({ name: taken.name, role: 'admin' }) : REFUSED_LINKS[taken.refused];
 }
 
 /** Says who the sender is and until when. */

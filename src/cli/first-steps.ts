@@ -14,8 +14,8 @@ export interface Surroundings {
   readonly origin: string;
   readonly adminOrigin: string;
   readonly petsPort: number;
-  /** The one-time code that signs in to the console; null if the operator has a token. */
-  readonly signInCode: string | null;
+  /** The code that signs in to the console, and whether it does so once; null if the operator has a token. */
+  readonly signIn: { readonly code: string; readonly isOnce: boolean } | null;
   /** The targets of gateway.yaml that the pet service replaces. */
   readonly replaced: readonly string[];
   /** The settings files, if this command made them; else null. */
@@ -27,7 +27,7 @@ export interface Surroundings {
 
 /** The text that `tollgate start` begins with, in two parts: up to the demo keys, and what to try. Its commands work when pasted. */
 export function greetingOf(surroundings: Surroundings): readonly [keys: string, steps: string] {
-  const { origin, adminOrigin, petsPort, signInCode, replaced, ownSettings, keys, env } = surroundings;
+  const { origin, adminOrigin, petsPort, signIn, replaced, ownSettings, keys, env } = surroundings;
   const width = widestPlan(keys);
   const flood = floodOf(surroundings);
   const sameStore = env.REDIS_URL ? ', with the same REDIS_URL and KEY_PEPPER' : '';
@@ -35,8 +35,8 @@ export function greetingOf(surroundings: Surroundings): readonly [keys: string, 
     '',
     `Tollgate   ${origin}`,
     `admin      ${adminOrigin}  (/livez, /readyz, /metrics)`,
-    `console    ${adminOrigin}/console/${signInCode === null ? '  (sign in with an admin token)' : `#code=${signInCode}  (signs you in once, within 10 minutes)`}`,
-    ...(signInCode === null ? [] : [`           A new link: ${consoleCommandOf(env)}`]),
+    `console    ${adminOrigin}/console/${signIn === null ? '  (sign in with an admin token)' : `#code=${signIn.code}  (${signIn.isOnce ? 'signs you in once, within 10 minutes' : 'signs you in on this machine until Tollgate stops'})`}`,
+    ...(signIn?.isOnce === true ? [`           A new link: ${consoleCommandOf(env)}`] : []),
     `pets       http://127.0.0.1:${petsPort}  (asks for no key; only the gateway should reach it)`,
     ...(replaced.length === 0
       ? []

@@ -12,6 +12,7 @@ import { urlOfListener } from '../io/listening.ts';
 import { newKey } from '../operations/key-changes.ts';
 import { changeOfKey } from '../operations/recorded.ts';
 import { offerSignIn } from '../operations/sign-in-links.ts';
+import { isLoopback, StartLink } from '../operations/start-link.ts';
 import { startPets } from '../pets/server.ts';
 import { type OpenKeys, withKeys } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
@@ -58,21 +59,21 @@ export const start: Command = {
       const configuration = await configurationFrom(env);
       const { token, tokensFile } = configuration.settings.admin;
       // Without a token of the operator's own, the console would be off: an admin whom only the printed link signs in keeps it on.
-      const hasSignInLinks = token === null && tokensFile === null;
+      const startLink = token === null && tokensFile === null ? new StartLink(STARTER_NAME) : null;
       const command = commandOf(settings);
       const hints = { ...configuration.settings, hintFor: (record: LogRecord) => hintFor(record, command) };
       return await withLog(terminal, words, hints, async (log) => {
         const gateway = await startGateway(configuration, env, {
-          hasSignInLinks,
+          startLink,
           terminal: log,
           acceptsRollback: words.options['accept-rollback'] === true,
         });
-        const greeted = withDemoKeys(env, hasSignInLinks).then(({ keys, signInCode }) => {
+        const greeted = withDemoKeys(env, startLink, gateway.adminHost).then(({ keys, signIn }) => {
           const surroundings: Surroundings = {
             origin: urlOfListener(gateway.host, gateway.port, gateway.scheme),
             adminOrigin: urlOfListener(gateway.adminHost, gateway.adminPort, gateway.adminScheme),
             petsPort: pets.port,
-            signInCode,
+            signIn,
             replaced,
             ownSettings: settings === given ? null : filesOf(env),
             keys,
@@ -149,11 +150,14 @@ const CUSTOM_LIMITS: Readonly<Record<WindowName, number>> = {
  * that every start prints the same keys. A key that no longer works is replaced. Only `npm start` makes demo keys.
  */
 export async function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey[]> {
-  return (await withDemoKeys(env, false)).keys;
+  return (await withDemoKeys(env, null, '')).keys;
 }
 
-/** The demo keys, and the code of a link that signs in to the console if one is wanted. */
-function withDemoKeys(env: NodeJS.ProcessEnv, hasSignInLinks: boolean) {
+/**
+ * The demo keys, and a link that signs in to the console if one is wanted. On loopback it is that of this process. Elsewhere it could
+ * be used from other machines, so it is a one-time link.
+ */
+function withDemoKeys(env: NodeJS.ProcessEnv, startLink: StartLink | null, adminHost: string) {
   return withKeys(
     env,
     async (store) => {
@@ -167,8 +171,13 @@ function withDemoKeys(env: NodeJS.ProcessEnv, hasSignInLinks: boolean) {
       }
       const kept = byPlan(keys);
       if (!isDeepStrictEqual(before, kept)) writeWhole(file, `${JSON.stringify(Object.fromEntries(kept), null, 2)}\n`);
-      const signInCode = hasSignInLinks ? await offerSignIn(STARTER_NAME, { ...store, random: randomBytes }) : null;
-      return { keys: keys as readonly DemoKey[], signInCode };
+      const sources = { ...store, random: randomBytes };
+      const isOnce = !isLoopback(adminHost);
+      const signIn =
+        startLink === null
+          ? null
+          : { isOnce, code: isOnce ? await offerSignIn(STARTER_NAME, sources) : startLink.make(randomBytes) };
+      return { keys: keys as readonly DemoKey[], signIn };
     },
     { makesSecrets: true, missingStore: 'make' },
   );

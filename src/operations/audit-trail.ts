@@ -295,7 +295,7 @@ export function missLine({ identity, clientAddress, requestId }: ChangeRequest):
   return { action, outcome, code, who: 'admin', actor, clientAddress, requestId, id: null, before: null, after: null };
 }
 
-/** The line of a request with a wrong token, one-time code or proxy token. */
+/** The line of a request with a wrong token, code of a link or proxy token. */
 export function strangerLine(clientAddress: string, requestId: string): AuditLine {
   const [outcome, code, who] = ['refused', 'invalid_admin_token', 'stranger'] as const;
   return { ...ACCESS, outcome, code, who, actor: null, clientAddress, requestId };

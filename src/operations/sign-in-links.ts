@@ -4,7 +4,7 @@ import type { KeyStore } from '../identify/key-store.ts';
 
 /*
  * The one-time links that sign in to the console, which a command on the store of the gateways makes: `tollgate console`, and
- * `tollgate start` for its own gateway. Any gateway on the store takes them, so a link needs no running gateway when it is made.
+ * `tollgate start` for its own gateway unless the admin port is on loopback (`src/operations/start-link.ts`). Any gateway on the store takes them, so a link needs no running gateway when it is made.
  *
  * Attack: a program that may write to the store, but does not know the pepper, or knows the pepper and not the store, signs itself in
  * as an admin. So a code has a MAC under the pepper, and is valid only while the store has the offer that was written with it.

@@ -15,19 +15,20 @@ import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import { Certificates } from '../listen/tls.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
+import type { StartLink } from '../operations/start-link.ts';
 
 /** Who may use the admin listener, and its certificate. It belongs to the process that has the listener. */
 export interface AdminAccess {
   readonly authenticator: AdminAuthenticator;
   /** Null: plain HTTP. */
   readonly tls: (NonNullable<Settings['admin']['tls']> & { readonly certificates: Certificates }) | null;
+  /** The link of `npm start`, which keeps the console on without a token; else null. */
+  readonly startLink: StartLink | null;
   readonly close: () => void;
 }
 
-interface AdminAccessOptions {
+interface AdminAccessOptions extends Pick<AdminAccess, 'startLink'> {
   readonly logger: Logger;
-  /** Whether one-time links alone keep the console on, as for `npm start`. */
-  readonly hasSignInLinks: boolean;
 }
 
 const SWEEP_EVERY_MS = 1_000;
@@ -39,13 +40,13 @@ const SWEEP_EVERY_MS = 1_000;
  */
 export async function openAdminAccess(
   { token, tokensFile, tls, identity }: Settings['admin'],
-  { logger, hasSignInLinks }: AdminAccessOptions,
+  { logger, startLink }: AdminAccessOptions,
 ): Promise<AdminAccess> {
   const nowMs = () => Date.now();
   const signature = tokensFile === null ? '' : signatureOf([tokensFile]);
   const read = tokensFile === null ? { tokens: null } : readAdminTokens(tokensFile);
   if ('faults' in read) throw new Failure('bad_settings', read.faults.join('\n'));
-  const tokens = new AdminTokens({ adminToken: token, tokens: read.tokens, hasLinks: hasSignInLinks });
+  const tokens = new AdminTokens({ adminToken: token, tokens: read.tokens, hasLinks: startLink !== null });
   const certificates = tls === null ? null : await Certificates.open(tls, nowMs, 'admin.tls');
   const sessions = new Sessions({ random: randomBytes, nowMs });
   const attempts = new FailedAttempts({
@@ -61,6 +62,7 @@ export async function openAdminAccess(
   return {
     authenticator: new AdminAuthenticator({ tokens, sessions, proxy, attempts, nowMs }),
     tls: tls === null || certificates === null ? null : { ...tls, certificates },
+    startLink,
     close: () => {
       clearInterval(sweeping);
       stopFollowing();

@@ -69,7 +69,7 @@ export interface LiveParts {
 export function adminApiOn(
   inForce: SettingsInForce,
   stores: () => Promise<Stores>,
-  access: Pick<AdminAccess, 'authenticator' | 'tls'>,
+  access: Pick<AdminAccess, 'authenticator' | 'tls' | 'startLink'>,
   telemetry: AdminApiTelemetry,
   surroundings: AdminApiSurroundings,
 ): AdminApi {
@@ -105,10 +105,15 @@ export function adminApiOn(
         finds,
       };
     },
-    takeLink: async (code) => {
+    takeLink: async (code, request) => {
+      const { startLink } = access;
+      const verdict = startLink?.judge(code, request) ?? 'wrong';
+      if (startLink !== null && verdict === 'right') return { name: startLink.operator };
+      if (verdict === 'elsewhere') return { refused: verdict };
       const { keys, peppers, pepperState } = await stores();
       refuseUnlessRight(pepperState());
-      return takeSignIn(code, { keys, peppers, random: randomBytes });
+      const name = await takeSignIn(code, { keys, peppers, random: randomBytes });
+      return name === null ? { refused: 'used' } : { name };
     },
     live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },
     audit: (line) => audit.info(line, 'audit'),

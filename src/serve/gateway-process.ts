@@ -17,6 +17,7 @@ import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
+import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
@@ -69,8 +70,8 @@ export interface RunningGateway extends AdminAddress {
 export interface GatewayOptions {
   /** Null if this process is the whole gateway; else it is one of several workers, and does not listen itself. */
   readonly context?: WorkerContext | null;
-  /** Whether one-time links alone keep the console on, as for `npm start`. */
-  readonly hasSignInLinks?: boolean;
+  /** The link of `npm start`, which keeps the console on without a token. */
+  readonly startLink?: StartLink | null;
   /** False if the settings come from no files that could change. The process then keeps its own answer to SIGHUP. */
   readonly followsFiles?: boolean;
   /** Whether bans on the embedded store end when `Date` is set forward, as in a test that fakes it. */
@@ -151,7 +152,7 @@ interface Later {
 
 const DEFAULTS = {
   context: null,
-  hasSignInLinks: false,
+  startLink: null,
   followsFiles: true,
   followsDate: false,
   acceptsRollback: false,
@@ -199,12 +200,11 @@ interface Opened {
 }
 
 async function open(run: Run): Promise<Opened> {
-  const { env, context, live, log, closers, later, shareOf, hasSignInLinks, acceptsRollback } = run;
+  const { env, context, live, log, closers, later, shareOf, startLink, acceptsRollback } = run;
   const { settings } = live;
   const policies = new LoadedPolicies(run.policies);
   await policies.load(settings);
-  const access =
-    context === null ? await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }) : null;
+  const access = context === null ? await openAdminAccess(settings.admin, { logger: log.logger, startLink }) : null;
   closers.push(() => access?.close());
   const stores = await openGatewayStores(settings, storeEvents(run), { acceptsRollback });
   closers.push(() => stores.close());

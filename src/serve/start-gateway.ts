@@ -18,7 +18,7 @@ const ONE_WORKER =
 export async function startGateway(
   configuration: Configuration,
   env: NodeJS.ProcessEnv,
-  options: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal' | 'acceptsRollback'> = {},
+  options: Pick<GatewayOptions, 'startLink' | 'terminal' | 'acceptsRollback'> = {},
 ): Promise<RunningGateway> {
   const { workers, redis, listen } = configuration.settings;
   const lacking = await checkNodeInternals({ tls: listen.tls !== null, http2: listen.http2 !== null });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { loadConfiguration } from '../../src/config/settings.ts';
 import type { KeyStore } from '../../src/identify/key-store.ts';
+import type { StartLink } from '../../src/operations/start-link.ts';
 import { openAdminAccess } from '../../src/serve/admin-access.ts';
 import { adminApiOn } from '../../src/serve/admin-api.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';
@@ -26,6 +27,7 @@ export async function adminApiWith(
     audit = new FakeAuditStore(),
     required = false,
     tokens = [] as readonly { readonly name: string; readonly token: string }[],
+    startLink = null as StartLink | null,
   } = {},
 ) {
   const lines: Record<string, unknown>[] = [];
@@ -80,7 +82,7 @@ export async function adminApiWith(
   // JSON is YAML.
   const viewers = tokens.map((one) => ({ role: 'viewer', ...one }));
   if (tokensFile !== null) await writeFile(tokensFile, JSON.stringify(viewers), { mode: 0o600 });
-  const access = await openAdminAccess({ ...settings.admin, tokensFile }, { logger, hasSignInLinks: false });
+  const access = await openAdminAccess({ ...settings.admin, tokensFile }, { logger, startLink });
   atEnd(() => access.close());
   const telemetry = { logger, auditFailed: () => failures++, changesLost: () => {} };
   const inForce = { ...configuration, settings, faults: [] };

@@ -42,7 +42,7 @@ export async function supervise(
   configuration: Configuration,
   workers: number,
   env: NodeJS.ProcessEnv,
-  { hasSignInLinks = false, terminal = null }: Pick<GatewayOptions, 'hasSignInLinks' | 'terminal'> = {},
+  { startLink = null, terminal = null }: Pick<GatewayOptions, 'startLink' | 'terminal'> = {},
 ): Promise<RunningGateway> {
   const { settings } = configuration;
   // Each worker loads them too. A fault is found here, once and before there are workers.
@@ -50,7 +50,7 @@ export async function supervise(
   await policies.load(settings);
   const lines = terminal === null ? new JoinedLines(process.stdout.fd) : new LinesToTerminal(terminal);
   const log = logTo(lines, configuration);
-  const access = await openAdminAccess(settings.admin, { logger: log.logger, hasSignInLinks }).catch(async (error) => {
+  const access = await openAdminAccess(settings.admin, { logger: log.logger, startLink }).catch(async (error) => {
     await log.close();
     await lines.close();
     throw error;
