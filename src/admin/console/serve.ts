@@ -21,13 +21,16 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
   '.ts': 'text/javascript; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
+  '.woff2': 'font/woff2',
 };
 
-/** The libraries of the import map in index.html, served from this host: the page asks no other. */
+/** The libraries of the import map in index.html and the fonts of style.css, served from this host: the page asks no other. */
 const LIBRARIES: Readonly<Record<string, string>> = {
   'lib/preact.js': 'preact',
   'lib/hooks.js': 'preact/hooks',
   'lib/htm.js': 'htm',
+  'lib/inter.woff2': '@fontsource-variable/inter/files/inter-latin-wght-normal.woff2',
+  'lib/inter-ext.woff2': '@fontsource-variable/inter/files/inter-latin-ext-wght-normal.woff2',
 };
 
 /**
@@ -94,10 +97,13 @@ function load() {
     if (type === undefined || file.endsWith('.d.ts')) continue;
     const text = readFileSync(join(folder, file), 'utf8');
     const isScript = extname(file) === '.ts';
-    assets.set(file.split(sep).join('/'), assetOf(type, isScript ? withoutComments(withoutTypes(text)) : text));
+    assets.set(
+      file.split(sep).join('/'),
+      assetOf(type, isScript ? withoutComments(withoutTypes(text)) : extname(file) === '.css' ? bareStyle(text) : text),
+    );
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
-    assets.set(name, assetOf(TYPES['.js']!, readFileSync(fileURLToPath(import.meta.resolve(specifier)), 'utf8')));
+    assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(fileURLToPath(import.meta.resolve(specifier)))));
   }
   const importMap = /<script type="importmap">([\s\S]*?)<\/script>/.exec(
     assets.get('index.html')!.body.toString(),
@@ -126,8 +132,13 @@ function withoutComments(script: string): string {
   ).join('');
 }
 
-function assetOf(type: string, text: string): Asset {
-  const body = Buffer.from(text);
+/** A style sheet without comments and indentation. No text of style.css contains either. */
+function bareStyle(text: string): string {
+  return text.replace(/\/\*[^*]*\*\//g, '').replace(/\n\s*/g, '\n');
+}
+
+function assetOf(type: string, content: string | Buffer): Asset {
+  const body = Buffer.from(content);
   const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
   return { type, body, zipped: gzipSync(body, { level: 9 }), etag };
 }
@@ -143,6 +154,7 @@ function securityFields(importMap: string): Readonly<Record<string, string>> {
     `script-src 'self' 'sha256-${hash}'`,
     "style-src 'self'",
     "img-src 'self'",
+    "font-src 'self'",
     "connect-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",

@@ -109,7 +109,7 @@ test('the steps of a draft of plans have no such fault either', async () => {
   faults.push(...(await faultsOf(page, 'patch')));
   await page.getByRole('button', { name: 'Discard…' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Discard the draft' }).click();
-  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.locator('dialog').waitFor({ state: 'detached' });
   expect(faults).toEqual([]);
 });
 
@@ -121,7 +121,7 @@ test('no dialog has such a fault, nor the sign-in form', async () => {
     await page.getByRole('dialog').getByRole('button').first().waitFor();
     faults.push(...(await faultsOf(page, what)));
     await page.keyboard.press('Escape');
-    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.locator('dialog').waitFor({ state: 'detached' });
   };
   await page.goto('/console/keys');
   await look('Create key…', 'create');
@@ -153,14 +153,14 @@ test('with the keyboard alone, an operator signs in, reaches Lift, confirms, and
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();
   await page.keyboard.press('Escape');
-  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.locator('dialog').waitFor({ state: 'detached' });
   expect(await focused(page)).toBe("Lift the ban of Jo's pet shop");
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();
   await tabTo(page, 'Lift the ban');
   await page.keyboard.press('Enter');
   await page.getByText("The ban of Jo's pet shop is lifted.").waitFor();
-  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.locator('dialog').waitFor({ state: 'detached' });
   // Its button goes with the row; the focus is at the heading then, and not at the top of the page.
   await page.getByRole('button', { name: "Lift the ban of Jo's pet shop" }).waitFor({ state: 'detached' });
   await expect.poll(() => focused(page), { timeout: 15_000 * ROOM }).toBe('Now');

@@ -27,7 +27,7 @@ test('the token of each role signs in, and the page says who is signed in with w
     const { context, page } = await visit(browser, stand.gateways[0].admin, null);
     await page.goto('/console/');
     await signIn(page, stand.tokens[role]);
-    await page.locator('summary', { hasText: `${PEOPLE[role]} ${role}` }).waitFor();
+    await page.getByRole('button', { name: `${PEOPLE[role]} ${role}` }).waitFor();
     const [cookie] = await context.cookies();
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict', path: '/' });
     expect(await page.evaluate(() => document.cookie)).toBe('');
@@ -107,7 +107,7 @@ test('signing out everywhere ends the sessions on the other gateway too, and tho
     await page.goto('/console/');
     await page.getByRole('heading', { name: 'Gateways' }).waitFor();
   }
-  await here.page.locator('summary', { hasText: PEOPLE.viewer }).click();
+  await here.page.getByRole('button', { name: PEOPLE.viewer }).click();
   await here.page.getByRole('button', { name: 'Sign out everywhere' }).click();
   await formOf(here.page).waitFor();
   await formOf(there.page).waitFor();

@@ -4,6 +4,7 @@ import { html } from './html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
 import { ChangeDialog, Field, notify, settledText } from './kit/dialog.ts';
 import { countText, momentText } from './kit/format.ts';
+import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
 import { type AnyWindow, type TopUpPart, WindowList, type Windows, windowText } from './kit/windows.ts';
 import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, UndoneTopUp, Usage } from './types.ts';
@@ -117,7 +118,7 @@ function useTopUp({ id, name }: Helped, windows: Windows = {}): (form: FormData)
 function endIn(form: FormData): Pick<NewTopUp, 'until' | 'zone'> {
   const [until, zone] = String(form.get('until')).split(' ') as [string, string?];
   if (until === 'window') return {};
-  return zone === undefined ? { until: new Date(String(form.get('date'))).toISOString() } : { until, zone };
+  return zone === undefined ? { until: momentIn(String(form.get('date')))!.toISOString() } : { until, zone };
 }
 
 function TopUpFields({
@@ -166,12 +167,7 @@ function EndFields({ windows }: { windows: Windows }) {
         <option value="date">on a date…</option>
       </select>
     </${Field}>
-    ${
-      end === 'date' &&
-      html`<${Field} id="topup-date" label="Date and time" hint="In your time zone.">
-        <input id="topup-date" name="date" type="datetime-local" required max="9999-12-30T00:00" aria-describedby="topup-date-hint" />
-      </${Field}>`
-    }`;
+    ${end === 'date' && html`<${MomentField} id="topup-date" name="date" label="Date and time" />`}`;
 }
 
 /** The button that takes a top-up back, without a dialog: what was used of it stays counted, and it can be made again. */

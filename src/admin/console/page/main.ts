@@ -1,19 +1,26 @@
 import { type ComponentType, render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError } from './api.ts';
+import { Account } from './account.ts';
+import { ApiError, useRefresh, useResource } from './api.ts';
 import { html } from './html.ts';
 import { Notices } from './kit/dialog.ts';
+import { Icon, type IconName } from './kit/icon.ts';
 import { Page } from './kit/page.ts';
 import { Empty, Loading, Problem } from './kit/states.ts';
+import { startTheme } from './kit/theme.ts';
 import { WatchedSettings } from './refused-settings.ts';
 import { followLinks, hrefOf, usePlace } from './router.ts';
-import { SignInGate, signOut, useSession } from './session.ts';
+import { SignInGate } from './session.ts';
+import type { RefusedPage } from './types.ts';
 
 type Screen = ComponentType<{ rest: string }>;
 
 interface NamedScreen {
   readonly path: string;
   readonly title: string;
+  /** Of the navigation. */
+  readonly group: 'Watch' | 'Manage' | 'System';
+  readonly icon: IconName;
   readonly load: () => Promise<Screen>;
   /** Loads the screen of one record, if that is another one. */
   readonly loadOne?: () => Promise<Screen>;
@@ -24,25 +31,65 @@ interface NamedScreen {
  * `/keys/key_1` → `key_1`.
  */
 const SCREENS: readonly NamedScreen[] = [
-  { path: '/', title: 'Now', load: async () => (await import('./screens/now.ts')).Now },
+  { path: '/', title: 'Now', group: 'Watch', icon: 'pulse', load: async () => (await import('./screens/now.ts')).Now },
+  {
+    path: '/live',
+    title: 'Requests',
+    group: 'Watch',
+    icon: 'activity',
+    load: async () => (await import('./screens/live.ts')).Live,
+  },
+  {
+    path: '/explain',
+    title: 'Explain',
+    group: 'Watch',
+    icon: 'explain',
+    load: async () => (await import('./screens/explain.ts')).Explain,
+  },
   {
     path: '/keys',
     title: 'Keys',
+    group: 'Manage',
+    icon: 'key',
     load: async () => (await import('./screens/keys.ts')).Keys,
     loadOne: async () => (await import('./screens/key.ts')).KeyScreen,
   },
   {
     path: '/customers',
     title: 'Customers',
+    group: 'Manage',
+    icon: 'customer',
     load: async () => (await import('./screens/customers.ts')).Customers,
     loadOne: async () => (await import('./screens/customer.ts')).CustomerScreen,
   },
-  { path: '/plans', title: 'Plans', load: async () => (await import('./screens/plans.ts')).Plans },
-  { path: '/explain', title: 'Explain', load: async () => (await import('./screens/explain.ts')).Explain },
-  { path: '/live', title: 'Requests', load: async () => (await import('./screens/live.ts')).Live },
-  { path: '/upstreams', title: 'Upstreams', load: async () => (await import('./screens/upstreams.ts')).Upstreams },
-  { path: '/retiring', title: 'Retiring routes', load: async () => (await import('./screens/retiring.ts')).Retiring },
-  { path: '/audit', title: 'Audit', load: async () => (await import('./screens/audit.ts')).Audit },
+  {
+    path: '/plans',
+    title: 'Plans',
+    group: 'Manage',
+    icon: 'plans',
+    load: async () => (await import('./screens/plans.ts')).Plans,
+  },
+  {
+    path: '/retiring',
+    title: 'Retiring routes',
+    group: 'Manage',
+    icon: 'calendar',
+    load: async () => (await import('./screens/retiring.ts')).Retiring,
+  },
+  {
+    path: '/upstreams',
+    title: 'Upstreams',
+    group: 'System',
+    icon: 'server',
+    load: async () => (await import('./screens/upstreams.ts')).Upstreams,
+  },
+  {
+    path: '/audit',
+    title: 'Audit',
+    group: 'System',
+    icon: 'scroll',
+    load: async () => (await import('./screens/audit.ts')).Audit,
+  },
 ];
 
 function Shell() {
@@ -53,19 +100,25 @@ function Shell() {
   return html`<div class="shell">
     <a class="skip" href="#main">Skip to the content</a>
     <header class="bar">
-      <a class="brand" href=${hrefOf('/')}><img src="/console/icon.svg" alt="" width="24" height="24" />Tollgate</a>
+      <a class="brand" href=${hrefOf('/')}><img src="/console/icon.svg" alt="" width="24" height="24" /><span>Tollgate</span></a>
+      <${Find} />
       <${Account} />
     </header>
-    <nav aria-label="Screens">
-      <ul>
-        ${SCREENS.map(
-          ({ path, title }) =>
-            html`<li key=${path}>
-              <a href=${hrefOf(path)} aria-current=${found?.path === path ? 'page' : undefined}>${title}</a>
-            </li>`,
-        )}
-      </ul>
-    </nav>
+    <nav aria-label="Screens"><div>
+      ${[...Map.groupBy(SCREENS, ({ group }) => group)].map(
+        ([group, screens]) => html`<div key=${group}>
+          <h2>${group}</h2>
+          <ul>
+            ${screens.map(
+              ({ path, title, icon }) =>
+                html`<li key=${path}>
+                  <a href=${hrefOf(path)} aria-current=${found?.path === path ? 'page' : undefined}><${Icon} of=${icon} />${title}${path === '/' && html`<${BannedCount} />`}</a>
+                </li>`,
+            )}
+          </ul>
+        </div>`,
+      )}
+    </div></nav>
     <main id="main" tabindex="-1" ref=${main}>
       ${found !== null && found.path !== '/' && html`<${WatchedSettings} />`}
       ${
@@ -77,6 +130,43 @@ function Shell() {
     <${Notices} />
   </div>`;
 }
+
+/** How often the navigation reads who is refused, in milliseconds. */
+const COUNT_MS = 15_000;
+
+/** How many callers are banned now, or refused if none is banned; nothing if there are none. */
+function BannedCount() {
+  const { data, reload } = useResource<RefusedPage>('/admin/now?limit=100');
+  useRefresh(reload, COUNT_MS);
+  const all = data?.consumers ?? [];
+  const banned = all.filter(({ state }) => state === 'banned').length;
+  if (all.length === 0) return null;
+  return html`<span class="count ${banned > 0 ? 'bad' : ''}"> ${banned > 0 ? `${banned} banned` : `${all.length} refused`}</span>`;
+}
+
+/** The field of the header that finds anything. It opens with a click, with ⌘K or Ctrl+K, and with `/` outside of a field. */
+function Find() {
+  const [finder, setFinder] = useState<Finding | null>(null);
+  const open = () => void import('./finder.ts').then(({ Finder }) => setFinder(() => Finder));
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const { target } = event;
+      const isTyping = target instanceof Element && target.closest('input, textarea, select, dialog') !== null;
+      const isAsked = (event.key === 'k' && (event.metaKey || event.ctrlKey)) || (event.key === '/' && !isTyping);
+      if (!isAsked || document.querySelector('dialog[open]') !== null) return;
+      event.preventDefault();
+      open();
+    };
+    document.addEventListener('keydown', key);
+    return () => document.removeEventListener('keydown', key);
+  }, []);
+  return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${open}>
+      <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">⌘K</kbd>
+    </button>
+    ${finder !== null && html`<${finder} screens=${SCREENS} onClose=${() => setFinder(null)} />`}`;
+}
+
+type Finding = typeof import('./finder.ts')['Finder'];
 
 /**
  * If the element with the focus is removed, such as a row with live data or the button that opened a dialog, moves the focus to the heading
@@ -152,21 +242,7 @@ function Shown({
   return html`<${screen.body} rest=${rest} />`;
 }
 
-function Account() {
-  const { name, role, via } = useSession();
-  return html`<details class="account">
-    <summary>${name} <span class="tag">${role}</span></summary>
-    <div class="menu">
-      ${
-        via === 'proxy'
-          ? html`<p>Your proxy signs you in and out.</p>`
-          : html`<button type="button" onClick=${() => signOut(false)}>Sign out</button>
-              <button type="button" onClick=${() => signOut(true)}>Sign out everywhere</button>`
-      }
-    </div>
-  </details>`;
-}
-
+startTheme();
 const root = document.getElementById('console')!;
 followLinks(root);
 render(html`<${SignInGate}><${Shell} /></${SignInGate}>`, root);

@@ -87,10 +87,16 @@ export function ChangeDialog({
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isRunning) return;
+    const form = event.target as HTMLFormElement;
+    const wrong = invalidIn(form);
+    if (wrong !== null) {
+      setError(wrong);
+      return;
+    }
     setRunning(true);
     setError(null);
     try {
-      const message = await act(new FormData(event.target as HTMLFormElement));
+      const message = await act(new FormData(form));
       if (message !== null) {
         // In this order, because a screen reader does not read what is behind an open dialog.
         dialog.current?.close();
@@ -114,7 +120,7 @@ export function ChangeDialog({
     </dialog>`;
   }
   return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${onClose}>
-    <form onSubmit=${submit}>
+    <form noValidate onSubmit=${submit}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
       ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
@@ -126,6 +132,21 @@ export function ChangeDialog({
       </div>
     </form>
   </dialog>`;
+}
+
+/** @returns what is wrong with the first invalid field of a form, which gets the focus; null if all are valid */
+function invalidIn(form: HTMLFormElement): string | null {
+  let first: HTMLInputElement | null = null;
+  for (const field of form.elements as unknown as Iterable<HTMLInputElement>) {
+    const isWrong = field.willValidate && !field.validity.valid;
+    if (isWrong) first ??= field;
+    if (isWrong || field.hasAttribute('aria-invalid')) field.setAttribute('aria-invalid', String(isWrong));
+  }
+  if (first === null) return null;
+  first.focus();
+  const label = first.labels?.[0]?.textContent?.trim() ?? '';
+  const { valueMissing } = first.validity;
+  return `${label}: ${(!valueMissing && first.title) || first.validationMessage}`;
 }
 
 /** What a response with `durability: unknown` adds to a notice. */

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { navigate, usePlace } from '../router.ts';
@@ -14,24 +14,32 @@ export function Filters({ path, label, children }: { path: string; label: string
   const form = useRef<HTMLFormElement>(null);
   const { query } = usePlace();
   const shown = query.toString();
+  const [fault, setFault] = useState<string | null>(null);
   useEffect(() => {
     for (const field of fieldsOf(form.current!)) field.value = query.get(field.name) ?? '';
   }, [shown]);
   const apply = (event: Event) => {
     event.preventDefault();
-    if (!form.current!.checkValidity()) return;
+    const wrong = fieldsOf(form.current!).find((field) => !field.checkValidity());
+    setFault(
+      wrong === undefined ? null : `${wrong.labels?.[0]?.textContent}: ${wrong.title || wrong.validationMessage}`,
+    );
+    if (wrong !== undefined) return;
     const next = new URLSearchParams();
     for (const { name, value } of fieldsOf(form.current!)) if (value.trim() !== '') next.set(name, value.trim());
     navigate(`${path}${next.size === 0 ? '' : `?${next}`}`, 'replace');
   };
-  return html`<form ref=${form} class="filters" role="search" aria-label=${label} onChange=${apply} onSubmit=${apply}>
+  return html`<form ref=${form} class="filters" role="search" aria-label=${label} noValidate onChange=${apply} onSubmit=${apply}>
     ${children}
-    <button type="submit">Apply</button>
     ${shown !== '' && html`<button type="button" class="quiet" onClick=${() => navigate(path, 'replace')}>Clear filters</button>`}
+    ${fault !== null && html`<p class="field-fault wide" role="alert">${fault}</p>`}
   </form>`;
 }
 
-/** A choice of Filters, or of a form of its own with `onChange`. A link may name another value than those offered. */
+/**
+ * A choice of Filters, or of a form of its own with `onChange`: a chip that names what it filters and by what. A link may name
+ * another value than those offered.
+ */
 export function Choice({
   id,
   name,
@@ -52,9 +60,9 @@ export function Choice({
   const isOffered = value === '' || options.some(([one]) => one === value);
   const choose = (event: Event) => onChange?.((event.target as HTMLSelectElement).value);
   return html`<${Field} id=${id} label=${label}>
-    <select id=${id} name=${name} value=${value} onChange=${choose}>
-      <option value="">${any}</option>
-      ${[...options, ...(isOffered ? [] : [[value, value]])].map(([one, text]) => html`<option key=${one} value=${one}>${text}</option>`)}
+    <select id=${id} name=${name} class=${value === '' ? '' : 'is-set'} value=${value} onChange=${choose}>
+      <option value="">${label}: ${any}</option>
+      ${[...options, ...(isOffered ? [] : [[value, value]])].map(([one, text]) => html`<option key=${one} value=${one}>${label}: ${text}</option>`)}
     </select>
   </${Field}>`;
 }
@@ -63,7 +71,7 @@ export function Choice({
 export function PlanChoice({ id, onChange }: { id: string; onChange?: (value: string) => void }) {
   const { data } = useResource<InForce>('/admin/plans');
   const options = (data?.plans ?? []).map(({ name }) => [name, name]);
-  return html`<${Choice} id=${id} name="plan" label="Plan" any="All plans" options=${options} onChange=${onChange} />`;
+  return html`<${Choice} id=${id} name="plan" label="Plan" any="all" options=${options} onChange=${onChange} />`;
 }
 
 type Named = HTMLInputElement | HTMLSelectElement;

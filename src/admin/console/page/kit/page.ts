@@ -1,5 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
+import { Icon, type IconName } from './icon.ts';
 
 /** The frame of a screen: its heading, which is the page's title too, and the elements beside it. */
 export function Page({ title, beside, children }: { title: string; beside?: Children; children: Children }) {
@@ -19,8 +20,14 @@ export function Section({ title, note, children }: { title: string; note?: Child
   </section>`;
 }
 
+const SIGNS: Readonly<Record<'good' | 'warn' | 'bad' | 'plain', IconName>> = {
+  good: 'check',
+  warn: 'alert',
+  bad: 'stop',
+  plain: 'ring',
+};
+
 /** A state in words, with a shape of its own, so that its colour is not the only sign. */
 export function Badge({ kind, children }: { kind: 'good' | 'warn' | 'bad' | 'plain'; children: Children }) {
-  const sign = { good: '●', warn: '▲', bad: '■', plain: '○' }[kind];
-  return html`<span class="badge ${kind}"><span aria-hidden="true">${sign}</span> ${children}</span>`;
+  return html`<span class="badge ${kind}"><${Icon} of=${SIGNS[kind]} /><span>${children}</span></span>`;
 }

@@ -5,7 +5,7 @@ import { type Children, html } from '../html.ts';
 // What a screen shows without data: while it loads, when the store has no entries, when a request has failed.
 
 export function Loading({ what }: { what: string }) {
-  return html`<div class="state" role="status"><span class="spinner" aria-hidden="true"></span>Loading ${what}…</div>`;
+  return html`<div class="state skeleton" role="status"><span class="hidden">Loading ${what}…</span><i></i><i></i><i></i></div>`;
 }
 
 export function Empty({ title, children }: { title: string; children?: Children }) {

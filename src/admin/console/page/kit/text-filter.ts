@@ -20,7 +20,7 @@ export function TextFilter<Name extends string>({
   name,
   label,
   value,
-  hint,
+  placeholder = label,
   isWide = false,
   set,
   onSecret,
@@ -28,7 +28,8 @@ export function TextFilter<Name extends string>({
   name: Name;
   label: string;
   value: string;
-  hint?: string;
+  /** What may be typed, if the label does not say it. */
+  placeholder?: string;
   isWide?: boolean;
   set: (name: Name, value: string) => void;
   onSecret: (secret: string) => void;
@@ -72,8 +73,7 @@ export function TextFilter<Name extends string>({
   return html`<div class="field ${isWide ? 'wide' : ''}">
     <label for=${id}>${label}</label>
     <input id=${id} type="search" value=${text} autocomplete="off" autocapitalize="off" spellcheck="false" maxlength="4096"
-      aria-describedby=${hint && `${id}-hint`} onInput=${onInput} onChange=${(event: Event) => commit(event.target as HTMLInputElement)} />
-    ${hint && html`<p class="hint" id="${id}-hint">${hint}</p>`}
+      placeholder=${placeholder} class=${value === '' ? '' : 'is-set'} onInput=${onInput} onChange=${(event: Event) => commit(event.target as HTMLInputElement)} />
   </div>`;
 }
 

@@ -12,7 +12,7 @@ import { Limits } from '../limits.ts';
 import { decoded, hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ChangePage, DeletedCustomer, InForce, Plan, ShownCustomer, Usage } from '../types.ts';
-import { LastChanges } from './audit.ts';
+import { LastChanges } from './changes.ts';
 import { CustomerFacts, CustomerState } from './customer-facts.ts';
 import { changeIfSame } from './key-dialogs.ts';
 import { CreateDialog, EditDialog } from './key-form.ts';

@@ -42,6 +42,12 @@ export function Customers() {
     navigate('/customers', 'replace');
     setSecretGiven(true);
   }, [isSecretAsked]);
+  const isCreateAsked = query.has('create');
+  useEffect(() => {
+    if (!isCreateAsked) return;
+    navigate('/customers', 'replace');
+    setCreating(mayCreate);
+  }, [isCreateAsked]);
   const text = { set, onSecret: () => setSecretGiven(true) };
   const close = (id: string | null) => {
     setCreating(false);
@@ -52,10 +58,10 @@ export function Customers() {
     html`<button type="button" class="primary" onClick=${() => setCreating(true)}>Create customer…</button>`;
   return html`<${Page} title="Customers" beside=${create}>
     <form role="search" aria-label="Customers" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
-      <${TextFilter} name="q" label="Search" value=${textOf('q')} ...${text} isWide=${true} hint="A part of a name, an owner or an id." />
+      <${TextFilter} name="q" label="Search" value=${textOf('q')} ...${text} isWide=${true} placeholder="A part of a name, an owner or an id" />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       <${TextFilter} name="owner" label="Owner" value=${textOf('owner')} ...${text} />
-      <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="Any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
+      <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
     </form>
     ${isSecretGiven && html`<p class="problem-line" role="alert">This looks like the secret of a key. It was not sent. <a href=${hrefOf('/keys')}>Search for it on the screen Keys</a>.</p>`}
     <${SearchResults}
@@ -80,13 +86,23 @@ function CustomerTable({ customers }: { customers: readonly Customer[] }) {
       {
         title: 'Customer',
         isName: true,
+        sort: ({ id, name }: Customer) => name ?? id,
         cell: ({ id, name }: Customer) => html`<${CallerName} id=${id} name=${name} owner=${null} />`,
       },
-      { title: 'Plan', cell: ({ plan }: Customer) => plan },
-      { title: 'Owner', cell: ({ owner }: Customer) => html`<bdi class="clamp">${owner ?? '–'}</bdi>` },
-      { title: 'Created', cell: ({ createdAt }: Customer) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
+      { title: 'Plan', sort: ({ plan }: Customer) => plan, cell: ({ plan }: Customer) => plan },
+      {
+        title: 'Owner',
+        sort: ({ owner }: Customer) => owner ?? '',
+        cell: ({ owner }: Customer) => html`<bdi class="clamp">${owner ?? '–'}</bdi>`,
+      },
+      {
+        title: 'Created',
+        sort: ({ createdAt }: Customer) => createdAt,
+        cell: ({ createdAt }: Customer) => html`<${Time} at=${createdAt} dayOnly=${true} />`,
+      },
       {
         title: 'Expires',
+        sort: ({ expiresAt }: Customer) => expiresAt ?? '9',
         cell: ({ expiresAt }: Customer) =>
           expiresAt === null ? 'never' : html`<${Time} at=${expiresAt} dayOnly=${true} />`,
       },

@@ -4,6 +4,7 @@ import { html } from '../html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { countText, millisecondsOf, momentText } from '../kit/format.ts';
+import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.ts';
 import { Badge } from '../kit/page.ts';
 import { WINDOWS } from '../kit/windows.ts';
 import type { Key, KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
@@ -50,14 +51,9 @@ function valuesOf(record: KeyOrCustomer): Values {
     owner: owner ?? '',
     notes: notes ?? '',
     ...('secrets' in record ? accessValuesOf(record) : {}),
-    expires: expiresAt === null ? '' : localText(new Date(expiresAt)),
+    expires: expiresAt === null ? '' : momentFieldText(new Date(expiresAt)),
     ...Object.fromEntries(limits),
   };
-}
-
-/** A moment as `datetime-local` has it: `2026-11-23T14:05`, in the reader's zone. */
-function localText(date: Date): string {
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
 type Changeable<T> = { -readonly [K in keyof T]: T[K] };
@@ -77,7 +73,7 @@ export function changesOf(form: FormData, before: Values): KeyEdits {
     if (text !== undefined) changes[name] = text === '' ? null : text;
   }
   const expires = changed('expires');
-  if (expires !== undefined) changes.expiresAt = expires === '' ? null : new Date(expires).toISOString();
+  if (expires !== undefined) changes.expiresAt = momentIn(expires)?.toISOString() ?? null;
   const limits: Changeable<NonNullable<KeyEdits['limits']>> = {};
   for (const window of WINDOWS) {
     const text = changed(window);
@@ -146,9 +142,7 @@ export function RecordFields({
         <input id="key-owner" name="owner" maxlength="100" defaultValue=${values.owner} autocomplete="off" aria-describedby="key-owner-hint" />
       </${Field}>
     </div>
-    <${Field} id="key-expires" label="Expires" hint="In your time zone. Empty: never.">
-      <input id="key-expires" name="expires" type="datetime-local" max="9999-12-30T00:00" defaultValue=${values.expires} aria-describedby="key-expires-hint" />
-    </${Field}>
+    <${MomentField} id="key-expires" name="expires" label="Expires" empty="never" value=${values.expires} />
     <fieldset>
       <legend>Limits of its own</legend>
       <p class="hint" id="key-limits-hint">Requests in each window: a number, or unlimited. ${LIMITS_HINTS[customer === undefined ? what : 'share']}</p>

@@ -20,15 +20,25 @@ export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOf
       {
         title: 'Key',
         isName: true,
+        sort: ({ id, name }: Key) => name ?? id,
         cell: ({ id, name, customer }: Key) =>
           html`<${CallerName} id=${id} name=${name} owner=${null} customer=${isOfOne ? undefined : customer} />`,
       },
-      { title: 'Plan', cell: ({ plan }: Key) => plan },
-      { title: 'Owner', cell: ({ owner }: Key) => html`<bdi class="clamp">${owner ?? '–'}</bdi>` },
+      { title: 'Plan', sort: ({ plan }: Key) => plan, cell: ({ plan }: Key) => plan },
+      {
+        title: 'Owner',
+        sort: ({ owner }: Key) => owner ?? '',
+        cell: ({ owner }: Key) => html`<bdi class="clamp">${owner ?? '–'}</bdi>`,
+      },
       { title: 'Last four', cell: (key: Key) => html`<${LastFour} of=${key} />` },
-      { title: 'Created', cell: ({ createdAt }: Key) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
+      {
+        title: 'Created',
+        sort: ({ createdAt }: Key) => createdAt,
+        cell: ({ createdAt }: Key) => html`<${Time} at=${createdAt} dayOnly=${true} />`,
+      },
       {
         title: 'Expires',
+        sort: ({ expiresAt }: Key) => expiresAt ?? '9',
         cell: ({ expiresAt }: Key) =>
           expiresAt === null ? 'never' : html`<${Time} at=${expiresAt} dayOnly=${true} />`,
       },
@@ -36,6 +46,7 @@ export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOf
         ? [
             {
               title: 'Last used',
+              sort: ({ lastUsedOn }: Key) => lastUsedOn ?? '',
               cell: ({ lastUsedOn }: Key) => (lastUsedOn ? html`<${UtcDay} of=${lastUsedOn} />` : 'not within 92 days'),
             },
           ]

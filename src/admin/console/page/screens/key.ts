@@ -13,7 +13,7 @@ import { Limits } from '../limits.ts';
 import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ChangePage, DeprecatedRoute, DeprecatedRoutes, InForce, Key, Plan, ShownKey, Usage } from '../types.ts';
-import { LastChanges } from './audit.ts';
+import { LastChanges } from './changes.ts';
 import { AccessFacts } from './key-access.ts';
 import { type Changing, changeIfSame, EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
 import { EditDialog, hasEnded, KeyState, LastFour, stateOf } from './key-form.ts';

@@ -42,6 +42,12 @@ export function Keys() {
     set('q', '');
     findSecret(asked);
   }, [isSecretAsked]);
+  const isCreateAsked = query.has('create');
+  useEffect(() => {
+    if (!isCreateAsked) return;
+    navigate('/keys', 'replace');
+    setCreating(mayCreate);
+  }, [isCreateAsked]);
   const text = { set, onSecret: findSecret };
   const back = () => {
     forgetSecret();
@@ -57,12 +63,12 @@ export function Keys() {
   return html`<${Page} title="Keys" beside=${create}>
     <form role="search" aria-label="Keys" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
-        hint="A part of a name, owner or id, the last four characters of a secret, a pair of metadata such as meta.team=blue, or a whole secret, which stays out of the address. The id of a customer opens the customer." />
+        placeholder="Name, owner, id, last four, meta.team=blue, or a whole secret" />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       <${TextFilter} name="owner" label="Owner" value=${query.get('owner') ?? ''} ...${text} />
       <${TextFilter} name="customer" label="Customer id" value=${query.get('customer') ?? ''} ...${text} />
-      <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="Any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
-      <${Choice} id="filter-unused" name="unused" label="Unused for" any="Any time" options=${SPANS} onChange=${(value: string) => set('unused', value)} />
+      <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
+      <${Choice} id="filter-unused" name="unused" label="Unused for" any="any time" options=${SPANS} onChange=${(value: string) => set('unused', value)} />
       <label class="check">
         <input type="checkbox" checked=${query.get('all') === 'true'} onChange=${(event: Event) => set('all', (event.target as HTMLInputElement).checked ? 'true' : '')} />
         Show revoked

@@ -58,7 +58,7 @@ export function Live() {
       <${Field} id="live-route" label="Route">
         <input id="live-route" name="route" placeholder="/pets/{id}" autocomplete="off" spellcheck="false" />
       </${Field}>
-      <${Choice} id="live-verdict" name="verdict" label="Verdict" any="All" options=${Object.entries(VERDICTS).map(([name, [title]]) => [name, title])} />
+      <${Choice} id="live-verdict" name="verdict" label="Verdict" any="all" options=${Object.entries(VERDICTS).map(([name, [title]]) => [name, title])} />
       <${Field} id="live-status" label="Status">
         <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="429, 5xx" size="8" autocomplete="off" />
       </${Field}>

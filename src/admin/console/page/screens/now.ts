@@ -19,6 +19,7 @@ import {
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { Tabs } from '../kit/tabs.ts';
 import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { useMay } from '../session.ts';
@@ -38,7 +39,10 @@ const VERDICTS: readonly Series[] = [
   { name: 'rest', title: 'Other', color: '--other' },
 ];
 
-/** The callers that are refused now, those that soon will be, and the state of the gateways: the screen to open first in an incident. */
+/**
+ * What is wrong, what happens, and the callers that are refused, that soon will be, or that are refused most: the screen to open
+ * first in an incident.
+ */
 export function Now() {
   const [now, setNow] = useState<NowEvent | null>(null);
   const [helped, setHelped] = useState<Helped | null>(null);
@@ -52,10 +56,8 @@ export function Now() {
         : html`<${Outage} gateways=${now.gateways} />
             <${RefusedSettings} gateways=${now.gateways.gateways} />
             <${Summary} of=${now} />
-            <${RefusedKeys} now=${now} help=${setHelped} />
-            <${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} />
-            <${NearKeys} keys=${now.near} help=${setHelped} />
             <${Traffic} ...${now.traffic} />
+            <${Callers} now=${now} help=${setHelped} />
             <${Gateways} gateways=${now.gateways.gateways} isComplete=${now.gateways.complete} />`
     }
     ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${() => setHelped(null)} />`}
@@ -88,28 +90,33 @@ function sentence(text: string): string {
   return text.replace(/\.$/, '');
 }
 
-/** The state of callers and gateways in one sentence. */
+/** What is wrong, a sentence each; if nothing is, the state in one. */
 function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
   const all = gateways.gateways;
+  const now = Date.now();
   const ready = all.filter(({ ready, draining }) => ready && !draining).length;
   const failed = sumOf(lastMinute(traffic), 'failed');
-  const refusing = all.filter(({ settings }) => settings === 'refused').length;
-  const isWell = ready === all.length && failed === 0;
-  const isAttended = refused.length > 0 || refusing > 0 || !gateways.complete;
-  return html`<p class="sentence">
-    <${Badge} kind=${!isWell ? 'bad' : isAttended ? 'warn' : 'good'}>
-      ${[
-        gateways.complete
-          ? `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`
-          : 'Refusals unknown',
-        gateways.complete
-          ? `${countText(ready)} of ${plural(all.length, 'gateway')} ready`
-          : `this gateway ${ready === 1 ? 'ready' : 'not ready'}, others unknown`,
-        ...(refusing === 0 ? [] : ['changed settings refused']),
-        failed === 0 ? 'no 5xx' : `${countText(failed)} × 5xx in a minute`,
-      ].join(' · ')}
-    </${Badge}>
-  </p>`;
+  const targets = all.flatMap(({ upstreams }) => upstreams.flatMap(({ targets }) => targets));
+  const down = new Set(targets.filter(({ usable }) => !usable).map(({ name }) => name));
+  const ending = all
+    .flatMap(({ certificate }) => certificate ?? [])
+    .map(({ expiresAt }) => (millisecondsOf(expiresAt) - now) / 86_400_000);
+  const days = Math.floor(Math.min(...ending));
+  const wrong: readonly (readonly [isSo: boolean, kind: 'bad' | 'warn', text: string])[] = [
+    [ready < all.length && gateways.complete, 'bad', `${countText(ready)} of ${plural(all.length, 'gateway')} ready`],
+    [ready < all.length && !gateways.complete, 'bad', 'this gateway not ready, others unknown'],
+    [failed > 0, 'bad', `${plural(failed, 'response')} with 5xx in the last minute`],
+    [down.size > 0, 'bad', `${plural(down.size, 'target')} left out: ${[...down].join(', ')}`],
+    [days < 0, 'bad', 'a certificate has expired'],
+    [days >= 0 && days < 15, 'warn', `a certificate expires in ${plural(days, 'day')}`],
+    [refused.length > 0, 'warn', `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`],
+    [!gateways.complete, 'warn', 'refusals and other gateways unknown'],
+  ];
+  const shown = wrong.filter(([isSo]) => isSo);
+  return html`<ul class="actions" aria-label="State">
+    ${shown.map(([, kind, text]) => html`<li key=${text}><${Badge} kind=${kind}>${text}</${Badge}></li>`)}
+    ${shown.length === 0 && html`<li><${Badge} kind="good">All well: no caller is refused, ${countText(ready)} of ${plural(all.length, 'gateway')} ready, no 5xx.</${Badge}></li>`}
+  </ul>`;
 }
 
 /** Without the present bucket, which is not full yet. */
@@ -131,48 +138,92 @@ function Traffic(traffic: NowEvent['traffic']) {
     },
   }));
   const minute = lastMinute(traffic);
-  const perSecond = (name: TrafficColumn) => sumOf(minute, name) / Math.max(1, minute.length * stepSeconds);
-  const figures: readonly { name: TrafficColumn; title: string }[] = [
-    { name: 'admitted', title: 'Admitted' },
-    { name: 'refused', title: 'Refused (429)' },
-    { name: 'banned', title: 'Banned (429)' },
-    { name: 'unauthenticated', title: 'Unknown caller (401)' },
-    { name: 'failed', title: 'Failed (5xx)' },
-  ];
-  return html`<${Section} title="Traffic" note="Of the last minute, and by verdict over ten minutes.">
+  return html`<${Section} title="Traffic" note="Of the last minute, with the course of ten minutes.">
     <dl class="figures">
-      ${figures.map(
-        ({ name, title }) =>
-          html`<div key=${name} class=${name}>
-            <dt>${title}</dt>
-            <dd>${rateText(perSecond(name))}<span class="unit"> a second</span></dd>
-          </div>`,
-      )}
+      ${FIGURES.map((figure) => html`<${Figure} key=${figure.name} ...${figure} count=${sumOf(minute, figure.name)} seconds=${minute.length * stepSeconds} course=${buckets.map((bucket) => bucket[figure.name])} />`)}
     </dl>
     <${BarChart} id="traffic" title="Requests by verdict" series=${VERDICTS} bars=${bars} step=${`${stepSeconds} seconds`} />
   </${Section}>`;
 }
 
-function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => void }) {
-  const { refused: keys, refusedMore, refusedCallers, gateways, traffic } = now;
+interface FigureOf {
+  readonly name: TrafficColumn;
+  readonly title: string;
+  /** How the figure looks if it is not 0. */
+  readonly kind?: 'alarm' | 'notable';
+}
+
+const FIGURES: readonly FigureOf[] = [
+  { name: 'admitted', title: 'Admitted' },
+  { name: 'refused', title: 'Refused (429)', kind: 'notable' },
+  { name: 'banned', title: 'Banned (429)', kind: 'notable' },
+  { name: 'unauthenticated', title: 'Unknown caller (401)' },
+  { name: 'failed', title: 'Failed (5xx)', kind: 'alarm' },
+];
+
+/** A figure of the last minute: a rate from one a second on, the count below that. */
+function Figure({
+  title,
+  kind,
+  count,
+  seconds,
+  course,
+}: FigureOf & { count: number; seconds: number; course: readonly number[] }) {
+  const rate = count / Math.max(1, seconds);
+  const isRate = rate >= 1;
+  const highest = Math.max(1, ...course);
+  const points = course.map(
+    (value, i) => `${(100 * i) / Math.max(1, course.length - 1)},${27 - (26 * value) / highest}`,
+  );
+  return html`<div>
+    <dt>${title}</dt>
+    <dd class=${count > 0 ? kind : ''}>${isRate ? rateText(rate) : countText(count)}<span class="unit"> ${isRate ? 'a second' : 'in a minute'}</span></dd>
+    <dd><svg class="course" viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true"><polyline points=${points.join(' ')} vector-effect="non-scaling-stroke" /></svg></dd>
+  </div>`;
+}
+
+type ShownCallers = 'refused' | 'banned' | 'near' | 'most';
+
+/** The callers that need someone, in one table with tabs. */
+function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void }) {
+  const [chosen, choose] = useState<ShownCallers>('refused');
+  const banned = now.refused.filter(({ state }) => state === 'banned');
+  const tabs = [
+    { name: 'refused', title: 'Refused', count: now.refused.length, isBad: true },
+    { name: 'banned', title: 'Banned', count: banned.length, isBad: true },
+    { name: 'near', title: 'Near a limit', count: now.near.length },
+    { name: 'most', title: 'Most refused', count: now.mostRefused.length },
+  ];
+  return html`<${Section} title="Callers">
+    <${Tabs} id="callers" label="Callers" tabs=${tabs} chosen=${chosen} choose=${choose}>
+      ${chosen === 'refused' && html`<${RefusedKeys} now=${now} keys=${now.refused} help=${help} />`}
+      ${chosen === 'banned' && html`<${RefusedKeys} now=${now} keys=${banned} help=${help} />`}
+      ${chosen === 'near' && html`<${NearKeys} keys=${now.near} help=${help} />`}
+      ${chosen === 'most' && html`<${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} />`}
+    </${Tabs}>
+  </${Section}>`;
+}
+
+/** @param keys those of `now.refused` that are shown */
+function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refused[]; help: (helped: Helped) => void }) {
+  const { refusedMore, refusedCallers, gateways, traffic } = now;
   const isAway = !gateways.complete;
   const mayHelp = useMay('operator');
-  const note = keys.length === 0 ? null : `${plural(keys.length, 'caller')}${refusedMore ? ', and more' : ''}`;
   const requests = plural(sumOf(traffic.buckets, 'refused') + sumOf(traffic.buckets, 'banned'), 'request');
   const callers = `${plural(refusedCallers, 'caller')}, `;
-  return html`<${Section} title="Refused or banned" note=${note}>
-    ${
-      keys.length === 0
-        ? html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : 'No caller is refused at the moment.'}>
-            ${!isAway && html`<p>In the last ten minutes: ${callers}${requests}. Keys that were refused, and whose next request would be refused again, appear here within two seconds. Those that have just reached a limit are below.</p>`}
-          </${Empty}>`
-        : html`<${Table}
+  if (keys.length === 0) {
+    const isNone = now.refused.length === 0;
+    return html`<${Empty} title=${isAway ? 'Unknown while the store is away.' : isNone ? 'No caller is refused at the moment.' : 'No caller is banned.'}>
+      ${!isAway && isNone && html`<p>In the last ten minutes: ${callers}${requests}. Keys that were refused, and whose next request would be refused again, appear here within two seconds.</p>`}
+    </${Empty}>`;
+  }
+  return html`<${Table}
             caption="Keys that are refused or banned"
             rows=${keys}
             keyOf=${(key: Refused) => key.id}
             columns=${[
               { title: 'Key', isName: true, cell: (key: Refused) => html`<${CallerName} ...${key} />` },
-              { title: 'Plan', cell: (key: Refused) => key.plan ?? '–' },
+              { title: 'Plan', sort: ({ plan }: Refused) => plan ?? '', cell: ({ plan }: Refused) => plan ?? '–' },
               {
                 title: 'State',
                 cell: ({ state, ban }: Refused) =>
@@ -181,11 +232,15 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
                     : html`<${Badge} kind="warn">Refused</${Badge}>`,
               },
               { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
-              { title: 'Until', cell: ({ until }: Refused) => html`<${Until} at=${until} />` },
+              {
+                title: 'Until',
+                sort: ({ until }: Refused) => millisecondsOf(until),
+                cell: ({ until }: Refused) => html`<${Until} at=${until} />`,
+              },
               ...(mayHelp
                 ? [
                     {
-                      title: 'Help',
+                      title: '',
                       cell: (key: Refused) =>
                         html`<span class="actions">
                           ${key.state === 'banned' && html`<button type="button" aria-label="Lift the ban of ${nameOf(key)}" onClick=${() => help({ ...key, how: 'lift' })}>Lift…</button>`}
@@ -195,15 +250,13 @@ function RefusedKeys({ now, help }: { now: NowEvent; help: (helped: Helped) => v
                   ]
                 : []),
             ]}
-          />`
-    }
-  </${Section}>`;
+          />${refusedMore && html`<p class="hint after">There are more.</p>`}`;
 }
 
 function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; callers: number }) {
-  if (keys.length === 0) return null;
+  if (keys.length === 0) return html`<${Empty} title="No caller was refused in the last ten minutes." />`;
   const note = callers <= keys.length ? null : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
-  return html`<${Section} title="Most refused in ten minutes" note=${note}>
+  return html`${note && html`<p class="hint">${note}</p>`}
     <${Table}
       caption="Keys that were refused most in ten minutes"
       rows=${keys}
@@ -211,20 +264,27 @@ function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; call
       columns=${[
         { title: 'Key', isName: true, cell: (key: MostRefused) => html`<${CallerName} ...${key} />` },
         { title: 'Plan', cell: ({ plan }: MostRefused) => plan ?? '–' },
-        { title: 'Refused', isNumber: true, cell: ({ refused }: MostRefused) => countText(refused) },
-        { title: 'Banned', isNumber: true, cell: ({ banned }: MostRefused) => countText(banned) },
+        {
+          title: 'Refused',
+          isNumber: true,
+          sort: ({ refused }: MostRefused) => refused,
+          cell: ({ refused }: MostRefused) => countText(refused),
+        },
+        {
+          title: 'Banned',
+          isNumber: true,
+          sort: ({ banned }: MostRefused) => banned,
+          cell: ({ banned }: MostRefused) => countText(banned),
+        },
       ]}
-    />
-  </${Section}>`;
+    />`;
 }
 
 function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
   const mayHelp = useMay('operator');
-  return html`<${Section} title="Near a limit" note="At most a tenth of a window is left, or nothing.">
-    ${
-      keys.length === 0
-        ? html`<${Empty} title="No caller is near a limit." />`
-        : html`<${Table}
+  if (keys.length === 0)
+    return html`<${Empty} title="No caller is near a limit."><p>Callers appear here when at most a tenth of a window is left, or nothing.</p></${Empty}>`;
+  return html`<${Table}
             caption="Keys that are near a limit"
             rows=${keys}
             keyOf=${(key: Near) => `${key.id} ${key.window}`}
@@ -234,15 +294,25 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
               { title: 'Window', cell: ({ window }: Near) => windowText(window) },
               {
                 title: 'Used',
+                sort: ({ used, limit }: Near) => used / Math.max(1, limit),
                 cell: ({ used, limit, window }: Near) =>
                   html`<span class="used"><${Meter} label=${`Used of the ${windowText(window)}`} used=${used} limit=${limit} /> ${countText(used)} of ${countText(limit)}</span>`,
               },
-              { title: 'Left', isNumber: true, cell: ({ remaining }: Near) => countText(remaining) },
-              { title: 'Resets', cell: ({ resetAt }: Near) => html`<${Until} at=${resetAt} />` },
+              {
+                title: 'Left',
+                isNumber: true,
+                sort: ({ remaining }: Near) => remaining,
+                cell: ({ remaining }: Near) => countText(remaining),
+              },
+              {
+                title: 'Resets',
+                sort: ({ resetAt }: Near) => millisecondsOf(resetAt),
+                cell: ({ resetAt }: Near) => html`<${Until} at=${resetAt} />`,
+              },
               ...(mayHelp
                 ? [
                     {
-                      title: 'Help',
+                      title: '',
                       cell: (key: Near) =>
                         !key.id.startsWith('jwt_') &&
                         html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`,
@@ -250,9 +320,7 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
                   ]
                 : []),
             ]}
-          />`
-    }
-  </${Section}>`;
+          />`;
 }
 
 function Gateways({ gateways, isComplete }: { gateways: readonly Gateway[]; isComplete: boolean }) {

@@ -2,6 +2,7 @@ import { html } from '../html.ts';
 import { isCustomer, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, settledText } from '../kit/dialog.ts';
 import { millisecondsOf, momentText, Time, Until } from '../kit/format.ts';
+import { MomentField, momentIn } from '../kit/moment-field.ts';
 import type { KeyOrCustomer, NewSuspension } from '../types.ts';
 import { type Changing, changeIfSame } from './key-dialogs.ts';
 
@@ -21,9 +22,9 @@ export function SuspendedText({ since, until, reason }: NonNullable<KeyOrCustome
 export function SuspendDialog(changing: ChangingEither) {
   const { of: record, onClose, onChanged } = changing;
   const act = async (form: FormData) => {
-    const [until, reason] = [String(form.get('until')), String(form.get('reason')).trim()];
+    const reason = String(form.get('reason')).trim();
     const body: NewSuspension = {
-      until: until === '' ? null : new Date(until).toISOString(),
+      until: momentIn(String(form.get('until')))?.toISOString() ?? null,
       reason: reason === '' ? null : reason,
     };
     const { status, data } = await changeIfSame<KeyOrCustomer>(changing, 'POST', `${pathOf(record.id)}/suspend`, body);
@@ -36,9 +37,7 @@ export function SuspendDialog(changing: ChangingEither) {
     : 'Each of its requests gets a 403 within a second, and is not counted, until you resume it. Its secrets, counts and ban stay.';
   return html`<${ChangeDialog} title=${`Suspend ${nameOf(record)}`} action="Suspend" act=${act} onClose=${onClose}>
     <p>${effect}</p>
-    <${Field} id="suspend-until" label="Until" hint="In your time zone. Empty: until it is resumed.">
-      <input id="suspend-until" name="until" type="datetime-local" max="9999-12-30T00:00" aria-describedby="suspend-until-hint" />
-    </${Field}>
+    <${MomentField} id="suspend-until" name="until" label="Until" empty="until it is resumed" />
     <${Field} id="suspend-reason" label="Reason" hint="For operators. Callers never see it.">
       <input id="suspend-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="suspend-reason-hint" />
     </${Field}>

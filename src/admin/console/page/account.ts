@@ -1,0 +1,40 @@
+import { html } from './html.ts';
+import { Icon } from './kit/icon.ts';
+import { Menu } from './kit/menu.ts';
+import { useTheme } from './kit/theme.ts';
+import { signOut, useSession } from './session.ts';
+
+const THEME_NAMES = { system: 'System', light: 'Light', dark: 'Dark' };
+
+/** Who is signed in, how the page looks, and how to leave. */
+export function Account() {
+  const { name, role } = useSession();
+  const button = html`<${Icon} of="user" /><span>${name}</span> <span class="tag">${role}</span><${Icon} of="down" />`;
+  return html`<${Menu} button=${button}>${() => html`<${AccountMenu} />`}</${Menu}>`;
+}
+
+function AccountMenu() {
+  const { name, role, via } = useSession();
+  const [theme, choose, themes] = useTheme();
+  return html`<div class="who">
+      <p><strong><bdi>${name}</bdi></strong></p>
+      <p class="muted">Role ${role}, times in ${new Intl.DateTimeFormat().resolvedOptions().timeZone}</p>
+    </div>
+    <div>
+      <h2 id="theme">Theme</h2>
+      <div class="segments" role="group" aria-labelledby="theme">
+        ${themes.map((one) => html`<button key=${one} type="button" aria-pressed=${one === theme} onClick=${() => choose(one)}>${THEME_NAMES[one]}</button>`)}
+      </div>
+    </div>
+    <div>
+      <a href="/admin/openapi.json"><${Icon} of="book" />The admin API (OpenAPI)</a>
+    </div>
+    <div>
+      ${
+        via === 'proxy'
+          ? html`<p class="muted">Your proxy signs you in and out.</p>`
+          : html`<button type="button" onClick=${() => signOut(false)}><${Icon} of="out" />Sign out</button>
+              <button type="button" onClick=${() => signOut(true)}><${Icon} of="out" />Sign out everywhere</button>`
+      }
+    </div>`;
+}

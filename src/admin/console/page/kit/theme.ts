@@ -1,0 +1,40 @@
+import { useState } from 'preact/hooks';
+
+// Light or dark, as the reader has chosen on this device or as the system says.
+
+const THEMES = ['system', 'light', 'dark'] as const;
+export type Theme = (typeof THEMES)[number];
+const KEY = 'tollgate.theme';
+
+function stored(): Theme {
+  try {
+    return THEMES.find((theme) => theme === localStorage.getItem(KEY)) ?? 'system';
+  } catch {
+    // The browser keeps nothing for this page.
+    return 'system';
+  }
+}
+
+function apply(theme: Theme): void {
+  if (theme === 'system') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+/** Applies the theme that was chosen before. */
+export function startTheme(): void {
+  apply(stored());
+}
+
+export function useTheme(): [Theme, (theme: Theme) => void, typeof THEMES] {
+  const [theme, setTheme] = useState(stored);
+  const choose = (chosen: Theme) => {
+    apply(chosen);
+    setTheme(chosen);
+    try {
+      localStorage.setItem(KEY, chosen);
+    } catch {
+      // It holds until the page is loaded again.
+    }
+  };
+  return [theme, choose, THEMES];
+}
