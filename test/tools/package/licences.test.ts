@@ -19,6 +19,8 @@ describe('the packages that the gateway brings along', () => {
       'BlueOak-1.0.0',
       'ISC',
       'MIT',
+      // Of a font, which may be passed on with software and its notice; only the font by itself must not be sold.
+      'OFL-1.1',
       'Unlicense',
     ];
     // Of alternatives (`A OR B` in SPDX) one is chosen, so one that is permissive is enough.

@@ -1,6 +1,9 @@
 import { html } from '../html.ts';
 
-/** The drawings of Lucide 1.62.0 (ISC licence, https://lucide.dev/license), as paths on a ground of 24 by 24. */
+/**
+ * The drawings of Lucide 1.62.0 as paths on a ground of 24 by 24: copyright (c) Lucide Icons and Contributors, under the ISC
+ * licence of https://lucide.dev/license.
+ */
 const DRAWINGS = {
   activity:
     'M22 12h-2.48a2 2 0 0 0-1.93 1.46l-2.35 8.36a.25.25 0 0 1-.48 0L9.24 2.18a.25.25 0 0 0-.48 0l-2.35 8.36A2 2 0 0 1 4.49 12H2',
