@@ -125,6 +125,13 @@ test('an operator suspends a key until it is resumed: the list shows it, its cal
   await page.goto(`/console/keys/${id}`);
   await page.getByRole('button', { name: 'Suspend…' }).click();
   await dialogOf(page).getByLabel('Reason').fill('An unpaid bill');
+  for (const none of ['2099-13-01 10:00', '2099-02-30 10:00', 'tomorrow', ' ']) {
+    await dialogOf(page).getByLabel('Until').fill(none);
+    await dialogOf(page).getByRole('button', { name: 'Suspend' }).click();
+    await dialogOf(page).getByRole('alert').getByText('A date and a time such as').waitFor();
+    expect(await answers(), none).toEqual([200, 200]);
+  }
+  await dialogOf(page).getByLabel('Until').fill('');
   await dialogOf(page).getByRole('button', { name: 'Suspend' }).click();
   await noticeOf(page).getByText('is suspended until it is resumed.').waitFor();
   await page.getByText('An unpaid bill', { exact: true }).waitFor();
