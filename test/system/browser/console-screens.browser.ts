@@ -119,7 +119,17 @@ describe.each([
       await page.keyboard.press('Enter');
       await page.getByRole('heading', { level: 1, name: 'Paws & Claws' }).waitFor();
     }
+    // Of another maker, or within other text: neither is taken for the id of a request.
+    for (const text of ['sk-proj-0123456789abcdef', `x${key}`]) {
+      await page.keyboard.press('/');
+      await page.getByRole('combobox', { name: 'Find' }).fill(text);
+      await page.getByText('No key has this secret.').waitFor();
+      expect(await page.getByRole('option').count(), text).toBe(0);
+      await page.keyboard.press('Escape');
+      await page.locator('dialog').waitFor({ state: 'detached' });
+    }
     expect([page.url(), ...asked].join()).not.toContain(key);
+    expect([page.url(), ...asked].join()).not.toContain('sk-proj');
   });
 
   test('Find anything opens a screen, and a refused request by its id', async () => {

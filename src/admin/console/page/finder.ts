@@ -1,12 +1,13 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, request } from './api.ts';
 import { html } from './html.ts';
-import { nameOf } from './kit/callers.ts';
+import { isCustomer, isWholeId, nameOf } from './kit/callers.ts';
 import { Icon, type IconName } from './kit/icon.ts';
+import { hasFormOfSecret, isRequestId } from './kit/request-id.ts';
 import { isSecretLike } from './kit/text-filter.ts';
 import { navigate } from './router.ts';
 import { useMay } from './session.ts';
-import type { CustomerPage, FoundKey, KeyPage } from './types.ts';
+import type { CustomerPage, FoundKey, KeyOrCustomer, KeyPage } from './types.ts';
 
 /** What can be found without the gateway: a screen, or where an action begins. */
 interface Destination {
@@ -24,8 +25,8 @@ interface Found extends Destination {
 const PAUSE_MS = 200;
 /** How many keys, and how many customers, are offered. */
 const MOST = 6;
-const CALLER = /^(key|cus)_[0-9A-Za-z]{16}$|^jwt_[A-Za-z0-9_-]{32}$/;
-const REQUEST_ID = /^[A-Za-z0-9._-]{8,64}$/;
+/** From how many characters on a text may be the id of a request. */
+const LEAST_OF_ID = 8;
 
 /**
  * Finds anything by what is known of it: keys and customers by name, owner, id, metadata or the last four characters of a secret,
@@ -35,8 +36,9 @@ export function Finder({ screens, onClose }: { screens: readonly Destination[]; 
   const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
-  const near = useNearby(screens, text);
-  const { found, status } = useFound(text);
+  const wanted = text.trim();
+  const near = useNearby(screens, wanted);
+  const { of, found, status } = useFound(wanted);
   const all = [...found, ...near];
   const chosen = Math.min(at, all.length - 1);
   useEffect(() => dialog.current!.showModal(), []);
@@ -52,7 +54,9 @@ export function Finder({ screens, onClose }: { screens: readonly Destination[]; 
       setAt((next + all.length) % Math.max(1, all.length));
     } else if (event.key === 'Enter') {
       event.preventDefault();
-      if (all[chosen] !== undefined) go(all[chosen]);
+      // What was found for an earlier text stays in sight, but Enter would open what the user did not ask for.
+      const isStale = of !== wanted && chosen < found.length;
+      if (all[chosen] !== undefined && !isStale) go(all[chosen]);
     }
   };
   const input = (event: Event) => {
@@ -67,7 +71,7 @@ export function Finder({ screens, onClose }: { screens: readonly Destination[]; 
           role="combobox" aria-expanded=${all.length > 0} aria-controls="found" aria-activedescendant=${all.length > 0 ? `found-${chosen}` : undefined} onKeyDown=${key} onInput=${input} />
         <kbd>Esc</kbd>
       </label>
-      <p class="muted" role="status">${status || (all.length === 0 ? 'Nothing is found.' : null)}</p>
+      <p class="muted" role="status">${status || (all.length === 0 && of === wanted ? 'Nothing is found.' : null)}</p>
       <div class="found" id="found" role="listbox" aria-label="Found">
         ${all.map(
           (
@@ -84,9 +88,8 @@ export function Finder({ screens, onClose }: { screens: readonly Destination[]; 
 }
 
 /** The screens and actions that match, without asking the gateway. */
-function useNearby(screens: readonly Destination[], text: string): readonly Found[] {
+function useNearby(screens: readonly Destination[], wanted: string): readonly Found[] {
   const mayCreate = useMay('admin');
-  const wanted = text.trim().toLowerCase();
   return useMemo(() => {
     const actions: readonly Found[] = mayCreate
       ? [
@@ -96,29 +99,35 @@ function useNearby(screens: readonly Destination[], text: string): readonly Foun
         ]
       : [];
     return [...screens.map((one): Found => ({ group: 'Screens', ...one })), ...actions].filter(({ title }) =>
-      title.toLowerCase().includes(wanted),
+      title.toLowerCase().includes(wanted.toLowerCase()),
     );
   }, [screens, wanted, mayCreate]);
 }
 
-/** What the gateway finds for a text, once the user pauses. */
-function useFound(text: string): { readonly found: readonly Found[]; readonly status: string } {
-  const [state, setState] = useState<{ found: readonly Found[]; status: string }>({ found: [], status: '' });
-  const wanted = text.trim();
+interface Answer {
+  /** The text that was looked up. */
+  readonly of: string;
+  readonly found: readonly Found[];
+  readonly status: string;
+}
+
+/** What the gateway finds for a text, once the user pauses. Until then it is the answer to an earlier text. */
+function useFound(wanted: string): Answer {
+  const [answer, setAnswer] = useState<Answer>(NONE);
   useEffect(() => {
     if (wanted === '') {
-      setState({ found: [], status: '' });
+      setAnswer(NONE);
       return;
     }
     const controller = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        const found = await lookedUp(wanted, controller.signal);
-        setState({ found, status: '' });
+        setAnswer({ of: wanted, found: await lookedUp(wanted, controller.signal), status: '' });
       } catch (failure) {
         if (controller.signal.aborted) return;
         if (!(failure instanceof ApiError)) throw failure;
-        setState({ found: [], status: failure.code === 'not_found' ? 'No key has this secret.' : failure.message });
+        const status = failure.code === 'not_found' ? 'No key has this secret.' : failure.message;
+        setAnswer({ of: wanted, found: [], status });
       }
     }, PAUSE_MS);
     return () => {
@@ -126,51 +135,38 @@ function useFound(text: string): { readonly found: readonly Found[]; readonly st
       controller.abort();
     };
   }, [wanted]);
-  return state;
+  return answer;
 }
 
+const NONE: Answer = { of: '', found: [], status: '' };
+
 async function lookedUp(wanted: string, signal: AbortSignal): Promise<readonly Found[]> {
-  if (wanted.startsWith('tg_live_')) return [await keyOfSecret(wanted, signal)];
-  if (CALLER.test(wanted)) {
-    const isCustomer = wanted.startsWith('cus_');
-    const [group, path, icon] = isCustomer
-      ? (['Customers', '/customers', 'customer'] as const)
-      : (['Keys', '/keys', 'key'] as const);
-    return [{ group, title: wanted, path: `${path}/${wanted}`, icon }];
-  }
-  const explain: readonly Found[] = REQUEST_ID.test(wanted)
+  if (isWholeId(wanted)) return [recordFound({ id: wanted, name: null })];
+  const mayBeRequest = wanted.length >= LEAST_OF_ID && isRequestId(wanted);
+  const explain: readonly Found[] = mayBeRequest
     ? [{ group: 'Requests', title: `Explain ${wanted}`, path: `/explain/${wanted}`, icon: 'explain' }]
     : [];
-  // A long text without spaces may be the id of a request, or a secret of another maker: it is not sent as a query.
-  if (isSecretLike(wanted)) return explain.length > 0 ? explain : [await keyOfSecret(wanted, signal)];
+  // A long text without spaces is the id of a request or a secret: it is not sent as a query.
+  if (isSecretLike(wanted) || hasFormOfSecret(wanted))
+    return mayBeRequest ? explain : [await keyOfSecret(wanted, signal)];
   const query = `q=${encodeURIComponent(wanted)}&limit=${MOST}`;
   const [{ data: ofKeys }, { data: ofCustomers }] = await Promise.all([
     request<KeyPage>('GET', `/admin/keys?${query}`, { signal }),
     request<CustomerPage>('GET', `/admin/customers?${query}`, { signal }),
   ]);
-  const keys = ofKeys.keys.map(
-    (key): Found => ({
-      group: 'Keys',
-      title: nameOf(key),
-      path: `/keys/${key.id}`,
-      icon: 'key',
-      note: key.owner ?? key.plan,
-    }),
-  );
-  const customers = ofCustomers.customers.map(
-    (one): Found => ({
-      group: 'Customers',
-      title: nameOf(one),
-      path: `/customers/${one.id}`,
-      icon: 'customer',
-      note: one.owner ?? one.plan,
-    }),
-  );
-  return [...keys, ...customers, ...explain];
+  const records = [...ofKeys.keys, ...ofCustomers.customers];
+  return [...records.map((record) => recordFound(record, record.owner ?? record.plan)), ...explain];
 }
 
 async function keyOfSecret(secret: string, signal: AbortSignal): Promise<Found> {
   const { data } = await request<FoundKey>('POST', '/admin/keys/find', { body: { secret }, signal });
-  const note = data.isCurrent ? 'its secret' : 'its earlier secret, which no longer works';
-  return { group: 'Keys', title: nameOf(data.key), path: `/keys/${data.key.id}`, icon: 'key', note };
+  return recordFound(data.key, data.isCurrent ? 'its secret' : 'its earlier secret, which no longer works');
+}
+
+/** A key, a caller with tokens or a customer. */
+function recordFound(record: Pick<KeyOrCustomer, 'id' | 'name'>, note = ''): Found {
+  const place = isCustomer(record.id)
+    ? ({ group: 'Customers', path: `/customers/${record.id}`, icon: 'customer' } as const)
+    : ({ group: 'Keys', path: `/keys/${record.id}`, icon: 'key' } as const);
+  return { ...place, title: nameOf(record), note };
 }

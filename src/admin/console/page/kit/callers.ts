@@ -8,6 +8,11 @@ export function isCustomer(id: string): boolean {
   return id.startsWith('cus_');
 }
 
+/** Whether a text is a whole id of a key, a customer or a caller with tokens, as Tollgate makes them. */
+export function isWholeId(text: string): boolean {
+  return /^(?:(?:key|cus)_[0-9A-Za-z]{16}|jwt_[\w-]{32})$/.test(text);
+}
+
 /** The path of a key, of a caller with tokens or of a customer in the admin API. */
 export function pathOf(id: string): string {
   return `/admin/${isCustomer(id) ? 'customers' : 'keys'}/${encodeURIComponent(id)}`;

@@ -1,11 +1,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../html.ts';
+import { isWholeId } from './callers.ts';
 
 /** Whether a text may be a secret: one of ours, or long without spaces, and neither an id nor an address of e-mail. */
 export function isSecretLike(text: string): boolean {
   const bare = text.trim();
   if (bare.includes('tg_live_')) return true;
-  if (/^((?:key|cus)_[0-9A-Za-z]{16}|jwt_[\w-]{32}|[^@\s]+@[^@\s]+\.[a-z]{2,})$/.test(bare)) return false;
+  if (isWholeId(bare) || /^[^@\s]+@[^@\s]+\.[a-z]{2,}$/.test(bare)) return false;
   return bare.length >= 20 && !/\s/.test(bare);
 }
 

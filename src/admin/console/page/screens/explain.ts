@@ -9,6 +9,7 @@ import { Field } from '../kit/dialog.ts';
 import { isCallerId } from '../kit/filters.ts';
 import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
+import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { WindowList, windowText } from '../kit/windows.ts';
 import { hrefOf, navigate } from '../router.ts';
@@ -17,17 +18,9 @@ import type { Refusal, RefusalList, Usage } from '../types.ts';
 import { VerdictBadge } from './live.ts';
 import { useGatewayNames } from './now.ts';
 
-/**
- * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
- * of a path.
- */
-const REQUEST_ID = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/;
-/** `tg_live_…`, and how the secrets of other makers mostly begin. */
-const SECRET = /^[a-z]{2,}_(live|test|prod)_|^sk[_-]/i;
-
 /** Why a request was refused, for support staff who have its X-Request-Id. */
 export function Explain({ rest }: { rest: string }) {
-  const isId = REQUEST_ID.test(rest) && !SECRET.test(rest);
+  const isId = isRequestId(rest);
   const refusals = useResource<RefusalList>(isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null);
   const [helped, setHelped] = useState<Helped | null>(null);
   useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
@@ -75,12 +68,12 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
       .trim()
       .replace(/^["']?x-request-id["']?\s*[:=]?\s*/i, '')
       .replace(/^["']|["',]+$/g, '');
-    if (SECRET.test(text)) input.value = '';
-    else if (REQUEST_ID.test(text)) {
+    if (hasFormOfSecret(text)) input.value = '';
+    else if (isRequestId(text)) {
       navigate(`/explain/${text}`);
       return;
     }
-    setError(SECRET.test(text) ? IS_SECRET : NO_ID);
+    setError(hasFormOfSecret(text) ? IS_SECRET : NO_ID);
     input.focus();
   };
   return html`<form class="filters" role="search" aria-label="Explain a refusal" onSubmit=${submit}>
