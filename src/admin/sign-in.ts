@@ -54,7 +54,7 @@ export const session = z
     ],
   });
 
-/** Whom the code of a link signs in, or why it signs in nobody. */
+/** The name under which the code of a link signs its user in, or the reason why the gateway refuses the code. */
 export type LinkTaken = { readonly name: string } | { readonly refused: 'used' | 'elsewhere' };
 
 const NEW_LINK =

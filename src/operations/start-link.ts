@@ -5,7 +5,7 @@ import { isSameDigest } from '../identify/api-key.ts';
 /** 256 bits, in base64url. */
 const CODE_BYTES = 32;
 
-/** Fields by which a proxy says that it forwards a request of somebody else. */
+/** Header fields that proxies add to the requests that they forward. */
 const OF_PROXIES =
   /^(?:forwarded|via|x-forwarded(?:-.*)?|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|cf-connecting-ip)$/i;
 
@@ -21,8 +21,9 @@ export interface LinkRequest {
  * The link that `npm start` prints while the admin port is on loopback. It signs in any number of times, until the process ends.
  * Only this process knows it: it is in no file and not in the store, and a restart makes another one.
  *
- * Attack: somebody on another machine has the code, from a screen or a copied output, and a proxy or a forwarded port of this machine
- * makes the admin port reachable. So a request must come over loopback and must have no field of a proxy.
+ * Attack: an attacker on another machine has read the code on a screen or in a copied output, and reaches the admin port through a proxy on
+ * this machine. So the gateway accepts the code only over loopback, and only without the header fields that proxies add. A proxy or a
+ * forwarded port that adds none of them looks like a client on this machine.
  */
 export class StartLink {
   /** The name under which it signs in, for the record of changes. */
