@@ -11,7 +11,8 @@ import jsTokens from 'js-tokens';
 interface Asset {
   readonly type: string;
   readonly body: Buffer;
-  readonly zipped: Buffer;
+  /** Null for a font, which is compressed already. */
+  readonly zipped: Buffer | null;
   readonly etag: string;
 }
 
@@ -73,12 +74,13 @@ function send(
   { type, body, zipped, etag }: Asset,
   fields: Readonly<Record<string, string>>,
 ): void {
-  const isZipped = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(request.headers['accept-encoding'] ?? '');
+  const takesGzip = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(request.headers['accept-encoding'] ?? '');
   const shared = { ...fields, ETag: etag, Vary: 'Accept-Encoding', 'Cache-Control': 'no-cache' };
   if (request.headers['if-none-match'] === etag) {
     response.writeHead(304, shared).end();
     return;
   }
+  const isZipped = takesGzip && zipped !== null;
   const bytes = isZipped ? zipped : body;
   response.writeHead(200, {
     ...shared,
@@ -95,12 +97,7 @@ function load() {
   for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     const type = TYPES[extname(file)];
     if (type === undefined || file.endsWith('.d.ts')) continue;
-    const text = readFileSync(join(folder, file), 'utf8');
-    const isScript = extname(file) === '.ts';
-    assets.set(
-      file.split(sep).join('/'),
-      assetOf(type, isScript ? withoutComments(withoutTypes(text)) : extname(file) === '.css' ? bareStyle(text) : text),
-    );
+    assets.set(file.split(sep).join('/'), assetOf(type, sentText(file, readFileSync(join(folder, file), 'utf8'))));
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
     assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(fileURLToPath(import.meta.resolve(specifier)))));
@@ -109,6 +106,12 @@ function load() {
     assets.get('index.html')!.body.toString(),
   )![1]!;
   return { assets, fields: securityFields(importMap) };
+}
+
+/** What the browser gets of a text of the page. */
+function sentText(file: string, text: string): string {
+  if (file.endsWith('.ts')) return withoutComments(withoutTypes(text));
+  return file.endsWith('.css') ? bareStyle(text) : text;
 }
 
 /**
@@ -140,7 +143,7 @@ function bareStyle(text: string): string {
 function assetOf(type: string, content: string | Buffer): Asset {
   const body = Buffer.from(content);
   const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
-  return { type, body, zipped: gzipSync(body, { level: 9 }), etag };
+  return { type, body, zipped: type === TYPES['.woff2'] ? null : gzipSync(body, { level: 9 }), etag };
 }
 
 /**

@@ -1,10 +1,9 @@
 import { html } from './html.ts';
+import { ownZone } from './kit/format.ts';
 import { Icon } from './kit/icon.ts';
 import { Menu } from './kit/menu.ts';
-import { useTheme } from './kit/theme.ts';
+import { THEMES, useTheme } from './kit/theme.ts';
 import { signOut, useSession } from './session.ts';
-
-const THEME_NAMES = { system: 'System', light: 'Light', dark: 'Dark' };
 
 /** Who is signed in, how the page looks, and how to leave. */
 export function Account() {
@@ -15,15 +14,15 @@ export function Account() {
 
 function AccountMenu() {
   const { name, role, via } = useSession();
-  const [theme, choose, themes] = useTheme();
+  const [theme, choose] = useTheme();
   return html`<div class="who">
       <p><strong><bdi>${name}</bdi></strong></p>
-      <p class="muted">Role ${role}, times in ${new Intl.DateTimeFormat().resolvedOptions().timeZone}</p>
+      <p class="muted">Role ${role}, times in ${ownZone()}</p>
     </div>
     <div>
       <h2 id="theme">Theme</h2>
       <div class="segments" role="group" aria-labelledby="theme">
-        ${themes.map((one) => html`<button key=${one} type="button" aria-pressed=${one === theme} onClick=${() => choose(one)}>${THEME_NAMES[one]}</button>`)}
+        ${THEMES.map(([one, title]) => html`<button key=${one} type="button" aria-pressed=${one === theme} onClick=${() => choose(one)}>${title}</button>`)}
       </div>
     </div>
     <div>

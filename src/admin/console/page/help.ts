@@ -3,7 +3,7 @@ import { ApiError, type Resource, request, useOnce, useResource } from './api.ts
 import { html } from './html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
 import { ChangeDialog, Field, notify, settledText } from './kit/dialog.ts';
-import { countText, momentText } from './kit/format.ts';
+import { countText, momentText, ownZone } from './kit/format.ts';
 import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
 import { type AnyWindow, type TopUpPart, WindowList, type Windows, windowText } from './kit/windows.ts';
@@ -157,7 +157,7 @@ function TopUpFields({
 /** When a top-up ends: with its window, at the end of today, or at a moment. */
 function EndFields({ windows }: { windows: Windows }) {
   const [end, setEnd] = useState('window');
-  const own = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const own = ownZone();
   const ofWindows = changeable(windows).flatMap(([, { form }]) => /^calendar, (.+)$/.exec(form ?? '')?.[1] ?? []);
   const zones = [...new Set([own, ...ofWindows, 'UTC'])];
   return html`<${Field} id="topup-until" label="Ends">

@@ -134,7 +134,7 @@ function Shell() {
 /** How often the navigation reads who is refused, in milliseconds. */
 const COUNT_MS = 15_000;
 
-/** How many callers are banned now, or refused if none is banned; nothing if there are none. */
+/** Shows how many callers are banned now or, if no caller is banned, how many are refused. Shows nothing while all callers are served. */
 function BannedCount() {
   const { data, reload } = useResource<RefusedPage>('/admin/now?limit=100');
   useRefresh(reload, COUNT_MS);

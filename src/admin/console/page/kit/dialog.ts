@@ -144,9 +144,13 @@ function invalidIn(form: HTMLFormElement): string | null {
   }
   if (first === null) return null;
   first.focus();
-  const label = first.labels?.[0]?.textContent?.trim() ?? '';
-  const { valueMissing } = first.validity;
-  return `${label}: ${(!valueMissing && first.title) || first.validationMessage}`;
+  return faultOf(first);
+}
+
+/** What is wrong with an invalid field: what it takes, if the field says it in its title. */
+export function faultOf(field: HTMLInputElement | HTMLSelectElement): string {
+  const label = field.labels?.[0]?.textContent?.trim() ?? '';
+  return `${label}: ${(!field.validity.valueMissing && field.title) || field.validationMessage}`;
 }
 
 /** What a response with `durability: unknown` adds to a notice. */

@@ -3,7 +3,7 @@ import { useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { navigate, usePlace } from '../router.ts';
 import type { InForce } from '../types.ts';
-import { Field } from './dialog.ts';
+import { Field, faultOf } from './dialog.ts';
 
 /**
  * A form whose fields are in the address, by their names. They are applied when one changes and when the form is
@@ -21,9 +21,7 @@ export function Filters({ path, label, children }: { path: string; label: string
   const apply = (event: Event) => {
     event.preventDefault();
     const wrong = fieldsOf(form.current!).find((field) => !field.checkValidity());
-    setFault(
-      wrong === undefined ? null : `${wrong.labels?.[0]?.textContent}: ${wrong.title || wrong.validationMessage}`,
-    );
+    setFault(wrong === undefined ? null : faultOf(wrong));
     if (wrong !== undefined) return;
     const next = new URLSearchParams();
     for (const { name, value } of fieldsOf(form.current!)) if (value.trim() !== '') next.set(name, value.trim());
@@ -32,7 +30,7 @@ export function Filters({ path, label, children }: { path: string; label: string
   return html`<form ref=${form} class="filters" role="search" aria-label=${label} noValidate onChange=${apply} onSubmit=${apply}>
     ${children}
     ${shown !== '' && html`<button type="button" class="quiet" onClick=${() => navigate(path, 'replace')}>Clear filters</button>`}
-    ${fault !== null && html`<p class="field-fault wide" role="alert">${fault}</p>`}
+    ${fault !== null && html`<p class="problem-line wide" role="alert">${fault}</p>`}
   </form>`;
 }
 

@@ -64,6 +64,11 @@ export function leftText(seconds: number): string {
   return seconds >= 2 * 86_400 ? `${countText(Math.ceil(seconds / 86_400))} d` : lengthText(Math.ceil(seconds));
 }
 
+/** The reader's zone: `Europe/Berlin`. */
+export function ownZone(): string {
+  return new Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
 /** A moment of the API: RFC 3339, or Unix seconds. */
 export type Moment = string | number;
 

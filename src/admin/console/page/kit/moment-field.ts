@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../html.ts';
-import { momentText } from './format.ts';
+import { momentText, ownZone } from './format.ts';
 
 /** A date, with a time of the day or without one: `2026-12-31 18:00`. */
 const MOMENT = '\\s*\\d{4}-\\d\\d-\\d\\d([ T]\\d\\d:\\d\\d)?\\s*';
@@ -39,7 +39,7 @@ export function MomentField({
   value?: string | undefined;
 }) {
   const [text, setText] = useState(value);
-  const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const zone = ownZone();
   const moment = momentIn(text);
   const input = useRef<HTMLInputElement>(null);
   const isNone = text !== '' && moment === null;

@@ -20,7 +20,10 @@ export function Section({ title, note, children }: { title: string; note?: Child
   </section>`;
 }
 
-const SIGNS: Readonly<Record<'good' | 'warn' | 'bad' | 'plain', IconName>> = {
+/** How a state is to be taken: as it should be, worth a look, wrong, or neither. */
+export type BadgeKind = 'good' | 'warn' | 'bad' | 'plain';
+
+const SIGNS: Readonly<Record<BadgeKind, IconName>> = {
   good: 'check',
   warn: 'alert',
   bad: 'stop',
@@ -28,6 +31,6 @@ const SIGNS: Readonly<Record<'good' | 'warn' | 'bad' | 'plain', IconName>> = {
 };
 
 /** A state in words, with a shape of its own, so that its colour is not the only sign. */
-export function Badge({ kind, children }: { kind: 'good' | 'warn' | 'bad' | 'plain'; children: Children }) {
+export function Badge({ kind, children }: { kind: BadgeKind; children: Children }) {
   return html`<span class="badge ${kind}"><${Icon} of=${SIGNS[kind]} /><span>${children}</span></span>`;
 }

@@ -2,13 +2,20 @@ import { useState } from 'preact/hooks';
 
 // Light or dark, as the reader has chosen on this device or as the system says.
 
-const THEMES = ['system', 'light', 'dark'] as const;
-export type Theme = (typeof THEMES)[number];
+type Theme = 'system' | 'light' | 'dark';
+
+/** The themes with their names, in the order of the menu. */
+export const THEMES: readonly (readonly [Theme, string])[] = [
+  ['system', 'System'],
+  ['light', 'Light'],
+  ['dark', 'Dark'],
+];
 const KEY = 'tollgate.theme';
 
 function stored(): Theme {
   try {
-    return THEMES.find((theme) => theme === localStorage.getItem(KEY)) ?? 'system';
+    const kept = localStorage.getItem(KEY);
+    return THEMES.find(([theme]) => theme === kept)?.[0] ?? 'system';
   } catch {
     // The browser keeps nothing for this page.
     return 'system';
@@ -25,7 +32,7 @@ export function startTheme(): void {
   apply(stored());
 }
 
-export function useTheme(): [Theme, (theme: Theme) => void, typeof THEMES] {
+export function useTheme(): [Theme, (theme: Theme) => void] {
   const [theme, setTheme] = useState(stored);
   const choose = (chosen: Theme) => {
     apply(chosen);
@@ -36,5 +43,5 @@ export function useTheme(): [Theme, (theme: Theme) => void, typeof THEMES] {
       // It holds until the page is loaded again.
     }
   };
-  return [theme, choose, THEMES];
+  return [theme, choose];
 }

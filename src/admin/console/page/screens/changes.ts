@@ -2,7 +2,7 @@ import type { Resource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { auditHref } from '../kit/callers.ts';
 import { countText, Time } from '../kit/format.ts';
-import { Badge, Section } from '../kit/page.ts';
+import { Badge, type BadgeKind, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import type { Change, ChangePage } from '../types.ts';
@@ -37,15 +37,14 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'admin.access': 'Another request',
 };
 
-const OUTCOMES: Readonly<Record<Change['outcome'], readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> =
-  {
-    done: ['Done', 'good'],
-    unchanged: ['Was so already', 'plain'],
-    repeated: ['Repeated', 'plain'],
-    refused: ['Not made', 'warn'],
-    unknown: ['Unknown', 'warn'],
-    lost: ['Undone by a failover', 'bad'],
-  };
+const OUTCOMES: Readonly<Record<Change['outcome'], readonly [title: string, kind: BadgeKind]>> = {
+  done: ['Done', 'good'],
+  unchanged: ['Was so already', 'plain'],
+  repeated: ['Repeated', 'plain'],
+  refused: ['Not made', 'warn'],
+  unknown: ['Unknown', 'warn'],
+  lost: ['Undone by a failover', 'bad'],
+};
 
 /** The columns that describe a change, in Audit and on the screens of a key and a customer. */
 export const CHANGE_COLUMNS: readonly Column<Change>[] = [

@@ -2,6 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { request, useOnce, useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
+import { useCreating } from '../kit/creating.ts';
 import { ChangeDialog, notify, settledText } from '../kit/dialog.ts';
 import { Choice, PlanChoice } from '../kit/filters.ts';
 import { Time } from '../kit/format.ts';
@@ -24,7 +25,7 @@ export function Customers() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
   const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;
-  const [isCreating, setCreating] = useState(false);
+  const [isCreating, setCreating] = useCreating('/customers', mayCreate);
   const [isSecretGiven, setSecretGiven] = useState(false);
   const given = FILTERS.flatMap((name) => {
     const value = query.get(name);
@@ -42,12 +43,6 @@ export function Customers() {
     navigate('/customers', 'replace');
     setSecretGiven(true);
   }, [isSecretAsked]);
-  const isCreateAsked = query.has('create');
-  useEffect(() => {
-    if (!isCreateAsked) return;
-    navigate('/customers', 'replace');
-    setCreating(mayCreate);
-  }, [isCreateAsked]);
   const text = { set, onSecret: () => setSecretGiven(true) };
   const close = (id: string | null) => {
     setCreating(false);

@@ -1,6 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
+import { isCustomer, isWholeId } from '../kit/callers.ts';
+import { useCreating } from '../kit/creating.ts';
 import { Choice, PlanChoice } from '../kit/filters.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { SearchResults } from '../kit/search.ts';
@@ -15,14 +17,12 @@ import { KeyTable } from './key-table.ts';
 const FILTERS = ['q', 'plan', 'owner', 'customer', 'expiring', 'unused', 'all'] as const;
 type Filter = (typeof FILTERS)[number];
 
-const CUSTOMER = /^cus_[0-9A-Za-z]{16}$/;
-
 /** `/keys`, the search. */
 export function Keys() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
   const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;
-  const [isCreating, setCreating] = useState(false);
+  const [isCreating, setCreating] = useCreating('/keys', mayCreate);
   const [secret, findSecret, forgetSecret] = useFoundSecret();
   const asked = query.get('q') ?? '';
   const isSecretAsked = isSecretLike(asked);
@@ -33,7 +33,7 @@ export function Keys() {
   const set = (name: Filter, value: string) => {
     forgetSecret();
     // The whole id of a customer names one customer, not some keys.
-    if (name === 'q' && CUSTOMER.test(value)) navigate(`/customers/${value}`);
+    if (name === 'q' && isWholeId(value) && isCustomer(value)) navigate(`/customers/${value}`);
     else navigate(pathWith('/keys', given, name, value), 'replace');
   };
   useEffect(() => {
@@ -42,12 +42,6 @@ export function Keys() {
     set('q', '');
     findSecret(asked);
   }, [isSecretAsked]);
-  const isCreateAsked = query.has('create');
-  useEffect(() => {
-    if (!isCreateAsked) return;
-    navigate('/keys', 'replace');
-    setCreating(mayCreate);
-  }, [isCreateAsked]);
   const text = { set, onSecret: findSecret };
   const back = () => {
     forgetSecret();

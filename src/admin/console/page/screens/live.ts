@@ -6,7 +6,7 @@ import { Field } from '../kit/dialog.ts';
 import { CALLER_PATTERN, Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.ts';
 import { countText, plural, rateText, Time } from '../kit/format.ts';
 import { useNames } from '../kit/names.ts';
-import { Badge, Page } from '../kit/page.ts';
+import { Badge, type BadgeKind, Page } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { windowText } from '../kit/windows.ts';
@@ -15,7 +15,7 @@ import type { RequestsEvent } from '../types.ts';
 import { useGatewayNames } from './now.ts';
 
 /** The judgements of the log, in words. */
-const VERDICTS: Readonly<Record<string, readonly [title: string, kind: 'good' | 'warn' | 'bad' | 'plain']>> = {
+const VERDICTS: Readonly<Record<string, readonly [title: string, kind: BadgeKind]>> = {
   admitted: ['Admitted', 'good'],
   refused: ['Refused', 'warn'],
   banned: ['Banned', 'bad'],

@@ -98,17 +98,14 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
   const failed = sumOf(lastMinute(traffic), 'failed');
   const targets = all.flatMap(({ upstreams }) => upstreams.flatMap(({ targets }) => targets));
   const down = new Set(targets.filter(({ usable }) => !usable).map(({ name }) => name));
-  const ending = all
-    .flatMap(({ certificate }) => certificate ?? [])
-    .map(({ expiresAt }) => (millisecondsOf(expiresAt) - now) / 86_400_000);
-  const days = Math.floor(Math.min(...ending));
+  const days = Math.floor(Math.min(...all.map(({ certificate }) => certificateDays(certificate, now) ?? Infinity)));
   const wrong: readonly (readonly [isSo: boolean, kind: 'bad' | 'warn', text: string])[] = [
     [ready < all.length && gateways.complete, 'bad', `${countText(ready)} of ${plural(all.length, 'gateway')} ready`],
     [ready < all.length && !gateways.complete, 'bad', 'this gateway not ready, others unknown'],
     [failed > 0, 'bad', `${plural(failed, 'response')} with 5xx in the last minute`],
     [down.size > 0, 'bad', `${plural(down.size, 'target')} left out: ${[...down].join(', ')}`],
     [days < 0, 'bad', 'a certificate has expired'],
-    [days >= 0 && days < 15, 'warn', `a certificate expires in ${plural(days, 'day')}`],
+    [days >= 0 && days < SOON_DAYS, 'warn', `a certificate expires in ${plural(days, 'day')}`],
     [refused.length > 0, 'warn', `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`],
     [!gateways.complete, 'warn', 'refusals and other gateways unknown'],
   ];
@@ -117,6 +114,14 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
     ${shown.map(([, kind, text]) => html`<li key=${text}><${Badge} kind=${kind}>${text}</${Badge}></li>`)}
     ${shown.length === 0 && html`<li><${Badge} kind="good">All well: no caller is refused, ${countText(ready)} of ${plural(all.length, 'gateway')} ready, no 5xx.</${Badge}></li>`}
   </ul>`;
+}
+
+/** From how many days before its end on a certificate needs attention. */
+const SOON_DAYS = 15;
+
+/** In how many days a certificate expires, negative once it has; null without a certificate. */
+function certificateDays(certificate: Gateway['certificate'], nowMs: number): number | null {
+  return certificate === null ? null : (millisecondsOf(certificate.expiresAt) - nowMs) / 86_400_000;
 }
 
 /** Without the present bucket, which is not full yet. */
@@ -218,39 +223,39 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
     </${Empty}>`;
   }
   return html`<${Table}
-            caption="Keys that are refused or banned"
-            rows=${keys}
-            keyOf=${(key: Refused) => key.id}
-            columns=${[
-              { title: 'Key', isName: true, cell: (key: Refused) => html`<${CallerName} ...${key} />` },
-              { title: 'Plan', sort: ({ plan }: Refused) => plan ?? '', cell: ({ plan }: Refused) => plan ?? '–' },
-              {
-                title: 'State',
-                cell: ({ state, ban }: Refused) =>
-                  state === 'banned'
-                    ? html`<${Badge} kind="bad">Banned (${ordinal(ban ?? 1)} ban)</${Badge}>`
-                    : html`<${Badge} kind="warn">Refused</${Badge}>`,
-              },
-              { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
-              {
-                title: 'Until',
-                sort: ({ until }: Refused) => millisecondsOf(until),
-                cell: ({ until }: Refused) => html`<${Until} at=${until} />`,
-              },
-              ...(mayHelp
-                ? [
-                    {
-                      title: '',
-                      cell: (key: Refused) =>
-                        html`<span class="actions">
-                          ${key.state === 'banned' && html`<button type="button" aria-label="Lift the ban of ${nameOf(key)}" onClick=${() => help({ ...key, how: 'lift' })}>Lift…</button>`}
-                          ${!key.id.startsWith('jwt_') && html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`}
-                        </span>`,
-                    },
-                  ]
-                : []),
-            ]}
-          />${refusedMore && html`<p class="hint after">There are more.</p>`}`;
+    caption="Keys that are refused or banned"
+    rows=${keys}
+    keyOf=${(key: Refused) => key.id}
+    columns=${[
+      { title: 'Key', isName: true, cell: (key: Refused) => html`<${CallerName} ...${key} />` },
+      { title: 'Plan', sort: ({ plan }: Refused) => plan ?? '', cell: ({ plan }: Refused) => plan ?? '–' },
+      {
+        title: 'State',
+        cell: ({ state, ban }: Refused) =>
+          state === 'banned'
+            ? html`<${Badge} kind="bad">Banned (${ordinal(ban ?? 1)} ban)</${Badge}>`
+            : html`<${Badge} kind="warn">Refused</${Badge}>`,
+      },
+      { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
+      {
+        title: 'Until',
+        sort: ({ until }: Refused) => millisecondsOf(until),
+        cell: ({ until }: Refused) => html`<${Until} at=${until} />`,
+      },
+      ...(mayHelp
+        ? [
+            {
+              title: '',
+              cell: (key: Refused) =>
+                html`<span class="actions">
+                  ${key.state === 'banned' && html`<button type="button" aria-label="Lift the ban of ${nameOf(key)}" onClick=${() => help({ ...key, how: 'lift' })}>Lift…</button>`}
+                  ${!key.id.startsWith('jwt_') && html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`}
+                </span>`,
+            },
+          ]
+        : []),
+    ]}
+  />${refusedMore && html`<p class="hint after">There are more.</p>`}`;
 }
 
 function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; callers: number }) {
@@ -285,42 +290,42 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
   if (keys.length === 0)
     return html`<${Empty} title="No caller is near a limit."><p>Callers appear here when at most a tenth of a window is left, or nothing.</p></${Empty}>`;
   return html`<${Table}
-            caption="Keys that are near a limit"
-            rows=${keys}
-            keyOf=${(key: Near) => `${key.id} ${key.window}`}
-            columns=${[
-              { title: 'Key', isName: true, cell: (key: Near) => html`<${CallerName} ...${key} />` },
-              { title: 'Plan', cell: ({ plan }: Near) => plan },
-              { title: 'Window', cell: ({ window }: Near) => windowText(window) },
-              {
-                title: 'Used',
-                sort: ({ used, limit }: Near) => used / Math.max(1, limit),
-                cell: ({ used, limit, window }: Near) =>
-                  html`<span class="used"><${Meter} label=${`Used of the ${windowText(window)}`} used=${used} limit=${limit} /> ${countText(used)} of ${countText(limit)}</span>`,
-              },
-              {
-                title: 'Left',
-                isNumber: true,
-                sort: ({ remaining }: Near) => remaining,
-                cell: ({ remaining }: Near) => countText(remaining),
-              },
-              {
-                title: 'Resets',
-                sort: ({ resetAt }: Near) => millisecondsOf(resetAt),
-                cell: ({ resetAt }: Near) => html`<${Until} at=${resetAt} />`,
-              },
-              ...(mayHelp
-                ? [
-                    {
-                      title: '',
-                      cell: (key: Near) =>
-                        !key.id.startsWith('jwt_') &&
-                        html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`,
-                    },
-                  ]
-                : []),
-            ]}
-          />`;
+    caption="Keys that are near a limit"
+    rows=${keys}
+    keyOf=${(key: Near) => `${key.id} ${key.window}`}
+    columns=${[
+      { title: 'Key', isName: true, cell: (key: Near) => html`<${CallerName} ...${key} />` },
+      { title: 'Plan', cell: ({ plan }: Near) => plan },
+      { title: 'Window', cell: ({ window }: Near) => windowText(window) },
+      {
+        title: 'Used',
+        sort: ({ used, limit }: Near) => used / Math.max(1, limit),
+        cell: ({ used, limit, window }: Near) =>
+          html`<span class="used"><${Meter} label=${`Used of the ${windowText(window)}`} used=${used} limit=${limit} /> ${countText(used)} of ${countText(limit)}</span>`,
+      },
+      {
+        title: 'Left',
+        isNumber: true,
+        sort: ({ remaining }: Near) => remaining,
+        cell: ({ remaining }: Near) => countText(remaining),
+      },
+      {
+        title: 'Resets',
+        sort: ({ resetAt }: Near) => millisecondsOf(resetAt),
+        cell: ({ resetAt }: Near) => html`<${Until} at=${resetAt} />`,
+      },
+      ...(mayHelp
+        ? [
+            {
+              title: '',
+              cell: (key: Near) =>
+                !key.id.startsWith('jwt_') &&
+                html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`,
+            },
+          ]
+        : []),
+    ]}
+  />`;
 }
 
 function Gateways({ gateways, isComplete }: { gateways: readonly Gateway[]; isComplete: boolean }) {
@@ -343,7 +348,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
   const now = useNow();
   const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
   const down = targets.filter(({ usable }) => !usable);
-  const daysLeft = certificate === null ? null : (millisecondsOf(certificate.expiresAt) - now) / 86_400_000;
+  const daysLeft = certificateDays(certificate, now);
   return html`<li class="card">
     <div class="card-head">
       <h3>${title}</h3>
@@ -381,7 +386,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
         certificate !== null &&
         html`<dt>Certificate</dt>
           <dd>
-            <${Badge} kind=${daysLeft! < 1 ? 'bad' : daysLeft! < 15 ? 'warn' : 'good'}>${daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`}</${Badge}>
+            <${Badge} kind=${daysLeft! < 1 ? 'bad' : daysLeft! < SOON_DAYS ? 'warn' : 'good'}>${daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`}</${Badge}>
             <span class="muted"> <${Time} at=${certificate.expiresAt} dayOnly=${true} /></span>
           </dd>`
       }
