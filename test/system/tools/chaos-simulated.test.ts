@@ -36,6 +36,7 @@ test.each([
   [1_074_879, 'a request that waited for two calls was answered twice'],
   [20_267_795, 'a gateway alone took an older clock for one of several accounts'],
   [1_015_119, 'requests waited for units that their windows had not counted'],
+  [1_795_016_352, 'the store admitted a request while the gateway admitted others of the same key alone'],
 ])('history %i holds, in which %s', async (seed) => {
   expect((await play(historyOf(seed))).broken).toBeNull();
 });

@@ -25,6 +25,8 @@ export interface Request {
   dueAtMs: number;
   /** It waits for units that gateways may return. */
   isWaiting: boolean;
+  /** It waited for the store while the gateway admitted another one of its accounts alone, which could not know of it. */
+  isUnknown: boolean;
   call: LedgerCall | null;
   answer: 'none' | 'store' | 'lease' | 'memory' | 'local';
   isAdmitted: boolean;
@@ -50,6 +52,14 @@ interface LedgerCall {
 /** A window, or the usage history. */
 type Place = WindowName | 'history';
 
+interface AdmittedCost {
+  readonly atMs: number;
+  readonly cost: number;
+  readonly plan: string;
+  /** The store admitted it in a call that was in flight while the gateway admitted others alone: a count may be off by it. */
+  readonly isOfCall: boolean;
+}
+
 /** What a gateway has done about one account. */
 interface Account {
   /** The cost that it admitted alone and that certainly no call has counted, by window. */
@@ -59,7 +69,7 @@ interface Account {
   /** Calls that may count and have no certain end. */
   readonly open: Set<WireCall>;
   /** What it admitted: with the store, or owed. */
-  readonly admitted: { readonly atMs: number; readonly cost: number; readonly plan: string }[];
+  readonly admitted: AdmittedCost[];
   /** Its knowledge was disturbed at this time. */
   disturbedAtMs: number;
   /** Usage has been added to the store at these times, which may have ended windows earlier. */
@@ -150,6 +160,7 @@ export class Judge implements WireListener {
       amounts,
       dueAtMs,
       isWaiting: false,
+      isUnknown: false,
       call: null,
       answer: 'none',
       isAdmitted: false,
@@ -236,10 +247,11 @@ export class Judge implements WireListener {
     return ban !== null && this.#server.nowMs() < ban.untilMs;
   }
 
-  #noteAdmitted({ gateway, consumerId, cost, amounts, plan, budgets }: Request): void {
+  #noteAdmitted({ gateway, consumerId, cost, amounts, plan, budgets, isUnknown, answer }: Request): void {
     for (const budget of budgets) {
       const { charge } = chargedIn(budget, cost, amounts);
-      const entry = { atMs: performance.now(), cost: charge, plan: formOf(plan, budget.limits) };
+      const isOfCall = isUnknown && answer === 'store';
+      const entry = { atMs: performance.now(), cost: charge, plan: formOf(plan, budget.limits), isOfCall };
       this.#account(gateway, budget.accountId).admitted.push(entry);
     }
     this.#noteUsed(consumerId, amounts ?? {});
@@ -652,6 +664,7 @@ export class Judge implements WireListener {
     }
     if (!request.isAdmitted || !isOwed) return;
     this.#noteAdmitted(request);
+    for (const other of this.#waiting) other.isUnknown ||= sharesAccount(other, request);
     for (const budget of budgets) this.#judgeLocalBudget(request, budget);
     for (const [unit, amount] of Object.entries(request.amounts ?? {})) {
       for (const id of historiesOfUnit(request.consumerId, unit)) {
@@ -660,7 +673,7 @@ export class Judge implements WireListener {
     }
   }
 
-  /** A gateway by itself keeps each budget. */
+  /** A gateway by itself keeps each budget, except for one call that it had sent (contract section 6). */
   #judgeLocalBudget({ gateway, cost, amounts, plan }: Request, budget: JudgedBudget): void {
     const { accountId, limits, hasHistory, unit } = budget;
     const account = this.#account(gateway, accountId);
@@ -678,7 +691,7 @@ export class Judge implements WireListener {
       const fromMs = nowMs - lengthMs + CLOCK_SLACK_MS;
       const most =
         slices === undefined ? limit * (2 + account.cutsAtMs.filter((atMs) => atMs > fromMs - lengthMs).length) : limit;
-      const inSpan = account.admitted.filter((one) => one.plan === form && one.atMs > fromMs);
+      const inSpan = account.admitted.filter((one) => one.plan === form && one.atMs > fromMs && !one.isOfCall);
       const admitted = inSpan.reduce((sum, one) => sum + one.cost, 0);
       if (admitted > most) {
         this.#break(
@@ -737,6 +750,11 @@ function isAlike(
 ): boolean {
   const isHere = one.gateway === gateway && one.consumerId === consumerId;
   return isHere && one.plan === plan && one.cost === cost && sameAmounts(one.amounts, amounts);
+}
+
+function sharesAccount(one: Request, { gateway, budgets }: Request): boolean {
+  const isOf = ({ accountId }: JudgedBudget) => budgets.some((budget) => budget.accountId === accountId);
+  return one.gateway === gateway && one.budgets.some(isOf);
 }
 
 function kindOf({ gateway, consumerId, cost }: Request): string {
