@@ -1,7 +1,9 @@
+import { partsOfAccount } from '../admit/account-id.ts';
 import { formText } from '../admit/form-text.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
+import { MAX_OF_CALLER } from '../operations/live/found.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
 import type { KeptRefusal, PaidAmounts } from '../operations/live/shapes.ts';
 import { RECORD_SOURCES } from '../simulate/recent-record.ts';
@@ -28,6 +30,7 @@ interface Shared {
   code: string;
   route: string | null;
   consumerId: string | null;
+  accountId: string | null;
   plan: string | null;
   limits: Exchange['limits'];
   window: Exchange['window'];
@@ -97,6 +100,22 @@ export class KeptRefusals {
     return found;
   }
 
+  /**
+   * The newest of a caller, newest first.
+   * @param id of a key, a caller with tokens or a customer
+   */
+  ofCaller(id: string, nowMs: number): KeptRefusal[] {
+    const found: KeptRefusal[] = [];
+    const rows = this.#shared.length;
+    for (let i = 1; i <= rows && found.length < MAX_OF_CALLER; i++) {
+      const row = (this.#next - i + rows) % rows;
+      const shared = this.#shared[row]!;
+      const isOf = shared.consumerId === id || (shared.accountId !== null && customerIdOf(shared.accountId) === id);
+      if (isOf) found.push(this.#refusal(row, shared, nowMs));
+    }
+    return found;
+  }
+
   #addNumbers(at: number, exchange: Exchange, atMs: number): void {
     const { source, decidedAtMs, path } = exchange;
     const numbers = this.#numbers;
@@ -154,7 +173,7 @@ export class KeptRefusals {
   }
 
   #addShared(row: number, exchange: Exchange, furtherLimits: readonly number[] | null, longText: string | null): void {
-    const { judgement, route, consumerId, plan, limits, window } = exchange;
+    const { judgement, route, consumerId, accountId = null, plan, limits, window } = exchange;
     const code = exchange.code!;
     const inUnits = inUnitsOf(exchange.refusal ?? null);
     const paid = exchange.units ?? null;
@@ -168,6 +187,7 @@ export class KeptRefusals {
         code,
         route,
         consumerId,
+        accountId,
         plan,
         limits,
         window,
@@ -185,6 +205,7 @@ export class KeptRefusals {
     shared.code = code;
     shared.route = route;
     shared.consumerId = consumerId;
+    shared.accountId = accountId;
     shared.plan = plan;
     shared.limits = limits;
     shared.window = window;
@@ -271,6 +292,10 @@ export class KeptRefusals {
   #number(row: number, name: Exclude<keyof typeof NUMBER, 'limits'>): number {
     return this.#numbers[row * NUMBERS + NUMBER[name]]!;
   }
+}
+
+function customerIdOf(accountId: string): string | null {
+  return partsOfAccount(accountId).customerId;
 }
 
 function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null)[] | null {

@@ -1,11 +1,13 @@
 import { type LimitName, WINDOW_MS, windowOf } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
+import { joinedCalls, joinedFound } from '../operations/live/found.ts';
 import {
   type DecidedColumns,
-  type KeptRefusal,
+  type Found,
   type LiveQuestion,
   type NearCandidate,
   type RequestsSeen,
+  type Sought,
   STEP_MS,
   STEPS_KEPT,
   type TailBatch,
@@ -13,6 +15,7 @@ import {
   type TailFilter,
   TRAFFIC_COLUMNS,
 } from '../operations/live/shapes.ts';
+import { CallerCalls } from './caller-calls.ts';
 import { DecidedRequests } from './decided-requests.ts';
 import { cut, KeptRefusals, ownCopy, paidAmounts } from './kept-refusals.ts';
 import { RefusalCounts } from './refusal-counts.ts';
@@ -20,8 +23,6 @@ import { RefusalCounts } from './refusal-counts.ts';
 /** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
 const KNOWN_KEPT = 10_000;
 const OTHERS_KEPT = 1_000;
-/** Maximum refusals with one request id that are reported. Clients may repeat their X-Request-Id. */
-const MAX_EXPLAINED = 10;
 const MAX_NEAR = 1_000;
 /** Maximum requests that a tail holds until they are fetched. */
 const MAX_TAILED = 50;
@@ -64,6 +65,7 @@ export class RecentRequests {
   readonly #tails = new Map<string, Tail>();
   readonly #record = new DecidedRequests();
   readonly #refused = new RefusalCounts();
+  readonly #calls = new CallerCalls();
 
   /** @param wallMs Unix milliseconds */
   constructor(wallMs: () => number) {
@@ -79,6 +81,7 @@ export class RecentRequests {
     this.#counts[row + COLUMN_OF[exchange.judgement]]!++;
     if (exchange.status >= 500) this.#counts[row + FAILED]!++;
     if (exchange.code !== null) (exchange.consumerId === null ? this.#others : this.#known).add(exchange, nowMs);
+    if (exchange.consumerId !== null) this.#calls.note(exchange, nowMs);
     if (exchange.consumerId !== null && exchange.decidedAtMs !== null) {
       this.#record.add(exchange);
       if (exchange.judgement === 'admitted') this.#noteNear(exchange, nowMs);
@@ -88,14 +91,14 @@ export class RecentRequests {
   }
 
   /** @returns what is asked for. Tails that are new begin now. */
-  answer({ explain, tails }: LiveQuestion): RequestsSeen {
+  answer({ sought, tails }: LiveQuestion): RequestsSeen {
     const nowMs = this.#wallMs();
     this.#turnTo(nowMs);
     return {
       traffic: { lastStep: this.#step, counts: this.#traffic() },
       near: this.#nearest(nowMs),
       refused: this.#refused.at(nowMs),
-      refusals: explain.flatMap((requestId) => this.#refusalsOf(requestId, nowMs)),
+      found: sought.map((one) => this.#find(one, nowMs)),
       tails: this.#batches(tails, nowMs),
     };
   }
@@ -123,10 +126,14 @@ export class RecentRequests {
     return counts;
   }
 
-  #refusalsOf(requestId: string, nowMs: number): KeptRefusal[] {
-    return [...this.#known.of(requestId, nowMs), ...this.#others.of(requestId, nowMs)]
-      .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
-      .slice(0, MAX_EXPLAINED);
+  #find(sought: Sought, nowMs: number): Found {
+    if ('caller' in sought) {
+      const calls = joinedCalls(this.#calls.of(sought.caller));
+      return joinedFound([{ refusals: this.#known.ofCaller(sought.caller, nowMs), calls }]);
+    }
+    const { requestId } = sought;
+    const refusals = [...this.#known.of(requestId, nowMs), ...this.#others.of(requestId, nowMs)];
+    return joinedFound([{ refusals, calls: null }]);
   }
 
   /** Notes a consumer that has at most a tenth of a window left, or less than one more such request costs. */

@@ -6,7 +6,7 @@ import type { Exchange } from '../../src/gateway/exchange.ts';
 import { STEP_MS, type TailFilter, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';
 import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
 
-const NOTHING = { explain: [], tails: [] };
+const NOTHING = { sought: [], tails: [] };
 const EVERYTHING: TailFilter = { plan: null, key: null, route: null, verdict: null, status: null };
 const LIMIT = windowLimit('minute', 100);
 
@@ -72,7 +72,8 @@ describe('traffic', () => {
 describe('refusals', () => {
   const refused = (members: Partial<Exchange>) =>
     exchangeOf({ judgement: 'refused', status: 429, code: 'rate_limit_exceeded', ...members });
-  const found = (recent: RecentRequests, id: string) => recent.answer({ ...NOTHING, explain: [id] }).refusals;
+  const found = (recent: RecentRequests, id: string) =>
+    recent.answer({ ...NOTHING, sought: [{ requestId: id }] }).found[0]!.refusals;
 
   test('of known callers 10,000 are kept, and a flood of others drops none of them', () => {
     const { recent } = recentAt();
@@ -94,6 +95,48 @@ describe('refusals', () => {
       clock.nowMs += 10;
     }
     expect(found(recent, 'same').map(({ path }) => path)).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2].map((i) => `/${i}`));
+  });
+
+  test('of one caller, or of the keys of one customer, are found newest first, at most 50', () => {
+    const { clock, recent } = recentAt();
+    for (let i = 0; i < 60; i++) {
+      recent.note(refused({ requestId: `a${i}`, consumerId: 'key_a', accountId: 'cus_c/key_a' }));
+      recent.note(refused({ requestId: `b${i}`, consumerId: 'key_b', accountId: 'cus_c/key_b' }));
+      recent.note(refused({ requestId: `other${i}`, consumerId: 'key_other', accountId: 'key_other' }));
+      clock.nowMs += 10;
+    }
+    const idsOf = (caller: string) => {
+      const { refusals } = recent.answer({ ...NOTHING, sought: [{ caller }] }).found[0]!;
+      return refusals.map(({ requestId }) => requestId);
+    };
+    expect(idsOf('key_a')).toEqual(Array.from({ length: 50 }, (_, i) => `a${59 - i}`));
+    expect(idsOf('cus_c').slice(0, 4).sort()).toEqual(['a58', 'a59', 'b58', 'b59']);
+    expect(idsOf('cus_c')).toHaveLength(50);
+    expect(idsOf('key_none')).toEqual([]);
+  });
+
+  test('of a caller began when the first of them came that no admitted request has followed', () => {
+    const { clock, recent } = recentAt();
+    const callsOf = (caller: string) => recent.answer({ ...NOTHING, sought: [{ caller }] }).found[0]!.calls;
+    const at = (ms: number) => new Date(1_000_000_000 + ms).toISOString();
+    expect(callsOf('key_a')).toEqual({ last: null, admittedAt: null, refusedSince: null });
+    const note = (atMs: number, members: Partial<Exchange>) => {
+      clock.nowMs = 1_000_000_000 + atMs;
+      recent.note(exchangeOf(members));
+    };
+    const banned: Partial<Exchange> = { judgement: 'banned', status: 429, code: 'banned' };
+    note(0, { accountId: 'cus_c/key_a' });
+    note(1, { ...banned, accountId: 'cus_c/key_a', clientAddress: '10.0.0.2' });
+    note(2, { ...banned, accountId: 'cus_c/key_a', clientAddress: '10.0.0.3' });
+    const last = { at: at(2), clientAddress: '10.0.0.3' };
+    expect(callsOf('key_a')).toEqual({ last, admittedAt: at(0), refusedSince: at(1) });
+    // Another key of the customer is admitted: nothing of the customer's is refused since then.
+    note(3, { consumerId: 'key_b', accountId: 'cus_c/key_b' });
+    expect(callsOf('cus_c')).toMatchObject({ admittedAt: at(3), refusedSince: null });
+    note(4, { ...banned, accountId: 'cus_c/key_a' });
+    expect(callsOf('cus_c')).toMatchObject({ admittedAt: at(3), refusedSince: at(3) });
+    note(5, { accountId: 'cus_c/key_a' });
+    expect(callsOf('key_a')).toMatchObject({ admittedAt: at(5), refusedSince: null });
   });
 
   test('have what an admitted request paid in units before it failed, and a tail has it of every request', () => {

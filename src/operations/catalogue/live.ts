@@ -226,18 +226,65 @@ export const explainRefusal = defineOperation({
   result: 'The refusals.',
   fails: { not_found: 'No gateway remembers a refusal with this request id.' },
   async run({ fleet, operations }, { requestId }) {
-    const found = REQUEST_ID.test(requestId) ? await fleet.explanations.explain(requestId) : [];
+    const found = REQUEST_ID.test(requestId) ? await fleet.explanations.find({ requestId }) : NOTHING;
     if (found === null) throw new Refused('busy', TOO_MANY);
-    if (found.length === 0) throw new Failure('not_found', NO_REFUSAL);
-    return { output: { refusals: await named(found, operations) } };
+    if (found.refusals.length === 0) throw new Failure('not_found', NO_REFUSAL);
+    return { output: { refusals: await named(found.refusals, operations) } };
   },
 });
 
-const TOO_MANY = 'The gateway looks for as many request ids as it may at a time. Retry shortly.';
+const NOTHING = { refusals: [] };
+const TOO_MANY = 'The gateway runs as many searches as it may at a time. Retry shortly.';
 /** The form of request ids that the gateway takes from clients and makes. */
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
   'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log may have it, but refusals from memory share one line, with the id of one of them.';
+
+const callerRule = 'must be the id of a key, a caller with tokens or a customer';
+
+export const listRefusals = defineOperation({
+  name: 'listRefusals',
+  line: 'GET /refusals',
+  tag: 'live',
+  role: 'viewer',
+  sentence:
+    'Lists the last refusals of a key, a caller with tokens or a customer, with when and from where it called last.',
+  description:
+    'Newest first, at most 50. Each gateway process remembers its last 10,000 refusals of known callers, and the last request of 10,000 ' +
+    'callers, until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this gateway is asked, and ' +
+    '`complete` is false.',
+  on: 'live',
+  input: z.strictObject({
+    caller: z
+      .string(callerRule)
+      .regex(/^(?:key|cus|jwt)_[\w-]{1,64}$/, callerRule)
+      .describe('The id, such as key_wEgDyZcCFEX9HpSB.'),
+  }),
+  output: z
+    .strictObject({
+      complete,
+      last: z
+        .strictObject({ at: time, clientAddress: z.string() })
+        .nullable()
+        .describe('Its last request, whether it was admitted or not; null if no gateway remembers one.'),
+      admittedAt: time.nullable().describe('When its last request was admitted; null if that is not known.'),
+      refusedSince: time
+        .nullable()
+        .describe(
+          'When the first of the refusals by limits and bans came that no admitted request has followed; null without one.',
+        ),
+      refusals: z.array(refusal).max(50),
+    })
+    .meta({ id: 'RefusalsOfCaller' }),
+  result: 'The refusals; empty if no gateway remembers one.',
+  async run({ fleet, operations }, { caller }) {
+    const found = await fleet.explanations.find({ caller });
+    if (found === null) throw new Refused('busy', TOO_MANY);
+    const { last = null, admittedAt = null, refusedSince = null } = found.calls ?? {};
+    const refusals = await named(found.refusals, operations);
+    return { output: { complete: fleet.presence.isComplete, last, admittedAt, refusedSince, refusals } };
+  },
+});
 
 /** The refusals with name and owner of their keys; null where the store does not answer, and for callers with tokens. */
 async function named(found: readonly FoundRefusal[], operations: LiveContext['operations']) {

@@ -1,13 +1,12 @@
-import type { KeptRefusal, LocalGateway } from '../live/shapes.ts';
+import { joinedFound } from '../live/found.ts';
+import type { Found, KeptRefusal, LastCalls, LocalGateway, Sought } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';
 
-/** How long the other gateways have to find a refusal. */
+/** How long the other gateways have to answer. */
 const WITHIN_MS = 2_500;
-/** Maximum refusals with one request id. */
-const MAX_FOUND = 10;
-/** Maximum request ids that are searched at a time. Each is a question in the store, which has room for few. */
+/** Maximum searches at a time. Each is a question in the store, which has room for few. */
 const MAX_SEARCHES = 20;
 /** Maximum questions of other gateways that are answered in one exchange. The next one answers the others. */
 const MAX_ANSWERED = 50;
@@ -18,21 +17,29 @@ export interface FoundRefusal extends KeptRefusal {
   readonly gatewayHost: string;
 }
 
+/** What all gateways remember. */
+interface FoundEverywhere {
+  /** Newest first. */
+  readonly refusals: readonly FoundRefusal[];
+  /** Null unless a caller was sought. */
+  readonly calls: LastCalls | null;
+}
+
 interface Search {
-  readonly requestId: string;
-  readonly found: FoundRefusal[];
+  readonly sought: Sought;
+  readonly found: FoundEverywhere[];
   /** The gateways that have not answered. */
   readonly waitingFor: Set<string>;
 }
 
-/** Finds why a request was refused, on whichever gateway that was. */
+/** Finds why a request was refused and what was refused to a caller, on whichever gateway that was. */
 export class Explanations implements FleetJob {
   readonly #exchange: FleetExchange;
   readonly #presence: Presence;
   readonly #local: LocalGateway;
   /** By question. */
   readonly #searches = new Map<string, Search>();
-  /** Request ids that are searched now. */
+  /** Searches that run now. */
   #running = 0;
   /** Questions of other gateways that have been answered and are still open. */
   #answered: ReadonlySet<string> = new Set();
@@ -44,30 +51,29 @@ export class Explanations implements FleetJob {
   }
 
   /**
-   * Finds the refusals with a request id, on all gateways, newest first. This takes up to 2.5 s, because the others read
-   * questions once a second.
-   * @returns null if too many are searched already
+   * Finds what all gateways remember. This takes up to 2.5 s, because the others read questions once a second.
+   * @returns null if too many searches run already
    */
-  async explain(requestId: string): Promise<readonly FoundRefusal[] | null> {
+  async find(sought: Sought): Promise<FoundEverywhere | null> {
     if (this.#running >= MAX_SEARCHES) return null;
     this.#running++;
     try {
-      return await this.#search(requestId);
+      return await this.#search(sought);
     } finally {
       this.#running--;
     }
   }
 
-  async #search(requestId: string): Promise<readonly FoundRefusal[]> {
-    const { facts, seen } = await this.#local.ask({ explain: [requestId], tails: [] });
-    const found = seen.refusals.map((one) => ({ ...one, gateway: this.#exchange.id, gatewayHost: facts.host }));
+  async #search(sought: Sought): Promise<FoundEverywhere> {
+    const { facts, seen } = await this.#local.ask({ sought: [sought], tails: [] });
+    const found = [foundOn(this.#exchange.id, facts.host, seen.found[0]!)];
     await this.#presence.refresh();
     const waitingFor = this.#presence.others();
     const question = this.#exchange.newQuestion();
-    this.#searches.set(question, { requestId, found, waitingFor });
+    this.#searches.set(question, { sought, found, waitingFor });
     await this.#exchange.untilAnswered(waitingFor, WITHIN_MS);
     this.#searches.delete(question);
-    return found.sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, MAX_FOUND);
+    return joinedFound(found);
   }
 
   get isWaiting(): boolean {
@@ -79,32 +85,40 @@ export class Explanations implements FleetJob {
   }
 
   leave({ questions }: Draft): void {
-    for (const [id, { requestId }] of this.#searches) questions.set(id, JSON.stringify({ explain: requestId }));
+    for (const [id, { sought }] of this.#searches) questions.set(id, questionText(sought));
   }
 
   onAnswer(answer: GatewayAnswer): void {
     if (answer.kind !== 'explain') return;
     const { gateway, host } = answer;
     const search = this.#searches.get(answer.question);
-    for (const one of answer.refusals) search?.found.push({ ...one, gateway, gatewayHost: host });
+    search?.found.push(foundOn(gateway, host, answer));
     search?.waitingFor.delete(gateway);
   }
 
   async onQuestions(questions: readonly OpenQuestion[]): Promise<void> {
     const open = questions.flatMap(({ id, requester, question }) =>
-      question.kind === 'explain' ? [{ id, requester, requestId: question.requestId }] : [],
+      question.kind === 'explain' ? [{ id, requester, sought: question.sought }] : [],
     );
     const asked = open.filter(({ id }) => !this.#answered.has(id)).slice(0, MAX_ANSWERED);
     const answered = new Set(open.map(({ id }) => id).filter((id) => this.#answered.has(id)));
     this.#answered = answered;
     if (asked.length === 0) return;
-    const explain = asked.map(({ requestId }) => requestId);
-    const { facts, seen } = await this.#local.ask({ explain, tails: [] });
-    for (const { id, requester, requestId } of asked) {
-      const refusals = seen.refusals.filter((one) => one.requestId === requestId).slice(0, MAX_FOUND);
+    const { facts, seen } = await this.#local.ask({ sought: asked.map(({ sought }) => sought), tails: [] });
+    for (const [i, { id, requester }] of asked.entries()) {
       answered.add(id);
-      const gateway = this.#exchange.id;
-      this.#exchange.answer(requester, { explain: id, gateway, host: facts.host, refusals });
+      const { refusals, calls } = seen.found[i]!;
+      const answer = { explain: id, gateway: this.#exchange.id, host: facts.host, refusals };
+      this.#exchange.answer(requester, calls === null ? answer : { ...answer, calls });
     }
   }
+}
+
+function foundOn(gateway: string, gatewayHost: string, { refusals, calls }: Found): FoundEverywhere {
+  return { refusals: refusals.map((one) => ({ ...one, gateway, gatewayHost })), calls };
+}
+
+/** A gateway of an earlier version does not know the question about a caller, and does not answer it. */
+function questionText(sought: Sought): string {
+  return JSON.stringify('caller' in sought ? sought : { explain: sought.requestId });
 }

@@ -5,8 +5,10 @@ import {
   type GatewayFacts,
   type GatewayReport,
   type KeptRefusal,
+  type LastCalls,
   type NearCandidate,
   type RefusedCallers,
+  type Sought,
   STEP_MS,
   type TailedRequest,
   type TailFilter,
@@ -89,7 +91,7 @@ const REFUSAL = z.object({
   ...{ imposedBan: z.boolean(), retryAt: time.nullable(), sentence: text, advice: text },
 }) satisfies z.ZodType<KeptRefusal>;
 
-/** The requests of a tail, the refusals with a request id, or the recent requests, that another gateway has found. */
+/** The requests of a tail, what is known of a request id or a caller, or the recent requests, that another gateway has found. */
 export type GatewayAnswer =
   | {
       readonly kind: 'tail';
@@ -104,6 +106,7 @@ export type GatewayAnswer =
       readonly gateway: string;
       readonly host: string;
       readonly refusals: readonly KeptRefusal[];
+      readonly calls: LastCalls | null;
     }
   | {
       readonly kind: 'record';
@@ -121,11 +124,25 @@ const TAIL_ANSWER = z.object({ tail: text, gateway: text, requests: z.array(z.un
   }),
 );
 
-const EXPLAIN_ANSWER = z.object({ explain: text, gateway: text, host: text, refusals: z.array(z.unknown()) }).transform(
-  ({ explain, gateway, host, refusals }): GatewayAnswer => ({
-    ...{ kind: 'explain', question: explain, gateway, host, refusals: readable(REFUSAL, refusals) },
-  }),
-);
+const CALLS = z.object({
+  last: z.object({ at: time, clientAddress: text }).nullable(),
+  admittedAt: time.nullable(),
+  refusedSince: time.nullable(),
+}) satisfies z.ZodType<LastCalls>;
+
+const EXPLAIN_ANSWER = z
+  .object({
+    explain: text,
+    gateway: text,
+    host: text,
+    refusals: z.array(z.unknown()),
+    calls: CALLS.nullable().default(null),
+  })
+  .transform(
+    ({ explain, refusals, ...rest }): GatewayAnswer => ({
+      ...{ kind: 'explain', question: explain, ...rest, refusals: readable(REFUSAL, refusals) },
+    }),
+  );
 
 const RECORD_ANSWER = z
   .object({ record: text, gateway: text, parts: z.int().nonnegative(), isWhole: z.boolean() })
@@ -163,17 +180,18 @@ export function readAnswer(sent: string): GatewayAnswer | null {
 /** A question of another gateway: for requests, for refusals, for its recent requests, or whether it is watched. */
 export type GatewayQuestion =
   | { readonly kind: 'tail'; readonly filter: TailFilter }
-  | { readonly kind: 'explain'; readonly requestId: string }
+  | { readonly kind: 'explain'; readonly sought: Sought }
   /** `most`: the most bytes that it may leave. */
   | { readonly kind: 'record'; readonly most: number }
   | { readonly kind: 'watch' };
 
 /** Reads a question of another gateway. Whatever is of no other kind is taken for the last. */
 export function readQuestion(sent: string): GatewayQuestion {
-  const { tail, explain, record } = objectFrom(sent);
+  const { tail, explain, caller, record } = objectFrom(sent);
   if (typeof tail === 'object' && tail !== null) return { kind: 'tail', filter: filterFrom(tail) };
   if (typeof record === 'number' && record >= 0) return { kind: 'record', most: record };
-  return typeof explain === 'string' ? { kind: 'explain', requestId: explain } : { kind: 'watch' };
+  if (typeof caller === 'string') return { kind: 'explain', sought: { caller } };
+  return typeof explain === 'string' ? { kind: 'explain', sought: { requestId: explain } } : { kind: 'watch' };
 }
 
 /** A request must never meet anything but text or null in a filter. */

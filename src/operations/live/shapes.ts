@@ -161,10 +161,30 @@ export interface KeptRefusal {
   readonly advice: string;
 }
 
+/** The refusals that are wanted: those with one request id, or those of one caller: a key, a caller with tokens or a customer. */
+export type Sought = { readonly requestId: string } | { readonly caller: string };
+
+/** What is remembered of the last requests of a caller. */
+export interface LastCalls {
+  /** The last request, whether it was admitted or not; null if none is remembered. */
+  readonly last: { readonly at: string; readonly clientAddress: string } | null;
+  /** When the last one was admitted, RFC 3339; null if it is not known. */
+  readonly admittedAt: string | null;
+  /** When the first of the refusals came that no admitted request has followed, RFC 3339; null without one. */
+  readonly refusedSince: string | null;
+}
+
+/** What a process, or a gateway, remembers of what is sought. */
+export interface Found {
+  /** Newest first. */
+  readonly refusals: readonly KeptRefusal[];
+  /** Null unless a caller was sought. */
+  readonly calls: LastCalls | null;
+}
+
 /** What a process is asked for, about once a second. */
 export interface LiveQuestion {
-  /** Request ids whose refusals are wanted. */
-  readonly explain: readonly string[];
+  readonly sought: readonly Sought[];
   /** The tails that are open. A tail that is not named for 5 s ends. */
   readonly tails: readonly { readonly id: string; readonly filter: TailFilter }[];
 }
@@ -175,8 +195,8 @@ export interface RequestsSeen {
   /** Those with the smallest share left first. */
   readonly near: readonly NearCandidate[];
   readonly refused: RefusedCallers;
-  /** Newest first. */
-  readonly refusals: readonly KeptRefusal[];
+  /** One for each that is sought, in that order. */
+  readonly found: readonly Found[];
   readonly tails: readonly TailBatch[];
 }
 

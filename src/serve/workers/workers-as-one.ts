@@ -1,3 +1,4 @@
+import { joinedFound } from '../../operations/live/found.ts';
 import { refusedCallersOf } from '../../operations/live/refused-callers.ts';
 import type {
   DecidedColumns,
@@ -61,7 +62,16 @@ export class WorkersAsOne implements LocalGateway {
       }),
     );
     const facts = await this.#factsOf(joinedState(answers.map(({ state }) => state)));
-    return { facts, seen: { ...joinedSeen(answers.map(({ seen }) => seen)), traffic: this.#traffic() } };
+    return {
+      facts,
+      seen: {
+        ...joinedSeen(
+          question.sought,
+          answers.map(({ seen }) => seen),
+        ),
+        traffic: this.#traffic(),
+      },
+    };
   }
 
   decidedColumns(): Promise<readonly (DecidedColumns | null)[]> {
@@ -105,7 +115,7 @@ function joinedState(states: readonly ProcessState[]): ProcessState {
   };
 }
 
-function joinedSeen(all: readonly RequestsSeen[]): Omit<RequestsSeen, 'traffic'> {
+function joinedSeen(sought: LiveQuestion['sought'], all: readonly RequestsSeen[]): Omit<RequestsSeen, 'traffic'> {
   const near = new Map<string, NearCandidate>();
   for (const one of all.flatMap((seen) => seen.near)) {
     const known = near.get(one.id);
@@ -122,7 +132,7 @@ function joinedSeen(all: readonly RequestsSeen[]): Omit<RequestsSeen, 'traffic'>
   return {
     refused: refusedCallersOf(all.map((seen) => seen.refused)),
     near: [...near.values()].sort((a, b) => a.share - b.share),
-    refusals: all.flatMap((seen) => seen.refusals).sort((a, b) => (a.at < b.at ? 1 : -1)),
+    found: sought.map((_, i) => joinedFound(all.flatMap((seen) => seen.found[i] ?? []))),
     tails: joinedTails,
   };
 }

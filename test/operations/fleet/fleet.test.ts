@@ -16,6 +16,8 @@ import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { LATE_MS } from '../../support/room.ts';
 
+const NOTHING_FOUND = { refusals: [], calls: null };
+
 const FACTS: GatewayFacts = {
   ...{ host: 'h', address: 'http://10.0.0.1:8080', version: '1', startedAt: '2026-01-01T00:00:00.000Z', workers: 1 },
   ...{
@@ -79,7 +81,14 @@ describe('the record of recent requests', () => {
     ({
       ...{ consumerId, decidedAtMs, plan: 'free', cost: 1, limits: [windowLimit('minute', 60)], remaining: [5] },
       ...{ method: 'GET', path: '/v1/pets', route: '/v1/pets' },
-      ...{ judgement: 'admitted', source: 'store', imposedBan: null, status: 200, code: null },
+      ...{
+        judgement: 'admitted',
+        source: 'store',
+        imposedBan: null,
+        status: 200,
+        code: null,
+        clientAddress: '10.0.0.1',
+      },
     }) as unknown as Exchange;
 
   async function readOf(fleet: Fleet) {
@@ -293,7 +302,7 @@ describe('a gateway', () => {
     expect(tails[0]!.filter).toEqual(EVERYTHING);
     expect((await here.fleet.presence.gateways()).complete).toBe(true);
     expect((await here.fleet.presence.traffic()).buckets).toHaveLength(120);
-    expect(await here.fleet.explanations.explain('r')).toEqual([]);
+    expect(await here.fleet.explanations.find({ requestId: 'r' })).toEqual(NOTHING_FOUND);
     expect(here.defects).toEqual([]);
   });
 
@@ -325,6 +334,7 @@ describe('a gateway', () => {
       tail([null, hostile, { ...request, at: hostile }, { ...request, at: 'noon' }, { ...request, secret: 's' }]),
       tail([], hostile),
       { explain: 'a 2', gateway: 'other', host: hostile, refusals: [] },
+      { explain: 'a 2', gateway: 'other', host: 'h', refusals: [], calls: { last: hostile } },
       { explain: 'a 2', gateway: 'other', host: 'h', refusals: [null, { requestId: 'r', at: hostile }] },
     ];
     for (const [id, text] of Object.entries(reports)) {
@@ -350,12 +360,14 @@ describe('a gateway', () => {
   test('looks for 20 refusals at a time, and then for others', async () => {
     const { guarded } = breakable();
     const here = fleetOn(guarded, 'a');
-    const found = await Promise.all(Array.from({ length: 30 }, (_, i) => here.fleet.explanations.explain(`r${i}`)));
-    expect(found).toEqual([...Array(20).fill([]), ...Array(10).fill(null)]);
-    expect(await here.fleet.explanations.explain('again')).toEqual([]);
+    const found = await Promise.all(
+      Array.from({ length: 30 }, (_, i) => here.fleet.explanations.find({ requestId: `r${i}` })),
+    );
+    expect(found).toEqual([...Array(20).fill(NOTHING_FOUND), ...Array(10).fill(null)]);
+    expect(await here.fleet.explanations.find({ requestId: 'again' })).toEqual(NOTHING_FOUND);
   });
 
-  test('asks and answers in the words that gateways of the previous version read and write', async () => {
+  test('asks and answers in the words that gateways of the previous version read and write, but for a caller', async () => {
     const { guarded } = breakable();
     const [asked, answered] = [new Set<string>(), new Set<string>()];
     const store: FleetStore = {
@@ -371,17 +383,20 @@ describe('a gateway', () => {
       withinMs: 6_000,
     });
     here.fleet.tails.open({ ...EVERYTHING, plan: 'free' }, () => {});
-    await here.fleet.explanations.explain('r');
+    await here.fleet.explanations.find({ requestId: 'r' });
+    await here.fleet.explanations.find({ caller: 'key_a' });
     await here.fleet.records.collect();
     expect([...asked].sort()).toEqual([
       'a 1: {"tail":{"plan":"free","key":null,"route":null,"verdict":null,"status":null}}',
       'a 2: {"explain":"r"}',
-      'a 3: {"record":4194304}',
+      'a 3: {"caller":"key_a"}',
+      'a 4: {"record":4194304}',
       'a watch: {}',
     ]);
     expect([...answered].sort()).toEqual([
       'a: {"explain":"a 2","gateway":"b","host":"h","refusals":[]}',
-      'a: {"record":"a 3","gateway":"b","parts":0,"isWhole":true}',
+      'a: {"explain":"a 3","gateway":"b","host":"h","refusals":[],"calls":{"last":null,"admittedAt":null,"refusedSince":null}}',
+      'a: {"record":"a 4","gateway":"b","parts":0,"isWhole":true}',
     ]);
   });
 

@@ -81,6 +81,31 @@ describe('two gateways on one Redis', () => {
     expect(JSON.stringify(body)).not.toContain('secret');
   });
 
+  test('the last refusals of a key and of its customer are listed from both, with when and from where it called last', async () => {
+    const customer = (await ask(one, 'POST', '/admin/customers', { plan: 'small', name: 'Globex' })).body.id;
+    const { id, key } = (await ask(one, 'POST', '/admin/keys', { customer })).body;
+    for (let i = 0; i < 3; i++) await one.get('/v1/pets', key, { headers: { 'X-Request-Id': `globex-${i}` } });
+    await one.get('/v1/pets', key, { headers: { 'X-Request-Id': 'globex-3' } });
+    await other.get('/v1/pets', key, { headers: { 'X-Request-Id': 'globex-4' } });
+    for (const caller of [id, customer]) {
+      for (const gateway of [one, other]) {
+        const { status, body } = await ask(gateway, 'GET', `/admin/refusals?caller=${caller}`);
+        const ids = body.refusals.map(({ requestId }: { requestId: string }) => requestId);
+        expect([status, body.complete, ids]).toEqual([200, true, ['globex-4', 'globex-3']]);
+        expect(new Set(body.refusals.map(({ gateway: of }: { gateway: string }) => of)).size).toBe(2);
+        expect(body.refusals[0]).toMatchObject({ consumerId: id, path: '/v1/pets', code: 'rate_limit_exceeded' });
+        expect(body.last).toEqual({ at: expect.any(String), clientAddress: body.refusals[0].clientAddress });
+        expect(body.admittedAt < body.refusedSince).toBe(true);
+        expect(body.refusedSince <= body.refusals[1].at).toBe(true);
+      }
+    }
+    const { body } = await ask(one, 'GET', '/admin/refusals?caller=key_0000000000000000');
+    expect(body).toEqual({ complete: true, last: null, admittedAt: null, refusedSince: null, refusals: [] });
+    const wrong = await ask(one, 'GET', '/admin/refusals?caller=Globex');
+    const rule = 'caller must be the id of a key, a caller with tokens or a customer';
+    expect([wrong.status, wrong.body.message]).toEqual([400, expect.stringContaining(rule)]);
+  });
+
   test('a tail shows the requests of both that match, and of no others', async () => {
     const { id, key } = (await ask(one, 'POST', '/admin/keys', { plan: 'endless' })).body;
     const { key: otherKey } = (await ask(one, 'POST', '/admin/keys', { plan: 'endless' })).body;
