@@ -127,8 +127,14 @@ test('no dialog has such a fault, nor the sign-in form', async () => {
   await look('Create key…', 'create');
   await page.goto(`/console/keys/${stand.keys.banned.id}`);
   await page.getByRole('meter').first().waitFor();
-  for (const name of ['Edit…', 'Revoke…', 'Lift the ban…', 'Top up…', 'Reset usage…']) await look(name, name);
+  for (const name of ['Edit…', 'Lift the ban…', 'Top up…', 'Reset usage…']) await look(name, name);
+  for (const name of ['Move…', 'Suspend…', 'Revoke…']) {
+    await page.getByRole('button', { name: 'More' }).click();
+    faults.push(...(await faultsOf(page, `the menu before ${name}`)));
+    await look(name, name);
+  }
   await page.getByRole('button', { name: 'Rotate…' }).click();
+  await page.getByRole('dialog').getByLabel('No: the earlier secrets').check();
   await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
   await page.getByRole('dialog').getByLabel('Secret', { exact: true }).waitFor();
   faults.push(...(await faultsOf(page, 'a new secret')));

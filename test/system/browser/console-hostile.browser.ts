@@ -151,6 +151,7 @@ test('no secret is left in page, address, history, storage, log or audit after i
   const created = await page.getByRole('dialog').getByLabel('Secret', { exact: true }).inputValue();
   await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
   await page.getByRole('button', { name: 'Rotate…' }).click();
+  await page.getByRole('dialog').getByLabel('Yes: they end at once').check();
   await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
   const rotated = await page.getByRole('dialog').getByLabel('Secret', { exact: true }).inputValue();
   await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();

@@ -1,3 +1,4 @@
+import { text } from 'node:stream/consumers';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type EmbeddedStand, type Stand, startEmbeddedStand, startStand } from '../../../tools/console/stand.ts';
@@ -9,7 +10,7 @@ import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './cons
 /** Of all files that a screen loads, as they are on the wire. */
 const MAX_BYTES = 60 * 1024;
 
-const CHANGES = /^(lift|top up|create |edit…|move…|revoke|rotate|reset usage|delete|write)/i;
+const CHANGES = /^(more|lift|top up|create |edit…|move…|revoke|rotate|reset usage|delete|write)/i;
 
 let browser: Browser;
 beforeAll(async () => {
@@ -98,7 +99,47 @@ describe.each([
     await page.getByRole('meter', { name: 'Used of the minute' }).waitFor();
     await page.getByRole('meter', { name: 'Used of the day' }).waitFor();
     await page.getByText(/1st ban, until/).waitFor();
-    for (const name of ['The last 48 hours', 'The last 92 days']) await page.getByRole('heading', { name }).waitFor();
+    await page.getByText(/^Refused since/).waitFor();
+    await page.getByText(/Last request .* from/).waitFor();
+  });
+
+  test('Key lists its last refusals with time, route, code and address, each with the way to why', async () => {
+    const { page } = viewer;
+    await page.goto(`/console/keys/${stand.keys.banned.id}`);
+    const refusals = page.getByRole('table', { name: 'Last refusals' });
+    await refusals.getByRole('cell', { name: '429 api_key_banned' }).first().waitFor();
+    const row = refusals.getByRole('row').nth(1);
+    expect(await row.innerText()).toMatch(/GET \/v1\/pets[\s\S]*127\.0\.0\.1/);
+    await row.getByRole('rowheader').click();
+    await page.waitForURL(/\/console\/explain\/[0-9a-f]{32}$/);
+    await page.getByText('banned').first().waitFor();
+  });
+
+  test('Key shows the usage of a range that the address names, with its totals and as CSV', async () => {
+    const { page } = viewer;
+    await page.goto(`/console/keys/${stand.keys.fine.id}`);
+    await page.getByRole('group', { name: 'Range' }).getByRole('button', { name: '30 days' }).click();
+    await page.waitForURL(/[?]range=30d$/);
+    const total = page.getByRole('region', { name: 'Usage' }).locator('.totals dd').first();
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Download CSV' }).click(),
+    ]);
+    const lines = (await text(await download.createReadStream())).trim().split('\r\n');
+    expect(lines[0]).toBe('day,unit,admitted,refused,banned');
+    expect(lines).toHaveLength(31);
+    const admitted = lines.slice(1).reduce((sum, line) => sum + Number(line.split(',')[2]), 0);
+    expect(admitted).toBeGreaterThan(0);
+    expect(await total.innerText()).toBe(admitted.toLocaleString('en'));
+    const today = new Date().toISOString().slice(0, 10);
+    expect(lines.at(-1)!.startsWith(`${today},requests,`)).toBe(true);
+    await page.getByRole('button', { name: 'Other' }).click();
+    await page.getByLabel('First day').fill('2026-02-30');
+    await page.getByRole('button', { name: 'Show' }).click();
+    await page.getByRole('alert').getByText('Give both days as YYYY-MM-DD.').waitFor();
+    await page.getByLabel('First day').fill(today);
+    await page.getByRole('button', { name: 'Show' }).click();
+    await page.waitForURL(new RegExp(`from=${today}&to=${today}`));
   });
 
   test('Find anything finds a key by its name, its owner, its id, its last four and its secret, which stays out of addresses', async () => {

@@ -115,3 +115,9 @@ export async function untilDriven(stand: Stand | EmbeddedStand): Promise<void> {
     headers: { Authorization: `Bearer ${stand.keys.retiring.key}` },
   });
 }
+
+/** Opens one of the actions in the menu More of the screen of a key or a customer. */
+export async function more(page: Page, action: string): Promise<void> {
+  await page.getByRole('button', { name: 'More' }).click();
+  await page.getByRole('button', { name: action }).click();
+}

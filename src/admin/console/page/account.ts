@@ -2,6 +2,7 @@ import { html } from './html.ts';
 import { ownZone } from './kit/format.ts';
 import { Icon } from './kit/icon.ts';
 import { Menu } from './kit/menu.ts';
+import { Segments } from './kit/segments.ts';
 import { THEMES, useTheme } from './kit/theme.ts';
 import { signOut, useSession } from './session.ts';
 
@@ -20,10 +21,8 @@ function AccountMenu() {
       <p class="muted">Role ${role}, times in ${ownZone()}</p>
     </div>
     <div>
-      <h2 id="theme">Theme</h2>
-      <div class="segments" role="group" aria-labelledby="theme">
-        ${THEMES.map(([one, title]) => html`<button key=${one} type="button" aria-pressed=${one === theme} onClick=${() => choose(one)}>${title}</button>`)}
-      </div>
+      <h2>Theme</h2>
+      <${Segments} label="Theme" options=${THEMES} value=${theme} choose=${choose} />
     </div>
     <div>
       <a href="/admin/openapi.json"><${Icon} of="book" />The admin API (OpenAPI)</a>

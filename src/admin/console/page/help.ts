@@ -1,13 +1,14 @@
 import { useState } from 'preact/hooks';
-import { ApiError, type Resource, request, useOnce, useResource } from './api.ts';
+import { ApiError, request, useOnce } from './api.ts';
 import { html } from './html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
-import { ChangeDialog, Field, notify, settledText } from './kit/dialog.ts';
-import { countText, momentText, ownZone } from './kit/format.ts';
+import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
+import { countText, momentText, ownZone, plural, Until } from './kit/format.ts';
 import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
-import { type AnyWindow, type TopUpPart, WindowList, type Windows, windowText } from './kit/windows.ts';
-import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, UndoneTopUp, Usage } from './types.ts';
+import { type AnyWindow, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
+import { SHARED, useUsage } from './limits.ts';
+import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key, Customer and Explain.
 
@@ -24,9 +25,6 @@ export interface Helped {
   readonly customer?: CustomerOfKey | undefined;
 }
 
-/** How the names of limits begin that all keys of a customer share. They are changed for the customer alone. */
-export const SHARED = 'customer-';
-
 /** Whose limit is to be topped up: the customer's, if a limit that its keys share refuses the key. */
 function toppedUp(of: Helped): Helped {
   const { window = '', customer } = of;
@@ -39,12 +37,6 @@ interface Changes {
   readonly onClose: () => void;
   /** Called after the change, so that the screen reads again what it shows. */
   readonly onChanged?: () => void;
-}
-
-/** The counts of a caller. @param id null: nothing is read */
-export function useUsage(id: string | null, plan?: string | null): Resource<Usage> {
-  const query = id?.startsWith('jwt_') ? plan && `?plan=${encodeURIComponent(plan)}` : '';
-  return useResource<Usage>(id === null || query == null ? null : `${pathOf(id)}/usage${query}`);
 }
 
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
@@ -64,6 +56,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     return `${added}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
+    ${usage.data !== null && html`<${LiftEffect} of=${usage.data} />`}
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
     <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
     ${
@@ -74,6 +67,21 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
       </${Shown}>`
     }
   </${ChangeDialog}>`;
+}
+
+/** What becomes of the next request when the ban is lifted. */
+function LiftEffect({ of: { ban, windows } }: { of: Usage }) {
+  const spent = Object.entries(windows as Readonly<Record<string, AnyWindow>>).filter(
+    ([, { remaining }]) => remaining === 0,
+  );
+  if (ban === null) return html`<p class="effect">The ban has ended by itself.</p>`;
+  return html`<p class="effect">
+    Banned until <${Until} at=${ban.until} />. ${
+      spent.length === 0
+        ? 'The next request is admitted within a second of the lift.'
+        : html`The next request is still refused: ${spent.map(([name, { resetAt, form }], i) => html`${i > 0 && '; '}the ${windowText(name)} is spent until <${Until} at=${resetAt} zone=${zoneOf(form)} />`)}.`
+    }
+  </p>`;
 }
 
 export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
@@ -158,7 +166,7 @@ function TopUpFields({
 function EndFields({ windows }: { windows: Windows }) {
   const [end, setEnd] = useState('window');
   const own = ownZone();
-  const ofWindows = changeable(windows).flatMap(([, { form }]) => /^calendar, (.+)$/.exec(form ?? '')?.[1] ?? []);
+  const ofWindows = changeable(windows).flatMap(([, { form }]) => zoneOf(form) ?? []);
   const zones = [...new Set([own, ...ofWindows, 'UTC'])];
   return html`<${Field} id="topup-until" label="Ends">
       <select id="topup-until" name="until" onChange=${(event: Event) => setEnd((event.target as HTMLSelectElement).value)}>
@@ -168,38 +176,6 @@ function EndFields({ windows }: { windows: Windows }) {
       </select>
     </${Field}>
     ${end === 'date' && html`<${MomentField} id="topup-date" name="date" label="Date and time" />`}`;
-}
-
-/** The button that takes a top-up back, without a dialog: what was used of it stays counted, and it can be made again. */
-export function UndoTopUp({
-  of,
-  part: { id: topUp, amount },
-  unit = 'requests',
-  onUndone,
-}: {
-  of: { readonly id: string; readonly name: string | null };
-  part: TopUpPart;
-  unit?: string | undefined;
-  onUndone: () => void;
-}) {
-  const [isRunning, setRunning] = useState(false);
-  const undo = async () => {
-    if (isRunning) return;
-    setRunning(true);
-    try {
-      const path = `${pathOf(of.id)}/topups/${encodeURIComponent(topUp)}`;
-      const { status, data } = await request<UndoneTopUp>('DELETE', path);
-      notify(
-        `The top-up of ${nameOf(of)} is undone: it has ${countText(data.limit)} ${unit} a ${windowText(data.window, unit)}.${settledText(status)}`,
-      );
-    } catch (failure) {
-      if (!(failure instanceof ApiError)) throw failure;
-      notify(`The top-up was not undone. ${failure.message}`);
-    }
-    setRunning(false);
-    onUndone();
-  };
-  return html`<button type="button" aria-busy=${isRunning} aria-label=${`Undo the top-up of ${countText(amount)}`} onClick=${undo}>Undo</button>`;
 }
 
 /** @param of a key or a customer */
@@ -227,16 +203,24 @@ export function ResetDialog({
     return `The usage of ${nameOf(of)} was reset: ${data.windows.map((window) => windowText(window)).join('; ')}.${ban}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(of)}`} action="Reset usage" act=${act} onClose=${onClose}>
-    <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.</p>
+    <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups stay.</p>
+    ${usage !== null && html`<${ResetEffect} of=${usage} />`}
     <fieldset>
       <legend>Windows</legend>
       ${windows.length === 0 && html`<p>It has no limit of its own.</p>`}
       ${windows.map(
         ([window, { used, limit }]) =>
-          html`<label class="check" key=${window}><input type="checkbox" name="windows" value=${window} defaultChecked=${true} /> ${windowText(window)}: ${countText(used)} of ${countText(limit)} used</label>`,
+          html`<label class="check" key=${window}><input type="checkbox" name="windows" value=${window} defaultChecked=${true} /> ${windowText(window)}: ${countText(used)} of ${countText(limit)} used, then 0</label>`,
       )}
     </fieldset>
   </${ChangeDialog}>`;
+}
+
+/** What becomes of strikes and a ban when the usage is reset. */
+function ResetEffect({ of: { strikes, ban } }: { of: Usage }) {
+  const cleared =
+    strikes === 0 ? 'There are no strikes.' : `${plural(strikes, 'strike')} ${strikes === 1 ? 'is' : 'are'} cleared.`;
+  return html`<p class="effect">${cleared} ${ban === null ? 'There is no ban: the next request is admitted within a second.' : html`The ban until <${Until} at=${ban.until} /> stays: requests are refused until you lift it.`}</p>`;
 }
 
 /** The windows that can be topped up and reset by the id that has them: they count, and belong to no one else. */

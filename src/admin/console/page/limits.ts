@@ -1,28 +1,37 @@
-import type { Resource } from './api.ts';
-import { SHARED, UndoTopUp } from './help.ts';
+import { useState } from 'preact/hooks';
+import { ApiError, type Resource, request, useResource } from './api.ts';
 import { html } from './html.ts';
+import { nameOf, pathOf } from './kit/callers.ts';
+import { notify, settledText } from './kit/dialog.ts';
 import { countText, lengthText, ordinal, plural, Until } from './kit/format.ts';
 import { Badge, Section } from './kit/page.ts';
 import { Shown } from './kit/states.ts';
-import { type DrawUndo, InFlight, WindowList } from './kit/windows.ts';
+import { type DrawUndo, InFlight, type TopUpPart, WindowList, windowText } from './kit/windows.ts';
 import { useMay } from './session.ts';
-import type { Plan, Usage } from './types.ts';
+import type { Plan, UndoneTopUp, Usage } from './types.ts';
 
 // What a key or a customer may use and has used, with its strikes and its ban.
+
+/** How the names of limits begin that all keys of a customer share. They are changed for the customer alone. */
+export const SHARED = 'customer-';
+
+/** The counts of a caller. @param id null: nothing is read */
+export function useUsage(id: string | null, plan?: string | null): Resource<Usage> {
+  const query = id?.startsWith('jwt_') ? plan && `?plan=${encodeURIComponent(plan)}` : '';
+  return useResource<Usage>(id === null || query == null ? null : `${pathOf(id)}/usage${query}`);
+}
 
 export function Limits({
   of,
   usage,
   plan,
   isLive,
-  open,
 }: {
   of: { readonly id: string; readonly name: string | null };
   usage: Resource<Usage>;
   plan: Plan | undefined;
-  /** A customer, or a key that is not revoked: only its usage can be topped up and reset. */
+  /** A customer, or a key that is not revoked: only its top-ups can be undone. */
   isLive: boolean;
-  open: (dialog: 'lift' | 'topup' | 'reset') => void;
 }) {
   const mayHelp = useMay('operator');
   const undo: DrawUndo = (part, window, unit) =>
@@ -38,14 +47,6 @@ export function Limits({
         <${InFlight} of=${data.inFlight} />
         <${Strikes} of=${data} plan=${plan} />
         ${
-          mayHelp &&
-          html`<p class="actions">
-            ${data.ban !== null && html`<button type="button" class="primary" onClick=${() => open('lift')}>Lift the ban…</button>`}
-            ${isLive && html`<button type="button" onClick=${() => open('topup')}>Top up…</button>`}
-            ${isLive && html`<button type="button" onClick=${() => open('reset')}>Reset usage…</button>`}
-          </p>`
-        }
-        ${
           data.shadow !== undefined &&
           html`<div class="watched stack">
             <h3>Watched limits, which refuse no request</h3>
@@ -56,6 +57,38 @@ export function Limits({
       </div>`}
     </${Shown}>
   </${Section}>`;
+}
+
+/** The button that takes a top-up back, without a dialog: what was used of it stays counted, and it can be made again. */
+function UndoTopUp({
+  of,
+  part: { id: topUp, amount },
+  unit = 'requests',
+  onUndone,
+}: {
+  of: { readonly id: string; readonly name: string | null };
+  part: TopUpPart;
+  unit?: string | undefined;
+  onUndone: () => void;
+}) {
+  const [isRunning, setRunning] = useState(false);
+  const undo = async () => {
+    if (isRunning) return;
+    setRunning(true);
+    try {
+      const path = `${pathOf(of.id)}/topups/${encodeURIComponent(topUp)}`;
+      const { status, data } = await request<UndoneTopUp>('DELETE', path);
+      notify(
+        `The top-up of ${nameOf(of)} is undone: it has ${countText(data.limit)} ${unit} a ${windowText(data.window, unit)}.${settledText(status)}`,
+      );
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      notify(`The top-up was not undone. ${failure.message}`);
+    }
+    setRunning(false);
+    onUndone();
+  };
+  return html`<button type="button" aria-busy=${isRunning} aria-label=${`Undo the top-up of ${countText(amount)}`} onClick=${undo}>Undo</button>`;
 }
 
 function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usage; plan: Plan | undefined }) {

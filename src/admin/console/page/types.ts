@@ -14,7 +14,7 @@ import type {
   suspendKey,
   updateKey,
 } from '../../../operations/catalogue/keys.ts';
-import type { explainRefusal, listGateways } from '../../../operations/catalogue/live.ts';
+import type { explainRefusal, listGateways, listRefusals } from '../../../operations/catalogue/live.ts';
 import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.ts';
 import type {
   checkPlans,
@@ -63,6 +63,7 @@ export type History = OutputOf<typeof showHistory>;
 export type RefusedPage = OutputOf<typeof listRefused>;
 export type LiftedBan = OutputOf<typeof liftBan>;
 export type RefusalList = OutputOf<typeof explainRefusal>;
+export type RefusalsOfCaller = OutputOf<typeof listRefusals>;
 export type Refusal = RefusalList['refusals'][number];
 
 export type InForce = OutputOf<typeof showPlans>;

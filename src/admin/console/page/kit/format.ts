@@ -120,12 +120,21 @@ export function useNow(isRunning = true): number {
   return now;
 }
 
-/** A moment ahead, with how long it takes until then: `12:04:31 (in 34 s)`. */
-export function Until({ at }: { at: Moment }) {
+/** The moment to the minute in a zone, which it names: `15 Dec 2026, 00:00 Europe/Berlin`. */
+function zonedText(at: Moment, timeZone: string): string {
+  const format = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone });
+  return `${format.format(millisecondsOf(at))} ${timeZone}`;
+}
+
+/**
+ * A moment ahead, with how long it takes until then: `12:04:31 (in 34 s)`.
+ * @param zone that the moment belongs to; left out, it is in the reader's zone, which is not named
+ */
+export function Until({ at, zone }: { at: Moment; zone?: string | undefined }) {
   const now = useNow();
   const seconds = (millisecondsOf(at) - now) / 1_000;
   return html`<span class="until"
-    ><${Time} at=${at} /> <span class="muted">${seconds > 0 ? `in ${leftText(seconds)}` : 'now'}</span></span
+    >${zone === undefined ? html`<${Time} at=${at} />` : html`<time datetime=${new Date(millisecondsOf(at)).toISOString()} title=${utcText(at)}>${zonedText(at, zone)}</time>`} <span class="muted">${seconds > 0 ? `in ${leftText(seconds)}` : 'now'}</span></span
   >`;
 }
 

@@ -1,17 +1,22 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
 import { usePlace } from '../router.ts';
+import { Icon } from './icon.ts';
 
 /**
  * A button that opens a panel of links and buttons below it. The panel closes with Escape, by a click beside it, when the focus
  * leaves it, and when the screen changes.
  * @param button what the button shows
- * @param children of the panel, which is made only while it is open
+ * @param children of the panel, which is made only while it is open; they get what closes it and gives the focus back
  */
-export function Menu({ button, children }: { button: Children; children: () => Children }) {
+export function Menu({ button, children }: { button: Children; children: (close: () => void) => Children }) {
   const [isOpen, setOpen] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
   const { path } = usePlace();
+  const close = () => {
+    setOpen(false);
+    frame.current!.querySelector('button')!.focus();
+  };
   useEffect(() => setOpen(false), [path]);
   useEffect(() => {
     if (!isOpen) return;
@@ -19,9 +24,7 @@ export function Menu({ button, children }: { button: Children; children: () => C
       if (!frame.current!.contains(target as Node)) setOpen(false);
     };
     const key = (event: KeyboardEvent) => {
-      if (event.key !== 'Escape') return;
-      setOpen(false);
-      frame.current!.querySelector('button')!.focus();
+      if (event.key === 'Escape') close();
     };
     document.addEventListener('pointerdown', leave);
     document.addEventListener('focusin', leave);
@@ -34,6 +37,18 @@ export function Menu({ button, children }: { button: Children; children: () => C
   }, [isOpen]);
   return html`<div class="account" ref=${frame}>
     <button type="button" class="quiet" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${button}</button>
-    ${isOpen && html`<div class="menu">${children()}</div>`}
+    ${isOpen && html`<div class="menu">${children(close)}</div>`}
   </div>`;
+}
+
+/** Buttons of a menu that open dialogs: the menu closes first, so that the focus returns to its button afterwards. */
+export function MoreMenu({ entries }: { entries: readonly (readonly [text: string, act: () => void])[] }) {
+  if (entries.length === 0) return null;
+  return html`<${Menu} button=${html`More<${Icon} of="down" />`}>${(close: () => void) => {
+    const run = (act: () => void) => {
+      close();
+      act();
+    };
+    return html`<div>${entries.map(([text, act]) => html`<button key=${text} type="button" onClick=${() => run(act)}>${text}</button>`)}</div>`;
+  }}</${Menu}>`;
 }

@@ -14,7 +14,7 @@ export function Page({ title, beside, children }: { title: string; beside?: Chil
 }
 
 export function Section({ title, note, children }: { title: string; note?: Children; children: Children }) {
-  return html`<section>
+  return html`<section aria-label=${title}>
     <div class="section-head"><h2>${title}</h2>${note && html`<p class="muted">${note}</p>`}</div>
     ${children}
   </section>`;

@@ -1,54 +1,152 @@
+import { useState } from 'preact/hooks';
 import { type Resource, useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { navigate, usePlace } from '../router.ts';
 import type { History, Usage } from '../types.ts';
 import { BarChart, type Series } from './charts.ts';
-import { Choice } from './filters.ts';
+import { csvText, saveFile } from './csv.ts';
+import { countText, ownZone } from './format.ts';
 import { Section } from './page.ts';
-import { calm, Shown } from './states.ts';
+import { Segments } from './segments.ts';
+import { calm, Empty, Shown } from './states.ts';
+import { billingDayOf } from './windows.ts';
 
-interface Histories {
-  readonly hours: Resource<History>;
-  readonly days: Resource<History>;
+// What a key or a customer has used in a range of time: totals, a chart, and a file for a spreadsheet.
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+
+/** Days of UTC, from the first to the last, or hours. */
+interface Span {
+  readonly step: 'hour' | 'day';
+  /** Unix milliseconds, a whole hour or day. */
+  readonly firstMs: number;
+  readonly lastMs: number;
 }
 
-/** What a key or a customer used, of requests or of the unit in the address. @param path of its record in the admin API */
-export function useHistories(path: string): Histories {
-  const unit = usePlace().query.get('unit');
-  const ofUnit = unit === null ? '' : `&unit=${encodeURIComponent(unit)}`;
-  const hours = useResource<History>(`${path}/history?step=hour${ofUnit}`);
-  const days = useResource<History>(`${path}/history?step=day${ofUnit}`);
-  return { hours, days };
+const RANGES = [
+  ['', '24 h'],
+  ['7d', '7 days'],
+  ['30d', '30 days'],
+  ['month', 'Billing month'],
+  ['last-month', 'Month before'],
+  ['custom', 'Other'],
+] as const;
+
+/** @param billingDay the day of a month on which months begin */
+function spanOf(query: URLSearchParams, billingDay: number, nowMs: number): Span | null {
+  const today = Math.floor(nowMs / DAY_MS) * DAY_MS;
+  const hour = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
+  const date = new Date(nowMs);
+  const begun = date.getUTCDate() < billingDay ? -1 : 0;
+  const month = (offset: number) => Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + begun + offset, billingDay);
+  const days = (firstMs: number, lastMs = today): Span => ({ step: 'day', firstMs, lastMs });
+  const range = query.get('range') ?? '';
+  if (range === '7d') return days(today - 6 * DAY_MS);
+  if (range === '30d') return days(today - 29 * DAY_MS);
+  if (range === 'month') return days(month(0));
+  if (range === 'last-month') return days(month(-1), month(0) - DAY_MS);
+  if (range !== 'custom') return { step: 'hour', firstMs: hour - 23 * HOUR_MS, lastMs: hour };
+  const [first, last] = [dayIn(query.get('from')), dayIn(query.get('to'))];
+  return first === null || last === null || last < first ? null : days(first, last);
 }
 
-/** What a key or a customer used in the last 48 hours and 92 days. @param usage null while its units are not known */
-export function Use({ hours, days, usage }: Histories & { usage: Usage | null }) {
-  return html`<${Section} title="Use" note="Hours are in your time zone, days are those of UTC.">
-    <div class="stack">
-      <${UnitChoice} usage=${usage} />
-      <div class="charts">
-        <${Shown} of=${calm(hours)} what="the hours">${(data: History) => html`<${Used} history=${data} ...${HOURS} />`}</${Shown}>
-        <${Shown} of=${calm(days)} what="the days">${(data: History) => html`<${Used} history=${data} ...${DAYS} />`}</${Shown}>
+/** @returns the beginning of a day of UTC, `2026-11-24`, in Unix milliseconds; null if there is no such day */
+function dayIn(text: string | null): number | null {
+  if (!/^\d{4}-\d\d-\d\d$/.test(text ?? '')) return null;
+  const at = Date.parse(text!);
+  return Number.isNaN(at) || dayText(at) !== text ? null : at;
+}
+
+function dayText(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
+interface Use {
+  readonly span: Span | null;
+  readonly history: Resource<History>;
+}
+
+/**
+ * What a key or a customer used, of requests or of the unit in the address.
+ * @param path of its record in the admin API
+ * @param usage of which the month window says when a billing month begins; null while it is not known
+ */
+export function useUse(path: string, usage: Usage | null): Use {
+  const { query } = usePlace();
+  const span = spanOf(query, billingDayOf(usage?.windows ?? {}), Date.now());
+  const asked = new URLSearchParams();
+  if (span !== null) {
+    const { step, firstMs, lastMs } = span;
+    asked.set('step', step);
+    asked.set('from', new Date(firstMs).toISOString());
+    asked.set('to', new Date(lastMs + 1).toISOString());
+  }
+  const unit = query.get('unit');
+  if (unit !== null) asked.set('unit', unit);
+  return { span, history: useResource<History>(span === null ? null : `${path}/history?${asked}`) };
+}
+
+/** @param id of the key or customer, for the name of the file; @param usage null while its units are not known */
+export function UseSection({ id, use: { span, history }, usage }: { id: string; use: Use; usage: Usage | null }) {
+  const { path, query } = usePlace();
+  const choose = (changes: Readonly<Record<string, string>>) => {
+    const next = new URLSearchParams(query);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === '') next.delete(name);
+      else next.set(name, value);
+    }
+    navigate(`${path}${next.size === 0 ? '' : `?${next}`}`, 'replace');
+  };
+  const units = [...new Set(Object.values(usage?.windows ?? {}).flatMap(({ unit }) => unit ?? []))];
+  const range = query.get('range') ?? '';
+  const unit = query.get('unit') ?? '';
+  const setRange = (one: string) => choose(one === 'custom' ? { range: one } : { range: one, from: '', to: '' });
+  return html`<${Section} title="Usage" note=${span?.step === 'hour' ? `Hours in ${ownZone()}.` : 'Days in UTC.'}>
+    <div class="panel stack">
+      <div class="toolbar">
+        <${Segments} label="Range" options=${RANGES} value=${range} choose=${setRange} />
+        ${(units.length > 0 || unit !== '') && html`<${Segments} label="Counted in" options=${[['', 'Requests'], ...units.map((one) => [one, one])]} value=${unit} choose=${(one: string) => choose({ unit: one })} />`}
       </div>
+      ${range === 'custom' && html`<${Days} from=${query.get('from')} to=${query.get('to')} choose=${choose} />`}
+      ${span !== null && html`<${Shown} of=${calm(history)} what="the usage">${(data: History) => html`<${Used} id=${id} history=${data} ...${span} />`}</${Shown}>`}
     </div>
   </${Section}>`;
 }
 
-/** The choice between requests and the units that the plan limits; nothing if it limits none. */
-function UnitChoice({ usage }: { usage: Usage | null }) {
-  const { path, query } = usePlace();
-  const units = new Set(Object.values(usage?.windows ?? {}).flatMap(({ unit }) => unit ?? []));
-  if (units.size === 0 && !query.has('unit')) return null;
-  const choose = (unit: string) => {
-    const next = new URLSearchParams(query);
-    if (unit === '') next.delete('unit');
-    else next.set('unit', unit);
-    navigate(`${path}${next.size === 0 ? '' : `?${next}`}`, 'replace');
+/** The first and the last day of another range. */
+function Days({
+  from,
+  to,
+  choose,
+}: {
+  from: string | null;
+  to: string | null;
+  choose: (days: { from: string; to: string }) => void;
+}) {
+  const today = dayText(Date.now());
+  const [fault, setFault] = useState<string | null>(null);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    const days = { from: String(form.get('from')).trim(), to: String(form.get('to')).trim() };
+    const [first, last] = [dayIn(days.from), dayIn(days.to)];
+    const isFound = first !== null && last !== null;
+    if (!isFound) setFault('Give both days as YYYY-MM-DD.');
+    else if (last < first) setFault('The last day is before the first.');
+    else {
+      setFault(null);
+      choose(days);
+    }
   };
-  const options = [...units].map((unit) => [unit, unit]);
-  return html`<div class="filters">
-    <${Choice} id="use-unit" name="unit" label="Counted in" any="requests" options=${options} onChange=${choose} />
-  </div>`;
+  return html`<form class="filters" noValidate onSubmit=${submit}>
+    ${['from', 'to'].map(
+      (name) =>
+        html`<label key=${name}>${name === 'from' ? 'First day' : 'Last day'} <input name=${name} defaultValue=${(name === 'from' ? from : to) ?? today} placeholder="YYYY-MM-DD" maxlength="10" size="11" autocomplete="off" spellcheck="false" /></label>`,
+    )}
+    <button type="submit">Show</button>
+    ${fault !== null && html`<p class="problem-line wide" role="alert">${fault}</p>`}
+  </form>`;
 }
 
 const VERDICTS: readonly Series[] = [
@@ -57,45 +155,40 @@ const VERDICTS: readonly Series[] = [
   { name: 'banned', title: 'Banned', color: '--banned' },
 ];
 
-interface Span {
-  readonly id: string;
-  readonly title: string;
-  readonly step: string;
-  readonly stepMs: number;
-  readonly buckets: number;
-  readonly label: Intl.DateTimeFormat;
-}
+const LABELS = {
+  hour: new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
+  day: new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }),
+} as const;
 
-const HOURS: Span = {
-  id: 'hours',
-  title: 'The last 48 hours',
-  step: 'an hour',
-  stepMs: 3_600_000,
-  buckets: 48,
-  label: new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
-};
-const DAYS: Span = {
-  id: 'days',
-  title: 'The last 92 days',
-  step: 'a day',
-  stepMs: 86_400_000,
-  buckets: 92,
-  label: new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }),
-};
-
-function Used({ history, id, title, step, stepMs, buckets, label }: Span & { history: History }) {
+function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; history: History }) {
   const { unit } = history;
   const series = unit === undefined ? VERDICTS : [{ ...VERDICTS[0]!, title: unit }];
   const counts = new Map(history.buckets.map((bucket) => [Date.parse(bucket.at), bucket]));
-  const last = Math.floor(Date.now() / stepMs) * stepMs;
-  const bars = Array.from({ length: buckets }, (_, i) => {
-    const at = last - (buckets - 1 - i) * stepMs;
+  const stepMs = step === 'hour' ? HOUR_MS : DAY_MS;
+  const rows = Array.from({ length: (lastMs - firstMs) / stepMs + 1 }, (_, i) => {
+    const at = firstMs + i * stepMs;
     const { admitted = 0, refused = 0, banned = 0 } = counts.get(at) ?? {};
-    return { label: label.format(at), values: { admitted, refused, banned } };
+    return { at, admitted, refused, banned } as const;
   });
-  return html`<div>
-    <h3>${title}</h3>
-    <${BarChart} id=${id} title=${title} series=${series} bars=${bars} step=${step} />
-    ${counts.size === 0 && html`<p class="muted">Nothing was counted, or <code>usage.history</code> is off.</p>`}
-  </div>`;
+  const sumOf = (name: string) => rows.reduce((sum, row) => sum + row[name as 'admitted'], 0);
+  const save = () => {
+    const head = [step, 'unit', ...series.map(({ name }) => name)];
+    const lines = rows.map((row) => [
+      step === 'day' ? dayText(row.at) : new Date(row.at).toISOString(),
+      unit ?? 'requests',
+      ...series.map(({ name }) => row[name as 'admitted']),
+    ]);
+    saveFile(`usage-${id}-${dayText(firstMs)}-${dayText(lastMs)}.csv`, 'text/csv', csvText([head, ...lines]));
+  };
+  const title = step === 'hour' ? 'Usage by hour' : 'Usage by day';
+  const bars = rows.map(({ at, ...values }) => ({ label: LABELS[step].format(at), values }));
+  return html`<div class="totals">
+      <dl>${series.map(({ name, title: of }) => html`<div key=${name}><dt>${of}</dt><dd>${countText(sumOf(name))}</dd></div>`)}</dl>
+      <button type="button" onClick=${save}>Download CSV</button>
+    </div>
+    ${
+      counts.size === 0
+        ? html`<${Empty} title="No use in this range."><p>Or <code>usage.history</code> is off.</p></${Empty}>`
+        : html`<${BarChart} id="usage" title=${title} series=${series} bars=${bars} step=${step === 'hour' ? 'an hour' : 'a day'} />`
+    }`;
 }

@@ -62,10 +62,38 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
               html`<span key=${part.id} class="top-up"><span class="muted">${countText(part.amount)}${part.reason !== null && html`: <bdi>${part.reason}</bdi>`}, at <${Time} at=${part.at} /></span> ${undo?.(part, name, unit || undefined)}</span>`,
           )}
         </span>
-        ${used > 0 && html`<span><span class="muted">${form?.startsWith('sliding') ? 'Its oldest part leaves at' : 'Resets at'}</span> <${Until} at=${resetAt} /></span>`}
+        ${used > 0 && html`<span class="muted"><${ResetText} form=${form} at=${resetAt} /></span>`}
       </li>`;
     })}
   </ul>`;
+}
+
+/** When a window that counts has more left. @param form of the window; undefined if it is only watched */
+export function ResetText({ form, at }: { form: string | undefined; at: number }) {
+  const zone = zoneOf(form);
+  return html`${form?.startsWith('sliding') ? 'First part free again' : 'Resets'} <${Until} at=${at} zone=${zone} />`;
+}
+
+/** The zone of a calendar window; undefined for others. @param form `calendar, Europe/Berlin, from day 15` */
+export function zoneOf(form: string | undefined): string | undefined {
+  return /^calendar, ([^,]+)/.exec(form ?? '')?.[1];
+}
+
+/** The day on which the month begins that a caller is billed by: the 1st, unless its month window begins on another one. */
+export function billingDayOf(windows: Windows): number {
+  const forms = Object.entries(windows as Readonly<Record<string, AnyWindow>>)
+    .filter(([name]) => name.endsWith('month'))
+    .map(([, { form }]) => / day (\d+)$/.exec(form ?? '')?.[1]);
+  return Number(forms.find((day) => day !== undefined) ?? 1);
+}
+
+/** The limit of which the largest share is used; null if nothing is limited. */
+export function tightestOf(windows: Windows): readonly [name: string, window: AnyWindow & { limit: number }] | null {
+  const all = Object.entries(windows as Readonly<Record<string, AnyWindow>>);
+  const shareOf = ({ used, limit }: AnyWindow) => (limit === 'unlimited' ? -1 : limit === 0 ? 1 : used / limit);
+  const limited = all.filter(([, { limit }]) => limit !== 'unlimited');
+  const [first] = limited.sort(([, a], [, b]) => shareOf(b) - shareOf(a));
+  return (first as readonly [string, AnyWindow & { limit: number }] | undefined) ?? null;
 }
 
 /** How many requests are in flight now, for each limit of them. */

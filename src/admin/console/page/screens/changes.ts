@@ -58,9 +58,13 @@ export const CHANGE_COLUMNS: readonly Column<Change>[] = [
 function ActorName(actor: Change['actor']) {
   const { kind } = actor;
   return html`<span class="two-lines">
-    <bdi class=${kind === 'file' ? 'actor-file' : ''}>${kind === 'shell' ? actor.user : actor.name}</bdi>
+    <bdi class=${kind === 'file' ? 'actor-file' : ''}>${actorText(actor)}</bdi>
     <span class="muted">${kind === 'shell' ? html`shell on ${actor.host}` : KINDS[kind]}</span>
   </span>`;
+}
+
+export function actorText(actor: Change['actor']): string {
+  return actor.kind === 'shell' ? actor.user : actor.name;
 }
 
 const KINDS = { token: 'token', person: 'signed in by the proxy', file: 'file' };

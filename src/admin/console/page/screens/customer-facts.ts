@@ -2,8 +2,8 @@ import { html } from '../html.ts';
 import { countText, millisecondsOf, Time, Until } from '../kit/format.ts';
 import { Badge, Section } from '../kit/page.ts';
 import type { Customer } from '../types.ts';
+import { isSuspended } from './caller-state.ts';
 import { AccessFacts } from './key-access.ts';
-import { isSuspended, SuspendedText } from './suspension.ts';
 
 // What is said of one customer, on its screen and in the list.
 
@@ -19,9 +19,9 @@ export function CustomerState({ of: customer }: { of: Customer }) {
 }
 
 export function CustomerFacts({ of: customer }: { of: Customer }) {
-  const { name, owner, createdAt, expiresAt, ownLimits, notes, entry, suspended } = customer;
+  const { name, owner, createdAt, expiresAt, ownLimits, notes, entry } = customer;
   const own = Object.entries(ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
-  return html`<${Section} title="About it">
+  return html`<${Section} title="About">
     <dl class="facts panel">
       <dt>Name</dt>
       <dd><bdi>${name ?? '–'}</bdi></dd>
@@ -29,7 +29,6 @@ export function CustomerFacts({ of: customer }: { of: Customer }) {
       <dd><bdi>${owner ?? '–'}</bdi></dd>
       <dt>Created</dt>
       <dd><${Time} at=${createdAt} dayOnly=${true} /></dd>
-      ${suspended !== undefined && html`<dt>Suspended</dt><dd><${SuspendedText} ...${suspended} /></dd>`}
       <dt>Expires</dt>
       <dd>${expiresAt === null ? 'never' : hasExpired(customer) ? html`<${Time} at=${expiresAt} />` : html`<${Until} at=${expiresAt} />`}</dd>
       <dt>Own limits</dt>

@@ -1,6 +1,6 @@
 import { useEffect, useId, useState } from 'preact/hooks';
 import { useRefresh, useResource } from '../api.ts';
-import { type Helped, LiftDialog, TopUpDialog, useUsage } from '../help.ts';
+import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
 import { type Children, html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { Meter } from '../kit/charts.ts';
@@ -12,6 +12,7 @@ import { Badge, Page } from '../kit/page.ts';
 import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { WindowList, windowText } from '../kit/windows.ts';
+import { useUsage } from '../limits.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Refusal, RefusalList, Usage } from '../types.ts';

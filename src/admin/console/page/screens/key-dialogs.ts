@@ -5,6 +5,8 @@ import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { momentText } from '../kit/format.ts';
 import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, Plan } from '../types.ts';
+import { LastFour } from './caller-state.ts';
+import { RecentUse } from './recent-use.ts';
 
 // The dialogs that change with which secrets a key works, and to which customer it belongs.
 
@@ -39,8 +41,10 @@ export async function changeIfSame<T>(
 export function RotateDialog(changing: Changing) {
   const { of: key, onClose, onChanged } = changing;
   const [made, setMade] = useState<string | null>(null);
+  const [leaked, setLeaked] = useState<boolean | null>(null);
   const end = useRef('');
   const act = async (form: FormData) => {
+    if (!form.has('leaked')) throw new ApiError(0, 'none', 'Say whether a secret was leaked.');
     const overlap = String(form.get('overlap'));
     const isLeaked = form.get('leaked') === 'yes';
     const body = isLeaked ? { leaked: true } : { overlap };
@@ -61,17 +65,22 @@ export function RotateDialog(changing: Changing) {
     onClose=${onClose}
     result=${made !== null && html`<${SecretShown} secret=${made}><p>${end.current}</p></${SecretShown}>`}
   >
-    <p>It gets a second secret, under the same limits and counts.</p>
-    <fieldset>
-      <legend>Was the old secret leaked?</legend>
-      <label class="check"><input type="radio" name="leaked" value="no" defaultChecked=${true} /> No: the earlier secrets keep working for a while</label>
+    <p>The key gets a new secret, under the same limits and counts. It works now with ${key.secrets.length === 1 ? 'the secret ' : 'the secrets '}<${LastFour} of=${key} />.</p>
+    <${RecentUse} id=${key.id} />
+    <fieldset onChange=${(event: Event) => setLeaked((event.target as HTMLInputElement).value === 'yes')}>
+      <legend>Was a secret leaked?</legend>
+      <label class="check"><input type="radio" name="leaked" value="no" /> No: the earlier secrets keep working for a while</label>
       <label class="check"><input type="radio" name="leaked" value="yes" /> Yes: they end at once</label>
     </fieldset>
-    <${Field} id="rotate-overlap" label="The earlier secrets work for" hint="Unless the old secret was leaked.">
-      <select id="rotate-overlap" name="overlap" aria-describedby="rotate-overlap-hint">
-        ${Object.entries(OVERLAPS).map(([value, text]) => html`<option key=${value} value=${value} selected=${value === '24h'}>${text}</option>`)}
-      </select>
-    </${Field}>
+    ${
+      leaked === false &&
+      html`<${Field} id="rotate-overlap" label="The earlier secrets work for">
+        <select id="rotate-overlap" name="overlap">
+          ${Object.entries(OVERLAPS).map(([value, text]) => html`<option key=${value} value=${value} selected=${value === '24h'}>${text}</option>`)}
+        </select>
+      </${Field}>`
+    }
+    ${leaked === true && html`<p class="effect">Every request with an earlier secret gets a 401 within a second. The holder needs the new one before it can call again.</p>`}
   </${ChangeDialog}>`;
 }
 

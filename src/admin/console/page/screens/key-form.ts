@@ -3,41 +3,13 @@ import { ApiError, request, useOnce } from '../api.ts';
 import { html } from '../html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
-import { countText, millisecondsOf, momentText } from '../kit/format.ts';
+import { countText, momentText } from '../kit/format.ts';
 import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.ts';
-import { Badge } from '../kit/page.ts';
 import { WINDOWS } from '../kit/windows.ts';
-import type { Key, KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
+import type { KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
 import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from './key-access.ts';
-import { isSuspended } from './suspension.ts';
 
-// What a key is, and the two dialogs with its fields: to create one and to edit one.
-
-export function stateOf(key: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
-  const { revokedAt, expiresAt } = key;
-  const isPast = (moment: string) => millisecondsOf(moment) <= Date.now();
-  if (revokedAt !== null) return 'revoked';
-  if (expiresAt !== null && isPast(expiresAt)) return 'expired';
-  return isSuspended(key) ? 'suspended' : 'active';
-}
-
-/** Whether a key is revoked or expired. */
-export function hasEnded(key: Key): boolean {
-  const state = stateOf(key);
-  return state === 'revoked' || state === 'expired';
-}
-
-export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
-  const state = stateOf(key);
-  const ofCustomer = key.customer?.state ?? 'active';
-  if (state === 'active' && ofCustomer !== 'active') {
-    return html`<${Badge} kind=${ofCustomer === 'suspended' ? 'warn' : 'plain'}>Customer ${ofCustomer}</${Badge}>`;
-  }
-  if (isBanned && state === 'active') return html`<${Badge} kind="bad">Banned</${Badge}>`;
-  if (state === 'active') return html`<${Badge} kind="good">Active</${Badge}>`;
-  if (state === 'suspended') return html`<${Badge} kind="warn">Suspended</${Badge}>`;
-  return html`<${Badge} kind="plain">${state === 'revoked' ? 'Revoked' : 'Expired'}</${Badge}>`;
-}
+// The fields of a key and of a customer, and the two dialogs with them: to create one and to edit one.
 
 /** The text of each field. */
 type Values = Readonly<Record<string, string>>;
@@ -279,9 +251,4 @@ export function EditDialog({
   return html`<${ChangeDialog} title=${`Edit ${nameOf(record)}`} action="Save" act=${act} onClose=${onClose}>
     <div class="dialog-body" ref=${fields}><${RecordFields} what=${what} customer=${'secrets' in record ? record.customer : undefined} values=${first} plans=${plans} planNow=${planNow} /></div>
   </${ChangeDialog}>`;
-}
-
-/** The last four characters of the secrets that work. */
-export function LastFour({ of: { secrets } }: { of: Key }) {
-  return secrets.map(({ last4 }, i) => html`${i > 0 && ', '}<code>${last4 === null ? 'unknown' : `…${last4}`}</code>`);
 }

@@ -1,66 +1,76 @@
 import { useState } from 'preact/hooks';
-import { ApiError, isPassing, type Resource, useRefresh, useResource } from '../api.ts';
-import { LiftDialog, ResetDialog, TopUpDialog, useUsage } from '../help.ts';
+import { ApiError, isPassing, useRefresh, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { auditHref, CustomerLink, nameOf, pathOf } from '../kit/callers.ts';
-import { ChangeDialog, Field, settledText } from '../kit/dialog.ts';
-import { countText, Time, Until, UtcDay } from '../kit/format.ts';
-import { Badge, Page, Section } from '../kit/page.ts';
-import { calm, Empty, Problem, Shown } from '../kit/states.ts';
-import { Table } from '../kit/table.ts';
-import { Use, useHistories } from '../kit/use.ts';
-import { Limits } from '../limits.ts';
+import { auditHref, CustomerLink, pathOf } from '../kit/callers.ts';
+import { Field } from '../kit/dialog.ts';
+import { Time } from '../kit/format.ts';
+import { later } from '../kit/later.ts';
+import { MoreMenu } from '../kit/menu.ts';
+import { Page } from '../kit/page.ts';
+import { calm, Problem } from '../kit/states.ts';
+import { UseSection, useUse } from '../kit/use.ts';
+import { Limits, useUsage } from '../limits.ts';
 import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { ChangePage, DeprecatedRoute, DeprecatedRoutes, InForce, Key, Plan, ShownKey, Usage } from '../types.ts';
-import { LastChanges } from './changes.ts';
-import { AccessFacts } from './key-access.ts';
-import { type Changing, changeIfSame, EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
-import { EditDialog, hasEnded, KeyState, LastFour, stateOf } from './key-form.ts';
-import { ResumeDialog, SuspendDialog, SuspendedText } from './suspension.ts';
+import type { ChangePage, DeprecatedRoutes, InForce, Key, Plan, RefusalsOfCaller, ShownKey, Usage } from '../types.ts';
+import { CallerCard } from './caller-card.ts';
+import { hasEnded, KeyState, SuspendedText, stateOf } from './caller-state.ts';
+import { actorText, LastChanges } from './changes.ts';
+import { About, Deprecated, Secrets } from './key-details.ts';
+import { LastRefusals } from './last-refusals.ts';
+import type { KeyDialogName } from './opened-key-dialog.ts';
 
-type DialogName =
-  | ('lift' | 'topup' | 'reset' | 'rotate' | 'end-secret')
-  | ('suspend' | 'resume' | 'revoke' | 'delete' | 'edit' | 'move');
+const OpenedKeyDialog = later(async () => (await import('./opened-key-dialog.ts')).OpenedKeyDialog);
+
+type Secret = Key['secrets'][number];
 
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
-  readonly dialog: DialogName;
+  readonly dialog: KeyDialogName;
   readonly key: Key | null;
   readonly etag: string | null;
   /** That is to be ended; null for the other dialogs. */
   readonly secret: Secret | null;
 }
 
-type Open = (dialog: DialogName, secret?: Secret) => void;
+type Open = (dialog: KeyDialogName, secret?: Secret) => void;
 
-/** How often counts are read again, and what changes slowly, in milliseconds. */
+/** How often counts, refusals and what changes slowly are read again, in milliseconds. */
 const COUNTS_MS = 5_000;
+const REFUSALS_MS = 15_000;
 const REST_MS = 60_000;
 
-/** `/keys/ID`: all about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
-export function KeyScreen({ rest }: { rest: string }) {
-  const id = decoded(rest);
+/** What is read about a key, and what reads it again. */
+function useKeyRecord(id: string) {
   const hasTokens = id.startsWith('jwt_');
   const path = pathOf(id);
   const plan = usePlace().query.get('plan');
   const key = useResource<ShownKey>(hasTokens ? null : path);
   const plans = useResource<InForce>('/admin/plans');
   const usage = useUsage(id, plan);
-  const { hours, days } = useHistories(path);
+  const use = useUse(path, usage.data);
+  const recent = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`);
   const routes = useResource<DeprecatedRoutes>(`${path}/deprecations`);
   const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
-  // The screen shows an outage once, not in each section.
-  const outage = [key, usage, hours, days, routes, changes].find(
-    ({ error }) => error !== null && isPassing(error),
-  )?.error;
-  const [opened, setOpened] = useState<Opened | null>(null);
   const isGone = key.error?.status === 404;
   const readCounts = () => Promise.all([key.reload(), usage.reload()]);
-  const readRest = () => Promise.all([hours, days, routes, changes].map(({ reload }) => reload()));
-  const readAll = () => void Promise.all([readCounts(), readRest()]);
+  const readRest = () => Promise.all([use.history, routes, changes].map(({ reload }) => reload()));
   useRefresh(() => !isGone && readCounts(), COUNTS_MS);
+  useRefresh(() => !isGone && recent.reload(), REFUSALS_MS);
   useRefresh(() => !isGone && readRest(), REST_MS);
+  const readAll = () => void Promise.all([readCounts(), recent.reload(), readRest()]);
+  // The screen shows an outage once, not in each section.
+  const all = [key, usage, use.history, routes, changes];
+  const outage = all.find(({ error }) => error !== null && isPassing(error))?.error;
+  return { hasTokens, plan, key, plans, usage, use, recent, routes, changes, isGone, readAll, outage };
+}
+
+/** `/keys/ID`: all about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
+export function KeyScreen({ rest }: { rest: string }) {
+  const id = decoded(rest);
+  const record = useKeyRecord(id);
+  const { hasTokens, plan, key, plans, usage, use, recent, routes, changes, isGone, readAll, outage } = record;
+  const [opened, setOpened] = useState<Opened | null>(null);
   const name = key.data?.name ?? null;
   const open: Open = (dialog, secret) => setOpened({ dialog, key: key.data, etag: key.etag, secret: secret ?? null });
   if (isGone) {
@@ -69,30 +79,43 @@ export function KeyScreen({ rest }: { rest: string }) {
       <p class="actions"><a class="button" href=${hrefOf('/keys')}>All keys</a> <a class="button" href=${auditHref(id)}>Its records in Audit</a></p>
     </${Page}>`;
   }
-  if (outage && (hasTokens ? hours : key).data === null) {
+  if (outage && (hasTokens ? use.history : key).data === null) {
     return html`<${Page} title=${id}><${Problem} error=${outage} /></${Page}>`;
   }
-  return html`<${Page}
-    title=${name ?? id}
-    beside=${key.data !== null && html`<${KeyActions} of=${key.data} open=${open} />`}
-  >
+  const ended = key.data === null ? null : endedText(key.data, changes.data);
+  const planName = key.data?.plan ?? usage.data?.plan;
+  const facts = html`${planName !== undefined && html`<span>plan <strong>${planName}</strong></span>`}
+    ${key.data?.customer && html`<span>of <${CustomerLink} ...${key.data.customer} /></span>`}`;
+  const hasLimits = ended === null && (!hasTokens || plan !== null);
+  return html`<${Page} title=${name ?? id}>
     ${outage && html`<${Problem} error=${outage} />`}
-    <${Head} id=${id} keyResource=${calm(key)} usage=${usage.data} />
-    ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
-    ${
-      (!hasTokens || plan !== null) &&
-      html`<${Limits} of=${{ id, name }} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} open=${open} />`
-    }
-    <${Use} hours=${hours} days=${days} usage=${usage.data} />
-    ${
-      key.data !== null &&
-      html`<div class="charts"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></div>`
-    }
-    <${Deprecated} routes=${calm(routes)} />
+    ${calm(key).error !== null && html`<${Problem} error=${key.error} retry=${key.reload} />`}
+    <div class="with-aside">
+      <div>
+        <${CallerCard}
+          id=${id}
+          state=${key.data !== null && (usage.data?.ban == null || stateOf(key.data) !== 'active') && html`<${KeyState} of=${key.data} isBanned=${false} />`}
+          ended=${ended}
+          facts=${facts}
+          usage=${usage.data}
+          recent=${recent}
+          actions=${html`<${KeyActions} of=${key.data} usage=${usage.data} open=${open} />`}
+        />
+        ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
+        ${
+          hasLimits &&
+          html`<${Limits} of=${{ id, name }} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} />`
+        }
+        <${LastRefusals} id=${id} recent=${recent} />
+        <${UseSection} id=${id} use=${use} usage=${usage.data} />
+        <${Deprecated} routes=${calm(routes)} />
+      </div>
+      ${key.data !== null && html`<aside aria-label="About the key"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></aside>`}
+    </div>
     <${LastChanges} id=${id} what="key" changes=${calm(changes)} />
     ${
       opened !== null &&
-      html`<${Dialogs}
+      html`<${OpenedKeyDialog}
         ...${opened}
         of=${opened.key}
         id=${id}
@@ -106,64 +129,37 @@ export function KeyScreen({ rest }: { rest: string }) {
   </${Page}>`;
 }
 
-function KeyActions({ of: key, open }: { of: Key; open: Open }) {
-  const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
+/** Why a key admits no request, whatever its limits are; null if it may. */
+function endedText(key: Key, changes: ChangePage | null) {
   const state = stateOf(key);
-  return html`<span class="actions">
-    ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('edit')}>Edit…</button>`}
-    ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('move')}>Move…</button>`}
-    ${mayChange && state === 'active' && html`<button type="button" onClick=${() => open('suspend')}>Suspend…</button>`}
-    ${mayChange && state !== 'revoked' && key.suspended !== undefined && html`<button type="button" onClick=${() => open('resume')}>Resume…</button>`}
-    ${mayChange && state !== 'revoked' && html`<button type="button" onClick=${() => open('revoke')}>Revoke…</button>`}
-    ${mayDelete && hasEnded(key) && html`<button type="button" onClick=${() => open('delete')}>Delete…</button>`}
-  </span>`;
+  if (state === 'active') return null;
+  if (state === 'suspended')
+    return html`Each request gets a 403: suspended since <${SuspendedText} ...${key.suspended!} />`;
+  if (state === 'expired') return html`Each request gets a 401: expired <${Time} at=${key.expiresAt!} />.`;
+  const revoked = changes?.changes.find(({ action, outcome }) => action === 'key.revoke' && outcome === 'done');
+  return html`Each request gets a 401: revoked <${Time} at=${key.revokedAt!} />${revoked && html` by <bdi>${actorText(revoked.actor)}</bdi>`}.`;
 }
 
-/** Its state, id, plan and owner in one line. */
-function Head({
-  id,
-  keyResource: { data: key, error, reload },
-  usage,
-}: {
-  id: string;
-  keyResource: Resource<Key>;
-  usage: Usage | null;
-}) {
-  const ban = usage?.ban ?? null;
-  const plan = key?.plan ?? usage?.plan;
-  return html`<p class="actions key-head">
-      ${key !== null && (ban === null || stateOf(key) !== 'active') && html`<${KeyState} of=${key} isBanned=${false} />`}
-      ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
-      ${key?.name && html`<code>${id}</code>`}
-      ${plan !== undefined && html`<span>plan <strong>${plan}</strong></span>`}
-      ${key?.customer && html`<span>of <${CustomerLink} ...${key.customer} /></span>`}
-      ${key?.owner && html`<span class="clamp"><bdi>${key.owner}</bdi></span>`}
-    </p>
-    ${error !== null && html`<${Problem} error=${error} retry=${reload} />`}`;
-}
-
-function About({ of: key }: { of: Key }) {
-  const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
-  return html`<${Section} title="About it">
-    <dl class="facts panel">
-      <dt>Name</dt>
-      <dd><bdi>${key.name ?? '–'}</bdi></dd>
-      <dt>Owner</dt>
-      <dd><bdi>${key.owner ?? '–'}</bdi></dd>
-      ${key.customer !== undefined && html`<dt>Customer</dt><dd><${CustomerLink} ...${key.customer} /></dd>`}
-      <dt>Created</dt>
-      <dd><${Time} at=${key.createdAt} dayOnly=${true} /></dd>
-      ${key.revokedAt !== null && html`<dt>Revoked</dt><dd><${Time} at=${key.revokedAt} /></dd>`}
-      ${key.suspended !== undefined && html`<dt>Suspended</dt><dd><${SuspendedText} ...${key.suspended} /></dd>`}
-      <dt>Expires</dt>
-      <dd>${key.expiresAt === null ? 'never' : hasEnded(key) ? html`<${Time} at=${key.expiresAt} />` : html`<${Until} at=${key.expiresAt} />`}</dd>
-      ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<${UtcDay} of=${key.lastUsedOn} />`}</dd>`}
-      <dt>Own limits</dt>
-      <dd>${own.join(', ') || 'none'}</dd>
-      <${AccessFacts} of=${key} />
-      ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
-    </dl>
-  </${Section}>`;
+/** @param of null for a caller with tokens, whose ban alone can be changed */
+function KeyActions({ of: key, usage, open }: { of: Key | null; usage: Usage | null; open: Open }) {
+  const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
+  const button = (dialog: KeyDialogName, text: string, kind = '') =>
+    html`<button type="button" class=${kind} onClick=${() => open(dialog)}>${text}</button>`;
+  const state = key === null ? 'tokens' : stateOf(key);
+  const isLive = state !== 'revoked' && state !== 'tokens';
+  const more: (readonly [string, KeyDialogName])[] = [];
+  if (mayChange && isLive && state !== 'expired') more.push(['Rotate the secret…', 'rotate']);
+  if (mayChange && isLive) more.push(['Move…', 'move']);
+  if (mayChange && state === 'active') more.push(['Suspend…', 'suspend']);
+  if (mayChange && isLive) more.push(['Revoke…', 'revoke']);
+  if (mayDelete && key !== null && hasEnded(key)) more.push(['Delete…', 'delete']);
+  return html`
+    ${mayChange && usage?.ban != null && button('lift', 'Lift the ban…', 'primary')}
+    ${mayChange && isLive && key?.suspended !== undefined && button('resume', 'Resume…', 'primary')}
+    ${mayChange && isLive && button('topup', 'Top up…')}
+    ${mayChange && isLive && button('reset', 'Reset usage…')}
+    ${mayChange && isLive && button('edit', 'Edit…')}
+    <${MoreMenu} entries=${more.map(([text, dialog]) => [text, () => open(dialog)])} />`;
 }
 
 function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {
@@ -179,138 +175,4 @@ function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; pl
       </select>
     </${Field}>
   </div>`;
-}
-
-function Secrets({ of: key, open }: { of: ShownKey; open: Open }) {
-  const mayRotate = useMay('operator') && !hasEnded(key);
-  const mayEnd = useMay('operator') && stateOf(key) !== 'revoked' && key.secrets.length > 1;
-  type Shown = ShownKey['secrets'][number];
-  return html`<${Section} title="Secrets" note="The secrets that work, by their last four characters.">
-    ${
-      key.secrets.length === 0
-        ? html`<${Empty} title="No secret works." />`
-        : html`<${Table}
-            caption="Secrets that work"
-            rows=${key.secrets}
-            keyOf=${({ createdAt, last4 }: Shown) => `${createdAt} ${last4}`}
-            columns=${[
-              {
-                title: 'Secret',
-                isName: true,
-                cell: (secret: Shown) => html`<${LastFour} of=${{ secrets: [secret] }} />`,
-              },
-              { title: 'Created', cell: ({ createdAt }: Shown) => html`<${Time} at=${createdAt} dayOnly=${true} />` },
-              {
-                title: 'Last used',
-                cell: ({ lastUsedOn }: Shown) =>
-                  lastUsedOn === null ? 'not known' : html`<${UtcDay} of=${lastUsedOn} />`,
-              },
-              {
-                title: 'Ends',
-                cell: (
-                  secret: Shown,
-                ) => html`${secret.expiresAt === null ? 'with the key' : html`<${Until} at=${secret.expiresAt} />`}
-                  ${mayEnd && html` <button type="button" aria-label=${`End the secret ${secret.last4 ?? 'known by its hash'}`} onClick=${() => open('end-secret', secret)}>End…</button>`}`,
-              },
-            ]}
-          />`
-    }
-    ${mayRotate && html`<p class="actions after"><button type="button" onClick=${() => open('rotate')}>Rotate…</button></p>`}
-  </${Section}>`;
-}
-
-function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
-  return html`<${Section} title="Deprecated routes that it calls" note="In the last 30 days.">
-    <${Shown} of=${routes} what="the deprecated routes">
-      ${({ routes }: DeprecatedRoutes) =>
-        routes.length === 0
-          ? html`<${Empty} title="It calls no deprecated route." />`
-          : html`<${Table}
-              caption="Deprecated routes that this key calls"
-              rows=${routes}
-              keyOf=${({ route, methods }: DeprecatedRoute) => `${methods} ${route}`}
-              columns=${[
-                {
-                  title: 'Route',
-                  isName: true,
-                  cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods.join(', ')} ${route}</code>`,
-                },
-                { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
-                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => html`<${UtcDay} of=${lastDay} />` },
-                {
-                  title: 'Ends',
-                  cell: ({ sunset }: DeprecatedRoute) =>
-                    sunset === null ? 'not set' : html`<${Until} at=${sunset} />`,
-                },
-                {
-                  title: 'Successor',
-                  cell: ({ successor }: DeprecatedRoute) => html`<code>${successor ?? '–'}</code>`,
-                },
-              ]}
-            />`}
-    </${Shown}>
-  </${Section}>`;
-}
-
-function Dialogs({
-  dialog,
-  of: key,
-  etag,
-  secret,
-  id,
-  name,
-  usage,
-  plans,
-  onClose,
-  onChanged,
-}: Omit<Changing, 'of'> & {
-  dialog: DialogName;
-  of: Key | null;
-  secret: Secret | null;
-  id: string;
-  name: string | null;
-  usage: Usage | null;
-  plans: readonly Plan[] | null;
-}) {
-  if (dialog === 'lift')
-    return html`<${LiftDialog} of=${{ how: 'lift', id, name, plan: usage?.plan }} onClose=${onClose} onChanged=${onChanged} />`;
-  if (dialog === 'topup') {
-    const spent = Object.entries(usage?.windows ?? {}).find(([, { remaining }]) => remaining === 0)?.[0];
-    return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent, customer: key?.customer }} onClose=${onClose} onChanged=${onChanged} />`;
-  }
-  if (key === null) return null;
-  const changing = { of: key, etag, onClose, onChanged };
-  if (dialog === 'reset') return html`<${ResetDialog} ...${changing} usage=${usage} />`;
-  if (dialog === 'move') return html`<${MoveDialog} ...${changing} plans=${plans} />`;
-  if (dialog === 'rotate') return html`<${RotateDialog} ...${changing} />`;
-  if (dialog === 'end-secret') return html`<${EndSecretDialog} ...${changing} secret=${secret} />`;
-  if (dialog === 'suspend') return html`<${SuspendDialog} ...${changing} />`;
-  if (dialog === 'resume') return html`<${ResumeDialog} ...${changing} />`;
-  if (dialog === 'revoke') return html`<${RevokeDialog} ...${changing} />`;
-  if (dialog === 'delete') return html`<${DeleteDialog} ...${changing} />`;
-  return html`<${EditDialog} ...${changing} plans=${plans} />`;
-}
-
-function RevokeDialog(changing: Changing) {
-  const { of: key, onClose, onChanged } = changing;
-  const act = async () => {
-    const { status } = await changeIfSame<Key>(changing, 'DELETE', pathOf(key.id));
-    onChanged();
-    return `${nameOf(key)} is revoked. Every gateway refuses it within a second.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Revoke ${nameOf(key)}`} action="Revoke for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>All secrets of <code>${key.id}</code>${key.owner !== null && html` of <bdi>${key.owner}</bdi>`} end at once and for good: each of its requests gets a 401. This cannot be undone. To change a secret without an interruption, rotate it instead.</p>
-  </${ChangeDialog}>`;
-}
-
-function DeleteDialog(changing: Changing) {
-  const { of: key, onClose } = changing;
-  const act = async () => {
-    const { status } = await changeIfSame<unknown>(changing, 'POST', `${pathOf(key.id)}/delete`);
-    navigate('/keys');
-    return `${nameOf(key)} (${key.id}) is deleted.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Delete ${nameOf(key)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>Name, owner, notes, counts and ban of <code>${key.id}</code> are removed for good. Audit keeps its records of the key.</p>
-  </${ChangeDialog}>`;
 }

@@ -1,23 +1,15 @@
 import { html } from '../html.ts';
 import { isCustomer, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, settledText } from '../kit/dialog.ts';
-import { millisecondsOf, momentText, Time, Until } from '../kit/format.ts';
+import { momentText } from '../kit/format.ts';
 import { MomentField, momentIn } from '../kit/moment-field.ts';
 import type { KeyOrCustomer, NewSuspension } from '../types.ts';
 import { type Changing, changeIfSame } from './key-dialogs.ts';
+import { RecentUse } from './recent-use.ts';
 
-// What the screens of a key and of a customer say of its suspension, and the two dialogs that begin and end one.
+// The two dialogs that begin and end the suspension of a key or of a customer.
 
 type ChangingEither = Omit<Changing, 'of'> & { readonly of: KeyOrCustomer };
-
-export function isSuspended({ suspended }: KeyOrCustomer): boolean {
-  return suspended !== undefined && (suspended.until === null || millisecondsOf(suspended.until) > Date.now());
-}
-
-export function SuspendedText({ since, until, reason }: NonNullable<KeyOrCustomer['suspended']>) {
-  return html`<${Time} at=${since} />, ${until === null ? 'until it is resumed' : html`until <${Until} at=${until} />`}
-    ${reason !== null && html`<br /><bdi>${reason}</bdi>`}`;
-}
 
 export function SuspendDialog(changing: ChangingEither) {
   const { of: record, onClose, onChanged } = changing;
@@ -37,6 +29,7 @@ export function SuspendDialog(changing: ChangingEither) {
     : 'Each of its requests gets a 403 within a second, and is not counted, until you resume it. Its secrets, counts and ban stay.';
   return html`<${ChangeDialog} title=${`Suspend ${nameOf(record)}`} action="Suspend" act=${act} onClose=${onClose}>
     <p>${effect}</p>
+    <${RecentUse} id=${record.id} />
     <${MomentField} id="suspend-until" name="until" label="Until" empty="until it is resumed" />
     <${Field} id="suspend-reason" label="Reason" hint="For operators. Callers never see it.">
       <input id="suspend-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="suspend-reason-hint" />

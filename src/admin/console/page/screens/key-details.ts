@@ -1,0 +1,99 @@
+import type { Resource } from '../api.ts';
+import { html } from '../html.ts';
+import { CustomerLink } from '../kit/callers.ts';
+import { countText, Time, Until, UtcDay } from '../kit/format.ts';
+import { Section } from '../kit/page.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { useMay } from '../session.ts';
+import type { DeprecatedRoute, DeprecatedRoutes, Key, ShownKey } from '../types.ts';
+import { hasEnded, LastFour, stateOf } from './caller-state.ts';
+import { AccessFacts } from './key-access.ts';
+
+// What changes seldom about a key: its facts, its secrets, and the deprecated routes that it calls.
+
+export function About({ of: key }: { of: Key }) {
+  const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return html`<${Section} title="About">
+    <dl class="facts panel">
+      <dt>Name</dt>
+      <dd><bdi>${key.name ?? '–'}</bdi></dd>
+      <dt>Owner</dt>
+      <dd><bdi>${key.owner ?? '–'}</bdi></dd>
+      ${key.customer !== undefined && html`<dt>Customer</dt><dd><${CustomerLink} ...${key.customer} /></dd>`}
+      <dt>Created</dt>
+      <dd><${Time} at=${key.createdAt} dayOnly=${true} /></dd>
+      <dt>Expires</dt>
+      <dd>${key.expiresAt === null ? 'never' : hasEnded(key) ? html`<${Time} at=${key.expiresAt} />` : html`<${Until} at=${key.expiresAt} />`}</dd>
+      ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<${UtcDay} of=${key.lastUsedOn} />`}</dd>`}
+      <dt>Own limits</dt>
+      <dd>${own.join(', ') || 'none'}</dd>
+      <${AccessFacts} of=${key} />
+      ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
+    </dl>
+  </${Section}>`;
+}
+
+export function Secrets({
+  of: key,
+  open,
+}: {
+  of: ShownKey;
+  open: (dialog: 'end-secret' | 'rotate', secret?: Key['secrets'][number]) => void;
+}) {
+  const mayRotate = useMay('operator') && !hasEnded(key);
+  const mayEnd = useMay('operator') && stateOf(key) !== 'revoked' && key.secrets.length > 1;
+  return html`<${Section} title="Secrets" note="Those that work, by their last four characters.">
+    ${
+      key.secrets.length === 0
+        ? html`<${Empty} title="No secret works." />`
+        : html`<ul class="panel secrets">
+            ${key.secrets.map(
+              (secret) => html`<li key=${`${secret.createdAt} ${secret.last4}`}>
+                <strong><${LastFour} of=${{ secrets: [secret] }} /></strong>
+                <span class="muted">Created <${Time} at=${secret.createdAt} dayOnly=${true} />, ${
+                  secret.lastUsedOn === null
+                    ? 'last use not known'
+                    : html`last used <${UtcDay} of=${secret.lastUsedOn} />`
+                }, ends ${secret.expiresAt === null ? 'with the key' : html`<${Until} at=${secret.expiresAt} />`}</span>
+                ${mayEnd && html`<button type="button" aria-label=${`End the secret ${secret.last4 ?? 'known by its hash'}`} onClick=${() => open('end-secret', secret)}>End…</button>`}
+              </li>`,
+            )}
+          </ul>`
+    }
+    ${mayRotate && html`<p class="actions after"><button type="button" onClick=${() => open('rotate')}>Rotate…</button></p>`}
+  </${Section}>`;
+}
+
+export function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
+  return html`<${Section} title="Deprecated routes" note="In the last 30 days.">
+    <${Shown} of=${routes} what="the deprecated routes">
+      ${({ routes }: DeprecatedRoutes) =>
+        routes.length === 0
+          ? html`<${Empty} title="No calls of deprecated routes." />`
+          : html`<${Table}
+              caption="Deprecated routes that this key calls"
+              rows=${routes}
+              keyOf=${({ route, methods }: DeprecatedRoute) => `${methods} ${route}`}
+              columns=${[
+                {
+                  title: 'Route',
+                  isName: true,
+                  cell: ({ route, methods }: DeprecatedRoute) => html`<code>${methods.join(', ')} ${route}</code>`,
+                },
+                { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
+                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => html`<${UtcDay} of=${lastDay} />` },
+                {
+                  title: 'Ends',
+                  cell: ({ sunset }: DeprecatedRoute) =>
+                    sunset === null ? 'not set' : html`<${Until} at=${sunset} />`,
+                },
+                {
+                  title: 'Successor',
+                  cell: ({ successor }: DeprecatedRoute) => html`<code>${successor ?? '–'}</code>`,
+                },
+              ]}
+            />`}
+    </${Shown}>
+  </${Section}>`;
+}

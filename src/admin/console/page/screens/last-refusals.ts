@@ -1,0 +1,56 @@
+import { useState } from 'preact/hooks';
+import type { Resource } from '../api.ts';
+import { html } from '../html.ts';
+import { Time } from '../kit/format.ts';
+import { Section } from '../kit/page.ts';
+import { calm, Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { hrefOf } from '../router.ts';
+import type { Refusal, RefusalsOfCaller } from '../types.ts';
+
+/** How many are shown until the reader asks for the others. */
+const FIRST = 10;
+
+/** The last refused requests of a key or a customer, each with the way to why. */
+export function LastRefusals({ id, recent }: { id: string; recent: Resource<RefusalsOfCaller> }) {
+  const [showsAll, showAll] = useState(false);
+  const requests =
+    !id.startsWith('cus_') && html`<a href=${hrefOf(`/live?key=${encodeURIComponent(id)}`)}>Follow its requests</a>`;
+  return html`<${Section} title="Last refusals" note=${requests}>
+    <${Shown} of=${calm(recent)} what="the refusals">
+      ${({ refusals }: RefusalsOfCaller) =>
+        refusals.length === 0
+          ? html`<${Empty} title="No refusals."><p>Each gateway remembers its last 10,000, until it ends.</p></${Empty}>`
+          : html`<${Table}
+              caption="Last refusals, newest first"
+              rows=${showsAll ? refusals : refusals.slice(0, FIRST)}
+              keyOf=${({ requestId, at }: Refusal) => `${at} ${requestId}`}
+              columns=${[
+                {
+                  title: 'Request',
+                  isName: true,
+                  cell: ({ requestId }: Refusal) =>
+                    html`<a href=${hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label=${`Why was ${requestId} refused?`}><code>${requestId}</code></a>`,
+                },
+                { title: 'Time', sort: ({ at }: Refusal) => at, cell: ({ at }: Refusal) => html`<${Time} at=${at} />` },
+                {
+                  title: 'Route',
+                  sort: ({ route }: Refusal) => route ?? '',
+                  cell: ({ method, route, path }: Refusal) => html`<code>${method} ${route ?? path ?? '–'}</code>`,
+                },
+                {
+                  title: 'Refusal',
+                  sort: ({ code }: Refusal) => code,
+                  cell: ({ status, code }: Refusal) => html`${status} <code class="whole">${code}</code>`,
+                },
+                {
+                  title: 'Address',
+                  sort: ({ clientAddress }: Refusal) => clientAddress,
+                  cell: ({ clientAddress }: Refusal) => html`<code>${clientAddress}</code>`,
+                },
+              ]}
+            />
+            ${!showsAll && refusals.length > FIRST && html`<p class="after"><button type="button" onClick=${() => showAll(true)}>Show all ${refusals.length}</button></p>`}`}
+    </${Shown}>
+  </${Section}>`;
+}

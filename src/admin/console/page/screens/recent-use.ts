@@ -1,0 +1,17 @@
+import { useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { pathOf } from '../kit/callers.ts';
+import { countText, Time } from '../kit/format.ts';
+import type { History, RefusalsOfCaller } from '../types.ts';
+
+/** What a change would stop: what a key or a customer has called in the last 24 hours, and when last. Nothing while it is not known. */
+export function RecentUse({ id }: { id: string }) {
+  const history = useResource<History>(`${pathOf(id)}/history?step=hour&from=24h`).data;
+  const last = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`).data?.last ?? null;
+  if (history === null) return null;
+  const sum = history.buckets.reduce((total, { admitted }) => total + admitted, 0);
+  return html`<p class="effect">
+    ${sum === 0 ? 'Nothing was admitted in the last 24 hours.' : html`<strong>${countText(sum)}</strong> admitted in the last 24 hours.`}
+    ${last !== null && html` Last request <${Time} at=${last.at} /> from <code>${last.clientAddress}</code>.`}
+  </p>`;
+}
