@@ -55,6 +55,39 @@ test('an operator lifts a ban on Now: the dialog names the key, the row goes, an
   expect(await audited('Lift ban', stand.keys.banned.id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*Done`));
 });
 
+test('Explain does not advise to wait for a ban that was lifted', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.banned;
+  await page.goto(`/console/keys/${id}`);
+  const refusals = page.getByRole('table', { name: 'Last refusals' });
+  await refusals
+    .getByRole('row', { name: /api_key_banned/ })
+    .first()
+    .getByRole('link')
+    .click();
+  await page
+    .getByText(/is used up now|The same request succeeds now/)
+    .first()
+    .waitFor();
+  await page.goBack();
+  await page.getByRole('button', { name: 'Reset usage…' }).click();
+  await dialogOf(page)
+    .getByText(/strikes/)
+    .first()
+    .waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Reset usage' }).click();
+  await noticeOf(page)
+    .getByText(/was reset/)
+    .waitFor();
+  await refusals
+    .getByRole('row', { name: /api_key_banned/ })
+    .first()
+    .getByRole('link')
+    .click();
+  await page.getByText('What refused the request is over').waitFor();
+  expect(await page.getByText(/Wait until|in \d+ (s|min)/).count()).toBe(0);
+});
+
 test('an operator tops up a window and reads the limit that it has now', async () => {
   const { page } = operator;
   await page.goto(`/console/keys/${stand.keys.banned.id}`);

@@ -110,12 +110,16 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
   useRefresh(usage.reload, COUNTS_MS);
   const answer = answerOf(refusal);
   const answerId = useId();
-  const isBanned = ban !== null && millisecondsOf(ban.until) > now;
+  const isBanned = ban !== null && millisecondsOf(ban.until) > now && usage.data?.ban !== null;
+  const isAhead = retryAt !== null && millisecondsOf(retryAt) > now;
+  // The advice that was written for the refusal is about what is over: an operator lifted the ban, or another limit refuses now.
+  const cause = code === 'api_key_banned' ? 'ban' : window;
+  const isOverEarly = isAhead && usage.data !== null && refusing(usage.data, refusal) !== cause;
   const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return html`<article class="panel explained" aria-label="Refusal">
     ${name !== null && html`<h2><bdi>${name}</bdi></h2>`}
     <p class="sentence"><${Prose} text=${refusal.sentence} /></p>
-    <p class="advice"><${Prose} text=${refusal.advice} /></p>
+    <p class="advice">${isOverEarly ? html`What refused the request is over. <${Since} usage=${usage.data} of=${refusal} />` : html`<${Prose} text=${refusal.advice} />`}</p>
     ${
       isKnown &&
       html`<p class="actions">
@@ -180,9 +184,9 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
         ${
           retryAt === null
             ? html`<p class="muted">Not a matter of waiting.</p>`
-            : millisecondsOf(retryAt) > now
+            : isAhead && !isOverEarly
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p><${Time} at=${retryAt} />: that has passed. <${Since} usage=${usage.data} of=${refusal} /></p>`
+              : html`<p>${!isOverEarly && html`<${Time} at=${retryAt} />: that has passed. `}<${Since} usage=${usage.data} of=${refusal} /></p>`
         }
       </${Step}>
       ${
@@ -199,17 +203,23 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
 }
 
 /** What would happen to the same request now. @param usage null while it is not known */
-function Since({ usage, of: { cost, limits } }: { usage: Usage | null; of: Refusal }) {
+function Since({ usage, of: refusal }: { usage: Usage | null; of: Refusal }) {
   if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
-  if (usage.ban !== null) return html`The caller is banned again, until <${Until} at=${usage.ban.until} />.`;
+  const now = refusing(usage, refusal);
+  if (now === null) return 'The same request succeeds now.';
+  if (now === 'ban') return html`The caller is banned now, until <${Until} at=${usage.ban!.until} />.`;
+  return html`The ${windowText(now)} is used up now, until <${Until} at=${usage.windows[now]!.resetAt} />.`;
+}
+
+/** What would refuse the same request now: the ban, the name of a window, or null. */
+function refusing({ ban, windows }: Usage, { cost, limits }: Refusal): string | null {
+  if (ban !== null) return 'ban';
   // Only the windows that it charges can refuse it.
   const needs = new Map(limits.map(({ window, needed = cost }) => [window as string, needed]));
-  const spent = Object.entries(usage.windows).find(
+  const spent = Object.entries(windows).find(
     ([name, { remaining }]) => remaining !== 'unlimited' && remaining < (needs.get(name) ?? 0),
   );
-  if (spent === undefined) return 'The same request succeeds now.';
-  const [window, { resetAt }] = spent;
-  return html`The ${windowText(window)} is used up again since, until <${Until} at=${resetAt} />.`;
+  return spent?.[0] ?? null;
 }
 
 /** Reads the refusals again when the next of them may be repeated: their advice is another one then. */
