@@ -1,6 +1,6 @@
 import { isTokenHolder } from '../identify/token-holder.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
-import type { NearReport } from '../operations/live/near-limits.ts';
+import { NEAR_SHARE, type NearReport } from '../operations/live/near-limits.ts';
 import type { RefusedCount } from '../operations/live/shapes.ts';
 import type { TrafficReport } from '../operations/live/traffic.ts';
 import type { Operations } from '../operations/operations.ts';
@@ -130,7 +130,7 @@ export class NowFeed {
       if (report !== null) refused.push(report);
       lookedAt++;
     }
-    const near = await operations.nearLimits(await this.#fleet.presence.near(), MAX_NEAR);
+    const near = await operations.nearLimits(await this.#fleet.presence.near(), { share: NEAR_SHARE, most: MAX_NEAR });
     return { refused, refusedMore, near, asOf: at };
   }
 }

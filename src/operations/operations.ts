@@ -289,9 +289,12 @@ export class Operations {
   }
 
   /** Which consumers that gateways have seen near a limit still are. See nearLimits. */
-  nearLimits(candidates: readonly NearCandidate[], most: number): Promise<readonly NearReport[]> {
+  nearLimits(
+    candidates: readonly NearCandidate[],
+    wanted: { readonly share: number; readonly most: number },
+  ): Promise<readonly NearReport[]> {
     const { history, ledger, keys, customers, nowMs } = this.#options;
-    return nearLimits({ history, ledger, keys, customers, plans: this.plans, nowMs: nowMs() }, candidates, most);
+    return nearLimits({ history, ledger, keys, customers, plans: this.plans, nowMs: nowMs() }, candidates, wanted);
   }
 
   /** The bans in force, in no order; without those that a key has left behind in a former account. */

@@ -23,7 +23,7 @@ import { RefusalCounts } from './refusal-counts.ts';
 /** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
 const KNOWN_KEPT = 10_000;
 const OTHERS_KEPT = 1_000;
-const MAX_NEAR = 1_000;
+const MAX_NEAR = 4_000;
 /** Maximum requests that a tail holds until they are fetched. */
 const MAX_TAILED = 50;
 const MAX_TAILS = 100;
@@ -136,7 +136,7 @@ export class RecentRequests {
     return joinedFound([{ refusals, calls: null }]);
   }
 
-  /** Notes a consumer that has at most a tenth of a window left, or less than one more such request costs. */
+  /** Notes a consumer that has at most half of a window left, or less than one more such request costs. */
   #noteNear({ consumerId, plan, cost, limits, remaining }: Exchange, nowMs: number): void {
     let least = 2;
     let longest: LimitName | null = null;
@@ -144,7 +144,7 @@ export class RecentRequests {
     for (let i = 0; i < limits.length; i++) {
       const { limit, window, name = window, lengthMs } = limits[i]!;
       const left = remaining[i]!;
-      if (left * 10 > limit && left >= cost) continue;
+      if (left * 2 > limit && left >= cost) continue;
       const share = limit === 0 ? 0 : left / limit;
       least = Math.min(least, share);
       if (lengthMs <= longestMs) continue;

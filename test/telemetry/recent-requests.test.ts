@@ -202,12 +202,12 @@ describe('refusals', () => {
 describe('consumers near a limit', () => {
   const near = (recent: RecentRequests) => recent.answer(NOTHING).near.map(({ id, share }) => [id, share]);
 
-  test('are those with a tenth of a window left, or less than such a request costs', () => {
+  test('are those with half of a window left, or less than such a request costs', () => {
     const { recent } = recentAt();
     for (const [consumerId, remaining, cost] of [
-      ['a', 11, 1],
-      ['b', 10, 1],
-      ['c', 20, 21],
+      ['a', 51, 1],
+      ['b', 50, 1],
+      ['c', 60, 61],
       ['d', 0, 1],
     ] as const) {
       recent.note(exchangeOf({ consumerId, remaining: [remaining], cost }));
@@ -215,15 +215,15 @@ describe('consumers near a limit', () => {
     recent.note(exchangeOf({ consumerId: 'e', remaining: [0], judgement: 'refused', code: 'x' }));
     expect(near(recent)).toEqual([
       ['d', 0],
-      ['b', 0.1],
-      ['c', 0.2],
+      ['b', 0.5],
+      ['c', 0.6],
     ]);
   });
 
-  test('are at most 1,000, and forgotten when their window has ended', () => {
+  test('are at most 4,000, and forgotten when their window has ended', () => {
     const { clock, recent } = recentAt();
-    for (let i = 0; i < 1_001; i++) recent.note(exchangeOf({ consumerId: `key_${i}`, remaining: [0] }));
-    expect(near(recent).length).toBe(1_000);
+    for (let i = 0; i < 4_001; i++) recent.note(exchangeOf({ consumerId: `key_${i}`, remaining: [0] }));
+    expect(near(recent).length).toBe(4_000);
     clock.nowMs += 120_001;
     expect(near(recent)).toEqual([]);
   });
@@ -232,7 +232,7 @@ describe('consumers near a limit', () => {
     const { clock, recent } = recentAt();
     const limits = [LIMIT, windowLimit('month', 12)];
     recent.note(exchangeOf({ consumerId: 'both', limits, remaining: [0, 0] }));
-    recent.note(exchangeOf({ consumerId: 'minute', limits, remaining: [0, 6] }));
+    recent.note(exchangeOf({ consumerId: 'minute', limits, remaining: [0, 7] }));
     clock.nowMs += 120_001;
     expect(near(recent)).toEqual([['both', 0]]);
   });

@@ -3,7 +3,7 @@ import { Failure, Refused } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
-import { nearLimit } from '../live/near-limits.ts';
+import { NEAR_SHARE, nearLimit } from '../live/near-limits.ts';
 import { count, limitName, time, windowName } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
@@ -66,11 +66,22 @@ export const listGateways = defineOperation({
   role: 'viewer',
   sentence: 'Lists the gateways on the store, the one that was asked first.',
   description:
-    'A gateway is listed until 10 s after its last report. While the store is away, only the gateway that was asked is listed, and ' +
-    '`complete` is false.',
+    'A gateway is listed until 10 s after its last report. While the store is away, only the gateway that was asked is listed, ' +
+    '`complete` is false, and `lastKnown` says how many there were before.',
   on: 'live',
   input: NO_PARAMETERS,
-  output: z.strictObject({ complete, gateways: z.array(gateway).min(1) }).meta({ id: 'Gateways' }),
+  output: z
+    .strictObject({
+      complete,
+      lastKnown: z
+        .strictObject({ gateways: count.min(1), at: time })
+        .nullable()
+        .describe(
+          'While the store is away, how many gateways there were when this one read their reports last; null if it never has, and while the store answers.',
+        ),
+      gateways: z.array(gateway).min(1),
+    })
+    .meta({ id: 'Gateways' }),
   result: 'The gateways.',
   run: async ({ fleet }) => ({ output: await fleet.presence.gateways() }),
 });
@@ -115,6 +126,7 @@ export const showTraffic = defineOperation({
 });
 
 const MAX_NEAR = 200;
+const usedRule = 'must be a whole number of percent from 50 to 100';
 
 export const listNear = defineOperation({
   name: 'listNear',
@@ -123,18 +135,26 @@ export const listNear = defineOperation({
   role: 'viewer',
   sentence: 'Lists the keys that are near a limit, those with the smallest share left first.',
   description:
-    'A key, or a caller with tokens, is near a limit if its last requests have left at most a tenth of a window, or less than one more of ' +
-    'them costs. Each is checked against the store; those that are refused are not listed. At most 200.',
+    'A key, or a caller with tokens, is near a limit if its last requests have left at most a tenth of a window (or another share, by ' +
+    '`used`), or less than one more of them costs. Each is checked against the store; those that are refused are not listed. At most 200.',
   on: 'live',
   isList: true,
-  input: NO_PARAMETERS,
+  input: z.strictObject({
+    used: z
+      .string(usedRule)
+      .regex(/^(?:[5-9]\d|100)$/, usedRule)
+      .optional()
+      .describe('How much of a window is used from which on, in percent.')
+      .meta({ default: String(NEAR_SHARE), examples: ['80'] }),
+  }),
   output: z.strictObject({
     keys: z.array(nearLimit).max(MAX_NEAR),
   }),
   result: 'The keys.',
   fails: { store_unavailable: true },
-  async run({ fleet, operations }) {
-    return { output: { keys: await (await operations()).nearLimits(await fleet.presence.near(), MAX_NEAR) } };
+  async run({ fleet, operations }, { used = NEAR_SHARE }) {
+    const wanted = { share: Number(used), most: MAX_NEAR };
+    return { output: { keys: await (await operations()).nearLimits(await fleet.presence.near(), wanted) } };
   },
 });
 

@@ -12,12 +12,22 @@ const WATCHED_FOR_MS = 5_000;
 const FRESH_MS = 900;
 const MAX_NEAR = 1_000;
 
+interface Gateways {
+  readonly complete: boolean;
+  /** How many there were when they were read last, and when, RFC 3339; null while the store answers, or if they never were. */
+  readonly lastKnown: { readonly gateways: number; readonly at: string } | null;
+  /** This one first. */
+  readonly gateways: readonly GatewayReport[];
+}
+
 /** The gateways on the store and what they report: this one alone while the store is away. */
 export class Presence implements FleetJob {
   readonly #exchange: FleetExchange;
   readonly #store: StoreWatch;
   readonly #clocks: Pick<FleetOptions, 'wallMs' | 'monotonicMs'>;
   #others: readonly OtherGateway[] = [];
+  /** When they were read last, Unix milliseconds; null before the first time. */
+  #readAtMs: number | null = null;
   #watchedUntilMs = Number.NEGATIVE_INFINITY;
   /** By how many buckets the store's clock is ahead of this gateway's. */
   #shift = 0;
@@ -29,11 +39,12 @@ export class Presence implements FleetJob {
   }
 
   /** The gateways on the store; only this one while the store is away. */
-  async gateways(): Promise<{ readonly complete: boolean; readonly gateways: readonly GatewayReport[] }> {
+  async gateways(): Promise<Gateways> {
     await this.refresh();
     const seenAt = new Date(this.#clocks.wallMs()).toISOString();
     const own = { id: this.#exchange.id, self: true, seenAt, ...this.#exchange.local!.facts };
-    return { complete: this.isComplete, gateways: [own, ...this.#present.map(({ report }) => report)] };
+    const gateways = [own, ...this.#present.map(({ report }) => report)];
+    return { complete: this.isComplete, lastKnown: this.isComplete ? null : this.#lastKnown, gateways };
   }
 
   /** The requests of the last 10 minutes on all gateways. */
@@ -87,7 +98,14 @@ export class Presence implements FleetJob {
 
   onNews({ nowMs, reports }: FleetNews, { id: own, readsReports }: FleetMessage): void {
     this.#shift = Math.round((nowMs - this.#clocks.wallMs()) / STEP_MS);
-    if (readsReports) this.#others = reports.flatMap((one) => (one.id === own ? [] : (readReport(one) ?? [])));
+    if (!readsReports) return;
+    this.#others = reports.flatMap((one) => (one.id === own ? [] : (readReport(one) ?? [])));
+    this.#readAtMs = this.#clocks.wallMs();
+  }
+
+  get #lastKnown(): Gateways['lastKnown'] {
+    if (this.#readAtMs === null) return null;
+    return { gateways: 1 + this.#others.length, at: new Date(this.#readAtMs).toISOString() };
   }
 
   /** The other gateways; none while the store is away. */

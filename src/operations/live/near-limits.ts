@@ -8,7 +8,7 @@ import { presentRefusal, type RefusedSources } from '../refused-now.ts';
 import { count, limitName, unixSeconds } from '../values.ts';
 import type { NearCandidate } from './shapes.ts';
 
-/** A key, or a token caller, that has at most a tenth of a window left, or less than its last request cost. */
+/** A key, or a token caller, that has used a share of a window, or has less left than its last request cost. */
 export const nearLimit = z
   .strictObject({
     id: z.string(),
@@ -29,6 +29,8 @@ interface NearSources extends Pick<RefusedSources, 'keys' | 'customers' | 'plans
   readonly history: Pick<HistoryStore, 'refusedNow'>;
 }
 
+/** How much of a window a caller near a limit has used unless another share is asked for, in percent. */
+export const NEAR_SHARE = 90;
 const READ_AT_ONCE = 50;
 /** Candidates that are looked up at most, however few of them are still near. */
 const MAX_LOOKED_AT = 400;
@@ -36,12 +38,13 @@ const MAX_LOOKED_AT = 400;
 /**
  * Asks the store which candidates are still near a limit. Those that are refused are not: GET /admin/now lists them.
  * @param candidates those with the smallest share left first
+ * @param share how much of a window is used from which on, in percent
  * @throws Failure `store_unavailable`
  */
 export async function nearLimits(
   sources: NearSources,
   candidates: readonly NearCandidate[],
-  most: number,
+  { share, most }: { readonly share: number; readonly most: number },
 ): Promise<readonly NearReport[]> {
   if (candidates.length === 0) return [];
   const refused = new Map((await sources.history.refusedNow()).map((entry) => [entry.consumerId, entry]));
@@ -51,7 +54,7 @@ export async function nearLimits(
   const found: NearReport[] = [];
   for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {
     const some = asked.slice(from, from + READ_AT_ONCE);
-    found.push(...(await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), sources)))).flat());
+    found.push(...(await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), share, sources)))).flat());
   }
   return found.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
 }
@@ -60,6 +63,7 @@ export async function nearLimits(
 async function nearReport(
   { id: accountId, plan: named, cost }: NearCandidate,
   entry: RefusedConsumer | undefined,
+  share: number,
   sources: NearSources,
 ): Promise<NearReport[]> {
   const caller = await ownerOf(accountId, sources);
@@ -79,7 +83,7 @@ async function nearReport(
   ][]) {
     if (limit === 'unlimited' || remaining === 'unlimited' || limit === 0) continue;
     // What its next request takes of a unit in advance is not known.
-    if (remaining * 10 > limit && remaining >= (unit === undefined ? cost : 1)) continue;
+    if (used * 100 < limit * share && remaining >= (unit === undefined ? cost : 1)) continue;
     if (nearest !== null && nearest.remaining / nearest.limit <= remaining / limit) continue;
     nearest = { id, name, owner, plan, window, limit, used, remaining, resetAt, ...customer };
   }

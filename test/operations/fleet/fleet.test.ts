@@ -260,6 +260,24 @@ describe('a gateway', () => {
     await eventually(async () => expect(await ids()).toEqual(['a']), { withinMs: 3_000 });
   });
 
+  test('says how many gateways there were before the store was away', async () => {
+    const { state, guarded } = breakable();
+    const [here] = [fleetOn(guarded, 'a'), fleetOn(guarded, 'b')];
+    const known = () => here.fleet.presence.gateways();
+    await eventually(async () => expect((await known()).gateways).toHaveLength(2), { withinMs: 6_000 });
+    expect((await known()).lastKnown).toBeNull();
+    state.isAway = true;
+    await eventually(async () =>
+      expect(await known()).toMatchObject({
+        complete: false,
+        gateways: [{ id: 'a' }],
+        lastKnown: { gateways: 2, at: expect.stringMatching(/Z$/) },
+      }),
+    );
+    state.isAway = false;
+    await eventually(async () => expect((await known()).lastKnown).toBeNull(), { withinMs: 6_000 });
+  });
+
   test('leaves a report of at most 8 KiB, however many targets it has', async () => {
     const { guarded, store } = breakable();
     const targets = Array.from({ length: 500 }, (_, i) => ({ name: `http://10.0.0.${i}:8080`, usable: i !== 3 }));

@@ -308,7 +308,7 @@ describe('the API held to its description', () => {
       ...[
         'gateways',
         'traffic',
-        'near',
+        'near?used=1',
         'refusals?caller=Globex',
         'refusals/none',
         'events/now',

@@ -158,6 +158,18 @@ describe('two gateways on one Redis', () => {
       );
     }
   });
+
+  test('a key that has used two thirds of a limit is listed from 60 %, and not from 90 %', async () => {
+    const { id, key } = (await ask(one, 'POST', '/admin/keys', { plan: 'small' })).body;
+    for (let i = 0; i < 2; i++) await one.get('/v1/pets', key);
+    const isNear = async (query: string) => {
+      const { keys } = (await ask(other, 'GET', `/admin/near${query}`)).body;
+      return keys.some((one: { id: string }) => one.id === id);
+    };
+    await eventually(async () => expect(await isNear('?used=60')).toBe(true), { withinMs: 8_000 });
+    expect([await isNear('?used=70'), await isNear('')]).toEqual([false, false]);
+    expect((await ask(other, 'GET', '/admin/near?used=49')).status).toBe(400);
+  });
 });
 
 describe('what two gateways on one Redis know together', () => {

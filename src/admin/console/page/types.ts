@@ -14,7 +14,7 @@ import type {
   suspendKey,
   updateKey,
 } from '../../../operations/catalogue/keys.ts';
-import type { explainRefusal, listGateways, listRefusals } from '../../../operations/catalogue/live.ts';
+import type { explainRefusal, listGateways, listNear, listRefusals } from '../../../operations/catalogue/live.ts';
 import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.ts';
 import type {
   checkPlans,
@@ -83,5 +83,6 @@ export type Deprecation = DeprecationPage['deprecations'][number];
 export type ChangePage = OutputOf<typeof listChanges>;
 export type Change = ChangePage['changes'][number];
 
+export type NearList = OutputOf<typeof listNear>;
 export type GatewayList = OutputOf<typeof listGateways>;
 export type Gateway = GatewayList['gateways'][number];

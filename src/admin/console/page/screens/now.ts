@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
-import { type StreamState, useEvents, useResource } from '../api.ts';
+import { type StreamState, useEvents, useRefresh, useResource } from '../api.ts';
 import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
 import { CallerName, nameOf } from '../kit/callers.ts';
@@ -17,13 +17,14 @@ import {
   useNow,
 } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
+import { Segments } from '../kit/segments.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { Tabs } from '../kit/tabs.ts';
 import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { useMay } from '../session.ts';
-import type { Gateway, GatewayList, NowEvent } from '../types.ts';
+import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
 
 type Refused = NowEvent['refused'][number];
 type MostRefused = NowEvent['mostRefused'][number];
@@ -58,7 +59,7 @@ export function Now() {
             <${Summary} of=${now} />
             <${Traffic} ...${now.traffic} />
             <${Callers} now=${now} help=${setHelped} />
-            <${Gateways} gateways=${now.gateways.gateways} isComplete=${now.gateways.complete} />`
+            <${Gateways} of=${now.gateways} />`
     }
     ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${() => setHelped(null)} />`}
     ${helped?.how === 'topup' && html`<${TopUpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
@@ -72,14 +73,14 @@ export function StreamSign({ state, at }: { state: StreamState; at: string | nul
   return html`<${Badge} kind="bad">Connection lost, trying again.${since}</${Badge}>`;
 }
 
-function Outage({ gateways: { complete, gateways } }: { gateways: NowEvent['gateways'] }) {
+function Outage({ gateways: { complete, gateways, lastKnown } }: { gateways: NowEvent['gateways'] }) {
   const away = gateways.filter(({ store }) => store === 'away' || store === 'never_reached');
   if (away.length === 0) return null;
   const { outage } = away[0]!;
   return html`<div class="banner" role="alert">
     <p class="state-title">${outage === null ? 'The store is away' : `The store has been away for ${lengthText(outage.lastsMs / 1_000)}`}</p>
     <p>
-      ${complete ? `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it` : 'The gateway that serves this page cannot reach it, and so cannot see the others'}${outage === null ? '' : `: ${sentence(outage.reason)}`}. Callers are served as <code>redis.onFailure</code> says; what is admitted meanwhile is
+      ${complete ? `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it` : `The gateway that serves this page cannot reach it, and so cannot see the others${lastKnown === null ? '' : ` (${plural(lastKnown.gateways, 'gateway')} at ${momentText(lastKnown.at)})`}`}${outage === null ? '' : `: ${sentence(outage.reason)}`}. Callers are served as <code>redis.onFailure</code> says; what is admitted meanwhile is
       counted when the store is back. The lists below need the store.
     </p>
   </div>`;
@@ -107,13 +108,19 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
     [days < 0, 'bad', 'a certificate has expired'],
     [days >= 0 && days < SOON_DAYS, 'warn', `a certificate expires in ${plural(days, 'day')}`],
     [refused.length > 0, 'warn', `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`],
-    [!gateways.complete, 'warn', 'refusals and other gateways unknown'],
+    [!gateways.complete, 'warn', `refusals unknown, ${lastKnownText(gateways)}`],
   ];
   const shown = wrong.filter(([isSo]) => isSo);
   return html`<ul class="actions" aria-label="State">
     ${shown.map(([, kind, text]) => html`<li key=${text}><${Badge} kind=${kind}>${text}</${Badge}></li>`)}
     ${shown.length === 0 && html`<li><${Badge} kind="good">All well: no caller is refused, ${countText(ready)} of ${plural(all.length, 'gateway')} ready, no 5xx.</${Badge}></li>`}
   </ul>`;
+}
+
+/** What is known of the other gateways while the store is away. */
+export function lastKnownText({ lastKnown }: Pick<GatewayList, 'lastKnown'>): string {
+  if (lastKnown === null) return 'other gateways unknown';
+  return `${plural(lastKnown.gateways, 'gateway')} when they were seen last, at ${momentText(lastKnown.at)}`;
 }
 
 /** From how many days before its end on a certificate needs attention. */
@@ -285,10 +292,35 @@ function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; call
     />`;
 }
 
+const SHARES = [
+  ['90', 'From 90 %'],
+  ['80', 'From 80 %'],
+  ['50', 'From 50 %'],
+] as const;
+
+/** How often callers that have used less than the stream shows are read again, in milliseconds. */
+const NEAR_MS = 5_000;
+
+/** @param keys those that have used at least 90 % of a window */
 function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
+  const [share, setShare] = useState('90');
+  const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`);
+  useRefresh(() => share !== '90' && asked.reload(), NEAR_MS);
+  const found = share === '90' ? keys : (asked.data?.keys ?? []);
+  return html`<div class="stack">
+    <div class="toolbar"><${Segments} label="Used of a window" options=${SHARES} value=${share} choose=${setShare} /></div>
+    ${
+      found.length > 0
+        ? html`<${NearTable} keys=${found} help=${help} />`
+        : asked.isLoading
+          ? html`<${Loading} what="the callers" />`
+          : html`<${Empty} title="No caller is near a limit."><p>Callers appear here when they have used ${share} % of a window, or all of it.</p></${Empty}>`
+    }
+  </div>`;
+}
+
+function NearTable({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
   const mayHelp = useMay('operator');
-  if (keys.length === 0)
-    return html`<${Empty} title="No caller is near a limit."><p>Callers appear here when at most a tenth of a window is left, or nothing.</p></${Empty}>`;
   return html`<${Table}
     caption="Keys that are near a limit"
     rows=${keys}
@@ -328,14 +360,15 @@ function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped
   />`;
 }
 
-function Gateways({ gateways, isComplete }: { gateways: readonly Gateway[]; isComplete: boolean }) {
+function Gateways({ of }: { of: GatewayList }) {
+  const { gateways } = of;
   const names = gatewayNames(gateways);
   const versions = new Set(gateways.map(({ versions }) => `${versions.settings} ${versions.plans}`));
-  const note = isComplete
+  const note = of.complete
     ? versions.size > 1
       ? 'Their settings differ: a reload may be under way.'
       : null
-    : 'Only the gateway that serves this page: the others are seen through the store.';
+    : `Only the gateway that serves this page: ${lastKnownText(of)}.`;
   return html`<${Section} title="Gateways" note=${note}>
     <ul class="cards">
       ${gateways.map((gateway) => html`<${GatewayCard} key=${gateway.id} ...${gateway} title=${names.get(gateway.id)!} />`)}

@@ -6,7 +6,7 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import type { Gateway, GatewayList, NowEvent } from '../types.ts';
-import { gatewayNames, StreamSign } from './now.ts';
+import { gatewayNames, lastKnownText, StreamSign } from './now.ts';
 
 /** A target as the gateways see it. */
 interface Target {
@@ -30,13 +30,14 @@ export function Upstreams() {
   const fleet = event === null ? asked : { ...asked, data: event.gateways, error: null };
   return html`<${Page} title="Upstreams" beside=${html`<${StreamSign} state=${stream} at=${event?.at ?? null} />`}>
     <${Shown} of=${fleet} what="the upstreams">
-      ${({ complete, gateways }: GatewayList) => {
+      ${(list: GatewayList) => {
+        const { complete, gateways } = list;
         const upstreams = upstreamsOf(gateways);
         return html`${
           !complete &&
           html`<div class="banner" role="alert">
             <p class="state-title">The store is away</p>
-            <p>This shows only the gateway that serves this page: the page sees the others through the store.</p>
+            <p>This shows only the gateway that serves this page: ${lastKnownText(list)}.</p>
           </div>`
         }
         ${
