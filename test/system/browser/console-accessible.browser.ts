@@ -104,9 +104,9 @@ test('the steps of a draft of plans have no such fault either', async () => {
   await page.getByRole('button', { name: 'Run the simulation' }).click();
   await page.getByRole('heading', { name: 'What would have happened' }).waitFor();
   faults.push(...(await faultsOf(page, 'simulate')));
-  await page.getByRole('button', { name: 'Patch' }).click();
+  await page.getByRole('button', { name: 'Apply', exact: true }).click();
   await page.getByRole('region', { name: 'Patch of plans.yaml' }).waitFor();
-  faults.push(...(await faultsOf(page, 'patch')));
+  faults.push(...(await faultsOf(page, 'apply')));
   await page.getByRole('button', { name: 'Discard…' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Discard the draft' }).click();
   await page.locator('dialog').waitFor({ state: 'detached' });

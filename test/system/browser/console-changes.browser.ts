@@ -478,6 +478,16 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   await page.goto('/console/plans/edit');
   const text = page.getByLabel('Text of plans.yaml');
   const before = await readFile(join(stand.folder, 'plans.yaml'), 'utf8');
+  // The coloured text stands where the text of the field is, or the caret would be beside it.
+  await page.locator('.editor-line', { hasText: 'failed-authentication' }).waitFor();
+  const [field, drawn] = await page.evaluate(() => {
+    const widths = [...document.querySelectorAll('.editor-line code')].map(
+      (line) => line.getBoundingClientRect().width,
+    );
+    return [document.querySelector('.editor textarea')!.scrollWidth, Math.max(...widths)] as const;
+  });
+  // The browser rounds the width of each coloured part: 2 px at the end of a line of 253 characters, of 7 px each.
+  expect(Math.abs(field - drawn)).toBeLessThan(4);
   await text.fill(before.replace('minute: 60', 'minute: sixty'));
   const fault = page.getByRole('list', { name: 'Faults and warnings' }).getByRole('button').first();
   await fault.getByText('Line 3').waitFor();
@@ -495,6 +505,12 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   expect((await change.innerText()).replaceAll(/\s+/g, ' ')).toMatch(
     /^free Limit each minute limits\.minute ↓ Lowered 60 5 1\d$/,
   );
+  const affected = page.getByRole('region', { name: 'Who is affected' });
+  await affected.getByRole('button', { name: 'Show them' }).click();
+  await affected
+    .getByRole('row', { name: /Jo's pet shop/ })
+    .getByText('the change applies')
+    .waitFor();
   await page.getByRole('button', { name: 'Simulate' }).click();
   await page.getByLabel('Lines of a log, pasted').check();
   await page.getByLabel('Log lines').fill(stand.printed());
@@ -502,7 +518,7 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   await page.getByRole('heading', { name: 'What would have happened' }).waitFor();
   await page.getByRole('heading', { name: 'Would be refused and is not today' }).waitFor();
   await page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor();
-  await page.getByRole('button', { name: 'Patch' }).click();
+  await page.getByRole('button', { name: 'Apply', exact: true }).click();
   const patch = await page.getByRole('region', { name: 'Patch of plans.yaml' }).innerText();
   expect(patch).toContain('-  free: { limits: { minute: 60, day: 1000 } }');
   expect(patch).toContain('+  free: { limits: { minute: 5, day: 1000 } }');
@@ -527,7 +543,7 @@ test('a write over a change of somebody else writes nothing and leaves the draft
   const mine = (await text.inputValue()).replace('minute: 5,', 'minute: 7,');
   await text.fill(mine);
   await page.getByText('No faults').waitFor();
-  await page.getByRole('link', { name: /Patch/ }).click();
+  await page.getByRole('link', { name: /Apply/ }).click();
   await page.getByRole('button', { name: 'Write plans.yaml…' }).click();
   const headers = { Authorization: `Bearer ${stand.tokens.admin}` };
   const file = await admin.context.request.get('/admin/plans/file', { headers });
@@ -546,6 +562,34 @@ test('a write over a change of somebody else writes nothing and leaves the draft
   expect(await readFile(join(stand.folder, 'plans.yaml'), 'utf8')).toContain('minute: 9,');
   await page.getByRole('link', { name: /^1? ?Edit/ }).click();
   expect(await text.inputValue()).toBe(mine);
+});
+
+test('an admin sees who put which plans into force, what differs, and restores a version', async () => {
+  const { page } = admin;
+  await page.getByRole('button', { name: 'Discard…' }).click();
+  await dialogOf(page).getByRole('button', { name: 'Discard the draft' }).click();
+  await page.locator('dialog').waitFor({ state: 'detached' });
+  await page.goto('/console/plans');
+  await page.getByRole('link', { name: 'History' }).click();
+  const rows = page.getByRole('table', { name: /Versions of plans\.yaml/ }).getByRole('row');
+  await eventually(async () => expect(await rows.nth(1).innerText()).toContain('In force'), SPARING);
+  await rows.filter({ hasText: PEOPLE.admin }).last().getByRole('link').click();
+  await page
+    .getByRole('region', { name: /^Difference from/ })
+    .getByText('minute: 9')
+    .waitFor();
+  await page
+    .getByRole('region', { name: /^Text of plans\.yaml/ })
+    .getByText('minute')
+    .first()
+    .waitFor();
+  await page.getByRole('button', { name: 'Restore…' }).click();
+  await dialogOf(page).getByRole('region', { name: 'What restoring changes' }).getByText('minute: 5').waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Restore' }).click();
+  await noticeOf(page)
+    .getByText(/plans\.yaml is version [0-9a-f]{12} again\. It is in force\./)
+    .waitFor();
+  expect(await readFile(join(stand.folder, 'plans.yaml'), 'utf8')).toContain('minute: 5,');
 });
 
 test('what a viewer or an operator may not do is refused by the gateway too, with the role that it needs', async () => {

@@ -91,6 +91,7 @@ export function screensOf({ keys, customer, refusedRequestId }: Stand | Embedded
       path: '/plans/edit',
       shown: (page) => page.getByText('No faults').waitFor(),
     },
+    { name: 'plans: history', path: '/plans/history', shown: table(/Versions of plans/) },
     { name: 'explain', path: `/explain/${refusedRequestId()}`, shown: (page) => page.locator('.sentence').waitFor() },
     { name: 'live', path: '/live', shown: table('Requests, newest first') },
     { name: 'upstreams', path: '/upstreams', shown: table('Targets of store') },

@@ -19,8 +19,10 @@ import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.
 import type {
   checkPlans,
   diffPlans,
+  listPlansHistory,
   showPlans,
   showPlansFile,
+  showPlansVersion,
   simulatePlans,
   writePlansFile,
 } from '../../../operations/catalogue/plans.ts';
@@ -68,6 +70,9 @@ export type Refusal = RefusalList['refusals'][number];
 
 export type InForce = OutputOf<typeof showPlans>;
 export type Plan = InForce['plans'][number];
+export type PlansHistory = OutputOf<typeof listPlansHistory>;
+export type PlansVersion = PlansHistory['versions'][number];
+export type ShownPlansVersion = OutputOf<typeof showPlansVersion>;
 export type PlansFile = OutputOf<typeof showPlansFile>;
 export type PlansWritten = OutputOf<typeof writePlansFile>;
 export type Checked = OutputOf<typeof checkPlans>;

@@ -1,5 +1,6 @@
-import { useEffect, useImperativeHandle, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useImperativeHandle, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../html.ts';
+import { yamlParts } from './yaml-parts.ts';
 
 /** What is wrong at a place of the text. Lines and columns count from 1. */
 interface Mark {
@@ -17,8 +18,9 @@ export interface EditorHandle {
 const SIGNS = { fault: '■', warning: '▲' };
 
 /**
- * A field for a text of many lines, with their numbers beside it and a sign at those with marks. It is a plain text area,
- * so the keyboard, screen readers and undo work as everywhere, and Tab leaves it. Only the numbers in sight are drawn.
+ * A field for YAML, with the numbers of its lines beside it, a sign at those with marks, and colours. It is a plain text area,
+ * so the keyboard, screen readers and undo work as everywhere, and Tab leaves it. Its own text has no colour: the same text is
+ * drawn in colours behind it, only the lines in sight.
  */
 export function Editor({
   id,
@@ -37,16 +39,16 @@ export function Editor({
 }) {
   const area = useRef<HTMLTextAreaElement>(null);
   const rows = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ first: 0, count: 0, offset: 0 });
+  const [view, setView] = useState({ first: 0, count: 0, offset: 0, left: 0 });
   const look = () => {
     // The browser may report a size once more after the editor was removed.
     if (area.current === null) return;
-    const { scrollTop, clientHeight } = area.current;
+    const { scrollTop, scrollLeft, clientHeight } = area.current;
     const { lineHeight, top } = measuresOf(area.current);
     const first = Math.max(0, Math.floor((scrollTop - top) / lineHeight));
     // Two rows more than fit, so that the row at the top may be partly out of sight.
     const count = Math.ceil(clientHeight / lineHeight) + 2;
-    setView({ first, count, offset: scrollTop - first * lineHeight });
+    setView({ first, count, offset: scrollTop - first * lineHeight, left: scrollLeft });
   };
   useEffect(() => {
     const observer = new ResizeObserver(look);
@@ -74,14 +76,17 @@ export function Editor({
   );
   const byLine = new Map<number, Mark['kind']>();
   for (const { line, kind } of marks) if (byLine.get(line) !== 'fault') byLine.set(line, kind);
-  const lines = lineCount(value);
-  const shown = Math.max(0, Math.min(view.count, lines - view.first));
+  const lines = useMemo(() => value.split('\n'), [value]);
+  const shown = lines.slice(view.first, view.first + view.count);
   return html`<div class="editor">
     <div class="editor-rows" ref=${rows} aria-hidden="true">
-      ${Array.from({ length: shown }, (_, i) => {
+      ${shown.map((text, i) => {
         const line = view.first + i + 1;
         const kind = byLine.get(line);
-        return html`<div key=${line} class="editor-row ${kind ?? ''}"><span>${kind && SIGNS[kind]} ${line}</span></div>`;
+        return html`<div key=${line} class="editor-row ${kind ?? ''}">
+          <span>${kind && SIGNS[kind]} ${line}</span>
+          <div class="editor-line"><code class="yaml" style=${{ left: `${-view.left}px` }}>${yamlParts(text).map(({ kind: of, text: part }) => html`<i class=${`yaml-${of}`}>${part}</i>`)}</code></div>
+        </div>`;
       })}
       <div class="editor-end"></div>
     </div>
@@ -106,12 +111,6 @@ export function Editor({
 function measuresOf(area: HTMLTextAreaElement): { lineHeight: number; top: number } {
   const { lineHeight, paddingTop } = getComputedStyle(area);
   return { lineHeight: Number.parseFloat(lineHeight), top: Number.parseFloat(paddingTop) };
-}
-
-function lineCount(text: string): number {
-  let lines = 1;
-  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) lines++;
-  return lines;
 }
 
 function placeIn(text: string, line: number, column: number): number {

@@ -1,20 +1,21 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, request, useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
-import { CopyButton } from '../kit/copy.ts';
 import { ChangeDialog } from '../kit/dialog.ts';
 import { Editor, type EditorHandle } from '../kit/editor.ts';
 import { countText, plural } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
+import { PatchActions, PatchText } from '../kit/patch.ts';
 import { Running, useRun } from '../kit/run.ts';
 import { Empty, Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
+import { Affected } from './plans-affected.ts';
 import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
-// The steps of a draft of plans.yaml: edit, compare, simulate, patch.
+// The steps of a draft of plans.yaml: edit, compare, simulate, apply.
 
 /** A draft, with the gateway's results about it. A result belongs to the text that it was asked for. */
 interface Draft {
@@ -69,7 +70,7 @@ export const STEPS = [
   { path: 'edit', name: 'Edit', title: 'Edit plans' },
   { path: 'compare', name: 'Compare', title: 'Compare the draft' },
   { path: 'simulate', name: 'Simulate', title: 'Simulate the draft' },
-  { path: 'patch', name: 'Patch', title: 'Patch of the draft' },
+  { path: 'apply', name: 'Apply', title: 'Apply the draft' },
 ] as const;
 
 type Step = (typeof STEPS)[number];
@@ -114,7 +115,7 @@ export function Drafting({ step }: { step: Step }) {
           ${step.path === 'edit' && html`<${Edit} draft=${draft} change=${change} />`}
           ${step.path === 'compare' && html`<${Compare} draft=${draft} change=${change} />`}
           ${step.path === 'simulate' && html`<${Simulate} draft=${draft} change=${change} />`}
-          ${step.path === 'patch' && html`<${Patch} draft=${draft} change=${change} reload=${file.reload} />`}`}
+          ${step.path === 'apply' && html`<${Apply} draft=${draft} change=${change} reload=${file.reload} />`}`}
     </${Shown}>
   </${Page}>`;
 }
@@ -129,7 +130,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
     edit: faults > 0 ? plural(faults, 'fault') : hasUnsavedDraft() ? 'unsaved draft' : 'no changes',
     compare: diff === null || faults > 0 ? '' : plural(diff.changes.length, 'change'),
     simulate: simulation?.report == null ? '' : `${countText(simulation.report.totals.newlyRefused)} newly refused`,
-    patch: diff === null || diff.patch === '' ? '' : diff.refused.length > 0 ? 'would be refused' : 'ready',
+    apply: diff === null || diff.patch === '' ? '' : diff.refused.length > 0 ? 'would be refused' : 'ready',
   };
   return html`<ol class="steps" aria-label="Steps">
     ${STEPS.map(
@@ -223,7 +224,7 @@ function Edit({ draft, change }: StepProps) {
   ];
   return html`<${Section} title=${of.path} note=${html`version <code>${of.version}</code>`}>
     <${Editor} id="plans-text" label="Text of plans.yaml" value=${text} marks=${marks} onText=${(text: string) => change({ text })} handle=${editor} />
-    <p class="muted after">The gateways do not change until someone applies the patch or writes the file.</p>
+    <p class="muted after">The gateways do not change until you apply the draft.</p>
     <div class="editor-foot">
       <p id="plans-text-state" role="status"><${CheckState} checked=${checked?.result ?? null} isChecked=${isChecked} error=${error} /></p>
       <button type="button" class="primary" onClick=${() => navigate('/plans/compare')}>Compare</button>
@@ -397,8 +398,9 @@ function Comparison({ changes, refused, live, warnings }: Compared) {
         </ul>
       </${Section}>`
     }
+    <${Affected} changes=${changes} />
     <div class="dialog-actions">
-      <button type="button" onClick=${() => navigate('/plans/patch')}>Skip to the patch</button>
+      <button type="button" onClick=${() => navigate('/plans/apply')}>Skip to Apply</button>
       <button type="button" class="primary" onClick=${() => navigate('/plans/simulate')}>Simulate</button>
     </div>`;
 }
@@ -484,47 +486,21 @@ function Simulate({ draft, change }: StepProps) {
     }
     ${!hasUnsavedDraft() && result === null && html`<p class="muted">Nothing is changed yet: a simulation of the plans in force shows what they do to this traffic.</p>`}
     <div class="dialog-actions">
-      <button type="button" class=${result === null ? '' : 'primary'} onClick=${() => navigate('/plans/patch')}>Patch</button>
+      <button type="button" class=${result === null ? '' : 'primary'} onClick=${() => navigate('/plans/apply')}>Apply</button>
     </div>`;
 }
 
-function Patch({ draft, change, reload }: StepProps & { reload: () => Promise<void> }) {
+function Apply({ draft, change, reload }: StepProps & { reload: () => Promise<void> }) {
   if (!hasUnsavedDraft()) return html`<${Unchanged} />`;
   return html`<${WithComparison} draft=${draft} change=${change}>
     ${({ patch, refused }: Compared) =>
-      html`<${PatchText} patch=${patch} path=${draft.of.path} /><${Write} draft=${draft} refused=${refused} change=${change} reload=${reload} />`}
+      html`<${Write} draft=${draft} refused=${refused} change=${change} reload=${reload} />
+        <${Section} title="Take the change along" note="A patch against the file as it is. Commit it where your settings live.">
+          <${PatchText} patch=${patch} label="Patch of ${draft.of.path}" />
+          <${PatchActions} patch=${patch} path=${draft.of.path} />
+        </${Section}>`}
   </${WithComparison}>`;
 }
-
-/** Beyond this many lines a patch is shown without colours. */
-const MAX_COLOURED = 2_000;
-
-function PatchText({ patch, path }: { patch: string; path: string }) {
-  const name = `${path.replace(/\.ya?ml$/, '')}.patch`;
-  const [url, setUrl] = useState<string | null>(null);
-  useEffect(() => {
-    const made = URL.createObjectURL(new Blob([patch], { type: 'text/x-diff' }));
-    setUrl(made);
-    return () => URL.revokeObjectURL(made);
-  }, [patch]);
-  const lines = patch.split(/(?<=\n)/);
-  return html`<${Section} title="Patch" note="Against the file as it is. Commit it where your settings live.">
-    <pre class="patch panel" id="patch-text" tabindex="0" role="region" aria-label="Patch of ${path}">${
-      lines.length > MAX_COLOURED
-        ? patch
-        : lines.map(
-            (line, i) => html`<span class=${(i > 1 && CLASSES[line.slice(0, 1)]) || ''} key=${i}>${line}</span>`,
-          )
-    }</pre>
-    <div class="beside">
-      <${CopyButton} of="patch-text" what="the patch" />
-      ${url !== null && html`<a class="button" href=${url} download=${name}>Download ${name}</a>`}
-      <span class="muted"><code>git apply ${name}</code> makes the change.</span>
-    </div>
-  </${Section}>`;
-}
-
-const CLASSES: Readonly<Record<string, string>> = { '+': 'added', '-': 'removed', '@': 'muted' };
 
 function Write({
   draft,

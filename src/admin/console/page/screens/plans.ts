@@ -5,14 +5,17 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { WINDOWS } from '../kit/windows.ts';
-import { hrefOf } from '../router.ts';
+import { decoded, hrefOf } from '../router.ts';
 import type { InForce, Plan } from '../types.ts';
 import { Drafting, hasUnsavedDraft, STEPS } from './plans-draft.ts';
+import { History } from './plans-history.ts';
 
-/** The plans in force, and the way to change them: edit, compare, simulate, patch. */
+/** The plans in force, the way to change them, and those that were in force before. */
 export function Plans({ rest }: { rest: string }) {
   const step = STEPS.find(({ path }) => path === rest);
   if (step !== undefined) return html`<${Drafting} step=${step} />`;
+  const [part, ...version] = rest.split('/');
+  if (part === 'history') return html`<${History} rest=${decoded(version.join('/'))} />`;
   if (rest !== '') return html`<${Page} title="Not found"><${Empty} title="There is no such step." /></${Page}>`;
   return html`<${PlansInForce} />`;
 }
@@ -20,7 +23,7 @@ export function Plans({ rest }: { rest: string }) {
 function PlansInForce() {
   const plans = useResource<InForce>('/admin/plans');
   const isUnsaved = hasUnsavedDraft();
-  const edit = html`<a class="button primary" href=${hrefOf('/plans/edit')}>${isUnsaved ? 'Continue the draft' : 'Edit plans'}</a>`;
+  const edit = html`<a class="button" href=${hrefOf('/plans/history')}>History</a> <a class="button primary" href=${hrefOf('/plans/edit')}>${isUnsaved ? 'Continue the draft' : 'Edit plans'}</a>`;
   return html`<${Page} title="Plans" beside=${edit}>
     ${isUnsaved && html`<p class="panel">There is an unsaved draft of plans.yaml in this tab. What follows are the plans in force.</p>`}
     <${Shown} of=${plans} what="the plans">${(data: InForce) => html`<${PlanList} ...${data} />`}</${Shown}>

@@ -1,0 +1,151 @@
+import { useState } from 'preact/hooks';
+import { ApiError, request, useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { ChangeDialog, Field } from '../kit/dialog.ts';
+import { Time } from '../kit/format.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { PatchText } from '../kit/patch.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { yamlParts } from '../kit/yaml-parts.ts';
+import { hrefOf, navigate, usePlace } from '../router.ts';
+import { useMay } from '../session.ts';
+import type { PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
+import { actorText } from './changes.ts';
+
+// The versions of plans.yaml that were in force: the list, and one of them with its difference from another.
+
+const FROM: Readonly<Record<PlansVersion['from'], string>> = {
+  file: 'a file',
+  api: 'this page or the API',
+  command: 'tollgate plans rollback',
+};
+
+/** `/plans/history` and `/plans/history/VERSION`. */
+export function History({ rest }: { rest: string }) {
+  return rest === '' ? html`<${Versions} />` : html`<${Version} key=${rest} name=${rest} />`;
+}
+
+function Versions() {
+  const history = useResource<PlansHistory>('/admin/plans/history');
+  const beside = html`<a class="button" href=${hrefOf('/plans')}>Plans in force</a>`;
+  return html`<${Page} title="History of plans" beside=${beside}>
+    <${Shown} of=${history} what="the history">
+      ${({ versions }: PlansHistory) =>
+        versions.length === 0
+          ? html`<${Empty} title="No version is kept yet."><p>Each version of plans.yaml that comes into force is kept from now on.</p></${Empty}>`
+          : html`<${Table}
+              caption="Versions of plans.yaml, newest first"
+              rows=${versions}
+              keyOf=${({ number }: PlansVersion) => String(number)}
+              columns=${[
+                {
+                  title: 'Version',
+                  isName: true,
+                  cell: ({ version, number }: PlansVersion) =>
+                    html`<a href=${hrefOf(`/plans/history/${version}`)}><code>${version}</code></a>${number === versions[0]!.number && html` <${Badge} kind="good">In force</${Badge}>`}`,
+                },
+                { title: 'Since', cell: ({ since }: PlansVersion) => html`<${Time} at=${since} />` },
+                { title: 'By', cell: ({ by }: PlansVersion) => html`<bdi>${actorText(by)}</bdi>` },
+                { title: 'From', cell: ({ from }: PlansVersion) => FROM[from] ?? from },
+              ]}
+            />`}
+    </${Shown}>
+  </${Page}>`;
+}
+
+function Version({ name }: { name: string }) {
+  const { path, query } = usePlace();
+  const history = useResource<PlansHistory>('/admin/plans/history');
+  const versions = history.data?.versions ?? [];
+  const inForce = versions[0]?.version ?? null;
+  const against = query.get('against') ?? inForce;
+  const shown = useResource<ShownPlansVersion>(
+    history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}?against=${against}`,
+  );
+  const others = [...new Map(versions.map((one) => [one.version, one])).values()].filter(
+    ({ version }) => version !== name,
+  );
+  const isInForce = name === inForce;
+  const beside = html`<a class="button" href=${hrefOf('/plans/history')}>All versions</a>
+    ${!isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} inForce=${inForce} />`}`;
+  const choose = (event: Event) => navigate(`${path}?against=${(event.target as HTMLSelectElement).value}`, 'replace');
+  return html`<${Page} title=${`Plans ${name}`} beside=${beside}>
+    <${Shown} of=${history.error === null ? shown : history} what="the version">
+      ${({ since, by, from, text, patch }: ShownPlansVersion) => html`
+        <p class="actions">
+          ${isInForce && html`<${Badge} kind="good">In force</${Badge}>`}
+          <span>Since <${Time} at=${since} />, by <bdi>${actorText(by)}</bdi>, from ${FROM[from] ?? from}</span>
+        </p>
+        <${Section} title="Difference">
+          <div class="stack">
+            <${Field} id="against" label="Compared with">
+              <select id="against" value=${against ?? ''} onChange=${choose}>
+                ${isInForce && html`<option value=${name}>itself</option>`}
+                ${others.map(({ version, since: at }) => html`<option key=${version} value=${version}>${version}${version === inForce ? ', in force' : `, ${at.slice(0, 16).replace('T', ' ')} UTC`}</option>`)}
+              </select>
+            </${Field}>
+            ${
+              patch === ''
+                ? html`<${Empty} title=${isInForce && against === name ? 'This version is in force.' : 'The two are the same.'}><p>Choose another version to see what changed.</p></${Empty}>`
+                : html`<${PatchText} patch=${patch} label="Difference from ${against}" />`
+            }
+          </div>
+        </${Section}>
+        <${Section} title="Text">
+          <pre class="patch panel yaml" tabindex="0" role="region" aria-label="Text of plans.yaml ${name}">${text.split(/(?<=\n)/).map((line, i) => html`<span key=${i}>${yamlParts(line).map(({ kind, text: part }) => html`<i class=${`yaml-${kind}`}>${part}</i>`)}</span>`)}</pre>
+        </${Section}>`}
+    </${Shown}>
+  </${Page}>`;
+}
+
+/** The button that puts a version back into force. Its dialog shows what that changes. */
+function Restore({ of: { version }, inForce }: { of: ShownPlansVersion; inForce: string }) {
+  const isAdmin = useMay('admin');
+  const [isOpen, setOpen] = useState(false);
+  const file = useResource<PlansFile>('/admin/plans/file');
+  if (!isAdmin || file.data === null) return null;
+  if (!file.data.writable)
+    return html`<span class="muted">To restore it: <code>tollgate plans rollback ${version}</code></span>`;
+  const act = async () => {
+    try {
+      const headers = { 'If-Match': file.etag ?? '*' };
+      const line = `/admin/plans/history/${encodeURIComponent(version)}/restore`;
+      const { data } = await request<PlansWritten>('POST', line, { headers });
+      navigate('/plans');
+      return `plans.yaml is version ${data.version} again. ${data.inForce ? 'It is in force.' : `It is not in force yet: ${data.whyNotInForce}`}`;
+    } catch (failure) {
+      if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
+      void file.reload();
+      throw new ApiError(
+        412,
+        failure.code,
+        'plans.yaml has changed since this page was opened. Nothing was written. Look at it again.',
+      );
+    }
+  };
+  return html`<button type="button" class="primary" onClick=${() => setOpen(true)}>Restore…</button>
+    ${isOpen && html`<${RestoreDialog} version=${version} inForce=${inForce} act=${act} onClose=${() => setOpen(false)} />`}`;
+}
+
+function RestoreDialog({
+  version,
+  inForce,
+  act,
+  onClose,
+}: {
+  version: string;
+  inForce: string;
+  act: () => Promise<string>;
+  onClose: () => void;
+}) {
+  const shown = useResource<ShownPlansVersion>(
+    `/admin/plans/history/${encodeURIComponent(version)}?against=${inForce}`,
+  );
+  return html`<${ChangeDialog} title="Restore plans ${version}" action="Restore" act=${act} onClose=${onClose}>
+    <p>plans.yaml of this gateway is replaced, and comes into force for all callers. This is what changes; your copy in Git stays.</p>
+    <${Shown} of=${shown} what="the difference">
+      ${({ patch }: ShownPlansVersion) => html`<${PatchText} id="restore-patch" patch=${patch} label="What restoring changes" />`}
+    </${Shown}>
+  </${ChangeDialog}>`;
+}
