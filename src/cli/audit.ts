@@ -1,6 +1,7 @@
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
+import { RECORDED_ACTIONS } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/values.ts';
 import { type OpenKeys, withKeys } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
@@ -27,6 +28,12 @@ export const audit: Command = {
       about:
         'Only changes since then: a duration before now such as 24h, a date such as 2026-01-31, or an RFC 3339 time.',
     },
+    until: { type: 'string', value: 'WHEN', about: 'Only changes before then, in the same form.' },
+    action: {
+      type: 'string',
+      value: 'ACTION',
+      about: 'Only changes of this kind, as the column ACTION has it, such as key.revoke.',
+    },
     actor: {
       type: 'string',
       value: 'NAME',
@@ -44,15 +51,19 @@ export const audit: Command = {
       limit = DEFAULT_LIMIT,
       key = null,
       since = null,
+      until = null,
       actor = null,
+      action = null,
     } = options as Readonly<Record<string, string | undefined>>;
     if (!/^[1-9][0-9]{0,7}$/.test(limit)) {
       throw new Failure('bad_usage', `--limit is '${limit}'; it must be a whole number from 1 to 99999999.`);
     }
-    const sinceMs = since === null ? null : pastFrom(since, Date.now());
-    if (since !== null && sinceMs === null) throw new Failure('bad_usage', `--since is '${since}'; it ${PAST_RULE}.`);
+    const [sinceMs, untilMs] = [momentOf('since', since), momentOf('until', until)];
+    const kind = RECORDED_ACTIONS.find((one) => one === action) ?? null;
+    if (action !== null && kind === null)
+      throw new Failure('bad_usage', `--action is '${action}'; it must be one of ${RECORDED_ACTIONS.join(', ')}.`);
     const work = async (store: OpenKeys): Promise<ExitCode> => {
-      const changes = await firstChanges(store.audit, { key, actor, sinceMs }, Number(limit));
+      const changes = await firstChanges(store.audit, { key, actor, action: kind, sinceMs, untilMs }, Number(limit));
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
       else {
         const nowMs = Date.now();
@@ -64,6 +75,13 @@ export const audit: Command = {
     return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
+
+/** @returns Unix milliseconds; null without a text */
+function momentOf(name: string, text: string | null): number | null {
+  const atMs = text === null ? null : pastFrom(text, Date.now());
+  if (text !== null && atMs === null) throw new Failure('bad_usage', `--${name} is '${text}'; it ${PAST_RULE}.`);
+  return atMs;
+}
 
 /** In a narrow terminal the actor, the action and its outcome stay longest, and then what changed. */
 const COLUMNS: readonly Column[] = [

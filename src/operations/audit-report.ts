@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
 import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
-import { type Actor, FORMER_ACTIONS, type RecordedChange } from './audit-trail.ts';
+import { type Actor, FORMER_ACTIONS, type RecordedAction, type RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';
 
 /** A change as commands and the admin API show it, or the refused attempts of one actor at one action in one minute. */
@@ -23,6 +23,9 @@ interface ChangeFilter {
   readonly actor: string | null;
   /** Unix milliseconds; earlier changes are left out. */
   readonly sinceMs: number | null;
+  /** Unix milliseconds; changes from then on are left out. */
+  readonly untilMs: number | null;
+  readonly action: RecordedAction | null;
 }
 
 /** Records per read. The store serves the requests of callers between the reads of a long history. */
@@ -222,7 +225,9 @@ function reportOf(
   }
 }
 
-function matches({ target, actor, after }: ChangeReport, filter: ChangeFilter): boolean {
+function matches({ time, action, target, actor, after }: ChangeReport, filter: ChangeFilter): boolean {
+  if (filter.action !== null && action !== filter.action) return false;
+  if (filter.untilMs !== null && Date.parse(time) >= filter.untilMs) return false;
   const name = 'name' in actor ? actor.name : actor.user;
   if (filter.actor !== null && name !== filter.actor && actorText(actor) !== filter.actor) return false;
   if (filter.key === null || target === filter.key) return true;

@@ -19,7 +19,8 @@ function historyOf(times: readonly number[]) {
   return { store, reads };
 }
 
-const FILTER = { key: null, actor: null, sinceMs: 1_000 };
+const ANY = { key: null, actor: null, action: null, sinceMs: null, untilMs: null };
+const FILTER = { ...ANY, sinceMs: 1_000 };
 
 test('changes since a moment include those before one that was recorded while the clock was behind', async () => {
   const { store } = historyOf([10, 1_001, 20, 1_003, 9_999, 1_005]);
@@ -33,4 +34,15 @@ test('a history is read no further than a part that is older than the moment', a
   const { changes } = await listChanges(store, FILTER, { limit: 10, cursor: null });
   expect(changes.map(({ id }) => id)).toEqual(['r10001']);
   expect(reads).toHaveLength(2);
+});
+
+test('changes of one kind before a moment are listed', async () => {
+  const { store } = historyOf([1_001, 1_002, 1_003]);
+  const idsOf = async (filter: Partial<Parameters<typeof listChanges>[1]>) => {
+    const { changes } = await listChanges(store, { ...ANY, ...filter }, { limit: 10, cursor: null });
+    return changes.map(({ id }) => id);
+  };
+  expect(await idsOf({ untilMs: 1_003, sinceMs: 1_002 })).toEqual(['r2']);
+  expect(await idsOf({ action: 'key.update' })).toEqual(['r3', 'r2', 'r1']);
+  expect(await idsOf({ action: 'key.revoke' })).toEqual([]);
 });

@@ -208,6 +208,8 @@ const change = z
     ],
   });
 
+const ACTION_RULE = `must be one of ${RECORDED_ACTIONS.join(', ')}`;
+
 export const listChanges = defineOperation({
   name: 'listChanges',
   line: 'GET /audit',
@@ -237,14 +239,24 @@ export const listChanges = defineOperation({
       .describe(
         'Only changes since then, a duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time.',
       ),
+    until: z.string(textRule).optional().describe('Only changes before then, in the same form.'),
+    action: z
+      .enum(RECORDED_ACTIONS, ACTION_RULE)
+      .optional()
+      .describe('Only changes of this kind.')
+      .meta({ examples: ['key.revoke'] }),
   }),
   output: z.strictObject({ changes: z.array(change), cursor }),
   result: 'A page of changes.',
-  async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, since }) {
-    const sinceMs = since === undefined ? null : pastFrom(since, nowMs());
-    if (since !== undefined && sinceMs === null) throw new Failure('refused', `since ${PAST_RULE}.`);
+  async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, action = null, since, until }) {
+    const momentIn = (name: string, text: string | undefined) => {
+      const atMs = text === undefined ? null : pastFrom(text, nowMs());
+      if (text !== undefined && atMs === null) throw new Failure('refused', `${name} ${PAST_RULE}.`);
+      return atMs;
+    };
+    const [sinceMs, untilMs] = [momentIn('since', since), momentIn('until', until)];
     const page = { limit, cursor: cursor ?? null };
-    const listed = await changesOf(auditStore, { key, actor, sinceMs }, page);
+    const listed = await changesOf(auditStore, { key, actor, action, sinceMs, untilMs }, page);
     // Entries of earlier versions are given as they were recorded.
     return { output: { changes: listed.changes as never, cursor: listed.cursor } };
   },

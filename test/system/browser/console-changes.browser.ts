@@ -55,6 +55,28 @@ test('an operator lifts a ban on Now: the dialog names the key, the row goes, an
   expect(await audited('Lift ban', stand.keys.banned.id)).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*Done`));
 });
 
+test('Audit finds the changes of one kind to a key that is named as people name it', async () => {
+  const { page } = viewer;
+  await page.goto('/console/audit');
+  await page.getByLabel('Key or customer').fill("Jo's pet");
+  await page.keyboard.press('Enter');
+  await page.getByLabel('Action').selectOption('ban.lift');
+  const rows = page.getByRole('table', { name: 'Changes, newest first' }).getByRole('row');
+  await eventually(async () => expect(await rows.count()).toBe(2), SPARING);
+  expect(await rows.nth(1).innerText()).toMatch(/Lift ban[\s\S]*Jo's pet shop/);
+  await page.getByLabel('Before').fill('2020-01-01');
+  await page.keyboard.press('Enter');
+  await page.getByText('No change matches these filters.').waitFor();
+  await page.goto('/console/audit?key=a');
+  await page.getByText('Several match “a”. Choose one:').waitFor();
+  await page.goto('/console/live?key=nobody-has-this-name');
+  await page.getByText('No key or customer matches').waitFor();
+  await page.getByLabel('Key').fill(stand.keys.near.key);
+  await page.keyboard.press('Enter');
+  await page.getByRole('alert').getByText('This is a secret.').waitFor();
+  expect(page.url()).not.toContain(stand.keys.near.key.slice(8));
+});
+
 test('Explain does not advise to wait for a ban that was lifted', async () => {
   const { page } = operator;
   const { id } = stand.keys.banned;

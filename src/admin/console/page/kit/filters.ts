@@ -78,11 +78,11 @@ function fieldsOf(form: HTMLFormElement): readonly Named[] {
   return [...form.elements].filter((field): field is Named => 'name' in field && field.name !== '');
 }
 
-/** The pattern of the ids of callers. A secret pasted by mistake does not match it, so it never reaches the address. */
-export const CALLER_PATTERN = '(key_[0-9A-Za-z]{1,16}|jwt_[A-Za-z0-9_\\-]{32})';
+/** The pattern of the ids of callers. */
+const CALLER_PATTERN = '(key_[0-9A-Za-z]{1,16}|jwt_[A-Za-z0-9_\\-]{32})';
 
 /** The same with the ids of customers. */
-export const RECORD_PATTERN = `(cus_[0-9A-Za-z]{1,16}|${CALLER_PATTERN})`;
+const RECORD_PATTERN = `(cus_[0-9A-Za-z]{1,16}|${CALLER_PATTERN})`;
 
 export function isCallerId(text: string): boolean {
   return new RegExp(`^${CALLER_PATTERN}$`).test(text);

@@ -1,3 +1,5 @@
+import { isRecordId } from './filters.ts';
+
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
  * of a path.
@@ -9,6 +11,11 @@ const SECRET = /^[a-z]{2,}_(live|test|prod)_|^sk[_-]/i;
 /** Whether a text has the form of a secret, ours or another maker's, which no address may have. */
 export function hasFormOfSecret(text: string): boolean {
   return text.includes('tg_live_') || SECRET.test(text);
+}
+
+/** Whether a text that should be a name or an id may be a secret of any maker: one long word with digits, which is no address of mail. */
+export function mayBeSecret(text: string): boolean {
+  return hasFormOfSecret(text) || (/^[^\s@]{24,}$/.test(text) && /\d/.test(text) && !isRecordId(text));
 }
 
 /** Whether a text may be the id of a request. */

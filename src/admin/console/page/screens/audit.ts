@@ -1,7 +1,9 @@
 import { html } from '../html.ts';
+import { CallerChoice } from '../kit/caller-choice.ts';
+import { CallerField, useNamedCaller } from '../kit/caller-field.ts';
 import { CallerName } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
-import { Choice, Filters, isRecordId, RECORD_PATTERN } from '../kit/filters.ts';
+import { Choice, Filters, isRecordId } from '../kit/filters.ts';
 import { plural } from '../kit/format.ts';
 import { ShowMore, useMore } from '../kit/more.ts';
 import { useNames } from '../kit/names.ts';
@@ -10,7 +12,7 @@ import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { usePlace } from '../router.ts';
 import type { Change, ChangePage } from '../types.ts';
-import { CHANGE_COLUMNS, membersOf } from './changes.ts';
+import { ACTIONS, CHANGE_COLUMNS, membersOf } from './changes.ts';
 
 /** What `since` takes, from the present back. */
 const SPANS: readonly (readonly [since: string, title: string])[] = [
@@ -24,21 +26,26 @@ const SPANS: readonly (readonly [since: string, title: string])[] = [
 export function Audit() {
   const { query } = usePlace();
   const asked = new URLSearchParams({ limit: '50' });
-  for (const name of ['key', 'actor', 'since']) {
+  const caller = useNamedCaller(true);
+  if (caller.id !== null) asked.set('key', caller.id);
+  for (const name of ['actor', 'action', 'since', 'until']) {
     const value = query.get(name) ?? '';
-    if (value !== '' && (name !== 'key' || isRecordId(value))) asked.set(name, value);
+    if (value !== '') asked.set(name, value);
   }
+  const isNamed = caller.id !== null || (query.get('key') ?? '') === '';
   return html`<${Page} title="Audit">
     <${Filters} path="/audit" label="Filter the changes">
-      <${Field} id="audit-key" label="Key or customer">
-        <input id="audit-key" name="key" pattern=${RECORD_PATTERN} title="key_…, cus_… or jwt_…, not a secret" placeholder="key_… or cus_…" autocomplete="off" spellcheck="false" />
-      </${Field}>
+      <${CallerField} id="audit-key" withCustomers=${true} />
+      <${Choice} id="audit-action" name="action" label="Action" any="all" options=${Object.entries(ACTIONS)} />
       <${Field} id="audit-actor" label="Actor">
-        <input id="audit-actor" name="actor" placeholder="Name, or name (token)" autocomplete="off" spellcheck="false" />
+        <input id="audit-actor" name="actor" placeholder="Actor: name, or name (token)" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Choice} id="audit-since" name="since" label="Since" any="any time" options=${SPANS} />
+      <${Field} id="audit-until" label="Before">
+        <input id="audit-until" name="until" pattern="\\d{4}-\\d\\d-\\d\\d" title="A day such as 2026-12-31; changes before it, UTC" placeholder="Before: YYYY-MM-DD" size="18" autocomplete="off" spellcheck="false" />
+      </${Field}>
     </${Filters}>
-    <${List} path=${`/admin/audit?${asked}`} isFiltered=${asked.size > 1} />
+    ${isNamed ? html`<${List} path=${`/admin/audit?${asked}`} isFiltered=${asked.size > 1} />` : html`<${CallerChoice} of=${caller} />`}
   </${Page}>`;
 }
 

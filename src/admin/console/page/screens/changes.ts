@@ -9,7 +9,7 @@ import type { Change, ChangePage } from '../types.ts';
 
 // A recorded change in words: what was done, by whom, with which outcome and difference.
 
-const ACTIONS: Readonly<Record<Change['action'], string>> = {
+export const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'key.create': 'Create key',
   'key.update': 'Edit key',
   'key.rotate': 'Rotate secret',

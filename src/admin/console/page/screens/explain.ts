@@ -1,6 +1,6 @@
 import { useEffect, useId, useState } from 'preact/hooks';
 import { useRefresh, useResource } from '../api.ts';
-import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
+import type { Helped } from '../help.ts';
 import { type Children, html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { Meter } from '../kit/charts.ts';
@@ -8,16 +8,20 @@ import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
 import { isCallerId } from '../kit/filters.ts';
 import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
+import { later } from '../kit/later.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
+import { VerdictBadge } from '../kit/verdict.ts';
 import { WindowList, windowText } from '../kit/windows.ts';
 import { useUsage } from '../limits.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Refusal, RefusalList, Usage } from '../types.ts';
-import { VerdictBadge } from './live.ts';
 import { useGatewayNames } from './now.ts';
+
+const LiftDialog = later(async () => (await import('../help.ts')).LiftDialog);
+const TopUpDialog = later(async () => (await import('../help.ts')).TopUpDialog);
 
 /** Why a request was refused, for support staff who have its X-Request-Id. */
 export function Explain({ rest }: { rest: string }) {

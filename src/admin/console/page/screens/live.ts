@@ -1,43 +1,24 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { useEvents } from '../api.ts';
 import { html } from '../html.ts';
+import { CallerChoice } from '../kit/caller-choice.ts';
+import { CallerField, useNamedCaller } from '../kit/caller-field.ts';
 import { callerHref } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
-import { CALLER_PATTERN, Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.ts';
+import { Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.ts';
 import { countText, plural, rateText, Time } from '../kit/format.ts';
 import { useNames } from '../kit/names.ts';
-import { Badge, type BadgeKind, Page } from '../kit/page.ts';
+import { Badge, Page } from '../kit/page.ts';
 import { Empty, Loading } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
-import { windowText } from '../kit/windows.ts';
+import { VERDICTS, VerdictBadge } from '../kit/verdict.ts';
 import { hrefOf, usePlace } from '../router.ts';
 import type { RequestsEvent } from '../types.ts';
 import { useGatewayNames } from './now.ts';
 
-/** The judgements of the log, in words. */
-const VERDICTS: Readonly<Record<string, readonly [title: string, kind: BadgeKind]>> = {
-  admitted: ['Admitted', 'good'],
-  refused: ['Refused', 'warn'],
-  banned: ['Banned', 'bad'],
-  unauthenticated: ['Unknown caller', 'warn'],
-  shed: ['Shed', 'warn'],
-  forbidden: ['Suspended', 'warn'],
-  denied: ['Refused by a policy', 'warn'],
-  undecided: ['Undecided', 'bad'],
-  malformed: ['Malformed', 'warn'],
-  preflight: ['Preflight', 'plain'],
-  usage: ['Usage asked', 'plain'],
-};
-
-export function VerdictBadge({ verdict, window = null }: { verdict: string; window?: string | null }) {
-  const [title, kind] = VERDICTS[verdict] ?? [verdict, 'plain'];
-  return html`<${Badge} kind=${kind}>${title}${window !== null && verdict === 'refused' && ` (${windowText(window)})`}</${Badge}>`;
-}
-
 /** Which texts of the address are filters. The admin API would refuse the others. */
 const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
   plan: (text) => text !== '',
-  key: isCallerId,
   route: (text) => text !== '',
   verdict: (text) => text in VERDICTS,
   status: (text) => /^[1-5](\d\d|xx)$/.test(text),
@@ -46,24 +27,26 @@ const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
 /** The requests as they end: to see what a caller sends who is on the phone. */
 export function Live() {
   const { query } = usePlace();
-  const filter = new URLSearchParams(
+  const caller = useNamedCaller();
+  const isNamed = caller.id !== null || (query.get('key') ?? '') === '';
+  const asked = new URLSearchParams(
     [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
-  ).toString();
+  );
+  if (caller.id !== null) asked.set('key', caller.id);
+  const filter = asked.toString();
   return html`<${Page} title="Requests">
     <${Filters} path="/live" label="Filter the requests">
       <${PlanChoice} id="live-plan" />
-      <${Field} id="live-key" label="Key id">
-        <input id="live-key" name="key" pattern=${CALLER_PATTERN} title="key_… or jwt_…, not a secret" placeholder="key_…" autocomplete="off" spellcheck="false" />
-      </${Field}>
+      <${CallerField} id="live-key" />
       <${Field} id="live-route" label="Route">
-        <input id="live-route" name="route" placeholder="/pets/{id}" autocomplete="off" spellcheck="false" />
+        <input id="live-route" name="route" placeholder="Route: /pets/{id}" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Choice} id="live-verdict" name="verdict" label="Verdict" any="all" options=${Object.entries(VERDICTS).map(([name, [title]]) => [name, title])} />
       <${Field} id="live-status" label="Status">
-        <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="429, 5xx" size="8" autocomplete="off" />
+        <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="Status: 429, 5xx" size="14" autocomplete="off" />
       </${Field}>
     </${Filters}>
-    <${Tail} key=${filter} filter=${filter} />
+    ${isNamed ? html`<${Tail} key=${filter} filter=${filter} />` : html`<${CallerChoice} of=${caller} />`}
   </${Page}>`;
 }
 

@@ -1,6 +1,6 @@
 import { useMemo, useState } from 'preact/hooks';
 import { type StreamState, useEvents, useRefresh, useResource } from '../api.ts';
-import { type Helped, LiftDialog, TopUpDialog } from '../help.ts';
+import type { Helped } from '../help.ts';
 import { html } from '../html.ts';
 import { CallerName, nameOf } from '../kit/callers.ts';
 import { BarChart, Meter, type Series } from '../kit/charts.ts';
@@ -16,6 +16,7 @@ import {
   Until,
   useNow,
 } from '../kit/format.ts';
+import { later } from '../kit/later.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Segments } from '../kit/segments.ts';
 import { Empty, Loading } from '../kit/states.ts';
@@ -25,6 +26,9 @@ import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { useMay } from '../session.ts';
 import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
+
+const LiftDialog = later(async () => (await import('../help.ts')).LiftDialog);
+const TopUpDialog = later(async () => (await import('../help.ts')).TopUpDialog);
 
 type Refused = NowEvent['refused'][number];
 type MostRefused = NowEvent['mostRefused'][number];

@@ -72,9 +72,18 @@ function Route({ route, methods, since, sunset, successor, calls, callers, days 
               keyOf=${({ id }: Caller) => id}
               columns=${[
                 { title: 'Caller', isName: true, cell: (caller: Caller) => html`<${AnyCaller} ...${caller} />` },
-                { title: 'Plan', cell: ({ plan }: Caller) => plan ?? '–' },
-                { title: 'Calls', isNumber: true, cell: ({ calls }: Caller) => countText(calls) },
-                { title: 'Last day', cell: ({ lastDay }: Caller) => html`<${UtcDay} of=${lastDay} />` },
+                { title: 'Plan', sort: ({ plan }: Caller) => plan ?? '', cell: ({ plan }: Caller) => plan ?? '–' },
+                {
+                  title: 'Calls',
+                  isNumber: true,
+                  sort: ({ calls }: Caller) => calls,
+                  cell: ({ calls }: Caller) => countText(calls),
+                },
+                {
+                  title: 'Last day',
+                  sort: ({ lastDay }: Caller) => lastDay,
+                  cell: ({ lastDay }: Caller) => html`<${UtcDay} of=${lastDay} />`,
+                },
               ]}
             />
             ${callers.length > STEP && html`<${ShowMore} shown=${`${countText(Math.min(shown, callers.length))} of ${plural(callers.length, 'caller')}`} hasMore=${shown < callers.length} load=${() => setShown(shown + 10 * STEP)} />`}`

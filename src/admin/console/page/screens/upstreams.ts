@@ -89,10 +89,12 @@ function OneUpstream({ name, on, targets }: Upstream) {
               {
                 title: 'Target',
                 isName: true,
+                sort: ({ name }: Target) => name,
                 cell: ({ name }: Target) => html`<code class="roomy wide">${name}</code>`,
               },
               {
                 title: 'Gateways up',
+                sort: ({ on }: Target) => on.filter(({ usable }) => usable).length,
                 cell: ({ on }: Target) => {
                   const up = on.filter(({ usable }) => usable).length;
                   return html`<${Badge} kind=${up === on.length ? 'good' : up === 0 ? 'bad' : 'warn'}>${countText(up)} of ${countText(on.length)}</${Badge}>`;

@@ -1,0 +1,73 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useResource } from '../api.ts';
+import { html } from '../html.ts';
+import { usePlace } from '../router.ts';
+import type { CustomerPage, Key, KeyOrCustomer, KeyPage } from '../types.ts';
+import { Field } from './dialog.ts';
+import { isRecordId } from './filters.ts';
+import { mayBeSecret } from './request-id.ts';
+
+// The filter of a screen by one caller, whom the reader names as people do: by its name, its owner or its id.
+
+/** How long after the last letter callers are looked for, in milliseconds. */
+const PAUSE_MS = 250;
+
+/** How many callers are offered. */
+const OFFERED = 8;
+
+/** The keys, and the customers if they count, that match a text. @param text null: nothing is looked for */
+function useMatching(text: string | null, withCustomers: boolean): readonly KeyOrCustomer[] | null {
+  const query = text === null ? '' : `?limit=${OFFERED}&q=${encodeURIComponent(text)}`;
+  const keys = useResource<KeyPage>(text === null ? null : `/admin/keys${query}`);
+  const customers = useResource<CustomerPage>(text === null || !withCustomers ? null : `/admin/customers${query}`);
+  if (keys.data === null || (withCustomers && customers.data === null)) return null;
+  return [...(customers.data?.customers ?? []), ...keys.data.keys];
+}
+
+/** A field of Filters, by the name `key`. @param withCustomers whether a customer may be named too */
+export function CallerField({ id, withCustomers = false }: { id: string; withCustomers?: boolean }) {
+  const inAddress = usePlace().query.get('key') ?? '';
+  const [text, setText] = useState(inAddress);
+  const [asked, setAsked] = useState('');
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => setText(inAddress), [inAddress]);
+  const isSecret = mayBeSecret(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(isSecret ? '' : text.trim()), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text, isSecret]);
+  // A secret never reaches the address.
+  useEffect(
+    () => input.current!.setCustomValidity(isSecret ? 'This is a secret. Search for it on the screen Keys.' : ''),
+    [isSecret],
+  );
+  const found = useMatching(asked === '' || asked === inAddress ? null : asked, withCustomers) ?? [];
+  const label = withCustomers ? 'Key or customer' : 'Key';
+  return html`<${Field} id=${id} label=${label}>
+    <input ref=${input} id=${id} name="key" list="${id}-list" placeholder="${label}: name or id" maxlength="100" autocomplete="off" spellcheck="false" onInput=${(event: Event) => setText((event.target as HTMLInputElement).value)} />
+    <datalist id="${id}-list">
+      ${found.map((one) => html`<option key=${one.id} value=${one.id}>${[one.name, one.owner, customerOf(one)].filter(Boolean).join(', ')}</option>`)}
+    </datalist>
+  </${Field}>`;
+}
+
+function customerOf(one: KeyOrCustomer): string | null {
+  return (one as Key).customer?.name ?? null;
+}
+
+export interface NamedCaller {
+  /** Null if no caller is named, or none yet, or several. */
+  readonly id: string | null;
+  /** The callers that the text may mean, unless it means one; null while they are not known. */
+  readonly several: readonly KeyOrCustomer[] | null;
+}
+
+/** Whom the text of a CallerField names. A text that only one caller matches names that one. */
+export function useNamedCaller(withCustomers = false): NamedCaller {
+  const text = usePlace().query.get('key') ?? '';
+  const isName = text !== '' && !isRecordId(text) && !mayBeSecret(text);
+  const found = useMatching(isName ? text : null, withCustomers);
+  if (!isName) return { id: isRecordId(text) ? text : null, several: [] };
+  if (found?.length === 1) return { id: found[0]!.id, several: [] };
+  return { id: null, several: found };
+}
