@@ -9,16 +9,14 @@ type Token = ReturnType<MarkdownRenderer['parse']>[number];
 const ROOT = resolve(import.meta.dirname, '../..');
 const SITE = resolve(import.meta.dirname, '..');
 
-/** A barrier. */
-const ICON =
-  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path fill="#3451b2" d="M4 8h5v20H4z"/>' +
-  '<path fill="#e5484d" d="M6 12 30 4v5L6 17z"/></svg>';
+/** The mark of the console. */
+const ICON = `data:image/svg+xml,${encodeURIComponent(readFileSync(join(ROOT, 'src/admin/console/page/icon.svg'), 'utf8'))}`;
 
 export default defineConfig({
   title: 'Tollgate',
   description: 'An API gateway that holds every caller to the quotas of its plan, exactly',
   lang: 'en',
-  head: [['link', { rel: 'icon', href: `data:image/svg+xml,${encodeURIComponent(ICON)}` }]],
+  head: [['link', { rel: 'icon', href: ICON }]],
   srcDir: ROOT,
   srcExclude: ['**/node_modules/**', 'src/**', 'data/**'],
   rewrites: { 'README.md': 'index.md' },
@@ -63,6 +61,7 @@ export default defineConfig({
     ],
   },
   themeConfig: {
+    logo: { src: ICON, alt: '' },
     search: { provider: 'local' },
     outline: { level: [2, 3] },
     nav: [

@@ -1,5 +1,5 @@
 import { html } from './html.ts';
-import { ownZone } from './kit/format.ts';
+import { lengthText, ownZone, Time } from './kit/format.ts';
 import { Icon } from './kit/icon.ts';
 import { Menu } from './kit/menu.ts';
 import { Segments } from './kit/segments.ts';
@@ -14,11 +14,12 @@ export function Account() {
 }
 
 function AccountMenu() {
-  const { name, role, via } = useSession();
+  const { name, role, via, expiresAt, idleSeconds } = useSession();
   const [theme, choose] = useTheme();
   return html`<div class="who">
       <p><strong><bdi>${name}</bdi></strong></p>
       <p class="muted">Role ${role}, times in ${ownZone()}</p>
+      ${expiresAt !== null && html`<p class="muted">Signed in until <${Time} at=${expiresAt} />${idleSeconds !== null && `, or ${lengthText(idleSeconds)} without use`}</p>`}
     </div>
     <div>
       <h2>Theme</h2>

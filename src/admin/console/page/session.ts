@@ -2,6 +2,7 @@ import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
 import { ApiError, onSignedOut, request } from './api.ts';
 import { type Children, html } from './html.ts';
+import { CopyId } from './kit/copy.ts';
 import { Loading } from './kit/states.ts';
 import type { Session } from './types.ts';
 
@@ -105,11 +106,16 @@ function SignIn({
         <label for="token">Admin token</label>
         <input id="token" name="token" type="password" autocomplete="off" required spellcheck="false" aria-describedby="token-hint" autofocus />
         <p class="hint" id="token-hint">
-          A token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN. On the machine of the gateway <code>tollgate console</code> prints a link that signs you in.
+          Your token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN.
         </p>
       </div>
       ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
       <button type="submit" class="primary" aria-busy=${isRunning}>${isRunning ? 'Signing in…' : 'Sign in'}</button>
+      <div class="sign-in-links">
+        <h2>Or by a link, without a token</h2>
+        <p><${CopyId} id="tollgate console" /> on the machine of the gateway prints a new link at any time; with <code>--open</code> it opens the link.</p>
+        <p>If <code>npm start</code> runs on this machine, the link that it printed works until it ends.</p>
+      </div>
     </form>
   </main>`;
 }
