@@ -1,0 +1,25 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { chromium } from 'playwright-core';
+import { fileOf, KINDS, MACHINE_FILE, shoot } from './pictures.ts';
+import { serveKit } from './serve-kit.ts';
+
+// `npm run console:kit`: shows the page of all parts of the console until it is interrupted. With `--take` it takes the pictures
+// instead with which the tests compare the page: after a change of the look that is meant.
+
+const take = process.argv.includes('--take');
+const kit = await serveKit(take ? 0 : 9091);
+if (take) {
+  const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
+  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+  for (const kind of KINDS) {
+    const { picture, machine } = await shoot(browser, kit.origin, kind);
+    await mkdir(dirname(MACHINE_FILE), { recursive: true });
+    await writeFile(fileOf(kind), picture);
+    await writeFile(MACHINE_FILE, `${JSON.stringify(machine)}\n`);
+  }
+  await browser.close();
+  kit.close();
+} else {
+  process.stdout.write(`${kit.origin}/console/kit\n`);
+}
