@@ -16,7 +16,7 @@ if (take) {
     const { picture, machine } = await shoot(browser, kit.origin, kind);
     await mkdir(dirname(MACHINE_FILE), { recursive: true });
     await writeFile(fileOf(kind), picture);
-    await writeFile(MACHINE_FILE, `${JSON.stringify(machine)}\n`);
+    await writeFile(MACHINE_FILE, `${JSON.stringify(machine, null, 2)}\n`);
   }
   await browser.close();
   kit.close();
