@@ -33,6 +33,11 @@ function screensOf({ keys, customer, refusedRequestId }: Stand): readonly Screen
       isReady: (page) => page.getByRole('meter').first().waitFor(),
     },
     { name: 'plans', path: '/plans', isReady: (page) => page.getByText('own limit of each key').first().waitFor() },
+    {
+      name: 'plans-edit',
+      path: '/plans/edit',
+      isReady: (page) => page.getByText('No faults').waitFor(),
+    },
     { name: 'explain', path: `/explain/${refusedRequestId()}`, isReady: heading(/Earliest moment/) },
     { name: 'live', path: '/live', isReady: (page) => page.getByRole('row').nth(12).waitFor() },
     { name: 'upstreams', path: '/upstreams', isReady: heading('store') },

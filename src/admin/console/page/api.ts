@@ -49,18 +49,22 @@ export async function request<T>(method: string, path: string, call: Call = {}):
       ...(signal === undefined ? {} : { signal }),
     });
   } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new ApiError(
-      0,
-      'unreachable',
-      'The gateway does not respond. It may be restarting, or your network is down.',
-    );
+    throw unreachable(error, signal);
   }
-  const data: unknown = await response.json().catch(() => null);
+  const data: unknown = await response.json().catch((error) => {
+    // A response without a body is no JSON. One that broke off, or was aborted, is no response.
+    if (error instanceof SyntaxError) return null;
+    throw unreachable(error, signal);
+  });
   if (response.ok) return { status: response.status, data: data as T, etag: response.headers.get('etag') };
   const { code, message } = (data ?? {}) as { code?: string; message?: string };
   if (response.status === 401 && path !== '/admin/session') signedOut.dispatchEvent(new Event('ended'));
   throw new ApiError(response.status, code ?? 'unknown', message ?? `The gateway responded with ${response.status}.`);
+}
+
+function unreachable(error: unknown, signal: AbortSignal | undefined): unknown {
+  const message = 'The gateway does not respond. It may be restarting, or your network is down.';
+  return signal?.aborted ? error : new ApiError(0, 'unreachable', message);
 }
 
 const JSON_TYPE = { 'Content-Type': 'application/json' };

@@ -22,7 +22,7 @@ interface NamedScreen {
   readonly group: 'Watch' | 'Manage' | 'System';
   readonly icon: IconName;
   readonly load: () => Promise<Screen>;
-  /** Loads the screen of one record, if that is another one. */
+  /** Loads the screen of one record, or of a part, if that is another one. */
   readonly loadOne?: () => Promise<Screen>;
 }
 
@@ -68,6 +68,7 @@ const SCREENS: readonly NamedScreen[] = [
     group: 'Manage',
     icon: 'plans',
     load: async () => (await import('./screens/plans.ts')).Plans,
+    loadOne: async () => (await import('./screens/plans-part.ts')).PlansPart,
   },
   {
     path: '/retiring',

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { usePlace } from '../router.ts';
@@ -29,22 +29,24 @@ export function CallerField({ id, withCustomers = false }: { id: string; withCus
   const inAddress = usePlace().query.get('key') ?? '';
   const [text, setText] = useState(inAddress);
   const [asked, setAsked] = useState('');
-  const input = useRef<HTMLInputElement>(null);
   useEffect(() => setText(inAddress), [inAddress]);
   const isSecret = mayBeSecret(text);
+  const read = (event: Event) => {
+    const field = event.target as HTMLInputElement;
+    // At once: a secret that is pasted and sent with Enter must not reach the address.
+    field.setCustomValidity(
+      mayBeSecret(field.value.trim()) ? 'This is a secret. Search for it on the screen Keys.' : '',
+    );
+    setText(field.value);
+  };
   useEffect(() => {
     const timer = setTimeout(() => setAsked(isSecret ? '' : text.trim()), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text, isSecret]);
-  // A secret never reaches the address.
-  useEffect(
-    () => input.current!.setCustomValidity(isSecret ? 'This is a secret. Search for it on the screen Keys.' : ''),
-    [isSecret],
-  );
   const found = useMatching(asked === '' || asked === inAddress ? null : asked, withCustomers) ?? [];
   const label = withCustomers ? 'Key or customer' : 'Key';
   return html`<${Field} id=${id} label=${label}>
-    <input ref=${input} id=${id} name="key" list="${id}-list" placeholder="${label}: name or id" maxlength="100" autocomplete="off" spellcheck="false" onInput=${(event: Event) => setText((event.target as HTMLInputElement).value)} />
+    <input id=${id} name="key" list="${id}-list" placeholder="${label}: name or id" maxlength="100" size="24" autocomplete="off" spellcheck="false" onInput=${read} />
     <datalist id="${id}-list">
       ${found.map((one) => html`<option key=${one.id} value=${one.id}>${[one.name, one.owner, customerOf(one)].filter(Boolean).join(', ')}</option>`)}
     </datalist>

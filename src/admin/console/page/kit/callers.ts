@@ -1,5 +1,6 @@
 import { html } from '../html.ts';
 import { hrefOf } from '../router.ts';
+import { CopyId } from './copy.ts';
 
 // Keys, callers with tokens and customers, by their names and by their paths.
 
@@ -58,7 +59,7 @@ export function CallerName({
 }) {
   return html`<span class="key-name">
     <a href=${callerHref(id, plan)}><bdi>${name ?? id}</bdi></a>
-    <span class="muted">${name !== null && html`<code>${id}</code>`}${owner !== null && html` <bdi>${owner}</bdi>`}${customer && html` of <${CustomerLink} ...${customer} />`}</span>
+    <span class="muted">${name !== null && html`<${CopyId} id=${id} />`}${owner !== null && owner !== name && html` <bdi>${owner}</bdi>`}${customer && html` of <${CustomerLink} ...${customer} />`}</span>
   </span>`;
 }
 

@@ -69,7 +69,7 @@ export function ShowMore({
   };
   return html`<div class="more">
     ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
-    <p ref=${words} class="muted" role="status" tabindex="-1">${hasMore ? `${shown} shown.` : `${shown}. That is all.`}</p>
+    <p ref=${words} class="muted" role="status" tabindex="-1">${hasMore ? `${shown} shown.` : `${shown}, all of them.`}</p>
     ${hasMore && html`<button type="button" aria-busy=${isLoading} onClick=${press}>${isLoading ? 'Loading…' : 'Show more'}</button>`}
   </div>`;
 }

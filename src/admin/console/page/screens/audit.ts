@@ -38,7 +38,7 @@ export function Audit() {
       <${CallerField} id="audit-key" withCustomers=${true} />
       <${Choice} id="audit-action" name="action" label="Action" any="all" options=${Object.entries(ACTIONS)} />
       <${Field} id="audit-actor" label="Actor">
-        <input id="audit-actor" name="actor" placeholder="Actor: name, or name (token)" autocomplete="off" spellcheck="false" />
+        <input id="audit-actor" name="actor" placeholder="Actor: jo, jo (token)" size="20" autocomplete="off" spellcheck="false" />
       </${Field}>
       <${Choice} id="audit-since" name="since" label="Since" any="any time" options=${SPANS} />
       <${Field} id="audit-until" label="Before">

@@ -13,48 +13,10 @@ import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
 import { Affected } from './plans-affected.ts';
+import { type Draft, hasUnsavedDraft, keep, kept, linesOf, type Result } from './plans-kept.ts';
 import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
 // The steps of a draft of plans.yaml: edit, compare, simulate, apply.
-
-/** A draft, with the gateway's results about it. A result belongs to the text that it was asked for. */
-interface Draft {
-  /** The file that the draft began from. */
-  readonly of: PlansFile;
-  readonly etag: string | null;
-  /** With `\n` at the ends of lines, as a text area has it. */
-  readonly text: string;
-  readonly checked: Result<Checked> | null;
-  readonly compared: Result<Compared> | null;
-  readonly simulated: Result<Simulated> | null;
-}
-
-interface Result<T> {
-  readonly of: string;
-  readonly result: T;
-}
-
-/** The draft outlives the screen and the sign-in form, but not the page: it is in no storage of the browser. */
-const kept: { draft: Draft | null } = { draft: null };
-
-export function hasUnsavedDraft(): boolean {
-  return kept.draft !== null && kept.draft.text !== linesOf(kept.draft.of.text);
-}
-
-function keep(draft: Draft | null): void {
-  kept.draft = draft;
-  if (hasUnsavedDraft()) window.addEventListener('beforeunload', askBeforeLeaving);
-  else window.removeEventListener('beforeunload', askBeforeLeaving);
-}
-
-function askBeforeLeaving(event: BeforeUnloadEvent): void {
-  event.preventDefault();
-}
-
-/** A text area knows no other line ends than `\n`. */
-function linesOf(text: string): string {
-  return text.replace(/\r\n?/g, '\n');
-}
 
 /** The text for the file, with the line ends of the file. */
 function fileText({ of, text }: Draft): string {

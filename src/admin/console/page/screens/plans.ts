@@ -2,25 +2,15 @@ import { useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { countText, lengthText, plural } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
-import { Empty, Shown } from '../kit/states.ts';
+import { Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { WINDOWS } from '../kit/windows.ts';
-import { decoded, hrefOf } from '../router.ts';
+import { hrefOf } from '../router.ts';
 import type { InForce, Plan } from '../types.ts';
-import { Drafting, hasUnsavedDraft, STEPS } from './plans-draft.ts';
-import { History } from './plans-history.ts';
+import { hasUnsavedDraft } from './plans-kept.ts';
 
-/** The plans in force, the way to change them, and those that were in force before. */
-export function Plans({ rest }: { rest: string }) {
-  const step = STEPS.find(({ path }) => path === rest);
-  if (step !== undefined) return html`<${Drafting} step=${step} />`;
-  const [part, ...version] = rest.split('/');
-  if (part === 'history') return html`<${History} rest=${decoded(version.join('/'))} />`;
-  if (rest !== '') return html`<${Page} title="Not found"><${Empty} title="There is no such step." /></${Page}>`;
-  return html`<${PlansInForce} />`;
-}
-
-function PlansInForce() {
+/** The plans in force. */
+export function Plans() {
   const plans = useResource<InForce>('/admin/plans');
   const isUnsaved = hasUnsavedDraft();
   const edit = html`<a class="button" href=${hrefOf('/plans/history')}>History</a> <a class="button primary" href=${hrefOf('/plans/edit')}>${isUnsaved ? 'Continue the draft' : 'Edit plans'}</a>`;
