@@ -7,8 +7,8 @@ import { ownCopy } from './kept-refusals.ts';
 const CALLERS = 10_000;
 
 interface Caller {
-  /** Null for a caller without a customer. */
-  readonly customerId: string | null;
+  /** It names the customer, to whom the key may be moved. */
+  accountId: string;
   clientAddress: string;
   /** Unix milliseconds; 0: not known. */
   lastAtMs: number;
@@ -26,10 +26,10 @@ export class CallerCalls {
     let caller = this.#callers.get(consumerId!);
     if (caller === undefined) {
       if (this.#callers.size >= CALLERS) this.#callers.delete(this.#callers.keys().next().value!);
-      const { customerId } = partsOfAccount(accountId ?? consumerId!);
-      caller = { customerId, clientAddress: '', lastAtMs: 0, admittedAtMs: 0, refusedSinceMs: 0 };
+      caller = { accountId: '', clientAddress: '', lastAtMs: 0, admittedAtMs: 0, refusedSinceMs: 0 };
       this.#callers.set(consumerId!, caller);
     }
+    caller.accountId = accountId ?? consumerId!;
     caller.lastAtMs = nowMs;
     if (caller.clientAddress !== clientAddress) caller.clientAddress = ownCopy(clientAddress);
     if (judgement === 'admitted') {
@@ -43,7 +43,8 @@ export class CallerCalls {
   /** @param id of a key, a caller with tokens or a customer. @returns one for each caller that it means */
   of(id: string): readonly LastCalls[] {
     const own = this.#callers.get(id);
-    const found = own === undefined ? [...this.#callers.values()].filter(({ customerId }) => customerId === id) : [own];
+    const isOf = ({ accountId }: Caller) => partsOfAccount(accountId).customerId === id;
+    const found = own === undefined ? [...this.#callers.values()].filter(isOf) : [own];
     return found.map(({ clientAddress, lastAtMs, admittedAtMs, refusedSinceMs }) => ({
       last: { at: new Date(lastAtMs).toISOString(), clientAddress },
       admittedAt: timeOf(admittedAtMs),

@@ -137,6 +137,8 @@ describe('refusals', () => {
     expect(callsOf('cus_c')).toMatchObject({ admittedAt: at(3), refusedSince: at(3) });
     note(5, { accountId: 'cus_c/key_a' });
     expect(callsOf('key_a')).toMatchObject({ admittedAt: at(5), refusedSince: null });
+    note(6, { accountId: 'cus_other/key_a' });
+    expect([callsOf('cus_c')?.admittedAt, callsOf('cus_other')?.admittedAt]).toEqual([at(3), at(6)]);
   });
 
   test('have what an admitted request paid in units before it failed, and a tail has it of every request', () => {

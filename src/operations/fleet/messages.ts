@@ -25,7 +25,7 @@ import type { FleetNews } from './fleet-store.ts';
  * what has another form is left out, and members that are not known here are dropped.
  */
 
-/** Longer messages are not looked at. Those of a gateway have at most 100 KiB. */
+/** Longer messages are not looked at. Those of a gateway have at most about 250 KiB: 50 refusals with paths of 512 characters and ten limits each. */
 const MAX_MESSAGE = 1024 * 1024;
 
 const text = z.string();
