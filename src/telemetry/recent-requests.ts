@@ -23,6 +23,7 @@ import { RefusalCounts } from './refusal-counts.ts';
 /** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
 const KNOWN_KEPT = 10_000;
 const OTHERS_KEPT = 1_000;
+/** Callers that have used half of a window take at most the half of it, so that they displace none that has used most of one. */
 const MAX_NEAR = 4_000;
 /** Maximum requests that a tail holds until they are fetched. */
 const MAX_TAILED = 50;
@@ -141,10 +142,12 @@ export class RecentRequests {
     let least = 2;
     let longest: LimitName | null = null;
     let longestMs = 0;
+    let isUrgent = false;
     for (let i = 0; i < limits.length; i++) {
       const { limit, window, name = window, lengthMs } = limits[i]!;
       const left = remaining[i]!;
       if (left * 2 > limit && left >= cost) continue;
+      if (left * 10 <= limit || left < cost) isUrgent = true;
       const share = limit === 0 ? 0 : left / limit;
       least = Math.min(least, share);
       if (lengthMs <= longestMs) continue;
@@ -158,6 +161,7 @@ export class RecentRequests {
       Object.assign(known, { plan: plan!, window: longest, cost, share: least, atMs: nowMs });
       return;
     }
+    if (!isUrgent && this.#near.size >= MAX_NEAR / 2) return;
     if (this.#near.size >= MAX_NEAR) this.#near.delete(this.#near.keys().next().value!);
     this.#near.set(id, { id, plan: plan!, window: longest, cost, share: least, atMs: nowMs });
   }

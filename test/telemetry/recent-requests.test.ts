@@ -226,6 +226,8 @@ describe('consumers near a limit', () => {
     const { clock, recent } = recentAt();
     for (let i = 0; i < 4_001; i++) recent.note(exchangeOf({ consumerId: `key_${i}`, remaining: [0] }));
     expect(near(recent).length).toBe(4_000);
+    recent.note(exchangeOf({ consumerId: 'half', remaining: [50] }));
+    expect(near(recent).some(([id]) => id === 'half')).toBe(false);
     clock.nowMs += 120_001;
     expect(near(recent)).toEqual([]);
   });

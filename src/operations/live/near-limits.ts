@@ -46,10 +46,12 @@ export async function nearLimits(
   candidates: readonly NearCandidate[],
   { share, most }: { readonly share: number; readonly most: number },
 ): Promise<readonly NearReport[]> {
-  if (candidates.length === 0) return [];
+  // A request that cost more than one may have left less than the next one costs, whatever the share.
+  const possible = candidates.filter(({ share: left, cost }) => left * 100 <= 100 - share || cost > 1);
+  if (possible.length === 0) return [];
   const refused = new Map((await sources.history.refusedNow()).map((entry) => [entry.consumerId, entry]));
   // Most of those with a refusal are refused still, and many of them must not crowd out the others.
-  const byRefusal = candidates.toSorted((a, b) => Number(refused.has(a.id)) - Number(refused.has(b.id)));
+  const byRefusal = possible.toSorted((a, b) => Number(refused.has(a.id)) - Number(refused.has(b.id)));
   const asked = byRefusal.slice(0, MAX_LOOKED_AT);
   const found: NearReport[] = [];
   for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {

@@ -71,7 +71,7 @@ test('Audit finds the changes of one kind to a key that is named as people name 
   await page.goto('/console/audit?key=a');
   await page.getByText('Several match “a”. Choose one:').waitFor();
   await page.goto('/console/live?key=nobody-has-this-name');
-  await page.getByText('No key or customer matches').waitFor();
+  await page.getByText('Nothing matches').waitFor();
   await page.getByLabel('Key').fill(stand.keys.near.key);
   await page.keyboard.press('Enter');
   await page.getByRole('alert').getByText('This is a secret.').waitFor();

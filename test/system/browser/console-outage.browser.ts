@@ -60,6 +60,11 @@ test('while Redis is away, the screens with live data say so and keep what they 
   await stand.redis.kill();
   for (const name of ['now', 'upstreams', 'live', 'key']) await pages.get(name)!.getByText(AWAY).first().waitFor();
   await pages.get('now')!.getByText('cannot reach it').waitFor();
+  await pages
+    .get('now')!
+    .getByText(/2 gateways when they were seen last/)
+    .first()
+    .waitFor();
   expect(await pages.get('now')!.getByRole('heading', { name: 'Gateways' }).count()).toBe(1);
   await pages.get('upstreams')!.getByRole('table', { name: 'Targets of store' }).waitFor();
   expect(await pages.get('live')!.getByRole('row').count()).toBeGreaterThan(1);

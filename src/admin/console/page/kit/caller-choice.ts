@@ -9,7 +9,7 @@ export function CallerChoice({ of: { several } }: { of: NamedCaller }) {
   const { path, query } = usePlace();
   const text = query.get('key') ?? '';
   if (several === null) return html`<${Loading} what="the callers" />`;
-  if (several.length === 0) return html`<${Empty} title=${`No key or customer matches “${text}”.`} />`;
+  if (several.length === 0) return html`<${Empty} title=${`Nothing matches “${text}”.`} />`;
   const choose = (id: string) => {
     const next = new URLSearchParams(query);
     next.set('key', id);

@@ -3,6 +3,7 @@ import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { usePlace } from '../router.ts';
 import type { CustomerPage, Key, KeyOrCustomer, KeyPage } from '../types.ts';
+import { isCustomer } from './callers.ts';
 import { Field } from './dialog.ts';
 import { isRecordId } from './filters.ts';
 import { mayBeSecret } from './request-id.ts';
@@ -69,7 +70,8 @@ export function useNamedCaller(withCustomers = false): NamedCaller {
   const text = usePlace().query.get('key') ?? '';
   const isName = text !== '' && !isRecordId(text) && !mayBeSecret(text);
   const found = useMatching(isName ? text : null, withCustomers);
-  if (!isName) return { id: isRecordId(text) ? text : null, several: [] };
+  const isId = isRecordId(text) && (withCustomers || !isCustomer(text));
+  if (!isName) return { id: isId ? text : null, several: [] };
   if (found?.length === 1) return { id: found[0]!.id, several: [] };
   return { id: null, several: found };
 }

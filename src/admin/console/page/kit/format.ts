@@ -122,8 +122,13 @@ export function useNow(isRunning = true): number {
 
 /** The moment to the minute in a zone, which it names: `15 Dec 2026, 00:00 Europe/Berlin`. */
 function zonedText(at: Moment, timeZone: string): string {
-  const format = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone });
-  return `${format.format(millisecondsOf(at))} ${timeZone}`;
+  try {
+    const format = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone });
+    return `${format.format(millisecondsOf(at))} ${timeZone}`;
+  } catch {
+    // The gateway knows a zone that this browser does not.
+    return utcText(at);
+  }
 }
 
 /**

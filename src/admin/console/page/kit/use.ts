@@ -37,9 +37,8 @@ const RANGES = [
 function spanOf(query: URLSearchParams, billingDay: number, nowMs: number): Span | null {
   const today = Math.floor(nowMs / DAY_MS) * DAY_MS;
   const hour = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
-  const date = new Date(nowMs);
-  const begun = date.getUTCDate() < billingDay ? -1 : 0;
-  const month = (offset: number) => Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + begun + offset, billingDay);
+  const begun = monthBegin(nowMs, 0, billingDay) > nowMs ? -1 : 0;
+  const month = (offset: number) => monthBegin(nowMs, begun + offset, billingDay);
   const days = (firstMs: number, lastMs = today): Span => ({ step: 'day', firstMs, lastMs });
   const range = query.get('range') ?? '';
   if (range === '7d') return days(today - 6 * DAY_MS);
@@ -49,6 +48,14 @@ function spanOf(query: URLSearchParams, billingDay: number, nowMs: number): Span
   if (range !== 'custom') return { step: 'hour', firstMs: hour - 23 * HOUR_MS, lastMs: hour };
   const [first, last] = [dayIn(query.get('from')), dayIn(query.get('to'))];
   return first === null || last === null || last < first ? null : days(first, last);
+}
+
+/** When a month begins, counted from that of `nowMs`. In a month without that day it begins on its last one. */
+function monthBegin(nowMs: number, offset: number, day: number): number {
+  const now = new Date(nowMs);
+  const [year, month] = [now.getUTCFullYear(), now.getUTCMonth() + offset];
+  const days = new Date(Date.UTC(year, month + 1, 0)).getUTCDate();
+  return Date.UTC(year, month, Math.min(day, days));
 }
 
 /** @returns the beginning of a day of UTC, `2026-11-24`, in Unix milliseconds; null if there is no such day */

@@ -1,6 +1,7 @@
 import { useEffect, useId, useState } from 'preact/hooks';
 import { useRefresh, useResource } from '../api.ts';
 import type { Helped } from '../help.ts';
+import { LiftDialog, TopUpDialog } from '../help-later.ts';
 import { type Children, html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { Meter } from '../kit/charts.ts';
@@ -8,7 +9,6 @@ import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
 import { isCallerId } from '../kit/filters.ts';
 import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
-import { later } from '../kit/later.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
@@ -20,16 +20,16 @@ import { useMay } from '../session.ts';
 import type { Refusal, RefusalList, Usage } from '../types.ts';
 import { useGatewayNames } from './now.ts';
 
-const LiftDialog = later(async () => (await import('../help.ts')).LiftDialog);
-const TopUpDialog = later(async () => (await import('../help.ts')).TopUpDialog);
-
 /** Why a request was refused, for support staff who have its X-Request-Id. */
 export function Explain({ rest }: { rest: string }) {
   const isId = isRequestId(rest);
-  const refusals = useResource<RefusalList>(isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null);
+  const read = useResource<RefusalList>(isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null);
+  const isNotFound = read.error?.status === 404;
+  // Read again while the store is away, a refusal of another gateway is not found: what is shown stays.
+  const refusals = isNotFound && read.data !== null ? { ...read, error: null } : read;
   const [helped, setHelped] = useState<Helped | null>(null);
   useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
-  const isUnknown = refusals.error?.status === 404;
+  const isUnknown = isNotFound && read.data === null;
   const [newest] = refusals.data?.refusals ?? [];
   const close = () => setHelped(null);
   return html`<${Page} title="Explain">

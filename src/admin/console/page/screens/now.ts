@@ -1,6 +1,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { type StreamState, useEvents, useRefresh, useResource } from '../api.ts';
 import type { Helped } from '../help.ts';
+import { LiftDialog, TopUpDialog } from '../help-later.ts';
 import { html } from '../html.ts';
 import { CallerName, nameOf } from '../kit/callers.ts';
 import { BarChart, Meter, type Series } from '../kit/charts.ts';
@@ -16,19 +17,15 @@ import {
   Until,
   useNow,
 } from '../kit/format.ts';
-import { later } from '../kit/later.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { Segments } from '../kit/segments.ts';
-import { Empty, Loading } from '../kit/states.ts';
+import { Empty, Loading, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { Tabs } from '../kit/tabs.ts';
 import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { useMay } from '../session.ts';
 import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
-
-const LiftDialog = later(async () => (await import('../help.ts')).LiftDialog);
-const TopUpDialog = later(async () => (await import('../help.ts')).TopUpDialog);
 
 type Refused = NowEvent['refused'][number];
 type MostRefused = NowEvent['mostRefused'][number];
@@ -214,8 +211,8 @@ function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void 
     <${Tabs} id="callers" label="Callers" tabs=${tabs} chosen=${chosen} choose=${choose}>
       ${chosen === 'refused' && html`<${RefusedKeys} now=${now} keys=${now.refused} help=${help} />`}
       ${chosen === 'banned' && html`<${RefusedKeys} now=${now} keys=${banned} help=${help} />`}
-      ${chosen === 'near' && html`<${NearKeys} keys=${now.near} help=${help} />`}
-      ${chosen === 'most' && html`<${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} />`}
+      ${chosen === 'near' && html`<${NearKeys} keys=${now.near} isAway=${!now.gateways.complete} help=${help} />`}
+      ${chosen === 'most' && html`<${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} isAway=${!now.gateways.complete} />`}
     </${Tabs}>
   </${Section}>`;
 }
@@ -269,8 +266,17 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
   />${refusedMore && html`<p class="hint after">There are more.</p>`}`;
 }
 
-function MostRefusedKeys({ keys, callers }: { keys: readonly MostRefused[]; callers: number }) {
-  if (keys.length === 0) return html`<${Empty} title="No caller was refused in the last ten minutes." />`;
+function MostRefusedKeys({
+  keys,
+  callers,
+  isAway,
+}: {
+  keys: readonly MostRefused[];
+  callers: number;
+  isAway: boolean;
+}) {
+  if (keys.length === 0)
+    return html`<${Empty} title=${`${isAway ? 'This gateway refused no caller' : 'No caller was refused'} in the last ten minutes.`} />`;
   const note = callers <= keys.length ? null : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
   return html`${note && html`<p class="hint">${note}</p>`}
     <${Table}
@@ -306,20 +312,19 @@ const SHARES = [
 const NEAR_MS = 5_000;
 
 /** @param keys those that have used at least 90 % of a window */
-function NearKeys({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
+function NearKeys({ keys, isAway, help }: { keys: readonly Near[]; isAway: boolean; help: (helped: Helped) => void }) {
   const [share, setShare] = useState('90');
   const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`);
   useRefresh(() => share !== '90' && asked.reload(), NEAR_MS);
-  const found = share === '90' ? keys : (asked.data?.keys ?? []);
+  const list = (found: readonly Near[]) =>
+    found.length > 0
+      ? html`<${NearTable} keys=${found} help=${help} />`
+      : isAway
+        ? html`<${Empty} title="Unknown while the store is away." />`
+        : html`<${Empty} title="No caller is near a limit."><p>Callers appear here when they have used ${share} % of a window, or all of it.</p></${Empty}>`;
   return html`<div class="stack">
     <div class="toolbar"><${Segments} label="Used of a window" options=${SHARES} value=${share} choose=${setShare} /></div>
-    ${
-      found.length > 0
-        ? html`<${NearTable} keys=${found} help=${help} />`
-        : asked.isLoading
-          ? html`<${Loading} what="the callers" />`
-          : html`<${Empty} title="No caller is near a limit."><p>Callers appear here when they have used ${share} % of a window, or all of it.</p></${Empty}>`
-    }
+    ${share === '90' ? list(keys) : html`<${Shown} of=${asked} what="the callers">${({ keys: found }: NearList) => list(found)}</${Shown}>`}
   </div>`;
 }
 
@@ -403,7 +408,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
       <dd>
         ${store === 'embedded' && html`<${Badge} kind="good">Embedded</${Badge}>`}
         ${store === 'present' && html`<${Badge} kind="good">Present</${Badge}>`}
-        ${store === 'away' && html`<${Badge} kind="bad">Away${outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${outage.reason}`}</${Badge}>`}
+        ${store === 'away' && html`<${Badge} kind="bad">Away${outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${sentence(outage.reason)}`}</${Badge}>`}
         ${store === 'never_reached' && html`<${Badge} kind="bad">Never reached</${Badge}>`}
       </dd>
       <dt>Targets</dt>
