@@ -10,7 +10,7 @@ import type { Command } from './terminal/command.ts';
 import { OF_STORE, VARIABLES } from './terminal/variables.ts';
 
 /** How long the command waits for the admin port of the gateway, milliseconds. */
-const ANSWER_WITHIN_MS = 2_000;
+const ANSWER_WITHIN_MS = 5_000;
 
 /** `tollgate console`: prints a one-time link that signs in to the console. */
 export const consoleLink: Command = {
