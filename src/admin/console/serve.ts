@@ -118,7 +118,7 @@ function sentText(file: string, text: string): string {
  * Removes the types from a script, for the browser. Node documents the function, and runs its own `.ts` files by the same code,
  * but marks it experimental: its first call emits a warning, which would be the first line that an operator reads.
  */
-function withoutTypes(script: string): string {
+export function withoutTypes(script: string): string {
   const { emitWarning } = process;
   process.emitWarning = () => {};
   try {

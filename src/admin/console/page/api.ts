@@ -172,6 +172,19 @@ export function useRefresh(reload: () => unknown, everyMs: number): void {
 
 const INPUT = ['pointermove', 'keydown', 'wheel', 'touchstart'] as const;
 
+/** How long after the last letter something is looked for, in milliseconds. */
+const PAUSE_MS = 250;
+
+/** What is typed, once the typing has paused, so that not each letter is a request. */
+export function usePaused(text: string): string {
+  const [paused, setPaused] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setPaused(text), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return paused;
+}
+
 /** Whether the same request may succeed in a moment without any action. */
 export function isPassing({ code }: ApiError): boolean {
   return code === 'unreachable' || code === 'store_unavailable';

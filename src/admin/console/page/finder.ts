@@ -3,8 +3,7 @@ import { ApiError, request } from './api.ts';
 import { html } from './html.ts';
 import { isCustomer, isWholeId, nameOf } from './kit/callers.ts';
 import { Icon, type IconName } from './kit/icon.ts';
-import { hasFormOfSecret, isRequestId } from './kit/request-id.ts';
-import { isSecretLike } from './kit/text-filter.ts';
+import { isRequestId, mayBeSecret } from './kit/request-id.ts';
 import { navigate } from './router.ts';
 import { useMay } from './session.ts';
 import type { CustomerPage, FoundKey, KeyOrCustomer, KeyPage } from './types.ts';
@@ -147,8 +146,7 @@ async function lookedUp(wanted: string, signal: AbortSignal): Promise<readonly F
     ? [{ group: 'Requests', title: `Explain ${wanted}`, path: `/explain/${wanted}`, icon: 'explain' }]
     : [];
   // A long text without spaces is the id of a request or a secret: it is not sent as a query.
-  if (isSecretLike(wanted) || hasFormOfSecret(wanted))
-    return mayBeRequest ? explain : [await keyOfSecret(wanted, signal)];
+  if (mayBeSecret(wanted)) return mayBeRequest ? explain : [await keyOfSecret(wanted, signal)];
   const query = `q=${encodeURIComponent(wanted)}&limit=${MOST}`;
   const [{ data: ofKeys }, { data: ofCustomers }] = await Promise.all([
     request<KeyPage>('GET', `/admin/keys?${query}`, { signal }),

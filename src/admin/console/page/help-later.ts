@@ -1,5 +1,4 @@
 import { later } from './kit/later.ts';
 
-/** The dialogs of help.ts. The browser loads them when the first one is opened. */
-export const LiftDialog = later(async () => (await import('./help.ts')).LiftDialog);
-export const TopUpDialog = later(async () => (await import('./help.ts')).TopUpDialog);
+/** The help for a caller, which the browser loads when the first dialog is opened. */
+export const HelpDialog = later(async () => (await import('./help.ts')).HelpDialog);

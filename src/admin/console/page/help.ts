@@ -6,7 +6,7 @@ import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText, ownZone, plural, Until } from './kit/format.ts';
 import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
-import { type AnyWindow, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
+import { entriesOf, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
 import { SHARED, useUsage } from './limits.ts';
 import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
@@ -37,6 +37,10 @@ interface Changes {
   readonly onClose: () => void;
   /** Called after the change, so that the screen reads again what it shows. */
   readonly onChanged?: () => void;
+}
+
+export function HelpDialog(changes: Changes) {
+  return html`<${changes.of.how === 'lift' ? LiftDialog : TopUpDialog} ...${changes} />`;
 }
 
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
@@ -71,9 +75,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
 
 /** What becomes of the next request when the ban is lifted. */
 function LiftEffect({ of: { ban, windows } }: { of: Usage }) {
-  const spent = Object.entries(windows as Readonly<Record<string, AnyWindow>>).filter(
-    ([, { remaining }]) => remaining === 0,
-  );
+  const spent = spentIn(windows);
   if (ban === null) return html`<p class="effect">The ban has ended by itself.</p>`;
   return html`<p class="effect">
     Banned until <${Until} at=${ban.until} />. ${
@@ -225,6 +227,5 @@ function ResetEffect({ of: { strikes, ban } }: { of: Usage }) {
 
 /** The windows that can be topped up and reset by the id that has them: they count, and belong to no one else. */
 function changeable(windows: Windows) {
-  const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
-  return all.filter(([name, { limit }]) => limit !== 'unlimited' && !name.startsWith(SHARED));
+  return entriesOf(windows).filter(([name, { limit }]) => limit !== 'unlimited' && !name.startsWith(SHARED));
 }

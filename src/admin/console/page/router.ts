@@ -22,6 +22,16 @@ export function navigate(path: string, how: 'push' | 'replace' = 'push'): void {
   moved.dispatchEvent(new Event('moved'));
 }
 
+/** Changes members of the query of this screen, without a step in the history. An empty text removes one. */
+export function changeQuery(changes: Readonly<Record<string, string>>): void {
+  const { path, query } = present();
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === '') query.delete(name);
+    else query.set(name, value);
+  }
+  navigate(`${path}${query.size === 0 ? '' : `?${query}`}`, 'replace');
+}
+
 export function hrefOf(path: string): string {
   return `${BASE}${path}`;
 }

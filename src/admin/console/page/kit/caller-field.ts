@@ -1,17 +1,15 @@
 import { useEffect, useState } from 'preact/hooks';
-import { useResource } from '../api.ts';
+import { usePaused, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { usePlace } from '../router.ts';
+import { changeQuery, usePlace } from '../router.ts';
 import type { CustomerPage, Key, KeyOrCustomer, KeyPage } from '../types.ts';
-import { isCustomer } from './callers.ts';
+import { isCustomer, nameOf } from './callers.ts';
 import { Field } from './dialog.ts';
 import { isRecordId } from './filters.ts';
 import { mayBeSecret } from './request-id.ts';
+import { Empty, Loading } from './states.ts';
 
 // The filter of a screen by one caller, whom the reader names as people do: by its name, its owner or its id.
-
-/** How long after the last letter callers are looked for, in milliseconds. */
-const PAUSE_MS = 250;
 
 /** How many callers are offered. */
 const OFFERED = 8;
@@ -29,9 +27,7 @@ function useMatching(text: string | null, withCustomers: boolean): readonly KeyO
 export function CallerField({ id, withCustomers = false }: { id: string; withCustomers?: boolean }) {
   const inAddress = usePlace().query.get('key') ?? '';
   const [text, setText] = useState(inAddress);
-  const [asked, setAsked] = useState('');
   useEffect(() => setText(inAddress), [inAddress]);
-  const isSecret = mayBeSecret(text);
   const read = (event: Event) => {
     const field = event.target as HTMLInputElement;
     // At once: a secret that is pasted and sent with Enter must not reach the address.
@@ -40,10 +36,7 @@ export function CallerField({ id, withCustomers = false }: { id: string; withCus
     );
     setText(field.value);
   };
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(isSecret ? '' : text.trim()), PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [text, isSecret]);
+  const asked = usePaused(mayBeSecret(text) ? '' : text.trim());
   const found = useMatching(asked === '' || asked === inAddress ? null : asked, withCustomers) ?? [];
   const label = withCustomers ? 'Key or customer' : 'Key';
   return html`<${Field} id=${id} label=${label}>
@@ -58,11 +51,13 @@ function customerOf(one: KeyOrCustomer): string | null {
   return (one as Key).customer?.name ?? null;
 }
 
-export interface NamedCaller {
-  /** Null if no caller is named, or none yet, or several. */
+interface NamedCaller {
+  /** The caller that is named; null if none is, or not one yet. */
   readonly id: string | null;
-  /** The callers that the text may mean, unless it means one; null while they are not known. */
+  /** Whom the text may mean, if that is not one caller; null while that is not known. */
   readonly several: readonly KeyOrCustomer[] | null;
+  /** Whether the filter can be applied: one caller is named, or none is asked for. */
+  readonly isSettled: boolean;
 }
 
 /** Whom the text of a CallerField names. A text that only one caller matches names that one. */
@@ -71,7 +66,16 @@ export function useNamedCaller(withCustomers = false): NamedCaller {
   const isName = text !== '' && !isRecordId(text) && !mayBeSecret(text);
   const found = useMatching(isName ? text : null, withCustomers);
   const isId = isRecordId(text) && (withCustomers || !isCustomer(text));
-  if (!isName) return { id: isId ? text : null, several: [] };
-  if (found?.length === 1) return { id: found[0]!.id, several: [] };
-  return { id: null, several: found };
+  const named = isId ? text : isName && found?.length === 1 ? found[0]!.id : null;
+  return { id: named, several: isName ? found : [], isSettled: named !== null || text === '' };
+}
+
+/** In place of what a filter by caller would show: whom it may mean, if that is not one caller. */
+export function CallerChoice({ of: { several } }: { of: NamedCaller }) {
+  const text = usePlace().query.get('key') ?? '';
+  if (several === null) return html`<${Loading} what="the callers" />`;
+  if (several.length === 0) return html`<${Empty} title=${`Nothing matches “${text}”.`} />`;
+  return html`<${Empty} title=${`Several match “${text}”. Choose one:`}>
+    <p class="actions">${several.map((one) => html`<button key=${one.id} type="button" onClick=${() => changeQuery({ key: one.id })}><bdi>${nameOf(one)}</bdi></button>`)}</p>
+  </${Empty}>`;
 }

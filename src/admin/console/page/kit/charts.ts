@@ -13,6 +13,13 @@ export interface Series {
   readonly isStriped?: boolean;
 }
 
+/** Requests by what quotas and bans made of them. */
+export const BY_QUOTA: readonly Series[] = [
+  { name: 'admitted', title: 'Admitted', color: '--admitted' },
+  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
+  { name: 'banned', title: 'Banned', color: '--banned' },
+];
+
 export interface Bar {
   /** Where the bar stands in time, as text: `12:04:30`. */
   readonly label: string;

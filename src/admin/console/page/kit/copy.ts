@@ -2,21 +2,26 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../html.ts';
 import { Icon } from './icon.ts';
 
-/** A button that copies the text of the element `of`. Without TLS there is no clipboard: the text is then selected. */
+/** Copies the text of an element. Without TLS there is no clipboard: the text is then selected. @returns whether it was copied */
+async function copyOf(element: HTMLElement): Promise<boolean> {
+  const field = element instanceof HTMLTextAreaElement ? element : null;
+  try {
+    await navigator.clipboard.writeText(field?.value ?? element.textContent ?? '');
+    return true;
+  } catch {
+    field?.focus();
+    if (field === null) window.getSelection()?.selectAllChildren(element);
+    else field.select();
+    return false;
+  }
+}
+
+/** A button that copies the text of the element `of`. */
 export function CopyButton({ of: id, what }: { of: string; what: string }) {
   const [said, setSaid] = useState('');
   const copy = async () => {
     const element = document.getElementById(id)!;
-    const field = element instanceof HTMLTextAreaElement ? element : null;
-    try {
-      await navigator.clipboard.writeText(field?.value ?? element.textContent ?? '');
-      setSaid('Copied.');
-    } catch {
-      field?.focus();
-      if (field === null) window.getSelection()?.selectAllChildren(element);
-      else field.select();
-      setSaid('Selected: copy it with Ctrl+C or ⌘C.');
-    }
+    setSaid((await copyOf(element)) ? 'Copied.' : 'Selected: copy it with Ctrl+C or ⌘C.');
   };
   return html`<button type="button" onClick=${copy}>Copy ${what}</button> <span role="status">${said}</span>`;
 }
@@ -30,13 +35,6 @@ export function CopyId({ id }: { id: string }) {
     const timer = setTimeout(() => setCopied(false), 2_000);
     return () => clearTimeout(timer);
   }, [isCopied]);
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(id);
-      setCopied(true);
-    } catch {
-      window.getSelection()?.selectAllChildren(text.current!);
-    }
-  };
+  const copy = async () => setCopied(await copyOf(text.current!));
   return html`<span class="copy-id"><code ref=${text}>${id}</code><button type="button" class="quiet icon-only" aria-label=${isCopied ? 'Copied' : `Copy ${id}`} title="Copy" onClick=${copy}><${Icon} of=${isCopied ? 'check' : 'copy'} /></button></span>`;
 }

@@ -1,5 +1,5 @@
 /** Rows as CSV (RFC 4180). */
-export function csvText(rows: readonly (readonly (string | number | null)[])[]): string {
+function csvText(rows: readonly (readonly (string | number | null)[])[]): string {
   return rows.map((row) => `${row.map(cellText).join()}\r\n`).join('');
 }
 
@@ -13,8 +13,13 @@ function cellText(value: string | number | null): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
+/** Saves rows as a CSV file of the reader's. */
+export function saveCsv(name: string, rows: Parameters<typeof csvText>[0]): void {
+  saveFile(name, 'text/csv;charset=utf-8', csvText(rows));
+}
+
 /** Saves a text as a file of the reader's, without asking the gateway. */
-export function saveFile(name: string, type: string, text: string): void {
+function saveFile(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement('a');
   link.href = url;

@@ -88,11 +88,23 @@ export function utcText(at: Moment): string {
   return new Date(millisecondsOf(at)).toISOString().replace(/^(.*)T(.{8}).*/, '$1 $2 UTC');
 }
 
-/** A moment in the reader's zone, with UTC as its tooltip. */
-export function Time({ at, dayOnly = false }: { at: Moment; dayOnly?: boolean }) {
+/** The moment to the minute in a zone, which it names: `15 Dec 2026, 00:00 Europe/Berlin`. */
+function zonedText(at: Moment, timeZone: string): string {
+  try {
+    const format = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone });
+    return `${format.format(millisecondsOf(at))} ${timeZone}`;
+  } catch {
+    // The gateway knows a zone that this browser does not.
+    return utcText(at);
+  }
+}
+
+/** A moment, with UTC as its tooltip. @param zone that it belongs to; left out, it is in the reader's zone, which is not named */
+export function Time({ at, dayOnly = false, zone }: { at: Moment; dayOnly?: boolean; zone?: string | undefined }) {
   const date = new Date(millisecondsOf(at));
   if (Number.isNaN(date.getTime())) return html`<span>${String(at)}</span>`;
-  return html`<time datetime=${date.toISOString()} title=${utcText(at)}>${dayOnly ? day.format(date) : momentText(at)}</time>`;
+  const text = zone !== undefined ? zonedText(at, zone) : dayOnly ? day.format(date) : momentText(at);
+  return html`<time datetime=${date.toISOString()} title=${utcText(at)}>${text}</time>`;
 }
 
 /** A day of UTC, which differs from a day in the reader's zone. @param of `2026-11-23` */
@@ -120,26 +132,12 @@ export function useNow(isRunning = true): number {
   return now;
 }
 
-/** The moment to the minute in a zone, which it names: `15 Dec 2026, 00:00 Europe/Berlin`. */
-function zonedText(at: Moment, timeZone: string): string {
-  try {
-    const format = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone });
-    return `${format.format(millisecondsOf(at))} ${timeZone}`;
-  } catch {
-    // The gateway knows a zone that this browser does not.
-    return utcText(at);
-  }
-}
-
-/**
- * A moment ahead, with how long it takes until then: `12:04:31 (in 34 s)`.
- * @param zone that the moment belongs to; left out, it is in the reader's zone, which is not named
- */
+/** A moment ahead, with how long it takes until then: `12:04:31 (in 34 s)`. @param zone as of Time */
 export function Until({ at, zone }: { at: Moment; zone?: string | undefined }) {
   const now = useNow();
   const seconds = (millisecondsOf(at) - now) / 1_000;
   return html`<span class="until"
-    >${zone === undefined ? html`<${Time} at=${at} />` : html`<time datetime=${new Date(millisecondsOf(at)).toISOString()} title=${utcText(at)}>${zonedText(at, zone)}</time>`} <span class="muted">${seconds > 0 ? `in ${leftText(seconds)}` : 'now'}</span></span
+    ><${Time} at=${at} zone=${zone} /> <span class="muted">${seconds > 0 ? `in ${leftText(seconds)}` : 'now'}</span></span
   >`;
 }
 

@@ -1,4 +1,4 @@
-import { isRecordId } from './filters.ts';
+import { isSecretLike } from './text-filter.ts';
 
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps
@@ -13,9 +13,9 @@ export function hasFormOfSecret(text: string): boolean {
   return text.includes('tg_live_') || SECRET.test(text);
 }
 
-/** Whether a text that should be a name or an id may be a secret of any maker: one long word with digits, which is no address of mail. */
+/** Whether a text that should be a name or an id may be a secret of any maker, which no address may have. */
 export function mayBeSecret(text: string): boolean {
-  return hasFormOfSecret(text) || (/^[^\s@]{24,}$/.test(text) && /\d/.test(text) && !isRecordId(text));
+  return isSecretLike(text) || hasFormOfSecret(text);
 }
 
 /** Whether a text may be the id of a request. */

@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
 import { type Resource, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { navigate, usePlace } from '../router.ts';
+import { changeQuery, usePlace } from '../router.ts';
 import type { History, Usage } from '../types.ts';
-import { BarChart, type Series } from './charts.ts';
-import { csvText, saveFile } from './csv.ts';
+import { BarChart, BY_QUOTA } from './charts.ts';
+import { saveCsv } from './csv.ts';
 import { countText, ownZone } from './format.ts';
 import { Section } from './page.ts';
 import { Segments } from './segments.ts';
@@ -96,41 +96,25 @@ export function useUse(path: string, usage: Usage | null): Use {
 
 /** @param id of the key or customer, for the name of the file; @param usage null while its units are not known */
 export function UseSection({ id, use: { span, history }, usage }: { id: string; use: Use; usage: Usage | null }) {
-  const { path, query } = usePlace();
-  const choose = (changes: Readonly<Record<string, string>>) => {
-    const next = new URLSearchParams(query);
-    for (const [name, value] of Object.entries(changes)) {
-      if (value === '') next.delete(name);
-      else next.set(name, value);
-    }
-    navigate(`${path}${next.size === 0 ? '' : `?${next}`}`, 'replace');
-  };
+  const { query } = usePlace();
   const units = [...new Set(Object.values(usage?.windows ?? {}).flatMap(({ unit }) => unit ?? []))];
   const range = query.get('range') ?? '';
   const unit = query.get('unit') ?? '';
-  const setRange = (one: string) => choose(one === 'custom' ? { range: one } : { range: one, from: '', to: '' });
+  const setRange = (one: string) => changeQuery(one === 'custom' ? { range: one } : { range: one, from: '', to: '' });
   return html`<${Section} title="Usage" note=${span?.step === 'hour' ? `Hours in ${ownZone()}.` : 'Days in UTC.'}>
     <div class="panel stack">
       <div class="toolbar">
         <${Segments} label="Range" options=${RANGES} value=${range} choose=${setRange} />
-        ${(units.length > 0 || unit !== '') && html`<${Segments} label="Counted in" options=${[['', 'Requests'], ...units.map((one) => [one, one])]} value=${unit} choose=${(one: string) => choose({ unit: one })} />`}
+        ${(units.length > 0 || unit !== '') && html`<${Segments} label="Counted in" options=${[['', 'Requests'], ...units.map((one) => [one, one])]} value=${unit} choose=${(one: string) => changeQuery({ unit: one })} />`}
       </div>
-      ${range === 'custom' && html`<${Days} from=${query.get('from')} to=${query.get('to')} choose=${choose} />`}
+      ${range === 'custom' && html`<${Days} from=${query.get('from')} to=${query.get('to')} />`}
       ${span !== null && html`<${Shown} of=${calm(history)} what="the usage">${(data: History) => html`<${Used} id=${id} history=${data} ...${span} />`}</${Shown}>`}
     </div>
   </${Section}>`;
 }
 
 /** The first and the last day of another range. */
-function Days({
-  from,
-  to,
-  choose,
-}: {
-  from: string | null;
-  to: string | null;
-  choose: (days: { from: string; to: string }) => void;
-}) {
+function Days({ from, to }: { from: string | null; to: string | null }) {
   const today = dayText(Date.now());
   const [fault, setFault] = useState<string | null>(null);
   const submit = (event: Event) => {
@@ -143,7 +127,7 @@ function Days({
     else if (last < first) setFault('The last day is before the first.');
     else {
       setFault(null);
-      choose(days);
+      changeQuery(days);
     }
   };
   return html`<form class="filters" noValidate onSubmit=${submit}>
@@ -156,12 +140,6 @@ function Days({
   </form>`;
 }
 
-const VERDICTS: readonly Series[] = [
-  { name: 'admitted', title: 'Admitted', color: '--admitted' },
-  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
-  { name: 'banned', title: 'Banned', color: '--banned' },
-];
-
 const LABELS = {
   hour: new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
   day: new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' }),
@@ -169,7 +147,7 @@ const LABELS = {
 
 function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; history: History }) {
   const { unit } = history;
-  const series = unit === undefined ? VERDICTS : [{ ...VERDICTS[0]!, title: unit }];
+  const series = unit === undefined ? BY_QUOTA : [{ ...BY_QUOTA[0]!, title: unit }];
   const counts = new Map(history.buckets.map((bucket) => [Date.parse(bucket.at), bucket]));
   const stepMs = step === 'hour' ? HOUR_MS : DAY_MS;
   const rows = Array.from({ length: (lastMs - firstMs) / stepMs + 1 }, (_, i) => {
@@ -185,7 +163,7 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
       unit ?? 'requests',
       ...series.map(({ name }) => row[name as 'admitted']),
     ]);
-    saveFile(`usage-${id}-${dayText(firstMs)}-${dayText(lastMs)}.csv`, 'text/csv', csvText([head, ...lines]));
+    saveCsv(`usage-${id}-${dayText(firstMs)}-${dayText(lastMs)}.csv`, [head, ...lines]);
   };
   const title = step === 'hour' ? 'Usage by hour' : 'Usage by day';
   const bars = rows.map(({ at, ...values }) => ({ label: LABELS[step].format(at), values }));

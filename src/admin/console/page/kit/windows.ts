@@ -29,7 +29,17 @@ function budgetText(budget: string): string {
 /** By the name of the window. */
 export type Windows = Usage['windows'] | WatchedUsage['windows'];
 /** Without its form and top-up if it is only watched. */
-export type AnyWindow = WatchedUsage['windows'][string] & Partial<Usage['windows'][string]>;
+type AnyWindow = WatchedUsage['windows'][string] & Partial<Usage['windows'][string]>;
+
+/** Each window by its name. */
+export function entriesOf(windows: Windows): readonly (readonly [name: string, window: AnyWindow])[] {
+  return Object.entries(windows);
+}
+
+/** The windows of which nothing is left. */
+export function spentIn(windows: Windows) {
+  return entriesOf(windows).filter(([, { remaining }]) => remaining === 0);
+}
 
 /** One of the top-ups of a window that are in force. */
 export type TopUpPart = NonNullable<Usage['windows'][string]['topUp']>['parts'][number];
@@ -39,7 +49,7 @@ export type DrawUndo = (part: TopUpPart, window: string, unit: string | undefine
 
 /** How much of each window is used now, and when that ends. @param undo left out: top-ups are only shown */
 export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo }) {
-  const all: readonly (readonly [string, AnyWindow])[] = Object.entries(windows);
+  const all = entriesOf(windows);
   if (all.length === 0) return html`<p>No window is limited.</p>`;
   return html`<ul class="windows">
     ${all.map(([name, { limit, used, remaining, resetAt, form, topUp, unit = '' }]) => {
@@ -70,8 +80,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
 
 /** When a window that counts has more left. @param form of the window; undefined if it is only watched */
 export function ResetText({ form, at }: { form: string | undefined; at: number }) {
-  const zone = zoneOf(form);
-  return html`${form?.startsWith('sliding') ? 'First part free again' : 'Resets'} <${Until} at=${at} zone=${zone} />`;
+  return html`${form?.startsWith('sliding') ? 'First part free again' : 'Resets'} <${Until} at=${at} zone=${zoneOf(form)} />`;
 }
 
 /** The zone of a calendar window; undefined for others. @param form `calendar, Europe/Berlin, from day 15` */
@@ -81,19 +90,19 @@ export function zoneOf(form: string | undefined): string | undefined {
 
 /** The day on which the month begins that a caller is billed by: the 1st, unless its month window begins on another one. */
 export function billingDayOf(windows: Windows): number {
-  const forms = Object.entries(windows as Readonly<Record<string, AnyWindow>>)
+  const days = entriesOf(windows)
     .filter(([name]) => name.endsWith('month'))
-    .map(([, { form }]) => / day (\d+)$/.exec(form ?? '')?.[1]);
-  return Number(forms.find((day) => day !== undefined) ?? 1);
+    .flatMap(([, { form }]) => / day (\d+)$/.exec(form ?? '')?.[1] ?? []);
+  return Number(days[0] ?? 1);
 }
 
 /** The limit of which the largest share is used; null if nothing is limited. */
-export function tightestOf(windows: Windows): readonly [name: string, window: AnyWindow & { limit: number }] | null {
-  const all = Object.entries(windows as Readonly<Record<string, AnyWindow>>);
-  const shareOf = ({ used, limit }: AnyWindow) => (limit === 'unlimited' ? -1 : limit === 0 ? 1 : used / limit);
-  const limited = all.filter(([, { limit }]) => limit !== 'unlimited');
-  const [first] = limited.sort(([, a], [, b]) => shareOf(b) - shareOf(a));
-  return (first as readonly [string, AnyWindow & { limit: number }] | undefined) ?? null;
+export function tightestOf(windows: Windows) {
+  const limited = entriesOf(windows).flatMap(([name, { limit, ...rest }]) =>
+    limit === 'unlimited' ? [] : [[name, { limit, ...rest }] as const],
+  );
+  const shareOf = ({ used, limit }: { used: number; limit: number }) => (limit === 0 ? 1 : used / limit);
+  return limited.sort(([, a], [, b]) => shareOf(b) - shareOf(a))[0] ?? null;
 }
 
 /** How many requests are in flight now, for each limit of them. */

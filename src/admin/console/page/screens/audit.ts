@@ -1,6 +1,5 @@
 import { html } from '../html.ts';
-import { CallerChoice } from '../kit/caller-choice.ts';
-import { CallerField, useNamedCaller } from '../kit/caller-field.ts';
+import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.ts';
 import { CallerName } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
 import { Choice, Filters, isRecordId } from '../kit/filters.ts';
@@ -32,7 +31,6 @@ export function Audit() {
     const value = query.get(name) ?? '';
     if (value !== '') asked.set(name, value);
   }
-  const isNamed = caller.id !== null || (query.get('key') ?? '') === '';
   return html`<${Page} title="Audit">
     <${Filters} path="/audit" label="Filter the changes">
       <${CallerField} id="audit-key" withCustomers=${true} />
@@ -45,7 +43,7 @@ export function Audit() {
         <input id="audit-until" name="until" pattern="\\d{4}-\\d\\d-\\d\\d" title="A day such as 2026-12-31; changes before it, UTC" placeholder="Before: YYYY-MM-DD" size="18" autocomplete="off" spellcheck="false" />
       </${Field}>
     </${Filters}>
-    ${isNamed ? html`<${List} path=${`/admin/audit?${asked}`} isFiltered=${asked.size > 1} />` : html`<${CallerChoice} of=${caller} />`}
+    ${caller.isSettled ? html`<${List} path=${`/admin/audit?${asked}`} isFiltered=${asked.size > 1} />` : html`<${CallerChoice} of=${caller} />`}
   </${Page}>`;
 }
 

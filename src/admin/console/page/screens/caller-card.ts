@@ -3,6 +3,7 @@ import { type Children, html } from '../html.ts';
 import { Meter } from '../kit/charts.ts';
 import { CopyId } from '../kit/copy.ts';
 import { countText, Time, Until } from '../kit/format.ts';
+import { MoreMenu } from '../kit/menu.ts';
 import { Badge } from '../kit/page.ts';
 import { ResetText, tightestOf, windowText } from '../kit/windows.ts';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
@@ -42,6 +43,29 @@ export function CallerCard({
     ${ended === null ? usage !== null && html`<${Tightest} of=${usage} />` : html`<p>${ended}</p>`}
     <${LastCall} of=${recent.data} isEnded=${ended !== null} />
   </div>`;
+}
+
+/** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, or a usual button. */
+export type Action<Dialog extends string> = readonly [dialog: Dialog, text: string, place: 'primary' | 'more' | ''];
+
+/** The actions that the reader may take now. @param of false: not that one */
+export function Actions<Dialog extends string>({
+  of,
+  open,
+}: {
+  of: readonly (Action<Dialog> | false)[];
+  open: (dialog: Dialog) => void;
+}) {
+  const actions = of.filter((one) => one !== false);
+  const more = actions.filter(([, , place]) => place === 'more');
+  return html`
+    ${actions
+      .filter(([, , place]) => place !== 'more')
+      .map(
+        ([dialog, text, kind]) =>
+          html`<button key=${dialog} type="button" class=${kind} onClick=${() => open(dialog)}>${text}</button>`,
+      )}
+    <${MoreMenu} entries=${more.map(([dialog, text]) => [text, () => open(dialog)])} />`;
 }
 
 /** The limit of which the largest share is used. */

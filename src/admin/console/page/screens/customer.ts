@@ -1,18 +1,18 @@
 import { useState } from 'preact/hooks';
-import { ApiError, isPassing, useRefresh, useResource } from '../api.ts';
+import { ApiError } from '../api.ts';
 import { html } from '../html.ts';
-import { auditHref, nameOf, pathOf } from '../kit/callers.ts';
+import { auditHref, nameOf } from '../kit/callers.ts';
 import { plural } from '../kit/format.ts';
 import { later } from '../kit/later.ts';
-import { MoreMenu } from '../kit/menu.ts';
 import { Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
-import { UseSection, useUse } from '../kit/use.ts';
-import { Limits, useUsage } from '../limits.ts';
+import { UseSection } from '../kit/use.ts';
+import { Limits } from '../limits.ts';
 import { decoded, hrefOf } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { ChangePage, InForce, RefusalsOfCaller, ShownCustomer, Usage } from '../types.ts';
-import { CallerCard } from './caller-card.ts';
+import type { ShownCustomer, Usage } from '../types.ts';
+import { type Action, Actions, CallerCard } from './caller-card.ts';
+import { useCallerRecord } from './caller-record.ts';
 import { isSuspended, SuspendedText } from './caller-state.ts';
 import { LastChanges } from './changes.ts';
 import { CustomerFacts, CustomerState } from './customer-facts.ts';
@@ -31,32 +31,12 @@ interface Opened {
 
 type Open = (dialog: CustomerDialogName) => void;
 
-/** How often counts, refusals and what changes slowly are read again, in milliseconds. */
-const COUNTS_MS = 5_000;
-const REFUSALS_MS = 15_000;
-const REST_MS = 60_000;
-
 /** `/customers/ID`: all about one customer: what its keys share and have used together, and its keys. */
 export function CustomerScreen({ rest }: { rest: string }) {
   const id = decoded(rest);
-  const path = pathOf(id);
-  const customer = useResource<ShownCustomer>(path);
-  const plans = useResource<InForce>('/admin/plans');
-  const usage = useUsage(id);
-  const use = useUse(path, usage.data);
-  const recent = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`);
-  const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
-  // The screen shows an outage once, not in each section.
-  const all = [customer, usage, use.history, changes];
-  const outage = all.find(({ error }) => error !== null && isPassing(error))?.error;
+  const read = useCallerRecord<ShownCustomer>(id);
+  const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
   const [opened, setOpened] = useState<Opened | null>(null);
-  const isGone = customer.error?.status === 404;
-  const readCounts = () => Promise.all([customer.reload(), usage.reload()]);
-  const readRest = () => Promise.all([use.history, changes].map(({ reload }) => reload()));
-  const readAll = () => void Promise.all([readCounts(), recent.reload(), readRest()]);
-  useRefresh(() => !isGone && readCounts(), COUNTS_MS);
-  useRefresh(() => !isGone && recent.reload(), REFUSALS_MS);
-  useRefresh(() => !isGone && readRest(), REST_MS);
   const { data } = customer;
   const open: Open = (dialog) => data !== null && setOpened({ dialog, customer: data, etag: customer.etag });
   if (isGone) {
@@ -110,19 +90,16 @@ export function CustomerScreen({ rest }: { rest: string }) {
 
 function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usage: Usage | null; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
-  if (!mayChange) return null;
-  const button = (dialog: CustomerDialogName, text: string, kind = '') =>
-    html`<button type="button" class=${kind} onClick=${() => open(dialog)}>${text}</button>`;
-  const more: (readonly [string, CustomerDialogName])[] = [];
-  if (!isSuspended(customer)) more.push(['Suspend…', 'suspend']);
-  if (mayDelete) more.push(['Delete…', 'delete']);
-  return html`
-    ${usage?.ban != null && button('lift', 'Lift the ban…', 'primary')}
-    ${customer.suspended !== undefined && button('resume', 'Resume…', 'primary')}
-    ${button('topup', 'Top up…')}
-    ${button('reset', 'Reset usage…')}
-    ${button('edit', 'Edit…')}
-    <${MoreMenu} entries=${more.map(([text, dialog]) => [text, () => open(dialog)])} />`;
+  const actions: (Action<CustomerDialogName> | false)[] = [
+    mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
+    mayChange && customer.suspended !== undefined && ['resume', 'Resume…', 'primary'],
+    mayChange && ['topup', 'Top up…', ''],
+    mayChange && ['reset', 'Reset usage…', ''],
+    mayChange && ['edit', 'Edit…', ''],
+    mayChange && !isSuspended(customer) && ['suspend', 'Suspend…', 'more'],
+    mayDelete && ['delete', 'Delete…', 'more'],
+  ];
+  return html`<${Actions} of=${actions} open=${open} />`;
 }
 
 /** Its keys that are not revoked, oldest first. */

@@ -1,7 +1,7 @@
 import { useEffect, useId, useState } from 'preact/hooks';
 import { useRefresh, useResource } from '../api.ts';
 import type { Helped } from '../help.ts';
-import { LiftDialog, TopUpDialog } from '../help-later.ts';
+import { HelpDialog } from '../help-later.ts';
 import { type Children, html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { Meter } from '../kit/charts.ts';
@@ -31,7 +31,6 @@ export function Explain({ rest }: { rest: string }) {
   useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
   const isUnknown = isNotFound && read.data === null;
   const [newest] = refusals.data?.refusals ?? [];
-  const close = () => setHelped(null);
   return html`<${Page} title="Explain">
     <${Ask} key=${rest} id=${isId ? rest : ''} fault=${rest === '' || isId ? null : NO_ID} />
     <p class="hidden" role="status">${newest?.sentence}</p>
@@ -55,8 +54,7 @@ export function Explain({ rest }: { rest: string }) {
                 ${found.map((refusal, i) => html`<${Explained} key=${`${refusal.at} ${i}`} of=${refusal} help=${setHelped} />`)}`}
             </${Shown}>`
     }
-    ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${close} />`}
-    ${helped?.how === 'topup' && html`<${TopUpDialog} of=${helped} onClose=${close} />`}
+    ${helped !== null && html`<${HelpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
   </${Page}>`;
 }
 

@@ -1,5 +1,5 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, request, useResource } from '../api.ts';
+import { useRef, useState } from 'preact/hooks';
+import { ApiError, request, usePaused, useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
@@ -136,16 +136,9 @@ export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly 
   </${ChangeDialog}>`;
 }
 
-/** How long after the last letter customers are looked for, in milliseconds. */
-const PAUSE_MS = 250;
-
 /** The id of a customer, chosen by its name. The list offers the first customers that match. */
 function CustomerField({ value, onInput }: { value: string; onInput: (id: string) => void }) {
-  const [asked, setAsked] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(value), PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [value]);
+  const asked = usePaused(value);
   const query = asked === '' ? '' : `&q=${encodeURIComponent(asked)}`;
   const found = useResource<CustomerPage>(`/admin/customers?limit=50${query}`).data?.customers ?? [];
   return html`<${Field} id="move-customer" label="Customer" hint="Type a part of its name and choose it, or paste its id. Empty: the key belongs to no customer.">

@@ -1,19 +1,19 @@
 import { useState } from 'preact/hooks';
-import { ApiError, isPassing, useRefresh, useResource } from '../api.ts';
+import { ApiError } from '../api.ts';
 import { html } from '../html.ts';
-import { auditHref, CustomerLink, pathOf } from '../kit/callers.ts';
+import { auditHref, CustomerLink } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
 import { Time } from '../kit/format.ts';
 import { later } from '../kit/later.ts';
-import { MoreMenu } from '../kit/menu.ts';
 import { Page } from '../kit/page.ts';
 import { calm, Problem } from '../kit/states.ts';
-import { UseSection, useUse } from '../kit/use.ts';
-import { Limits, useUsage } from '../limits.ts';
+import { UseSection } from '../kit/use.ts';
+import { Limits } from '../limits.ts';
 import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { ChangePage, DeprecatedRoutes, InForce, Key, Plan, RefusalsOfCaller, ShownKey, Usage } from '../types.ts';
-import { CallerCard } from './caller-card.ts';
+import type { ChangePage, Key, Plan, ShownKey, Usage } from '../types.ts';
+import { type Action, Actions, CallerCard } from './caller-card.ts';
+import { useCallerRecord } from './caller-record.ts';
 import { hasEnded, KeyState, SuspendedText, stateOf } from './caller-state.ts';
 import { actorText, LastChanges } from './changes.ts';
 import { About, Deprecated, Secrets } from './key-details.ts';
@@ -35,41 +35,13 @@ interface Opened {
 
 type Open = (dialog: KeyDialogName, secret?: Secret) => void;
 
-/** How often counts, refusals and what changes slowly are read again, in milliseconds. */
-const COUNTS_MS = 5_000;
-const REFUSALS_MS = 15_000;
-const REST_MS = 60_000;
-
-/** What is read about a key, and what reads it again. */
-function useKeyRecord(id: string) {
-  const hasTokens = id.startsWith('jwt_');
-  const path = pathOf(id);
-  const plan = usePlace().query.get('plan');
-  const key = useResource<ShownKey>(hasTokens ? null : path);
-  const plans = useResource<InForce>('/admin/plans');
-  const usage = useUsage(id, plan);
-  const use = useUse(path, usage.data);
-  const recent = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`);
-  const routes = useResource<DeprecatedRoutes>(`${path}/deprecations`);
-  const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
-  const isGone = key.error?.status === 404;
-  const readCounts = () => Promise.all([key.reload(), usage.reload()]);
-  const readRest = () => Promise.all([use.history, routes, changes].map(({ reload }) => reload()));
-  useRefresh(() => !isGone && readCounts(), COUNTS_MS);
-  useRefresh(() => !isGone && recent.reload(), REFUSALS_MS);
-  useRefresh(() => !isGone && readRest(), REST_MS);
-  const readAll = () => void Promise.all([readCounts(), recent.reload(), readRest()]);
-  // The screen shows an outage once, not in each section.
-  const all = [key, usage, use.history, routes, changes];
-  const outage = all.find(({ error }) => error !== null && isPassing(error))?.error;
-  return { hasTokens, plan, key, plans, usage, use, recent, routes, changes, isGone, readAll, outage };
-}
-
 /** `/keys/ID`: all about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
 export function KeyScreen({ rest }: { rest: string }) {
   const id = decoded(rest);
-  const record = useKeyRecord(id);
-  const { hasTokens, plan, key, plans, usage, use, recent, routes, changes, isGone, readAll, outage } = record;
+  const read = useCallerRecord<ShownKey>(id);
+  const { record: key, plans, usage, use, recent, routes, changes, isGone, readAll, outage } = read;
+  const hasTokens = id.startsWith('jwt_');
+  const plan = usePlace().query.get('plan');
   const [opened, setOpened] = useState<Opened | null>(null);
   const name = key.data?.name ?? null;
   const open: Open = (dialog, secret) => setOpened({ dialog, key: key.data, etag: key.etag, secret: secret ?? null });
@@ -143,23 +115,21 @@ function endedText(key: Key, changes: ChangePage | null) {
 /** @param of null for a caller with tokens, whose ban alone can be changed */
 function KeyActions({ of: key, usage, open }: { of: Key | null; usage: Usage | null; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
-  const button = (dialog: KeyDialogName, text: string, kind = '') =>
-    html`<button type="button" class=${kind} onClick=${() => open(dialog)}>${text}</button>`;
   const state = key === null ? 'tokens' : stateOf(key);
   const isLive = state !== 'revoked' && state !== 'tokens';
-  const more: (readonly [string, KeyDialogName])[] = [];
-  if (mayChange && isLive && state !== 'expired') more.push(['Rotate the secret…', 'rotate']);
-  if (mayChange && isLive) more.push(['Move…', 'move']);
-  if (mayChange && state === 'active') more.push(['Suspend…', 'suspend']);
-  if (mayChange && isLive) more.push(['Revoke…', 'revoke']);
-  if (mayDelete && key !== null && hasEnded(key)) more.push(['Delete…', 'delete']);
-  return html`
-    ${mayChange && usage?.ban != null && button('lift', 'Lift the ban…', 'primary')}
-    ${mayChange && isLive && key?.suspended !== undefined && button('resume', 'Resume…', 'primary')}
-    ${mayChange && isLive && button('topup', 'Top up…')}
-    ${mayChange && isLive && button('reset', 'Reset usage…')}
-    ${mayChange && isLive && button('edit', 'Edit…')}
-    <${MoreMenu} entries=${more.map(([text, dialog]) => [text, () => open(dialog)])} />`;
+  const actions: (Action<KeyDialogName> | false)[] = [
+    mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
+    mayChange && isLive && key?.suspended !== undefined && ['resume', 'Resume…', 'primary'],
+    mayChange && isLive && ['topup', 'Top up…', ''],
+    mayChange && isLive && ['reset', 'Reset usage…', ''],
+    mayChange && isLive && ['edit', 'Edit…', ''],
+    mayChange && isLive && state !== 'expired' && ['rotate', 'Rotate the secret…', 'more'],
+    mayChange && isLive && ['move', 'Move…', 'more'],
+    mayChange && state === 'active' && ['suspend', 'Suspend…', 'more'],
+    mayChange && isLive && ['revoke', 'Revoke…', 'more'],
+    mayDelete && key !== null && hasEnded(key) && ['delete', 'Delete…', 'more'],
+  ];
+  return html`<${Actions} of=${actions} open=${open} />`;
 }
 
 function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {

@@ -1,8 +1,7 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { useEvents } from '../api.ts';
 import { html } from '../html.ts';
-import { CallerChoice } from '../kit/caller-choice.ts';
-import { CallerField, useNamedCaller } from '../kit/caller-field.ts';
+import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.ts';
 import { callerHref } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
 import { Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.ts';
@@ -28,7 +27,6 @@ const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
 export function Live() {
   const { query } = usePlace();
   const caller = useNamedCaller();
-  const isNamed = caller.id !== null || (query.get('key') ?? '') === '';
   const asked = new URLSearchParams(
     [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
   );
@@ -46,7 +44,7 @@ export function Live() {
         <input id="live-status" name="status" pattern="[1-5]([0-9][0-9]|xx)" title="A status such as 429, or a class such as 5xx" placeholder="Status: 429, 5xx" size="14" autocomplete="off" />
       </${Field}>
     </${Filters}>
-    ${isNamed ? html`<${Tail} key=${filter} filter=${filter} />` : html`<${CallerChoice} of=${caller} />`}
+    ${caller.isSettled ? html`<${Tail} key=${filter} filter=${filter} />` : html`<${CallerChoice} of=${caller} />`}
   </${Page}>`;
 }
 

@@ -1,10 +1,10 @@
 import { useMemo, useState } from 'preact/hooks';
 import { type StreamState, useEvents, useRefresh, useResource } from '../api.ts';
 import type { Helped } from '../help.ts';
-import { LiftDialog, TopUpDialog } from '../help-later.ts';
+import { HelpDialog } from '../help-later.ts';
 import { html } from '../html.ts';
 import { CallerName, nameOf } from '../kit/callers.ts';
-import { BarChart, Meter, type Series } from '../kit/charts.ts';
+import { BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.ts';
 import {
   countText,
   lengthText,
@@ -34,9 +34,7 @@ type Buckets = NowEvent['traffic']['buckets'];
 type TrafficColumn = Exclude<keyof Buckets[number], 'at'>;
 
 const VERDICTS: readonly Series[] = [
-  { name: 'admitted', title: 'Admitted', color: '--admitted' },
-  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
-  { name: 'banned', title: 'Banned', color: '--banned' },
+  ...BY_QUOTA,
   { name: 'unauthenticated', title: 'Unknown caller', color: '--unknown', isStriped: true },
   { name: 'rest', title: 'Other', color: '--other' },
 ];
@@ -62,8 +60,7 @@ export function Now() {
             <${Callers} now=${now} help=${setHelped} />
             <${Gateways} of=${now.gateways} />`
     }
-    ${helped?.how === 'lift' && html`<${LiftDialog} of=${helped} onClose=${() => setHelped(null)} />`}
-    ${helped?.how === 'topup' && html`<${TopUpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
+    ${helped !== null && html`<${HelpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
   </${Page}>`;
 }
 

@@ -3,6 +3,7 @@ import { html } from '../html.ts';
 import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, settledText } from '../kit/dialog.ts';
 import { plural } from '../kit/format.ts';
+import { spentIn } from '../kit/windows.ts';
 import { navigate } from '../router.ts';
 import type { DeletedCustomer, Plan, ShownCustomer, Usage } from '../types.ts';
 import { changeIfSame } from './key-dialogs.ts';
@@ -37,7 +38,7 @@ export function OpenedCustomerDialog({
   if (dialog === 'lift')
     return html`<${LiftDialog} of=${{ how: 'lift', id, name }} onClose=${onClose} onChanged=${onChanged} />`;
   if (dialog === 'topup') {
-    const spent = Object.entries(usage?.windows ?? {}).find(([, { remaining }]) => remaining === 0)?.[0];
+    const spent = spentIn(usage?.windows ?? {})[0]?.[0];
     return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;
   }
   if (dialog === 'reset') return html`<${ResetDialog} of=${customer} ...${rest} usage=${usage} />`;

@@ -2,6 +2,7 @@ import { LiftDialog, ResetDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
 import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, settledText } from '../kit/dialog.ts';
+import { spentIn } from '../kit/windows.ts';
 import { navigate } from '../router.ts';
 import type { Key, Plan, Usage } from '../types.ts';
 import { type Changing, changeIfSame, EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
@@ -38,7 +39,7 @@ export function OpenedKeyDialog({
   if (dialog === 'lift')
     return html`<${LiftDialog} of=${{ how: 'lift', id, name, plan: usage?.plan }} onClose=${onClose} onChanged=${onChanged} />`;
   if (dialog === 'topup') {
-    const spent = Object.entries(usage?.windows ?? {}).find(([, { remaining }]) => remaining === 0)?.[0];
+    const spent = spentIn(usage?.windows ?? {})[0]?.[0];
     return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent, customer: key?.customer }} onClose=${onClose} onChanged=${onChanged} />`;
   }
   if (key === null) return null;

@@ -8,7 +8,7 @@ import { PatchText } from '../kit/patch.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { yamlParts } from '../kit/yaml-parts.ts';
-import { hrefOf, navigate, usePlace } from '../router.ts';
+import { changeQuery, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
 import { actorText } from './changes.ts';
@@ -55,7 +55,7 @@ function Versions() {
 }
 
 function Version({ name }: { name: string }) {
-  const { path, query } = usePlace();
+  const { query } = usePlace();
   const history = useResource<PlansHistory>('/admin/plans/history');
   const versions = history.data?.versions ?? [];
   const inForce = versions[0]?.version ?? null;
@@ -69,7 +69,7 @@ function Version({ name }: { name: string }) {
   const isInForce = name === inForce;
   const beside = html`<a class="button" href=${hrefOf('/plans/history')}>All versions</a>
     ${!isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} inForce=${inForce} />`}`;
-  const choose = (event: Event) => navigate(`${path}?against=${(event.target as HTMLSelectElement).value}`, 'replace');
+  const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
   return html`<${Page} title=${`Plans ${name}`} beside=${beside}>
     <${Shown} of=${history.error === null ? shown : history} what="the version">
       ${({ since, by, from, text, patch }: ShownPlansVersion) => html`

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
-import { csvText, saveFile } from '../kit/csv.ts';
+import { saveCsv } from '../kit/csv.ts';
 import { Choice, Filters, isCallerId } from '../kit/filters.ts';
 import { countText, leftText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.ts';
 import { ShowMore } from '../kit/more.ts';
@@ -23,7 +23,7 @@ export function Retiring() {
   const days = DAYS.includes(given) ? given : '30';
   const routes = useResource<DeprecationPage>(`/admin/deprecations?days=${days}&limit=1000`);
   const found = routes.data?.deprecations ?? [];
-  const save = () => saveFile(`retiring-routes-${days}-days.csv`, 'text/csv;charset=utf-8', csvText(rowsOf(found)));
+  const save = () => saveCsv(`retiring-routes-${days}-days.csv`, rowsOf(found));
   return html`<${Page}
     title="Retiring routes"
     beside=${found.length > 0 && html`<button type="button" onClick=${save}>Download CSV</button>`}

@@ -1,0 +1,37 @@
+import { isPassing, useRefresh, useResource } from '../api.ts';
+import { isCustomer, pathOf } from '../kit/callers.ts';
+import { useUse } from '../kit/use.ts';
+import { useUsage } from '../limits.ts';
+import { usePlace } from '../router.ts';
+import type { ChangePage, DeprecatedRoutes, InForce, RefusalsOfCaller } from '../types.ts';
+
+/** How often counts, refusals and what changes slowly are read again, in milliseconds. */
+const COUNTS_MS = 5_000;
+const REFUSALS_MS = 15_000;
+const REST_MS = 60_000;
+
+/**
+ * What is read about a key, a caller with tokens or a customer, and what reads it again. A caller with tokens has no record, and a
+ * customer no routes of its own.
+ */
+export function useCallerRecord<T>(id: string) {
+  const path = pathOf(id);
+  const record = useResource<T>(id.startsWith('jwt_') ? null : path);
+  const plans = useResource<InForce>('/admin/plans');
+  const usage = useUsage(id, usePlace().query.get('plan'));
+  const use = useUse(path, usage.data);
+  const recent = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`);
+  const routes = useResource<DeprecatedRoutes>(isCustomer(id) ? null : `${path}/deprecations`);
+  const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
+  const isGone = record.error?.status === 404;
+  const readCounts = () => Promise.all([record.reload(), usage.reload()]);
+  const readRest = () => Promise.all([use.history, routes, changes].map(({ reload }) => reload()));
+  useRefresh(() => !isGone && readCounts(), COUNTS_MS);
+  useRefresh(() => !isGone && recent.reload(), REFUSALS_MS);
+  useRefresh(() => !isGone && readRest(), REST_MS);
+  const readAll = () => void Promise.all([readCounts(), recent.reload(), readRest()]);
+  // The screen shows an outage once, not in each section.
+  const all = [record, usage, use.history, routes, changes];
+  const outage = all.find(({ error }) => error !== null && isPassing(error))?.error;
+  return { record, plans, usage, use, recent, routes, changes, isGone, readAll, outage };
+}
