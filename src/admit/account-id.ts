@@ -22,6 +22,11 @@ export function accountIdOf(consumerId: string, customerId: string | null): stri
   return customerId === null ? consumerId : `${customerId}${SEPARATOR}${consumerId}`;
 }
 
+/** Whether an account is that of a consumer of a customer. */
+export function isOfCustomer(accountId: string, customerId: string): boolean {
+  return accountId.startsWith(`${customerId}${SEPARATOR}`);
+}
+
 /** What an account counts. */
 interface AccountParts {
   /** Null for the account of a customer itself. */

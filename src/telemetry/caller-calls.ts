@@ -1,4 +1,4 @@
-import { partsOfAccount } from '../admit/account-id.ts';
+import { isOfCustomer } from '../admit/account-id.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { LastCalls } from '../operations/live/shapes.ts';
 import { ownCopy } from './kept-refusals.ts';
@@ -43,8 +43,8 @@ export class CallerCalls {
   /** @param id of a key, a caller with tokens or a customer. @returns one for each caller that it means */
   of(id: string): readonly LastCalls[] {
     const own = this.#callers.get(id);
-    const isOf = ({ accountId }: Caller) => partsOfAccount(accountId).customerId === id;
-    const found = own === undefined ? [...this.#callers.values()].filter(isOf) : [own];
+    const ofCustomer = () => [...this.#callers.values()].filter(({ accountId }) => isOfCustomer(accountId, id));
+    const found = own === undefined ? ofCustomer() : [own];
     return found.map(({ clientAddress, lastAtMs, admittedAtMs, refusedSinceMs }) => ({
       last: { at: new Date(lastAtMs).toISOString(), clientAddress },
       admittedAt: timeOf(admittedAtMs),

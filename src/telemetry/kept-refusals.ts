@@ -1,4 +1,4 @@
-import { partsOfAccount } from '../admit/account-id.ts';
+import { isOfCustomer } from '../admit/account-id.ts';
 import { formText } from '../admit/form-text.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
@@ -110,8 +110,9 @@ export class KeptRefusals {
     for (let i = 1; i <= rows && found.length < MAX_OF_CALLER; i++) {
       const row = (this.#next - i + rows) % rows;
       const shared = this.#shared[row]!;
-      const isOf = shared.consumerId === id || (shared.accountId !== null && customerIdOf(shared.accountId) === id);
-      if (isOf) found.push(this.#refusal(row, shared, nowMs));
+      const { consumerId, accountId } = shared;
+      if (consumerId === id || (accountId !== null && isOfCustomer(accountId, id)))
+        found.push(this.#refusal(row, shared, nowMs));
     }
     return found;
   }
@@ -292,10 +293,6 @@ export class KeptRefusals {
   #number(row: number, name: Exclude<keyof typeof NUMBER, 'limits'>): number {
     return this.#numbers[row * NUMBERS + NUMBER[name]]!;
   }
-}
-
-function customerIdOf(accountId: string): string | null {
-  return partsOfAccount(accountId).customerId;
 }
 
 function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null)[] | null {

@@ -1,6 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
+import { launchChromium } from './chromium.ts';
 import { type Stand, startStand } from './stand.ts';
 
 // `npm run console:screenshots`: takes a picture of every screen of the console, light and dark, on a desktop and on a
@@ -71,10 +72,7 @@ async function take(browser: Browser, stand: Stand): Promise<void> {
 
 const stand = await startStand();
 const callers = stand.drive();
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu'],
-});
+const browser = await launchChromium();
 try {
   await mkdir(FOLDER, { recursive: true });
   // The chart of the screen Now has two minutes to fill.

@@ -62,16 +62,8 @@ export class WorkersAsOne implements LocalGateway {
       }),
     );
     const facts = await this.#factsOf(joinedState(answers.map(({ state }) => state)));
-    return {
-      facts,
-      seen: {
-        ...joinedSeen(
-          question.sought,
-          answers.map(({ seen }) => seen),
-        ),
-        traffic: this.#traffic(),
-      },
-    };
+    const seen = answers.map((answer) => answer.seen);
+    return { facts, seen: { ...joinedSeen(question.sought, seen), traffic: this.#traffic() } };
   }
 
   decidedColumns(): Promise<readonly (DecidedColumns | null)[]> {

@@ -1,4 +1,5 @@
-import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
+import { launchChromium } from '../../../tools/console/chromium.ts';
 import type { EmbeddedStand, Stand } from '../../../tools/console/stand.ts';
 import { eventually } from '../../support/conditions.ts';
 
@@ -8,10 +9,7 @@ import { eventually } from '../../support/conditions.ts';
 export const REBOUND = 'rebound.example';
 
 export function launchBrowser(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', `--host-resolver-rules=MAP ${REBOUND} 127.0.0.1`],
-  });
+  return launchChromium(`--host-resolver-rules=MAP ${REBOUND} 127.0.0.1`);
 }
 
 /** A signed-in person with a browser profile of their own. */

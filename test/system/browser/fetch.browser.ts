@@ -1,18 +1,16 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { chromium, type Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { launchChromium } from '../../../tools/console/chromium.ts';
 import { startGateway, type TestGateway } from '../../support/gateway.ts';
 import { startUpstream, type Upstream } from '../../support/upstream.ts';
 
 // A real browser calls through the gateway from pages of other origins: what their scripts see is what it lets them see.
 // `npm run test:browser`; needs Chromium (Debian: `apt-get install chromium`; CHROMIUM names another one).
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu'],
-});
+const browser = await launchChromium();
 let upstream: Upstream;
 let gateway: TestGateway;
 let allowed: string;

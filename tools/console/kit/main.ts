@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { chromium } from 'playwright-core';
+import { launchChromium } from '../chromium.ts';
 import { fileOf, KINDS, MACHINE_FILE, shoot } from './pictures.ts';
 import { serveKit } from './serve-kit.ts';
 
@@ -10,8 +10,7 @@ import { serveKit } from './serve-kit.ts';
 const take = process.argv.includes('--take');
 const kit = await serveKit(take ? 0 : 9091);
 if (take) {
-  const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
-  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+  const browser = await launchChromium();
   for (const kind of KINDS) {
     const { picture, machine } = await shoot(browser, kit.origin, kind);
     await mkdir(dirname(MACHINE_FILE), { recursive: true });

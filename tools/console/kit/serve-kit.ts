@@ -1,10 +1,9 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import module from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { consoleAssets } from '../../../src/admin/console/serve.ts';
+import { consoleAssets, withoutTypes } from '../../../src/admin/console/serve.ts';
 
 const PAGE = join(import.meta.dirname, '../../../src/admin/console/page');
 
@@ -38,5 +37,5 @@ function page(): string {
 
 function script(): string {
   const text = readFileSync(join(import.meta.dirname, 'page/parts.ts'), 'utf8');
-  return module.stripTypeScriptTypes(text).replaceAll('../../../../src/admin/console/page/', './');
+  return withoutTypes(text).replaceAll('../../../../src/admin/console/page/', './');
 }

@@ -2,7 +2,7 @@ import { type ComponentChildren, render } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError } from '../../../../src/admin/console/page/api.ts';
 import { html } from '../../../../src/admin/console/page/html.ts';
-import { BarChart, Meter, type Series } from '../../../../src/admin/console/page/kit/charts.ts';
+import { BarChart, BY_QUOTA, Meter } from '../../../../src/admin/console/page/kit/charts.ts';
 import { CopyButton, CopyId } from '../../../../src/admin/console/page/kit/copy.ts';
 import { Field } from '../../../../src/admin/console/page/kit/dialog.ts';
 import { Editor } from '../../../../src/admin/console/page/kit/editor.ts';
@@ -24,12 +24,6 @@ import { WindowList } from '../../../../src/admin/console/page/kit/windows.ts';
 const ICONS: readonly IconName[] = [
   ...(['activity', 'alert', 'book', 'calendar', 'check', 'copy', 'customer', 'down', 'explain', 'key', 'out'] as const),
   ...(['plans', 'plus', 'pulse', 'ring', 'scroll', 'search', 'server', 'stop', 'up', 'user'] as const),
-];
-
-const SERIES: readonly Series[] = [
-  { name: 'admitted', title: 'Admitted', color: '--admitted' },
-  { name: 'refused', title: 'Refused', color: '--refused', isStriped: true },
-  { name: 'banned', title: 'Banned', color: '--banned' },
 ];
 
 const BARS = Array.from({ length: 24 }, (_, i) => ({
@@ -60,10 +54,6 @@ const PATCH = `--- plans.yaml
 +  free: { limits: { minute: 90 } }
 `;
 
-function Part({ title, children }: { title: string; children?: ComponentChildren }) {
-  return html`<${Section} title=${title}>${children}</${Section}>`;
-}
-
 function Chosen({ children }: { children: (chosen: string, choose: (one: string) => void) => ComponentChildren }) {
   const [chosen, choose] = useState('a');
   return html`${children(chosen, choose)}`;
@@ -71,7 +61,7 @@ function Chosen({ children }: { children: (chosen: string, choose: (one: string)
 
 function Parts() {
   return html`<main id="main"><${Page} title="Parts of the console" beside=${html`<button type="button" class="primary">Primary</button>`}>
-    <${Part} title="Buttons">
+    <${Section} title="Buttons">
       <p class="actions">
         <button type="button" class="primary">Primary</button>
         <button type="button">Usual</button>
@@ -82,15 +72,15 @@ function Parts() {
         <a class="button" href="#main">A link</a>
         <${Menu} button=${html`More<${Icon} of="down" />`}>${() => html`<div><button type="button">An entry</button></div>`}</${Menu}>
       </p>
-    </${Part}>
-    <${Part} title="States">
+    </${Section}>
+    <${Section} title="States">
       <p class="actions">
         <${Badge} kind="good">Active</${Badge}><${Badge} kind="warn">Suspended</${Badge}><${Badge} kind="bad">Banned</${Badge}><${Badge} kind="plain">Revoked</${Badge}>
         <span class="tag">admin</span>
         <${CopyId} id="key_wEgDyZcCFEX9HpSB" />
       </p>
-    </${Part}>
-    <${Part} title="Fields">
+    </${Section}>
+    <${Section} title="Fields">
       <form class="panel stack" noValidate>
         <div class="pair">
           <${Field} id="name" label="Name" hint="For operators. Callers never see it."><input id="name" aria-describedby="name-hint" defaultValue="Paws & Claws" /></${Field}>
@@ -102,14 +92,14 @@ function Parts() {
         <label class="check"><input type="radio" checked /> A choice</label>
         <p class="problem-line" role="alert">Limit: a whole number from 1.</p>
       </form>
-    </${Part}>
-    <${Part} title="Filters and choices">
+    </${Section}>
+    <${Section} title="Filters and choices">
       <div class="filters">
         <${Choice} id="filter" name="filter" label="Plan" any="all" options=${[['free', 'free']]} />
         <${Chosen}>${(chosen: string, choose: (one: string) => void) => html`<${Segments} label="Range" options=${[['a', '24 h'], ['b', '7 days'], ['c', '30 days']]} value=${chosen} choose=${choose} />`}</${Chosen}>
       </div>
-    </${Part}>
-    <${Part} title="Tabs and table">
+    </${Section}>
+    <${Section} title="Tabs and table">
       <${Chosen}>${(chosen: string, choose: (one: string) => void) => html`<${Tabs}
         id="tabs" label="Callers" chosen=${chosen} choose=${choose}
         tabs=${[{ name: 'a', title: 'Refused', count: 2, isBad: true }, { name: 'b', title: 'Near a limit', count: 0 }]}
@@ -141,33 +131,33 @@ function Parts() {
           ]}
         />
       </${Tabs}>`}</${Chosen}>
-    </${Part}>
-    <${Part} title="Figures, chart and windows">
+    </${Section}>
+    <${Section} title="Figures, chart and windows">
       <div class="stack">
         <dl class="figures"><div><dt>Admitted</dt><dd>612<span class="unit"> in a minute</span></dd></div><div><dt>Refused (429)</dt><dd class="notable">2<span class="unit"> in a minute</span></dd></div><div><dt>Failed (5xx)</dt><dd class="alarm">1<span class="unit"> in a minute</span></dd></div></dl>
-        <${BarChart} id="chart" title="Requests by verdict" series=${SERIES} bars=${BARS} step="an hour" />
+        <${BarChart} id="chart" title="Requests by verdict" series=${BY_QUOTA} bars=${BARS} step="an hour" />
         <div class="panel"><${WindowList} of=${{ minute: { limit: 60, used: 0, remaining: 60, resetAt: 0, form: 'fixed', topUp: null }, day: { limit: 'unlimited', used: 0, remaining: 'unlimited', resetAt: 0, form: 'fixed', topUp: null } }} /></div>
       </div>
-    </${Part}>
-    <${Part} title="Without data">
+    </${Section}>
+    <${Section} title="Without data">
       <div class="stack">
         <${Empty} title="No refusals."><p>Each gateway remembers its last 10,000.</p></${Empty}>
         <${Loading} what="the keys" />
         <${Problem} error=${new ApiError(503, 'store_unavailable', 'Redis did not answer within 100 ms.')} />
         <div class="banner"><p class="state-title">plans.yaml is refused</p><p>Line 3: must be a whole number.</p></div>
       </div>
-    </${Part}>
-    <${Part} title="Text of files">
+    </${Section}>
+    <${Section} title="Text of files">
       <div class="stack">
         <${Editor} id="yaml" label="Text of plans.yaml" value=${YAML} marks=${[{ kind: 'warning', line: 6, column: 1 }]} onText=${() => {}} handle=${{ current: null }} />
         <${PatchText} patch=${PATCH} label="Patch" />
         <p class="actions"><${CopyButton} of="patch-text" what="the patch" /></p>
       </div>
-    </${Part}>
-    <${Part} title="Dialog">
+    </${Section}>
+    <${Section} title="Dialog">
       <dialog open aria-labelledby="dialog-title"><form><h2 id="dialog-title">Lift the ban of Jo's pet shop</h2><p class="effect">The next request is admitted within a second of the lift.</p><div class="dialog-actions"><button type="button">Cancel</button><button type="button" class="primary">Lift the ban</button></div></form></dialog>
-    </${Part}>
-    <${Part} title="Icons"><p class="actions">${ICONS.map((of) => html`<${Icon} key=${of} of=${of} />`)}</p></${Part}>
+    </${Section}>
+    <${Section} title="Icons"><p class="actions">${ICONS.map((of) => html`<${Icon} key=${of} of=${of} />`)}</p></${Section}>
   </${Page}></main>`;
 }
 
