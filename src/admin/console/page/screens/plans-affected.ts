@@ -4,7 +4,7 @@ import { html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { countText, plural } from '../kit/format.ts';
 import { Badge, Section } from '../kit/page.ts';
-import { Shown } from '../kit/states.ts';
+import { Problem, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import type { Customer, CustomerPage, Key, KeyPage, PlanChange } from '../types.ts';
 
@@ -63,7 +63,8 @@ function Users({ plan, hasCustomers, windows }: { plan: string; hasCustomers: bo
     ${({ keys: found, cursor }: KeyPage) => {
       const all = [...(customers.data?.customers ?? []), ...found];
       const hasMore = cursor !== null || (customers.data?.cursor ?? null) !== null;
-      return html`<${Table}
+      return html`${customers.error !== null && html`<${Problem} error=${customers.error} retry=${customers.reload} />`}
+        <${Table}
           caption=${`Keys and customers of ${plan}`}
           rows=${all}
           keyOf=${({ id }: Key | Customer) => id}
@@ -87,9 +88,13 @@ function Users({ plan, hasCustomers, windows }: { plan: string; hasCustomers: bo
 }
 
 /** A limit of its own stays as it is, whatever the plan says of that window. */
-function OwnLimits({ of: { ownLimits }, windows }: { of: Key | Customer; windows: readonly string[] }) {
-  const own = Object.entries(ownLimits);
-  if (own.length === 0) return html`<span class="muted">none: the change applies</span>`;
+function OwnLimits({ of: one, windows }: { of: Key | Customer; windows: readonly string[] }) {
+  const own = Object.entries(one.ownLimits);
+  if (own.length === 0) {
+    // The customer may have limits of its own, which stay.
+    const isOfCustomer = 'customer' in one && one.customer !== undefined;
+    return html`<span class="muted">${isOfCustomer ? 'none: its customer’s limits apply' : 'none: the change applies'}</span>`;
+  }
   return own.map(
     ([window, limit], i) =>
       html`${i > 0 && ', '}${countText(limit!)} a ${window}${windows.includes(window) && html` <${Badge} kind="plain">not changed</${Badge}>`}`,

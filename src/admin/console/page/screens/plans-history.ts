@@ -60,8 +60,9 @@ function Version({ name }: { name: string }) {
   const versions = history.data?.versions ?? [];
   const inForce = versions[0]?.version ?? null;
   const against = query.get('against') ?? inForce;
+  const compared = against === null ? '' : `?against=${encodeURIComponent(against)}`;
   const shown = useResource<ShownPlansVersion>(
-    history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}?against=${against}`,
+    history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}${compared}`,
   );
   const others = [...new Map(versions.map((one) => [one.version, one])).values()].filter(
     ({ version }) => version !== name,
