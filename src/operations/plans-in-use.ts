@@ -38,7 +38,12 @@ interface CountingOptions {
    * @returns false to stop counting
    */
   readonly onPage: (keysRead: number) => boolean | Promise<boolean>;
+  /** Called with each live customer, and each live key without a customer. */
+  readonly onUser?: ((user: PlanUser, kind: 'keys' | 'customers') => void) | undefined;
 }
+
+/** A key or a customer, as the user of a plan. */
+export type PlanUser = Pick<StoredKey & StoredCustomer, 'id' | 'name' | 'owner' | 'plan' | 'limits'>;
 
 /**
  * Counts the keys and customers that are live, by plan.
@@ -47,20 +52,28 @@ interface CountingOptions {
 export async function countLiveKeys(
   { keys, customers }: PlanUserStores,
   nowMs: number,
-  { page: limit = 1_000, onPage }: CountingOptions,
+  { page: limit = 1_000, onPage, onUser }: CountingOptions,
 ): Promise<LiveKeysByPlan> {
   const count = new LiveCounts();
   let cursor: string | null = null;
   do {
     const page = await customers.list({ limit, cursor });
-    for (const customer of page.customers) if (isInForce(customer, nowMs)) count.addCustomer(customer);
+    for (const customer of page.customers) {
+      if (!isInForce(customer, nowMs)) continue;
+      count.addCustomer(customer);
+      onUser?.(customer, 'customers');
+    }
     if (!(await onPage(0))) return count.byPlan;
     cursor = page.cursor;
   } while (cursor !== null);
   let keysRead = 0;
   do {
     const page: KeyPage = await keys.list({ limit, cursor });
-    for (const key of page.keys) if (key.revokedAtMs === null && isInForce(key, nowMs)) count.addKey(key);
+    for (const key of page.keys) {
+      if (key.revokedAtMs !== null || !isInForce(key, nowMs)) continue;
+      count.addKey(key);
+      if (key.customer === undefined) onUser?.(key, 'keys');
+    }
     keysRead += page.keys.length;
     cursor = (await onPage(keysRead)) ? page.cursor : null;
   } while (cursor !== null);

@@ -1,4 +1,5 @@
 import { Failure } from '../../failure.ts';
+import { type AffectedPlan, affectedBy, ReachedCallers, reachesOf } from '../../operations/plans/affected.ts';
 import { changesBetween, isRefused, type PlansChange } from '../../operations/plans/changes.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withKeys } from '../../serve/open-store.ts';
@@ -23,12 +24,14 @@ export const plansDiff: Command = {
     against: {
       type: 'boolean',
       about:
-        'Counts the live keys and customers that each change touches, in the store of the settings; a plan that they use and NEW ' +
-        'lacks, without naming it in `removed`, makes the exit code 1.',
+        'Counts the live keys and customers that each change affects, in the store of the settings. A terminal and --json also show the first ' +
+        '50 of each plan, with their limits before and after. A plan that they use and NEW lacks, without naming it in `removed`, makes the exit code 1.',
     },
     json: {
       type: 'boolean',
-      about: 'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, customers, breaks.',
+      about:
+        'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, customers, breaks; with --against also ' +
+        'affected with plan, keys, customers, callers.',
     },
   },
   async run({ options, positionals }, terminal) {
@@ -36,15 +39,22 @@ export const plansDiff: Command = {
     if (old === now) throw new Failure('bad_usage', 'OLD and NEW are the same file.');
     const [before, after] = [readPlansFile(old, terminal), readPlansFile(now, terminal)];
     if (before === null || after === null) return 1;
-    const live = options.against === true ? await liveKeys(now, terminal) : null;
+    const reaches = reachesOf(changesBetween(before, after, null));
+    const reached = new ReachedCallers(reaches);
+    const live = options.against === true ? await liveKeys(now, reached, terminal) : null;
     const changes = changesBetween(before, after, live);
-    if (options.json === true) terminal.out(`${JSON.stringify({ old, new: now, changes }, null, 2)}\n`);
-    else printTable(terminal, COLUMNS, changes.map(cellsOf), `${old} and ${now} allow the same.\n`);
+    const affected = live === null ? undefined : affectedBy(reached.byPlan, reaches, { before, after });
+    if (options.json === true) terminal.out(`${JSON.stringify({ old, new: now, changes, affected }, null, 2)}\n`);
+    else {
+      printTable(terminal, COLUMNS, changes.map(cellsOf), `${old} and ${now} allow the same.\n`);
+      // Elsewhere each line is a change, for other programs.
+      if (terminal.isTerminal && affected !== undefined && affected.length > 0) printAffected(affected, terminal);
+    }
     return changes.some((change) => isRefused(change, after)) ? 1 : 0;
   },
 };
 
-function liveKeys(plans: string, terminal: Terminal) {
+function liveKeys(plans: string, reached: ReachedCallers, terminal: Terminal) {
   const progress = new Progress(terminal, () => performance.now());
   const env = { ...terminal.env, TOLLGATE_PLANS: plans };
   return withKeys(
@@ -55,6 +65,7 @@ function liveKeys(plans: string, terminal: Terminal) {
           progress.show('keys', keysRead, null, String);
           return true;
         },
+        onUser: reached.add.bind(reached),
       });
       progress.end();
       return live;
@@ -86,4 +97,26 @@ function cellsOf({ plan, what, change, from, to, keys, customers, breaks }: Plan
     warning,
     String(customers ?? '-'),
   ];
+}
+
+const CALLER_COLUMNS: readonly Column[] = [
+  { head: 'affected', rank: 0 },
+  { head: 'name', rank: 2 },
+  { head: 'plan', rank: 3 },
+  { head: 'limits', rank: 1 },
+];
+
+function printAffected(affected: readonly AffectedPlan[], terminal: Terminal): void {
+  const rows = affected.flatMap(({ plan, callers }) =>
+    callers.map(({ id, name, limits }) => {
+      const texts = limits.map(({ window, from, to }) => `${window} ${from ?? '-'} → ${to ?? '-'}`);
+      return [id, name ?? '-', plan, texts.join(', ') || 'unchanged'];
+    }),
+  );
+  terminal.out('\n');
+  printTable(terminal, CALLER_COLUMNS, rows, '');
+  for (const { plan, keys, customers, callers } of affected) {
+    const more = keys + customers - callers.length;
+    if (more > 0) terminal.out(`… and ${more} more of plan ${plan}\n`);
+  }
 }

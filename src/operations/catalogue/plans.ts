@@ -270,6 +270,32 @@ export const diffPlans = defineOperation({
           }),
         )
         .describe('Empty if there are faults.'),
+      affected: z
+        .array(
+          z.strictObject({
+            plan: z.string(),
+            keys: count.describe('Live keys without a customer for which something changes.'),
+            customers: count.describe('Live customers for which something changes, or for whose keys.'),
+            callers: z
+              .array(
+                z.strictObject({
+                  id: z.string().describe('Of a key or of a customer.'),
+                  name: z.string().nullable(),
+                  owner: z.string().nullable(),
+                  limits: z
+                    .array(z.strictObject({ window: windowName, from: limit.nullable(), to: limit.nullable() }))
+                    .describe(
+                      'The limits of the whole plan that change for it, with its own in place of the plan’s; null for none. Empty if only something else changes.',
+                    ),
+                }),
+              )
+              .describe('The first 50 of the plan, customers first, and the first 1,000 in all.'),
+          }),
+        )
+        .nullable()
+        .describe(
+          'Whom the draft affects, by plan. A limit of its own spares a key or a customer. Null if there are faults, or if keys could not be counted.',
+        ),
       refused: z.array(z.string()).describe('Why gateways would refuse the file although it has no fault.'),
       live: z
         .strictObject({

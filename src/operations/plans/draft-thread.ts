@@ -6,6 +6,7 @@ import { faultOfText } from '../../config/read-file.ts';
 import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import { faultsOfLostPlans, type LiveKeysByPlan } from '../plans-in-use.ts';
 import { visible } from '../values.ts';
+import { type AffectedPlan, affectedBy, type ReachedPlan, type Reaches, reachesOf } from './affected.ts';
 import { changesBetween, changeText, type PlansChange } from './changes.ts';
 import { patchOf } from './patch.ts';
 import { groupsOfRecorded } from './recorded-groups.ts';
@@ -41,6 +42,8 @@ export interface Results {
   readonly diff: Checked & {
     /** Empty if the draft has faults. */
     readonly changes: readonly PlansChange[];
+    /** Null if the live keys could not be counted. */
+    readonly affected: readonly AffectedPlan[] | null;
     /** Why a gateway would refuse the draft although it has no fault: live keys use a plan that it removes. */
     readonly refused: readonly string[];
     /** Null if the draft has faults. */
@@ -78,13 +81,15 @@ export interface Checked {
 /** The count of live keys. */
 export interface LiveCount {
   readonly byPlan: LiveKeysByPlan;
+  /** Those whom the draft affects. */
+  readonly reached: ReadonlyMap<string, ReachedPlan>;
   readonly keysRead: number;
   /** False: there are more keys than could be read in time, or the store did not answer. */
   readonly isComplete: boolean;
 }
 
 /** What the thread asks the thread that serves for. */
-export type Question = 'live' | 'recent';
+export type Question = { readonly about: 'live'; readonly reaches: Reaches } | { readonly about: 'recent' };
 
 /** A body that is no request for the task. */
 export interface RefusedDraft {
@@ -93,7 +98,7 @@ export interface RefusedDraft {
 }
 
 export type FromThread =
-  | { readonly kind: 'asks'; readonly question: Question }
+  | ({ readonly kind: 'asks' } & Question)
   | { readonly kind: 'done'; readonly result: Results[keyof Results] }
   | { readonly kind: 'refused'; readonly refusal: RefusedDraft };
 
@@ -154,14 +159,16 @@ class DraftThread {
     if (task.kind === 'check') {
       return shown(draft, 'faults' in draft ? [] : warningsAgainst(draft, { ...task.users, live: null }));
     }
-    if ('faults' in draft) return { ...shown(draft), changes: [], refused: [], live: null, patch: '' };
+    if ('faults' in draft) return { ...shown(draft), changes: [], affected: null, refused: [], live: null, patch: '' };
     const inForce = this.#withPlans(task.inForce);
-    const live = await this.#live();
+    const reaches = reachesOf(changesBetween(inForce, draft.value, null));
+    const live = await this.#live(reaches);
     const { keysRead, isComplete } = live;
     const byPlan = isComplete ? live.byPlan : null;
     return {
       ...shown(draft, warningsAgainst(draft, { ...task.users, live: byPlan })),
       changes: changesBetween(inForce, draft.value, byPlan),
+      affected: isComplete ? affectedBy(live.reached, reaches, { before: inForce, after: draft.value }) : null,
       refused:
         byPlan === null ? [] : faultsOfLostPlans({ before: inForce, after: draft.value, file: task.file }, byPlan),
       live: { keysRead, isComplete },
@@ -203,14 +210,14 @@ class DraftThread {
     return { ...inForce, plans: this.#plansInForce };
   }
 
-  async #live(): Promise<LiveCount> {
-    const answer = await this.#ask('live');
+  async #live(reaches: Reaches): Promise<LiveCount> {
+    const answer = await this.#ask({ about: 'live', reaches });
     if (answer.kind !== 'live') throw new Error(`asked for the live keys, got ${answer.kind}`);
     return answer.live;
   }
 
   async #recent(): Promise<Kept | null> {
-    const answer = await this.#ask('recent');
+    const answer = await this.#ask({ about: 'recent' });
     if (answer.kind !== 'recent') throw new Error(`asked for the recent record, got ${answer.kind}`);
     return answer.kept;
   }
@@ -218,7 +225,7 @@ class DraftThread {
   #ask(question: Question): Promise<ToThread> {
     const { promise, resolve } = Promise.withResolvers<ToThread>();
     this.#answer = resolve;
-    this.#send({ kind: 'asks', question });
+    this.#send({ kind: 'asks', ...question });
     return promise;
   }
 

@@ -8,6 +8,7 @@ import { STEPS_PER_SLICE } from '../../io/steps.ts';
 import type { Route } from '../../routing/router.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys, type PlanUserStores } from '../plans-in-use.ts';
+import { ReachedCallers, type Reaches } from './affected.ts';
 import type { FromThread, LiveCount, Question, RefusedDraft, Results, Task, ToThread } from './draft-thread.ts';
 import type { PlansFile } from './plans-file.ts';
 import { type PricedRoute, patternsOf } from './warnings.ts';
@@ -149,7 +150,7 @@ export class PlanDrafts {
     worker.on('message', (message: FromThread) => {
       if (message.kind === 'done') resolve({ result: message.result as Results[T['kind']] });
       else if (message.kind === 'refused') resolve({ refusal: message.refusal });
-      else this.#answer(message.question, { worker, stores, isOver: isOver.signal }).catch(reject);
+      else this.#answer(message, { worker, stores, isOver: isOver.signal }).catch(reject);
     });
     worker.on('error', (error: Error & { code?: string }) => {
       if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') tooCostly(`that takes more than ${heapMb} MB of memory`);
@@ -171,7 +172,9 @@ export class PlanDrafts {
     { worker, stores, isOver }: { worker: Worker; stores: PlanUserStores | null; isOver: AbortSignal },
   ): Promise<void> {
     const post = (message: ToThread) => worker.postMessage(message);
-    if (question === 'live') return post({ kind: 'live', live: await this.#count(stores!, isOver) });
+    if (question.about === 'live') {
+      return post({ kind: 'live', live: await this.#count(stores!, question.reaches, isOver) });
+    }
     const { recent } = this.#options;
     if (recent === null) return post({ kind: 'recent', kept: null });
     const record = await recent();
@@ -183,7 +186,7 @@ export class PlanDrafts {
   }
 
   /** Counts the live keys by plan, and lets the gateway serve in between. A store that is away is no fault of the draft. */
-  async #count(stores: PlanUserStores, isOver: AbortSignal): Promise<LiveCount> {
+  async #count(stores: PlanUserStores, reaches: Reaches, isOver: AbortSignal): Promise<LiveCount> {
     const { nowMs, monotonicMs } = this.#options;
     const untilMs = monotonicMs() + COUNT_MS;
     let keysRead = 0;
@@ -194,12 +197,14 @@ export class PlanDrafts {
       isComplete = monotonicMs() < untilMs && !isOver.aborted;
       return isComplete;
     };
+    const reached = new ReachedCallers(reaches);
+    const onUser = reached.add.bind(reached);
     try {
-      const byPlan = await countLiveKeys(stores, nowMs(), { page: PAGE, onPage });
-      return { byPlan, keysRead, isComplete };
+      const byPlan = await countLiveKeys(stores, nowMs(), { page: PAGE, onPage, onUser });
+      return { byPlan, reached: reached.byPlan, keysRead, isComplete };
     } catch (error) {
       if (!(error instanceof Failure) || error.code !== 'store_unavailable') throw error;
-      return { byPlan: new Map(), keysRead, isComplete: false };
+      return { byPlan: new Map(), reached: new Map(), keysRead, isComplete: false };
     }
   }
 }

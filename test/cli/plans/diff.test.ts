@@ -203,6 +203,22 @@ describe.each(['embedded', 'redis'])('against the %s store', (kind) => {
     const { code, stdout } = await runCommand(env, 'plans', 'diff', old, now, '--against');
     expect(code).toBe(1);
     expect(stdout).toContain('gone\tplan\tremoved\t-\t-\t1\tcould not be served any more\t0\n');
+    // Elsewhere than on a terminal each line is a change.
+    expect(stdout).not.toContain('key_');
+  });
+
+  test('diff shows whom the changes affect, with their limits before and after', async () => {
+    const words = ['plans', 'diff', old, now, '--against'];
+    const { affected } = JSON.parse((await runCommand(env, ...words, '--json')).stdout);
+    const free = { plan: 'free', keys: 3, customers: 0 };
+    expect(affected).toMatchObject([free, { plan: 'gone', keys: 1 }, { plan: 'enterprise', keys: 1 }]);
+    const day = { window: 'day', from: 1000, to: 2000 };
+    const minute = { window: 'minute', from: 60, to: 30 };
+    const limits = affected[0].callers.map((one: { limits: unknown }) => one.limits);
+    expect(limits).toEqual([[minute, day], [minute, day], [day]]);
+    const { stdout } = await runCommand({ ...env, TEST_TERMINAL: 'yes', TEST_COLUMNS: '120' }, ...words);
+    expect(stdout).toMatch(/AFFECTED +NAME +PLAN +LIMITS\n/);
+    expect(stdout).toMatch(/key_\w+ +- +free +minute 60 → 30, day 1000 → 2000\n/);
   });
 
   test('diff exits with 1 where a plan goes that live keys use, but not where `removed` names it or nobody asks', async () => {

@@ -182,7 +182,11 @@ describe('bounds', () => {
       customers: NO_CUSTOMERS,
     });
     expect(done).toMatchObject({
-      result: { live: { isComplete: false, keysRead: 0 }, changes: [{ what: 'limits.minute', keys: null }] },
+      result: {
+        live: { isComplete: false, keysRead: 0 },
+        changes: [{ what: 'limits.minute', keys: null }],
+        affected: null,
+      },
     });
   });
 
@@ -203,7 +207,13 @@ describe('bounds', () => {
       customers: NO_CUSTOMERS,
     });
     isDone = true;
-    expect(done).toMatchObject({ result: { live: { keysRead: 1_000_000 }, changes: [{ keys: 1_000_000 }] } });
+    expect(done).toMatchObject({
+      result: {
+        live: { keysRead: 1_000_000 },
+        changes: [{ keys: 1_000_000 }],
+        affected: [{ plan: 'free', keys: 1_000_000 }],
+      },
+    });
     expect(turns).toBeGreaterThan(1_000);
   });
 });

@@ -3,6 +3,7 @@ import type { Plans } from '../../../src/admit/plan.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
 import type { StoredCustomer } from '../../../src/identify/customer-store.ts';
 import type { StoredKey } from '../../../src/identify/key-store.ts';
+import { affectedBy, MAX_NAMED, ReachedCallers, reachesOf } from '../../../src/operations/plans/affected.ts';
 import { changesBetween, changeText, isRefused } from '../../../src/operations/plans/changes.ts';
 import { patternsOf, warningsAgainst, warningsOf } from '../../../src/operations/plans/warnings.ts';
 import { countLiveKeys, faultsOfLostPlans, type PlanUserStores } from '../../../src/operations/plans-in-use.ts';
@@ -119,6 +120,82 @@ describe('the users of plans', () => {
     const gone = changesBetween(before, after, live).find(({ what }) => what === 'plan')!;
     expect(gone).toMatchObject({ plan: 'gone', keys: 0, customers: 1, breaks: true });
     expect([isRefused(gone, after), isRefused(gone, { ...after, removed: ['gone'] })]).toEqual([true, false]);
+  });
+});
+
+describe('those whom a change of plans affects', () => {
+  const affectedOf = async (stores: PlanUserStores, oldText: string, newText: string) => {
+    const [before, after] = [plansIn(oldText), plansIn(newText)];
+    const reaches = reachesOf(changesBetween(before, after, null));
+    const reached = new ReachedCallers(reaches);
+    await countLiveKeys(stores, NOW_MS, { onPage: () => true, onUser: reached.add.bind(reached) });
+    return affectedBy(reached.byPlan, reaches, { before, after });
+  };
+  const SHOP = { id: 'key_shop', name: 'Shop', owner: 'Jo', plan: 'a' };
+  const stores = storesWith(
+    [
+      { id: 'cus_1', name: 'One', owner: null, plan: 'a' },
+      { id: 'cus_2', name: 'Two', owner: null, plan: 'a', limits: { minute: 900 } },
+    ],
+    [
+      SHOP,
+      { ...SHOP, id: 'key_own', limits: { minute: 7 } },
+      { ...SHOP, id: 'key_revoked', revokedAtMs: 1 },
+      { ...SHOP, id: 'key_of_customer', customer: 'cus_1' },
+      { ...SHOP, id: 'key_elsewhere', plan: 'b' },
+    ],
+  );
+  const plans = (a: string) => `plans: { a: { ${a} }, b: { limits: { minute: 1 } } }`;
+  const idsOf = (affected: Awaited<ReturnType<typeof affectedOf>>) =>
+    affected.map(({ plan, keys, customers, callers }) => [plan, keys, customers, ...callers.map(({ id }) => id)]);
+
+  test('have no limit of their own in the window, and are named with their limits before and after', async () => {
+    const affected = await affectedOf(stores, plans('limits: { minute: 60 }'), plans('limits: { minute: 5, day: 9 }'));
+    // The key and the customer with an own limit of the minute have the new limit of the day.
+    expect(idsOf(affected)).toEqual([['a', 2, 2, 'cus_1', 'cus_2', 'key_shop', 'key_own']]);
+    const { id, name, owner } = SHOP;
+    expect(affected[0]!.callers.slice(2)).toEqual([
+      {
+        id,
+        name,
+        owner,
+        limits: [
+          { window: 'minute', from: 60, to: 5 },
+          { window: 'day', from: null, to: 9 },
+        ],
+      },
+      { id: 'key_own', name, owner, limits: [{ window: 'day', from: null, to: 9 }] },
+    ]);
+    const lowered = await affectedOf(stores, plans('limits: { minute: 60 }'), plans('limits: { minute: 5 }'));
+    expect(idsOf(lowered)).toEqual([['a', 1, 1, 'cus_1', 'key_shop']]);
+  });
+
+  test.each([
+    ['bans: { after: 3 }', ['a', 2, 2, 'cus_1', 'cus_2', 'key_shop', 'key_own']],
+    ['limits: { minute: { limit: 60, window: sliding } }', ['a', 2, 2, 'cus_1', 'cus_2', 'key_shop', 'key_own']],
+    ['each-key: { minute: 3 }', ['a', 0, 2, 'cus_1', 'cus_2']],
+    ['bans: { of: customer }', ['a', 0, 2, 'cus_1', 'cus_2']],
+  ])('by %s are', async (change, expected) => {
+    const text = change.startsWith('limits') ? change : `limits: { minute: 60 }, ${change}`;
+    const affected = await affectedOf(stores, plans('limits: { minute: 60 }'), plans(text));
+    expect(idsOf(affected)).toEqual([expected]);
+    expect(affected[0]!.callers.map(({ limits }) => limits)).toEqual(affected[0]!.callers.map(() => []));
+  });
+
+  test('by the end of a plan are all who have it; nobody is affected by what changes nothing', async () => {
+    const gone = await affectedOf(stores, plans('limits: { minute: 60 }'), 'plans: { b: { limits: { minute: 1 } } }');
+    expect(idsOf(gone)).toEqual([['a', 2, 2, 'cus_1', 'cus_2', 'key_shop', 'key_own']]);
+    expect(gone[0]!.callers[3]!.limits).toEqual([{ window: 'minute', from: 7, to: null }]);
+    expect(await affectedOf(stores, plans('limits: { minute: 60 }'), plans('limits: { minute: 60 }'))).toEqual([]);
+  });
+
+  test('are named up to a bound, and counted beyond it', async () => {
+    const many = storesWith(
+      [],
+      Array.from({ length: MAX_NAMED.ofPlan + 3 }, (_, i) => ({ ...SHOP, id: `key_${i}` })),
+    );
+    const [affected] = await affectedOf(many, plans('limits: { minute: 60 }'), plans('limits: { minute: 5 }'));
+    expect([affected!.keys, affected!.callers.length]).toEqual([MAX_NAMED.ofPlan + 3, MAX_NAMED.ofPlan]);
   });
 });
 

@@ -97,6 +97,7 @@ test('the steps of a draft of plans have no such fault either', async () => {
   await page.getByText('No faults').waitFor();
   await page.getByRole('button', { name: 'Compare' }).click();
   await page.getByRole('table', { name: /Changes of the draft/ }).waitFor();
+  await page.getByRole('button', { name: 'Show them' }).first().click();
   faults.push(...(await faultsOf(page, 'compare')));
   await page.getByRole('button', { name: 'Simulate' }).click();
   await page.getByLabel('Lines of a log, pasted').check();
@@ -107,9 +108,55 @@ test('the steps of a draft of plans have no such fault either', async () => {
   await page.getByRole('button', { name: 'Apply', exact: true }).click();
   await page.getByRole('region', { name: 'Patch of plans.yaml' }).waitFor();
   faults.push(...(await faultsOf(page, 'apply')));
-  await page.getByRole('button', { name: 'Discard…' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Discard the draft' }).click();
-  await page.locator('dialog').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Write plans.yaml…' }).click();
+  faults.push(...(await faultsOf(page, 'write')));
+  await confirm(page, 'Write plans.yaml');
+  expect(faults).toEqual([]);
+});
+
+test('the history of plans has no such fault either', async () => {
+  const { page } = admin;
+  const faults: string[] = [];
+  await page.goto('/console/plans/history');
+  const versions = page.getByRole('table', { name: /Versions of plans\.yaml/ }).getByRole('row');
+  await versions.nth(2).waitFor();
+  faults.push(...(await faultsOf(page, 'the history')));
+  await versions.nth(2).getByRole('link').click();
+  await page.getByRole('region', { name: /^Difference from/ }).waitFor();
+  faults.push(...(await faultsOf(page, 'a version')));
+  await page.getByRole('button', { name: 'Restore…' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Show them' }).first().click();
+  faults.push(...(await faultsOf(page, 'restore')));
+  await confirm(page, 'Restore');
+  expect(faults).toEqual([]);
+});
+
+test('no empty state, no error and no menu has such a fault', async () => {
+  const { page } = admin;
+  const faults: string[] = [];
+  for (const [path, text] of [
+    ['/nowhere', 'There is no such screen'],
+    ['/keys/key_0000000000000000', 'There is no'],
+    ['/customers/cus_0000000000000000', 'There is no'],
+    ['/keys?q=nobody-has-this-name', 'No key'],
+    ['/customers?q=nobody-has-this-name', 'No customer'],
+    ['/explain', 'Why was a request refused?'],
+    ['/explain/never-seen', 'No refusal with this id is known.'],
+    ['/plans/history/000000000000', 'No version'],
+  ] as const) {
+    await page.goto(`/console${path}`);
+    await page.getByText(text).first().waitFor();
+    faults.push(...(await faultsOf(page, path)));
+  }
+  await page.getByRole('button', { name: /^Find anything/ }).click();
+  await page.getByRole('combobox', { name: 'Find' }).fill('pet');
+  await page.getByRole('option', { name: /Jo's pet shop/ }).waitFor();
+  faults.push(...(await faultsOf(page, 'the finder')));
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: /admin$/ }).click();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).waitFor();
+  faults.push(...(await faultsOf(page, 'the account menu')));
+  await page.keyboard.press('Escape');
   expect(faults).toEqual([]);
 });
 
@@ -211,6 +258,12 @@ test('with reduced motion asked for, nothing moves by itself', async () => {
   });
   expect(moving).toBe(0);
 });
+
+/** Confirms the open dialog by the button of this name. */
+async function confirm(page: Page, name: string): Promise<void> {
+  await page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+  await page.locator('dialog').waitFor({ state: 'detached' });
+}
 
 /** Lines of the log of the stand. */
 function aFewRequests(): string {

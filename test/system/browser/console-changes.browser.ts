@@ -532,7 +532,7 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   await affected.getByRole('button', { name: 'Show them' }).click();
   await affected
     .getByRole('row', { name: /Jo's pet shop/ })
-    .getByText('the change applies')
+    .getByText('minute 60 → 5')
     .waitFor();
   await page.getByRole('button', { name: 'Simulate' }).click();
   await page.getByLabel('Lines of a log, pasted').check();
@@ -608,6 +608,11 @@ test('an admin sees who put which plans into force, what differs, and restores a
     .waitFor();
   await page.getByRole('button', { name: 'Restore…' }).click();
   await dialogOf(page).getByRole('region', { name: 'What restoring changes' }).getByText('minute: 5').waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Show them' }).click();
+  await dialogOf(page)
+    .getByRole('row', { name: /Jo's pet shop/ })
+    .getByText('minute 9 → 5')
+    .waitFor();
   await dialogOf(page).getByRole('button', { name: 'Restore' }).click();
   await noticeOf(page)
     .getByText(/plans\.yaml is version [0-9a-f]{12} again\. It is in force\./)

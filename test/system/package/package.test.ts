@@ -67,9 +67,10 @@ describe('the package', () => {
     expect(readdirSync(join(folder, 'node_modules'))).not.toContain('node');
   });
 
-  test('has every page that its README links to', () => {
+  test('has every page that its README links to, and every picture that it shows', () => {
     const links = [...contentOf('README.md').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, path]) => path!);
     expect(links.length).toBeGreaterThan(40);
+    expect(links).toContain('docs/guides/console/now-desktop-light.png');
     expect(links.filter((path) => !existsSync(join(installed, path)))).toEqual([]);
   });
 

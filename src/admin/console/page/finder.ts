@@ -97,7 +97,8 @@ function useNearby(screens: readonly Destination[], wanted: string): readonly Fo
           { group: 'Actions', title: 'Edit plans', path: '/plans/edit', icon: 'plans' },
         ]
       : [];
-    return [...screens.map((one): Found => ({ group: 'Screens', ...one })), ...actions].filter(({ title }) =>
+    const more: Found = { group: 'Screens', title: 'History of plans', path: '/plans/history', icon: 'plans' };
+    return [...screens.map((one): Found => ({ group: 'Screens', ...one })), more, ...actions].filter(({ title }) =>
       title.toLowerCase().includes(wanted.toLowerCase()),
     );
   }, [screens, wanted, mayCreate]);

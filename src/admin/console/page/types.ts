@@ -78,6 +78,8 @@ export type PlansWritten = OutputOf<typeof writePlansFile>;
 export type Checked = OutputOf<typeof checkPlans>;
 export type Compared = OutputOf<typeof diffPlans>;
 export type PlanChange = Compared['changes'][number];
+export type AffectedPlan = NonNullable<Compared['affected']>[number];
+export type AffectedCaller = AffectedPlan['callers'][number];
 export type Simulated = OutputOf<typeof simulatePlans>;
 export type SimulationInput = InputOf<typeof simulatePlans>;
 

@@ -7,12 +7,13 @@ import { countText, plural } from '../kit/format.ts';
 import { Badge, Page, Section } from '../kit/page.ts';
 import { PatchActions, PatchText } from '../kit/patch.ts';
 import { Running, useRun } from '../kit/run.ts';
-import { Empty, Problem, Shown } from '../kit/states.ts';
+import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
 import { Affected } from './plans-affected.ts';
+import { RETRY_MS, WithComparison } from './plans-comparison.ts';
 import { type Draft, hasUnsavedDraft, keep, kept, linesOf, type Result } from './plans-kept.ts';
 import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
@@ -142,8 +143,6 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
 
 /** How long after the last keystroke the page checks the draft, in milliseconds. */
 const QUIET_MS = 300;
-/** How long after a temporary failure the gateway is asked again, in milliseconds. */
-const RETRY_MS = 3_000;
 
 function Edit({ draft, change }: StepProps) {
   const { text, checked, of } = draft;
@@ -234,35 +233,14 @@ function CheckState({
   }${warnings > 0 && html` <${Badge} kind="warn">${plural(warnings, 'warning')}</${Badge}>`}${!isChecked && html`<span class="muted" aria-hidden="true"> …</span>`}`;
 }
 
-/** Shows what compares the draft with the plans in force, and asks for it if it is not known of this text yet. */
-function WithComparison({ draft, change, children }: StepProps & { children: (compared: Compared) => Children }) {
+/** Compares the draft with the plans in force, and shows the result unless the draft has faults. */
+function ComparedDraft({ draft, change, children }: StepProps & { children: (compared: Compared) => Children }) {
   const { text, of, compared } = draft;
-  const run = useRun();
-  const compare = () =>
-    run.start(async (signal) => {
-      const body = { text: fileText(draft) };
-      const { data } = await request<Compared>('POST', '/admin/plans/diff', { body, signal });
-      if (signal.aborted) return;
-      change({ compared: { of: text, result: data }, checked: { of: text, result: data } });
-    });
-  const isKnown = compared?.of === text;
-  useEffect(() => {
-    if (!isKnown) void compare();
-  }, [text, of.version, isKnown]);
-  const { error } = run;
-  useEffect(() => {
-    if (error === null || !(isPassing(error) || error.code === 'busy')) return;
-    const timer = setTimeout(() => void compare(), RETRY_MS);
-    return () => clearTimeout(timer);
-  }, [error]);
-  if (run.since !== null)
-    return html`<${Running} what="Comparing, and counting the active keys" since=${run.since} cancel=${run.cancel} />`;
-  if (error !== null) return html`<${Problem} error=${error} retry=${compare} />`;
-  if (!isKnown) {
-    return html`<${Empty} title="Cancelled."><p><button type="button" onClick=${compare}>Compare again</button></p></${Empty}>`;
-  }
-  if (faultCount(compared.result) > 0) return html`<${HasFaults} checked=${compared.result} />`;
-  return html`${children(compared.result)}`;
+  const keepResult = (result: Compared) => change({ compared: { of: text, result }, checked: { of: text, result } });
+  const known = compared?.of === text ? compared.result : null;
+  return html`<${WithComparison} text=${fileText(draft)} against=${of.version} known=${known} keep=${keepResult}>
+    ${(result: Compared) => (faultCount(result) > 0 ? html`<${HasFaults} checked=${result} />` : children(result))}
+  </${WithComparison}>`;
 }
 
 function HasFaults({ checked }: { checked: Checked }) {
@@ -275,9 +253,9 @@ function HasFaults({ checked }: { checked: Checked }) {
 
 function Compare({ draft, change }: StepProps) {
   if (!hasUnsavedDraft()) return html`<${Unchanged} />`;
-  return html`<${WithComparison} draft=${draft} change=${change}>
+  return html`<${ComparedDraft} draft=${draft} change=${change}>
     ${(compared: Compared) => html`<${Comparison} ...${compared} />`}
-  </${WithComparison}>`;
+  </${ComparedDraft}>`;
 }
 
 function Unchanged() {
@@ -287,7 +265,7 @@ function Unchanged() {
   </${Empty}>`;
 }
 
-function Comparison({ changes, refused, live, warnings }: Compared) {
+function Comparison({ changes, affected, refused, live, warnings }: Compared) {
   const plans = new Set(changes.flatMap(({ plan }) => plan ?? []));
   const most = Math.max(0, ...changes.map(({ keys }) => keys ?? 0));
   const isUncounted = live?.isComplete === false;
@@ -305,11 +283,11 @@ function Comparison({ changes, refused, live, warnings }: Compared) {
         <p class="state-title">The active keys could not be counted</p>
         <p>
           The store is away, or has more keys than can be read in time (${plural(live!.keysRead, 'key was', 'keys were')} read). The changes are
-          complete; whom they touch is unknown. <code>tollgate plans diff --against</code> counts without this bound.
+          complete; whom they affect is unknown. <code>tollgate plans diff --against</code> counts without this bound.
         </p>
       </div>`
     }
-    <${Section} title="What changes" note=${changes.length > 0 && !isUncounted ? `${plural(changes.length, 'change')} in ${plural(plans.size, 'plan')}; the widest touches ${plural(most, 'active key')}.` : null}>
+    <${Section} title="What changes" note=${changes.length > 0 && !isUncounted ? `${plural(changes.length, 'change')} in ${plural(plans.size, 'plan')}; the widest affects ${plural(most, 'active key')}.` : null}>
       ${
         changes.length === 0
           ? html`<${Empty} title="The draft allows the same as the plans in force."><p>Only comments or the layout of the file differ.</p></${Empty}>`
@@ -360,7 +338,12 @@ function Comparison({ changes, refused, live, warnings }: Compared) {
         </ul>
       </${Section}>`
     }
-    <${Affected} changes=${changes} />
+    ${
+      changes.length > 0 &&
+      html`<${Section} title="Who is affected" note="A limit of its own spares a key or a customer. A customer stands for its keys.">
+        <${Affected} affected=${affected} />
+      </${Section}>`
+    }
     <div class="dialog-actions">
       <button type="button" onClick=${() => navigate('/plans/apply')}>Skip to Apply</button>
       <button type="button" class="primary" onClick=${() => navigate('/plans/simulate')}>Simulate</button>
@@ -454,14 +437,14 @@ function Simulate({ draft, change }: StepProps) {
 
 function Apply({ draft, change, reload }: StepProps & { reload: () => Promise<void> }) {
   if (!hasUnsavedDraft()) return html`<${Unchanged} />`;
-  return html`<${WithComparison} draft=${draft} change=${change}>
+  return html`<${ComparedDraft} draft=${draft} change=${change}>
     ${({ patch, refused }: Compared) =>
       html`<${Write} draft=${draft} refused=${refused} change=${change} reload=${reload} />
         <${Section} title="Take the change along" note="A patch against the file as it is. Commit it where your settings live.">
           <${PatchText} patch=${patch} label="Patch of ${draft.of.path}" />
           <${PatchActions} patch=${patch} path=${draft.of.path} />
         </${Section}>`}
-  </${WithComparison}>`;
+  </${ComparedDraft}>`;
 }
 
 function Write({

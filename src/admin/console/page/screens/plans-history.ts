@@ -10,8 +10,10 @@ import { Table } from '../kit/table.ts';
 import { yamlParts } from '../kit/yaml-parts.ts';
 import { changeQuery, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
+import type { Compared, PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
 import { actorText } from './changes.ts';
+import { Affected } from './plans-affected.ts';
+import { WithComparison } from './plans-comparison.ts';
 
 // The versions of plans.yaml that were in force: the list, and one of them with its difference from another.
 
@@ -69,7 +71,7 @@ function Version({ name }: { name: string }) {
   );
   const isInForce = name === inForce;
   const beside = html`<a class="button" href=${hrefOf('/plans/history')}>All versions</a>
-    ${!isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} inForce=${inForce} />`}`;
+    ${!isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} />`}`;
   const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
   return html`<${Page} title=${`Plans ${name}`} beside=${beside}>
     <${Shown} of=${history.error === null ? shown : history} what="the version">
@@ -101,7 +103,8 @@ function Version({ name }: { name: string }) {
 }
 
 /** The button that puts a version back into force. Its dialog shows what that changes. */
-function Restore({ of: { version }, inForce }: { of: ShownPlansVersion; inForce: string }) {
+function Restore({ of: shown }: { of: ShownPlansVersion }) {
+  const { version } = shown;
   const isAdmin = useMay('admin');
   const [isOpen, setOpen] = useState(false);
   const file = useResource<PlansFile>('/admin/plans/file');
@@ -126,27 +129,32 @@ function Restore({ of: { version }, inForce }: { of: ShownPlansVersion; inForce:
     }
   };
   return html`<button type="button" class="primary" onClick=${() => setOpen(true)}>Restore…</button>
-    ${isOpen && html`<${RestoreDialog} version=${version} inForce=${inForce} act=${act} onClose=${() => setOpen(false)} />`}`;
+    ${isOpen && html`<${RestoreDialog} of=${shown} act=${act} onClose=${() => setOpen(false)} />`}`;
 }
 
+/** Compares the version with the plans in force and with the file, as the editor does with a draft. */
 function RestoreDialog({
-  version,
-  inForce,
+  of: { version, text },
   act,
   onClose,
 }: {
-  version: string;
-  inForce: string;
+  of: ShownPlansVersion;
   act: () => Promise<string>;
   onClose: () => void;
 }) {
-  const shown = useResource<ShownPlansVersion>(
-    `/admin/plans/history/${encodeURIComponent(version)}?against=${inForce}`,
-  );
+  const [known, keep] = useState<Compared | null>(null);
   return html`<${ChangeDialog} title="Restore plans ${version}" action="Restore" act=${act} onClose=${onClose}>
-    <p>plans.yaml of this gateway is replaced, and comes into force for all callers. This is what changes; your copy in Git stays.</p>
-    <${Shown} of=${shown} what="the difference">
-      ${({ patch }: ShownPlansVersion) => html`<${PatchText} id="restore-patch" patch=${patch} label="What restoring changes" />`}
-    </${Shown}>
+    <p>plans.yaml of this gateway is replaced, and comes into force for all callers. Your copy in Git stays.</p>
+    <${WithComparison} text=${text} against="" known=${known} keep=${keep}>
+      ${({ patch, faults, refused, affected }: Compared) => html`
+        ${faults.map(({ line, message }) => html`<p><${Badge} kind="bad">Line ${line}</${Badge}> <bdi>${message}</bdi></p>`)}
+        ${refused.map((sentence) => html`<p><${Badge} kind="bad">Would be refused</${Badge}> <bdi>${sentence}</bdi></p>`)}
+        ${
+          faults.length === 0 &&
+          html`<${PatchText} id="restore-patch" patch=${patch} label="What restoring changes" />
+            <h3>Who is affected</h3>
+            <${Affected} affected=${affected} />`
+        }`}
+    </${WithComparison}>
   </${ChangeDialog}>`;
 }
