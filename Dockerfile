@@ -4,13 +4,13 @@
 # one ask `docker buildx imagetools inspect node:VERSION-slim --format '{{.Manifest.Digest}}'`.
 ARG NODE_IMAGE=node:26.10.0-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1
 
-# What the gateway needs to run and nothing that is only for tests and tools. That leaves out the npm package `node`, too,
-# which is right: here Node.js is the base. The SBOM is that of what was installed: with --omit=dev npm would leave packages out.
+# What the gateway needs to run and nothing that is only for tests and tools, without the Node.js that npm brings along: here
+# Node.js is the base. The SBOM is that of what was installed: with --omit=dev npm would leave packages out.
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --ignore-scripts \
- && npm pkg delete devDependencies \
+RUN npm ci --omit=dev --omit=optional --ignore-scripts \
+ && npm pkg delete devDependencies optionalDependencies \
  && npm sbom --sbom-format=cyclonedx --sbom-type=application >sbom.cdx.json \
  && find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
@@ -35,7 +35,7 @@ ENV NODE_ENV=production \
 # /data is where the embedded store and the pet service keep their data: mount a volume there.
 # The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
 # the user who made it, and then it is root's as well.
-RUN ln -s /app/bin/tollgate.js /usr/local/bin/tollgate \
+RUN ln -s /app/bin/tollgate /usr/local/bin/tollgate \
  && install -d -m 700 -o node -g node /data \
  && install -d -o node -g node "$NODE_COMPILE_CACHE" \
  && setpriv --reuid=node --regid=node --init-groups tollgate --help >/dev/null \
@@ -47,8 +47,7 @@ EXPOSE 8080 9090
 STOPSIGNAL SIGTERM
 # Alive, not ready: an orchestrator that replaces what is unhealthy must not do so because Redis is away.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healthy "${ADMIN_PORT:-9090}" /livez
-# Attack: SIGUSR1 starts Node's debugger, which lets anyone who reaches its port run code as the gateway. Workers inherit this.
-ENTRYPOINT ["node", "--disable-sigusr1", "--max-semi-space-size=8", "/app/bin/tollgate.js"]
+ENTRYPOINT ["tollgate"]
 CMD ["serve"]
 
 # What only tools need.

@@ -1,16 +1,12 @@
-#!/usr/bin/env node
 import { fileURLToPath } from 'node:url';
+import { isNodeTooOld, neededNode } from './needed-node.js';
 
-// Plain JavaScript, so that a Node.js too old for the TypeScript behind it gets a sentence and not a parse error.
-const needed = [26, 5, 1];
-const has = process.versions.node.split('.').map(Number);
-const tooOld = needed.reduce((verdict, part, i) => verdict || Math.sign(has[i] - part), 0) < 0;
-
-if (tooOld) {
+// Started by `tollgate` beside it, which finds a Node.js that is new enough.
+if (isNodeTooOld) {
   process.stderr.write(
-    `Tollgate needs Node.js ${needed.join('.')} or later, this is ${process.versions.node}. ` +
+    `Tollgate needs Node.js ${neededNode} or later, this is ${process.versions.node}. ` +
       (import.meta.url.includes('/node_modules/')
-        ? `Run \`npx node@26 node_modules/.bin/tollgate COMMAND\`, or install Node.js 26, with nvm: \`nvm install 26\`.\n`
+        ? 'Start it with `npx tollgate COMMAND`, which uses the Node.js that npm has installed beside it.\n'
         : 'In a clone run `npm ci` (it brings its own Node.js) and then `npm start` or `npm run -s tollgate -- COMMAND`.\n'),
   );
   process.exit(1);

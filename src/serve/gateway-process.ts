@@ -1,13 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import manifest from '../../package.json' with { type: 'json' };
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../admin/listener.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import type { ExitCode } from '../failure.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import { Gateway } from '../gateway/gateway.ts';
-import type { GatewayDeps } from '../gateway/gateway-deps.ts';
 import type { OpenWebSockets } from '../gateway/open-web-sockets.ts';
-import { passingTrace } from '../gateway/trace-context.ts';
 import { CLOCKS, clockWithSteps } from '../io/clocks.ts';
 import { compactHeap } from '../io/compact-heap.ts';
 import { atOnce, inSlices } from '../io/steps.ts';
@@ -49,6 +46,7 @@ import { LiveSettings } from './live-settings.ts';
 import { type GivenPolicies, LoadedPolicies } from './loaded-policies.ts';
 import { openPublicCertificates, type PublicCertificates } from './public-certificates.ts';
 import { warnOfSunsets } from './sunset-warnings.ts';
+import { tracing } from './tracing.ts';
 import { Upstreams } from './upstreams.ts';
 import { closeWebSocketsOfEndedKeys } from './web-socket-ends.ts';
 import type { WorkerContext } from './workers/worker-context.ts';
@@ -563,16 +561,4 @@ function readinessOf(
     ...(lacks.memory ? { memory: 'short' } : {}),
     ...(lacks.certificate ? { certificate: 'missing' } : {}),
   };
-}
-
-/** Exports spans if a collector is configured. OpenTelemetry is imported only then. */
-export async function tracing(
-  env: NodeJS.ProcessEnv,
-  closers: (() => Promise<void> | void)[],
-): Promise<GatewayDeps['traceOf']> {
-  if (!env.OTEL_EXPORTER_OTLP_ENDPOINT && !env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) return passingTrace;
-  const { openTracing } = await import('../telemetry/trace.ts');
-  const traces = openTracing(env, manifest.version);
-  closers.push(() => traces.close());
-  return traces.begin;
 }

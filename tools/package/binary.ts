@@ -21,7 +21,7 @@ export async function buildBinary(file: string): Promise<void> {
   const folder = mkdtempSync(join(ROOT, 'dist', 'binary-'));
   try {
     const staged = join(folder, 'package');
-    buildPackage(staged);
+    await buildPackage(staged);
     for (const thread of THREADS)
       await bundle(join(staged, `${thread}.js`), join(staged, dirname(thread), threadBundleOf(basename(thread))));
     cpSync(join(ROOT, 'tools', 'package', 'executable.js'), join(staged, 'executable.js'));

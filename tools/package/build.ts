@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
+import { ADDED_PACKAGES } from '../../src/io/added-packages.ts';
 import { ROOT } from '../docs/root.ts';
 
 /** Files beside the compiled ones, as they lie in the repository. */
@@ -22,7 +23,7 @@ const LIBRARY = join('src', 'library');
  * folders of the repository, so that files are found beside the modules that read them.
  * @throws Error if the compiler finds a fault; it has printed the fault
  */
-export function buildPackage(folder: string): void {
+export async function buildPackage(folder: string): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   compileInto(folder);
@@ -30,24 +31,46 @@ export function buildPackage(folder: string): void {
   copyAssets(join(ROOT, 'src'), join(folder, 'src'));
   cpSync(join(ROOT, PAGE), join(folder, PAGE), { recursive: true, filter: (file) => !file.endsWith('tsconfig.json') });
   for (const file of [...ALSO, ...SCHEMAS]) cpSync(join(ROOT, file), join(folder, file));
-  mkdirSync(join(folder, 'bin'), { recursive: true });
-  writeFileSync(join(folder, 'bin', 'tollgate.js'), compiledBin(), { mode: 0o755 });
+  cpSync(join(ROOT, 'bin'), join(folder, 'bin'), { recursive: true });
+  writeFileSync(join(folder, 'bin', 'tollgate.js'), compiledBin());
+  writeFileSync(join(folder, 'bin', 'library.js'), await libraryOn(folder));
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(), null, 2)}\n`);
 }
 
-/** What npm reads: without the scripts and the packages of development, the Node.js of a clone (`node`) among them. */
+/** What npm reads: without the scripts and the packages of development. */
 function publishedManifest() {
-  const { name, version, description, license, type, engines, bin, dependencies } = manifest;
+  const { name, version, description, license, type, engines, bin, optionalDependencies } = manifest;
+  const isAdded = ([one]: [string, string]) => one in ADDED_PACKAGES;
+  const packages = Object.entries(manifest.dependencies);
+  const added = packages.filter(isAdded);
   return {
     ...{ name, version, description, license, type, engines, bin },
     exports: {
-      '.': { types: './src/library.d.ts', default: './src/library.js' },
+      '.': { types: './src/library.d.ts', default: './bin/library.js' },
       './package.json': './package.json',
     },
     files: ['bin', 'src', 'config', 'docs', 'plans.yaml', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'],
     keywords: ['api-gateway', 'rate-limiting', 'quota', 'api-keys', 'reverse-proxy'],
-    dependencies,
+    dependencies: Object.fromEntries(packages.filter((one) => !isAdded(one))),
+    optionalDependencies,
+    peerDependencies: Object.fromEntries(added),
+    peerDependenciesMeta: Object.fromEntries(added.map(([one]) => [one, { optional: true }])),
   };
+}
+
+/** The module that programs import: the library, or an error that says what it needs where Node.js cannot read it. */
+async function libraryOn(folder: string): Promise<string> {
+  const names = Object.keys(await import(join(folder, `${LIBRARY}.js`)));
+  return `import { isNodeTooOld, neededNode } from './needed-node.js';
+
+if (isNodeTooOld) {
+  throw new Error(
+    \`The library of Tollgate needs Node.js \${neededNode} or later, this is \${process.versions.node}. Install Node.js 26, for example with \` +
+      '"nvm install 26", or run the gateway beside your program: "npx tollgate serve" brings its own Node.js.',
+  );
+}
+export const { ${names.join(', ')} } = await import('../${LIBRARY}.js');
+`;
 }
 
 function compileInto(folder: string): void {

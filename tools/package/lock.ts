@@ -9,15 +9,18 @@ export interface LockedPackage {
 }
 
 /**
- * The packages of package-lock.json without those of development, by name.
+ * The packages of package-lock.json without those of development and Node.js itself, by name.
  * @throws Error if one has no licence, which nobody may then pass on
  */
 export function productionPackages(lock: string): readonly LockedPackage[] {
   const { packages } = JSON.parse(lock) as {
-    packages: Record<string, { version: string; license?: string; dev?: boolean; devOptional?: boolean }>;
+    packages: Record<
+      string,
+      { version: string; license?: string; dev?: boolean; devOptional?: boolean; optional?: boolean }
+    >;
   };
   return Object.entries(packages)
-    .filter(([path, { dev, devOptional }]) => path !== '' && dev !== true && devOptional !== true)
+    .filter(([path, { dev, devOptional, optional }]) => path !== '' && !dev && !devOptional && !optional)
     .map(([path, { version, license }]) => {
       const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
       if (license === undefined) throw new Error(`${name} ${version} has no licence in package-lock.json.`);

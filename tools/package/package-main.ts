@@ -4,5 +4,5 @@ import { buildPackage } from './build.ts';
 
 /** `npm run build:package`: writes the npm package to dist/package, for `npm pack`. */
 const folder = join(ROOT, 'dist', 'package');
-buildPackage(folder);
+await buildPackage(folder);
 process.stdout.write(`${folder}: \`npm pack ./dist/package\` makes the file that \`npm install\` takes.\n`);

@@ -58,13 +58,11 @@ test.skipIf(!canUnshare)('as process 1 it ends at once at a second signal (relia
 
 // Attack: SIGUSR1 starts Node's debugger. Another program of the same user, or one in the same container, then connects to
 // it and runs code as the gateway.
-test.skipIf(process.platform !== 'linux')('as the image starts it, no process of it takes SIGUSR1', async () => {
-  const [, json] = /^ENTRYPOINT (\[.*tollgate\.js"\])$/m.exec(readFileSync(join(ROOT, 'Dockerfile'), 'utf8')) ?? [];
-  const [, ...words] = (JSON.parse(json ?? '') as string[]).map((word) => word.replace(/^\/app\//, `${ROOT}/`));
+test.skipIf(process.platform !== 'linux')('as its command starts it, no process of it takes SIGUSR1', async () => {
   const { origin } = await startUpstream();
   const gateway = await relaunch(
     { upstream: origin, env: await workersOf(2) },
-    `exec ${[process.execPath, ...words].join(' ')} serve`,
+    `exec ${join(ROOT, 'bin', 'tollgate')} serve`,
   );
   const pids = [gateway.process.pid, ...(await pidsOf(gateway))];
   expect(pids).toHaveLength(3);
@@ -77,8 +75,10 @@ test.skipIf(process.platform !== 'linux')('as the image starts it, no process of
   expect((await gateway.get('/v1/pets')).status).toBe(200);
 });
 
-test('the scripts of package.json and the image start it in the same way', () => {
+test('the scripts of package.json and the image start it by that command', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-  for (const name of ['start', 'tollgate'])
-    expect(scripts[name]).toContain('node --disable-sigusr1 --max-semi-space-size=8 bin/tollgate.js');
+  for (const name of ['start', 'tollgate']) expect(scripts[name]).toMatch(/^exec bin\/tollgate(?: start)?$/);
+  const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
+  expect(dockerfile).toContain('ENTRYPOINT ["tollgate"]\n');
+  expect(dockerfile).toContain('ln -s /app/bin/tollgate /usr/local/bin/tollgate');
 });

@@ -3,14 +3,19 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { type Running, temporaryFolder } from '../../support/processes.ts';
 
-/** Settings with one route, /v1/pets, whose requests are checked against a description. @param listen YAML of `listen` */
-export async function describedSettings(listen = '{}') {
+/**
+ * Settings with one route, /v1/pets, whose requests are checked against a description.
+ * @param listen YAML of `listen`
+ * @param isChecked false: they are not checked
+ */
+export async function describedSettings(listen = '{}', isChecked = true) {
   const folder = await temporaryFolder();
   const [gateway, plans, description] = ['gateway.yaml', 'plans.yaml', 'openapi.yaml'].map((name) =>
     join(folder, name),
   ) as [string, string, string];
   // Nothing answers at the target: what passes the check is answered 502.
-  const upstream = `{ targets: ['http://127.0.0.1:9'], validate: ${JSON.stringify(description)} }`;
+  const validate = isChecked ? `, validate: ${JSON.stringify(description)}` : '';
+  const upstream = `{ targets: ['http://127.0.0.1:9']${validate} }`;
   const route = '{ path: /v1/pets, methods: [GET, POST], upstream: store, auth: none, limits: { minute: 60 } }';
   await writeFile(gateway, `listen: ${listen}\nupstreams: { store: ${upstream} }\nroutes: [${route}]\n`);
   await writeFile(plans, 'plans: { free: { limits: { minute: 60 } } }\n', { mode: 0o600 });

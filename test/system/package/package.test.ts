@@ -23,7 +23,7 @@ let installed: string;
 
 beforeAll(async () => {
   const built = join(await temporaryFolder(), 'package');
-  buildPackage(built);
+  await buildPackage(built);
   const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', dirname(built)], { cwd: built });
   folder = await temporaryFolder();
   await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', join(dirname(built), stdout.trim())], {
@@ -62,9 +62,21 @@ describe('the package', () => {
     expect(published.scripts).toBeUndefined();
     expect(published.devDependencies).toBeUndefined();
     expect(published.private).toBeUndefined();
-    expect(published.dependencies).toEqual(manifest.dependencies);
+    expect(published.devDependencies).toBeUndefined();
+    const { dependencies, peerDependencies } = published as Record<string, Record<string, string>>;
+    expect({ ...dependencies, ...peerDependencies }).toEqual(manifest.dependencies);
     expect(published.engines).toEqual(manifest.engines);
-    expect(readdirSync(join(folder, 'node_modules'))).not.toContain('node');
+  });
+
+  test('brings the Node.js of this machine, and no more than 50 packages besides', async () => {
+    const { stdout } = await run('npm', ['ls', '--all', '--parseable'], { cwd: folder, env: { ...process.env, PATH } });
+    const names = stdout
+      .trim()
+      .split('\n')
+      .map((path) => path.slice(path.lastIndexOf('node_modules/') + 13));
+    const own = names.filter((name) => name in manifest.optionalDependencies);
+    expect(own).toHaveLength(1);
+    expect(names.length).toBeLessThanOrEqual(50);
   });
 
   test('has every page that its README links to, and every picture that it shows', () => {
@@ -74,11 +86,29 @@ describe('the package', () => {
     expect(links.filter((path) => !existsSync(join(installed, path)))).toEqual([]);
   });
 
-  test('says on an older Node.js where to get a newer one, without a clone', async () => {
+  test('runs on its own Node.js where PATH has an older one, or none', async () => {
+    const older = await temporaryFolder();
+    await writeFile(join(older, 'node'), '#!/bin/sh\n[ "$1" = --version ] && echo v20.20.2\n', { mode: 0o755 });
+    const command = join(folder, 'node_modules', '.bin', 'tollgate');
+    for (const path of [`${older}:/usr/bin:/bin`, '/usr/bin:/bin']) {
+      const { stdout, stderr } = await run(command, ['version'], { env: { PATH: path }, cwd: '/' });
+      expect([stdout, stderr]).toEqual([`${manifest.version}\n`, '']);
+    }
+  });
+
+  test('says what to do where an older Node.js runs the program or imports the library', async () => {
     const older = 'data:text/javascript,Object.defineProperty(process,"versions",{value:{node:"20.20.2"}})';
-    const running = start(process.execPath, ['--import', older, join(installed, 'bin', 'tollgate.js'), 'version']);
-    expect(await running.exit).toEqual({ code: 1, signal: null });
-    expect(running.stderr).toContain('this is 20.20.2. Run `npx node@26 node_modules/.bin/tollgate COMMAND`');
+    const failed = async (...words: string[]) => {
+      const running = start(process.execPath, ['--import', older, ...words]);
+      expect(await running.exit).toEqual({ code: 1, signal: null });
+      return running.stderr;
+    };
+    const program = await failed(join(installed, 'bin', 'tollgate.js'), 'version');
+    expect(program).toContain('or later, this is 20.20.2. Start it with `npx tollgate COMMAND`, which uses');
+    const library = await failed('--input-type=module', '--eval', 'import "tollgate"');
+    expect(library).toMatch(
+      /Error: The library of Tollgate needs Node\.js 26\.5\.1 or later, this is 20\.20\.2\. Install/,
+    );
   });
 
   test('says its version', async () => {
@@ -147,21 +177,51 @@ describe('tollgate serve of the package', () => {
   });
 });
 
-describe('settings that load parts of the package on demand', () => {
+describe('settings that need packages of their own', () => {
   const program = () => join(folder, 'node_modules', '.bin', 'tollgate');
+  const acme = '{ tls: { acme: { domains: [api.example.com], email: ops@example.com, agreeToTerms: true } } }';
+  const collector = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' };
 
-  test('with `validate` pass gateway check, and the gateway checks requests, after a reload too', async () => {
+  test(
+    'are refused with the command that installs them, by gateway check and at a start, and work after it',
+    async () => {
+      const commands: string[] = [];
+      for (const [listen, more, setting] of [
+        ['{}', {}, 'upstreams\\.store\\.validate: checking requests'],
+        [acme, {}, 'listen\\.tls\\.acme'],
+        ['{}', collector, 'OTEL_EXPORTER_OTLP_ENDPOINT'],
+      ] as const) {
+        const { env } = await describedSettings(listen, setting.startsWith('upstreams'));
+        for (const words of [['gateway', 'check'], ['serve']]) {
+          const running = start(program(), words, { ...FREE, ...env, ...more });
+          expect((await running.exit).code).toBe(1);
+          const found = new RegExp(
+            `${setting} needs (?:a package that does|packages that do) not come with Tollgate: \`npm install (.*)\``,
+          );
+          expect(running.stderr).toMatch(found);
+          commands.push(...found.exec(running.stderr)![1]!.split(' '));
+        }
+      }
+      const { peerDependencies } = JSON.parse(contentOf('package.json')) as {
+        peerDependencies: Record<string, string>;
+      };
+      const added = Object.entries(peerDependencies).map(([name, version]) => `${name}@${version}`);
+      expect([...new Set(commands)].sort()).toEqual(added.sort());
+      for (const one of added) expect(contentOf('docs/guides/install.md')).toContain(one);
+      await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', ...added], {
+        cwd: folder,
+        env: { ...process.env, PATH },
+      });
+      const { env } = await describedSettings(acme);
+      const checked = start(program(), ['gateway', 'check'], { ...FREE, ...env, ...collector });
+      expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
+    },
+    180_000 * ROOM,
+  );
+
+  test('then check requests, after a reload too', async () => {
     const { env, description } = await describedSettings();
-    const checked = start(program(), ['gateway', 'check'], { ...FREE, ...env });
-    expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
     await expectChecked(start(program(), ['serve'], { ...FREE, ...env }), description);
-  });
-
-  test('with a certificate from an ACME authority pass gateway check', async () => {
-    const acme = '{ domains: [api.example.com], email: ops@example.com, agreeToTerms: true }';
-    const { env } = await describedSettings(`{ tls: { acme: ${acme} } }`);
-    const checked = start(program(), ['gateway', 'check'], { ...FREE, ...env });
-    expect([await checked.exit, checked.stderr]).toEqual([{ code: 0, signal: null }, '']);
   });
 });
 
