@@ -65,8 +65,8 @@ async function libraryOn(folder: string): Promise<string> {
 
 if (isNodeTooOld) {
   throw new Error(
-    \`The library of Tollgate needs Node.js \${neededNode} or later, this is \${process.versions.node}. Install Node.js 26, for example with \` +
-      '"nvm install 26", or run the gateway beside your program: "npx tollgate serve" brings its own Node.js.',
+    \`The library of Tollgate needs Node.js \${neededNode} or later, this is \${process.versions.node}. Run your program by npm or npx \` +
+      '("npx node FILE"), which use the Node.js that Tollgate brings, or install Node.js 26, for example with "nvm install 26".',
   );
 }
 export const { ${names.join(', ')} } = await import('../${LIBRARY}.js');

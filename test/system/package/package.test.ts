@@ -107,7 +107,7 @@ describe('the package', () => {
     expect(program).toContain('or later, this is 20.20.2. Start it with `npx tollgate COMMAND`, which uses');
     const library = await failed('--input-type=module', '--eval', 'import "tollgate"');
     expect(library).toMatch(
-      /Error: The library of Tollgate needs Node\.js 26\.5\.1 or later, this is 20\.20\.2\. Install/,
+      /Error: The library of Tollgate needs Node\.js 26\.5\.1 or later, this is 20\.20\.2\. Run your program/,
     );
   });
 
