@@ -9,7 +9,7 @@ import { launchBrowser } from './console-visit.ts';
 // `npm run console:kit -- --take`, and look at the pictures.
 
 /** How many pixels may differ: another build of the browser smooths letters differently. */
-const MAX_SHARE = 0.001;
+const MAX_SHARE = 0.00002;
 
 let browser: Browser;
 let kit: Awaited<ReturnType<typeof serveKit>>;
