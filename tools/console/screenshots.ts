@@ -21,7 +21,11 @@ function screensOf({ keys, customer, refusedRequestId }: Stand): readonly Screen
   const heading = (name: string | RegExp) => (page: Page) => page.getByRole('heading', { name }).first().waitFor();
   return [
     { name: 'now', path: '/', isReady: (page) => page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor() },
-    { name: 'key', path: `/keys/${keys.banned.id}`, isReady: (page) => page.getByRole('meter').first().waitFor() },
+    {
+      name: 'key',
+      path: `/keys/${keys.banned.id}`,
+      isReady: (page) => page.getByRole('table', { name: /refusals/i }).waitFor(),
+    },
     { name: 'keys', path: '/keys', isReady: (page) => page.getByRole('link', { name: 'Paws & Claws' }).waitFor() },
     {
       name: 'customers',
