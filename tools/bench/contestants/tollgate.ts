@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -148,11 +149,14 @@ async function farAway(world: World, { port }: { readonly port: number }, delayM
   return link.port;
 }
 
-/** The options of Node.js with which a checkout runs its gateway: those of `npm start`. */
+/** The options of Node.js with which a checkout runs its gateway: those of its command, or of `npm start` in earlier ones. */
 async function flagsOf(program: string): Promise<string[]> {
-  const file = join(program, '..', '..', 'package.json');
-  const { scripts } = JSON.parse(await readFile(file, 'utf8')) as { scripts: { start: string } };
-  const flags = /^exec node (.*?) ?bin\/tollgate\.js/.exec(scripts.start)?.[1] ?? '';
+  const folder = join(program, '..');
+  const [file, pattern] = existsSync(join(folder, 'tollgate'))
+    ? [join(folder, 'tollgate'), /^ *exec "\$node" (.*) "\$here\/tollgate\.js"/m]
+    : [join(folder, '..', 'package.json'), /"exec node (.*?) ?bin\/tollgate\.js/];
+  const [, flags] = pattern.exec(await readFile(file, 'utf8')) ?? [];
+  if (flags === undefined) throw new Error(`${file} does not say how the gateway is started`);
   return flags.split(' ').filter((flag) => flag !== '');
 }
 
