@@ -4,67 +4,150 @@ import { withTonedLead } from './cli/terminal/style.ts';
 import { type ExitCode, Failure } from './failure.ts';
 import { styleFor } from './io/terminal-text.ts';
 
-/** Every command by its name. The module of a command is imported only when the command runs. */
-const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
-  serve: async () => (await import('./cli/serve.ts')).serve,
-  init: async () => (await import('./cli/init.ts')).init,
-  start: async () => (await import('./cli/start.ts')).start,
-  pets: async () => (await import('./cli/pets.ts')).pets,
-  'keys create': async () => (await import('./cli/keys/create.ts')).keysCreate,
-  'keys list': async () => (await import('./cli/keys/show.ts')).keysList,
-  'keys find': async () => (await import('./cli/keys/find.ts')).keysFind,
-  'keys show': async () => (await import('./cli/keys/show.ts')).keysShow,
-  'keys rotate': async () => (await import('./cli/keys/change.ts')).keysRotate,
-  'keys end-secret': async () => (await import('./cli/keys/change.ts')).keysEndSecret,
-  'keys suspend': async () => (await import('./cli/keys/change.ts')).keysSuspend,
-  'keys resume': async () => (await import('./cli/keys/change.ts')).keysResume,
-  'keys revoke': async () => (await import('./cli/keys/change.ts')).keysRevoke,
-  'keys delete': async () => (await import('./cli/keys/change.ts')).keysDelete,
-  'keys update': async () => (await import('./cli/keys/change.ts')).keysUpdate,
-  'keys move': async () => (await import('./cli/keys/change.ts')).keysMove,
-  'keys topup': async () => (await import('./cli/usage-changes.ts')).keysTopUp,
-  'keys undo-topup': async () => (await import('./cli/usage-changes.ts')).keysUndoTopUp,
-  'keys apply': async () => (await import('./cli/keys/apply.ts')).keysApply,
-  'keys import': async () => (await import('./cli/keys/import.ts')).keysImport,
-  'keys export': async () => (await import('./cli/keys/export.ts')).keysExport,
-  'keys backup': async () => (await import('./cli/keys/backup.ts')).keysBackup,
-  'keys restore': async () => (await import('./cli/keys/backup.ts')).keysRestore,
-  'customers create': async () => (await import('./cli/customers/change.ts')).customersCreate,
-  'customers list': async () => (await import('./cli/customers/show.ts')).customersList,
-  'customers show': async () => (await import('./cli/customers/show.ts')).customersShow,
-  'customers edit': async () => (await import('./cli/customers/change.ts')).customersEdit,
-  'customers topup': async () => (await import('./cli/usage-changes.ts')).customersTopUp,
-  'customers undo-topup': async () => (await import('./cli/usage-changes.ts')).customersUndoTopUp,
-  'customers suspend': async () => (await import('./cli/customers/change.ts')).customersSuspend,
-  'customers resume': async () => (await import('./cli/customers/change.ts')).customersResume,
-  'customers delete': async () => (await import('./cli/customers/change.ts')).customersDelete,
-  doctor: async () => (await import('./cli/doctor.ts')).doctor,
-  'gateway check': async () => (await import('./cli/gateway/check.ts')).gatewayCheck,
-  'plans show': async () => (await import('./cli/plans/show.ts')).plansShow,
-  'plans check': async () => (await import('./cli/plans/check.ts')).plansCheck,
-  'plans diff': async () => (await import('./cli/plans/diff.ts')).plansDiff,
-  'plans history': async () => (await import('./cli/plans/history.ts')).plansHistory,
-  'plans rollback': async () => (await import('./cli/plans/rollback.ts')).plansRollback,
-  'plans simulate': async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
-  'routes import': async () => (await import('./cli/routes/import.ts')).routesImport,
-  'bans list': async () => (await import('./cli/bans/list.ts')).bansList,
-  'bans lift': async () => (await import('./cli/usage-changes.ts')).bansLift,
-  audit: async () => (await import('./cli/audit.ts')).audit,
-  usage: async () => (await import('./cli/usage.ts')).usage,
-  'usage reset': async () => (await import('./cli/usage-changes.ts')).usageReset,
-  'usage export': async () => (await import('./cli/usage-export.ts')).usageExport,
-  console: async () => (await import('./cli/console.ts')).consoleLink,
-  now: async () => (await import('./cli/now.ts')).now,
-  deprecations: async () => (await import('./cli/deprecations.ts')).deprecations,
-  schema: async () => (await import('./cli/schema.ts')).schema,
-  completion: async () => completion,
-  help: async () => help,
-  version: async () => (await import('./cli/version.ts')).version,
+/** A command of the overview, and its module, which is imported only when the command runs. */
+type Entry = readonly [line: string, load: () => Promise<Command>];
+
+/** Every command by its name, in the groups of the help, with a line of at most 52 characters. */
+const GROUPS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
+  Run: {
+    start: ['Run the pet service and a gateway before it, to try', async () => (await import('./cli/start.ts')).start],
+    init: ['Write settings for a gateway before your service', async () => (await import('./cli/init.ts')).init],
+    serve: ['Run the gateway', async () => (await import('./cli/serve.ts')).serve],
+    console: ['Print a link that signs in to the console', async () => (await import('./cli/console.ts')).consoleLink],
+    doctor: ['Look at all that the gateway depends on', async () => (await import('./cli/doctor.ts')).doctor],
+    pets: ['Run the bundled pet service alone', async () => (await import('./cli/pets.ts')).pets],
+  },
+  Settings: {
+    'gateway check': [
+      'Check all settings as a start does',
+      async () => (await import('./cli/gateway/check.ts')).gatewayCheck,
+    ],
+    'routes import': [
+      'Write routes of an OpenAPI description',
+      async () => (await import('./cli/routes/import.ts')).routesImport,
+    ],
+    schema: ['Write the JSON Schemas of the settings', async () => (await import('./cli/schema.ts')).schema],
+    'plans show': [
+      'Show the plans, or an earlier version of them',
+      async () => (await import('./cli/plans/show.ts')).plansShow,
+    ],
+    'plans check': ['Check plans.yaml', async () => (await import('./cli/plans/check.ts')).plansCheck],
+    'plans diff': [
+      'Compare two files of plans, and name whom it affects',
+      async () => (await import('./cli/plans/diff.ts')).plansDiff,
+    ],
+    'plans simulate': [
+      'Replay recorded requests under other plans',
+      async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
+    ],
+    'plans history': [
+      'List the versions that were in force',
+      async () => (await import('./cli/plans/history.ts')).plansHistory,
+    ],
+    'plans rollback': [
+      'Go back to an earlier version',
+      async () => (await import('./cli/plans/rollback.ts')).plansRollback,
+    ],
+  },
+  Keys: {
+    'keys create': [
+      'Make a key and show its secret once',
+      async () => (await import('./cli/keys/create.ts')).keysCreate,
+    ],
+    'keys list': ['List the keys', async () => (await import('./cli/keys/show.ts')).keysList],
+    'keys find': ['Find the key of a secret', async () => (await import('./cli/keys/find.ts')).keysFind],
+    'keys show': ['Show a key', async () => (await import('./cli/keys/show.ts')).keysShow],
+    'keys update': [
+      'Change a key: plan, limits, name, end, who may call',
+      async () => (await import('./cli/keys/change.ts')).keysUpdate,
+    ],
+    'keys topup': ['Add to a limit for a while', async () => (await import('./cli/usage-changes.ts')).keysTopUp],
+    'keys undo-topup': ['Take a top-up back', async () => (await import('./cli/usage-changes.ts')).keysUndoTopUp],
+    'keys rotate': ['Give a key a new secret', async () => (await import('./cli/keys/change.ts')).keysRotate],
+    'keys end-secret': ['End one of several secrets', async () => (await import('./cli/keys/change.ts')).keysEndSecret],
+    'keys suspend': ['Suspend a key', async () => (await import('./cli/keys/change.ts')).keysSuspend],
+    'keys resume': ['End the suspension of a key', async () => (await import('./cli/keys/change.ts')).keysResume],
+    'keys revoke': ['Revoke a key for good', async () => (await import('./cli/keys/change.ts')).keysRevoke],
+    'keys delete': ['Remove a revoked or expired key', async () => (await import('./cli/keys/change.ts')).keysDelete],
+    'keys move': [
+      'Move a key to a customer, or away from one',
+      async () => (await import('./cli/keys/change.ts')).keysMove,
+    ],
+    'keys apply': [
+      'Make keys and customers as a file says',
+      async () => (await import('./cli/keys/apply.ts')).keysApply,
+    ],
+    'keys import': [
+      'Take in keys that were made elsewhere',
+      async () => (await import('./cli/keys/import.ts')).keysImport,
+    ],
+    'keys export': ['Print all keys, without secrets', async () => (await import('./cli/keys/export.ts')).keysExport],
+    'keys backup': [
+      'Write keys and customers to an encrypted file',
+      async () => (await import('./cli/keys/backup.ts')).keysBackup,
+    ],
+    'keys restore': ['Write them back to the store', async () => (await import('./cli/keys/backup.ts')).keysRestore],
+  },
+  Customers: {
+    'customers create': [
+      'Make a customer, whose keys share a plan',
+      async () => (await import('./cli/customers/change.ts')).customersCreate,
+    ],
+    'customers list': ['List the customers', async () => (await import('./cli/customers/show.ts')).customersList],
+    'customers show': [
+      'Show a customer and its keys',
+      async () => (await import('./cli/customers/show.ts')).customersShow,
+    ],
+    'customers edit': ['Change a customer', async () => (await import('./cli/customers/change.ts')).customersEdit],
+    'customers topup': [
+      'Add to a shared limit for a while',
+      async () => (await import('./cli/usage-changes.ts')).customersTopUp,
+    ],
+    'customers undo-topup': [
+      'Take a top-up back',
+      async () => (await import('./cli/usage-changes.ts')).customersUndoTopUp,
+    ],
+    'customers suspend': [
+      'Suspend a customer with all its keys',
+      async () => (await import('./cli/customers/change.ts')).customersSuspend,
+    ],
+    'customers resume': [
+      'End the suspension of a customer',
+      async () => (await import('./cli/customers/change.ts')).customersResume,
+    ],
+    'customers delete': ['Remove a customer', async () => (await import('./cli/customers/change.ts')).customersDelete],
+  },
+  Look: {
+    now: ['List the callers that are refused right now', async () => (await import('./cli/now.ts')).now],
+    usage: ['Show what a caller has used', async () => (await import('./cli/usage.ts')).usage],
+    'usage export': [
+      'Print what all callers used, for billing',
+      async () => (await import('./cli/usage-export.ts')).usageExport,
+    ],
+    'usage reset': [
+      'Set what a key has used to nothing',
+      async () => (await import('./cli/usage-changes.ts')).usageReset,
+    ],
+    'bans list': ['List the bans in force', async () => (await import('./cli/bans/list.ts')).bansList],
+    'bans lift': ['Lift a ban', async () => (await import('./cli/usage-changes.ts')).bansLift],
+    deprecations: [
+      'List who still calls deprecated routes',
+      async () => (await import('./cli/deprecations.ts')).deprecations,
+    ],
+    audit: ['List who changed what', async () => (await import('./cli/audit.ts')).audit],
+  },
+  Help: {
+    help: ['Show the help of a command', async () => help],
+    completion: ['Print a completion script for a shell', async () => completion],
+    version: ['Print the version', async () => (await import('./cli/version.ts')).version],
+  },
 };
+
+const COMMANDS: Readonly<Record<string, Entry>> = Object.assign({}, ...Object.values(GROUPS));
 
 /** Every command, in the order of the help. */
 export function allCommands(): Promise<Command[]> {
-  return Promise.all(Object.values(COMMANDS).map((load) => load()));
+  return Promise.all(Object.values(COMMANDS).map(([, load]) => load()));
 }
 
 /** `tollgate completion`: made of the declarations of all commands, so it is here, where they are known. */
@@ -90,7 +173,7 @@ const help: Command = {
   environment: [],
   examples: ['tollgate help', 'tollgate help keys create'],
   run: ({ positionals }, terminal) =>
-    positionals.length === 0 ? printOverview('', terminal) : main([...positionals, '--help'], terminal),
+    main(positionals.length === 0 ? ['--help'] : [...positionals, '--help'], terminal),
 };
 
 /**
@@ -103,7 +186,7 @@ export async function main(args: readonly string[], terminal: Terminal): Promise
     if (found === null) return await answerWithoutCommand(args, terminal);
     const command = await found.load();
     if (asksForHelp(found.rest)) {
-      terminal.out(helpOf(command));
+      terminal.out(helpOf(command, terminal));
       return 0;
     }
     return await runParsed(command, parseWords(command, found.rest), terminal);
@@ -128,8 +211,8 @@ function defectText(error: unknown): string {
 
 function findCommand(args: readonly string[]) {
   for (const length of [2, 1]) {
-    const load = COMMANDS[args.slice(0, length).join(' ')];
-    if (load !== undefined && args.length >= length) return { load, rest: args.slice(length) };
+    const entry = COMMANDS[args.slice(0, length).join(' ')];
+    if (entry !== undefined && args.length >= length) return { load: entry[1], rest: args.slice(length) };
   }
   return null;
 }
@@ -142,14 +225,15 @@ function asksForHelp(args: readonly string[]): boolean {
 async function answerWithoutCommand(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
   const [first, second] = args;
   if (first === undefined) {
-    terminal.error(shortHelp());
+    terminal.error(overview('', terminal));
     return 2;
   }
   const isGroup = Object.keys(COMMANDS).some((name) => name.startsWith(`${first} `));
   if (first === '--version') return await main(['version'], terminal);
   const hasSecond = second !== undefined && !second.startsWith('-');
   if (asksForHelp(args) && (first.startsWith('-') || (isGroup && !hasSecond))) {
-    return printOverview(isGroup ? `${first} ` : '', terminal);
+    terminal.out(overview(isGroup ? `${first} ` : '', terminal));
+    return 0;
   }
   const given = args.slice(0, isGroup && hasSecond ? 2 : 1).join(' ');
   const known = isGroup
@@ -169,51 +253,25 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
   return 2;
 }
 
-/** What `tollgate` alone prints: the names of all commands, in groups, and where to begin. */
-function shortHelp(): string {
-  const groups = Object.entries(Object.groupBy(Object.keys(COMMANDS), (name) => name.split(' ')[0]!));
-  const rows = groups.flatMap(([first, names = []]): [string, string][] => {
-    const seconds = names.filter((name) => name !== first).map((name) => name.slice(first.length + 1));
-    return seconds.length === 0 ? [] : [[first, seconds.join(', ')]];
-  });
-  const alone = groups.flatMap(([first, names = []]) => (names.includes(first) ? [first] : []));
-  return (
-    `${ABOUT}\n\nUsage: tollgate COMMAND [options]\n\n` +
-    `${wrapped(alone.join(', '), '  ')}\n\n${rows.map(([first, seconds]) => `${wrapped(seconds, `  ${first.padEnd(9)}`)}\n`).join('')}\n` +
-    'To try it: `tollgate start`. Before a service of yours: `tollgate init`.\n' +
-    '`tollgate help` says what each command does.\n'
-  );
-}
-
 const ABOUT = 'Tollgate, an API gateway that holds every caller to the quotas of its plan.';
-/** Columns of the narrowest usual terminal. */
-const WIDTH = 80;
-
-/** A text in lines of at most 80 columns; those after the first are indented as far as `lead` is long. */
-function wrapped(text: string, lead: string): string {
-  const lines = [lead];
-  for (const word of text.split(' ')) {
-    const line = lines.at(-1)!;
-    if (line.length + word.length <= WIDTH) lines[lines.length - 1] = `${line}${word} `;
-    else lines.push(`${' '.repeat(lead.length)}${word} `);
-  }
-  return lines.map((line) => line.trimEnd()).join('\n');
-}
-
 function namesUnder(prefix: string): string[] {
   return Object.keys(COMMANDS).filter((name) => name.startsWith(prefix));
 }
 
-/** Prints the commands whose names begin with `prefix`. */
-async function printOverview(prefix: string, terminal: Terminal): Promise<ExitCode> {
-  const rows = await Promise.all(
-    namesUnder(prefix).map(async (name) => [name, (await COMMANDS[name]!()).about] as const),
+/** The commands whose names begin with `prefix`, in their groups. */
+function overview(prefix: string, terminal: Terminal): string {
+  const width = Math.max(...namesUnder(prefix).map((name) => name.length));
+  const groups = Object.entries(GROUPS).flatMap(([title, entries]) => {
+    const rows = Object.entries(entries).flatMap(([name, [line]]) =>
+      name.startsWith(prefix) ? [[name, line] as const] : [],
+    );
+    return rows.length === 0 ? [] : [`${title}:\n${inColumns(rows, terminal, width)}`];
+  });
+  const begin = 'To try it: `tollgate start`. Before a service of yours: `tollgate init`.\n';
+  return (
+    `${ABOUT}\n\nUsage: tollgate ${prefix}COMMAND [options]\n\n${groups.join('\n')}\n` +
+    `${prefix === '' ? begin : ''}\`tollgate help ${prefix}COMMAND\` shows the options of each.\n`
   );
-  terminal.out(
-    `${ABOUT}\n\nUsage: tollgate ${prefix}COMMAND [options]\n\n` +
-      `Commands:\n${inColumns(rows)}\n\`tollgate help ${prefix}COMMAND\` tells the options of each.\n`,
-  );
-  return 0;
 }
 
 /** Asks the person at the terminal. Resolves to null if the person closes the input (Ctrl-C, Ctrl-D). */

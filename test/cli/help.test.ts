@@ -170,13 +170,28 @@ test('an option takes a negative number as its value, and says of another value 
   expect((await runCommand({}, 'audit', '--limit', '-5')).stderr).toMatch(/^--limit is '-5'; it must be /);
 });
 
-test('without a command, a short help names every command once, within 80 columns', async () => {
+test('the help names every command once, in groups, each with one short line within 80 columns; without a command it is an error', async () => {
   const { code, stdout, stderr } = await runCommand({});
   expect([code, stdout]).toEqual([2, '']);
-  for (const { name } of commands) expect(stderr).toMatch(new RegExp(`\\b${name.split(' ').at(-1)}\\b`));
-  expect(stderr).toContain('`tollgate help`');
-  expect(stderr.split('\n').length).toBeLessThan(24);
+  expect((await runCommand({}, 'help')).stdout).toBe(stderr);
+  expect(stderr.match(/^\w+:$/gm)).toEqual(['Run:', 'Settings:', 'Keys:', 'Customers:', 'Look:', 'Help:']);
+  for (const { name } of commands) expect(stderr.match(new RegExp(`^ {2}${name} {2,}\\S`, 'gm')), name).toHaveLength(1);
+  expect(stderr).toContain('`tollgate help COMMAND`');
   for (const line of stderr.split('\n')) expect(line.length, line).toBeLessThanOrEqual(80);
+});
+
+test('the help of a command is as wide as the terminal, from 60 to 110 columns', async () => {
+  for (const [columns, width] of [
+    [40, 60],
+    [100, 100],
+    [300, 110],
+  ] as const) {
+    const { stdout } = await runCommand({ TEST_COLUMNS: String(columns) }, 'plans', 'diff', '--help');
+    const texts = stdout.slice(0, stdout.indexOf('Examples:')).split('\n');
+    const longest = Math.max(...texts.map((line) => line.length));
+    expect(longest).toBeLessThanOrEqual(width);
+    expect(longest).toBeGreaterThan(width - 12);
+  }
 });
 
 test('help, version and the help of a group', async () => {

@@ -197,8 +197,8 @@ function variablesOf({ environment, printsTable }: Command): readonly Variable[]
   return environment.length > 0 || printsTable === true ? [...environment, 'NO_COLOR'] : environment;
 }
 
-/** The text of `tollgate COMMAND --help`. */
-export function helpOf(command: Command): string {
+/** The text of `tollgate COMMAND --help`, in the width of the terminal. */
+export function helpOf(command: Command, terminal: Pick<Terminal, 'columns'> = {}): string {
   const options: [string, string][] = [
     ...Object.entries(optionsOf(command)).map(([name, option]): [string, string] => [
       `${option.short ? `-${option.short}, ` : ''}--${name}${option.type === 'string' ? ` ${option.value ?? 'VALUE'}` : ''}`,
@@ -209,17 +209,43 @@ export function helpOf(command: Command): string {
   const variables = variablesOf(command).map((name): [string, string] => [name, VARIABLES[name]]);
   const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
   return [
-    `${command.about}\n\nUsage: ${usage}\n`,
-    `Options:\n${inColumns(options)}`,
-    ...(variables.length === 0 ? [] : [`Environment:\n${inColumns(variables)}`]),
+    `${wrapped(command.about, '', terminal)}\nUsage: ${usage}\n`,
+    `Options:\n${inColumns(options, terminal)}`,
+    ...(variables.length === 0 ? [] : [`Environment:\n${inColumns(variables, terminal)}`]),
     `Examples:\n${command.examples.map((line) => `  ${line}\n`).join('')}`,
   ].join('\n');
 }
 
-/** Two columns, indented. */
-export function inColumns(rows: readonly (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join('');
+/** Two columns, indented. @param width of the first; by default as wide as needed, up to 30 */
+export function inColumns(
+  rows: readonly (readonly [string, string])[],
+  terminal: Pick<Terminal, 'columns'>,
+  width = Math.min(MAX_FIRST, Math.max(...rows.map(([left]) => left.length))),
+): string {
+  return rows
+    .map(([left, right]) => {
+      const lead = `  ${left.padEnd(width)}  `;
+      // What is longer has a line of its own.
+      if (left.length > width) return `  ${left}\n${wrapped(right, ' '.repeat(width + 4), terminal)}`;
+      return wrapped(right, lead, terminal);
+    })
+    .join('');
+}
+
+const MAX_FIRST = 30;
+/** Columns of the narrowest usual terminal, and of lines that are still easy to read. */
+const WIDTHS = { least: 60, usual: 80, most: 110 };
+
+/** A text in lines that fit the terminal; those after the first are indented as far as `lead` is long. Ends with a line break. */
+function wrapped(text: string, lead: string, { columns }: Pick<Terminal, 'columns'>): string {
+  const width = Math.min(WIDTHS.most, Math.max(WIDTHS.least, columns ?? WIDTHS.usual));
+  const lines = [lead];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!;
+    if (line.length === lead.length || line.length + word.length <= width) lines[lines.length - 1] = `${line}${word} `;
+    else lines.push(`${' '.repeat(lead.length)}${word} `);
+  }
+  return lines.map((line) => `${line.trimEnd()}\n`).join('');
 }
 
 /** Whether the answer to a `question` is yes. Null, the end of the input, is no. */
