@@ -217,6 +217,18 @@ function findCommand(args: readonly string[]) {
   return null;
 }
 
+/** What people look for under another name. */
+const HINTS: ReadonlyMap<string, string> = new Map([
+  ['logs', 'The log is on the standard output of the gateway, one JSON object a line.'],
+  ['log', 'The log is on the standard output of the gateway, one JSON object a line.'],
+  ['reload', 'A gateway reads changed files by itself, and at once when it gets SIGHUP.'],
+  ['stop', 'Send SIGTERM to the gateway: it finishes what is under way and ends.'],
+  ['status', '`tollgate doctor` looks at all that a gateway depends on, and `tollgate now` lists who is refused.'],
+  ['run', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
+  ['server', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
+  ['start-server', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
+]);
+
 function asksForHelp(args: readonly string[]): boolean {
   const end = args.indexOf('--');
   return (end === -1 ? args : args.slice(0, end)).some((word) => word === '--help' || word === '-h');
@@ -241,6 +253,11 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
     : [...new Set(namesUnder('').flatMap((name) => [name, name.split(' ')[0]!]))];
   // `tollgate key create` has its second word right.
   const meant = meantBy(args.slice(0, 2).join(' '), known) ?? meantBy(given, known);
+  const advice = HINTS.get(given);
+  if (advice !== undefined) {
+    terminal.error(`There is no command '${given}'. ${advice}\n`);
+    return 2;
+  }
   const wrong = isGroup && !hasSecond ? `\`tollgate ${first}\` needs another word.` : `There is no command '${given}'.`;
   const help = `See \`tollgate${isGroup ? ` ${first}` : ''} --help\`.`;
   const hint =

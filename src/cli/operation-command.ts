@@ -2,12 +2,13 @@ import type { z } from 'zod';
 import { DURABLE } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
 import type { KeyStore } from '../identify/key-store.ts';
+import { escapedText } from '../io/terminal-text.ts';
 import { momentText } from '../io/time-text.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
-import { contextOn } from './operations.ts';
+import { contextOn, meantId } from './operations.ts';
 import { exitCodeOf, recordingOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -103,14 +104,17 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       ...(operation.once === undefined ? {} : { id: ONCE }),
       json: { type: 'boolean', about: json },
     },
-    async run(words, terminal) {
-      const [id = null] = words.positionals;
-      check?.(words, terminal);
+    async run(given, terminal) {
+      check?.(given, terminal);
       const names = pathMembersOf(operation);
-      const inPath = Object.fromEntries(words.positionals.map((word, i) => [names[i], word]));
-      const input = { ...inputOf(spec, words), ...inPath };
-      const once = operation.once === undefined ? null : onceOf(words);
+      const members = inputOf(spec, given);
+      const once = operation.once === undefined ? null : onceOf(given);
       const work = async (store: OpenStore): Promise<ExitCode> => {
+        const words = await withMeantId(store, positional, given);
+        const [id = null] = words.positionals;
+        if (id !== null && id !== given.positionals[0])
+          terminal.error(`note: ${escapedText(given.positionals[0]!)} is ${id}.\n`);
+        const input = { ...members, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
         const context = contextOn(store);
         const { operations } = context;
         const declined = (await confirm?.({ keys: store.keys, operations }, words, terminal)) ?? null;
@@ -131,6 +135,20 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       };
       return withStore(terminal.env, work, { warn: terminal.error, ...open });
     },
+  };
+}
+
+/** The words with the id of what is meant, where the name of a key or a customer was given. */
+async function withMeantId(
+  store: OpenStore,
+  positional: 'KEY_ID' | 'CUSTOMER_ID' | null,
+  words: Words,
+): Promise<Words> {
+  const [first, ...rest] = words.positionals;
+  if (first === undefined || positional === null) return words;
+  return {
+    ...words,
+    positionals: [await meantId(store, first, positional === 'KEY_ID' ? ['key'] : ['customer'], false), ...rest],
   };
 }
 

@@ -5,7 +5,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import type { KeyUsageReport } from '../operations/key-usage-report.ts';
 import { withStore } from '../serve/open-store.ts';
-import { withMeantKeys } from './operations.ts';
+import { meantId, operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
@@ -50,28 +50,30 @@ export const usage: Command = {
     },
   },
   async run({ options, positionals }, terminal) {
-    const [id] = positionals as [string];
+    const [word] = positionals as [string];
     const plan = (options.plan as string | undefined) ?? null;
     const asked = stepsOf(options.days, options.hours);
     const unit = (options.unit as string | undefined) ?? null;
     if (unit !== null && asked === null)
       throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
     return withStore<ExitCode>(terminal.env, async (store) => {
+      const id = await meantId(store, word, ['key', 'customer'], true);
+      const { counts } = operationsOn(store);
       if (asked !== null) {
         const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');
         if ('fault' in known) throw new Failure('bad_usage', known.fault);
-        const report = await withMeantKeys(store, id, ({ counts }) => counts.history(id, asked, unit));
+        const report = await counts.history(id, asked, unit);
         if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(asChart(report, asked, terminal));
         if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
         return 0;
       }
       if (options.json === true) {
-        const report = await withMeantKeys(store, id, ({ counts }) => counts.of(id, plan));
+        const report = await counts.of(id, plan);
         terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         return 0;
       }
-      terminal.out(asText(await withMeantKeys(store, id, ({ counts }) => counts.forOperators(id, plan)), terminal));
+      terminal.out(asText(await counts.forOperators(id, plan), terminal));
       return 0;
     });
   },
@@ -104,26 +106,38 @@ function stepsOf(days: unknown, hours: unknown): LastSteps | null {
   return { step, fromMs: toMs - Number(given) * STEP_MS[step], toMs };
 }
 
-/** A line for each hour or day, also for those without use; on a terminal with a bar for what was admitted. Units have no refusals. */
+/**
+ * A line for each hour or day. A terminal leaves out those without use, and has a bar for what was admitted, and the sums. Units have no
+ * refusals.
+ */
 function asChart({ unit, buckets }: HistoryReport, { step, fromMs, toMs }: LastSteps, terminal: Terminal): string {
   const used = new Map(buckets.map((bucket) => [bucket.at, bucket]));
-  const rows: string[][] = [];
-  const admitted: number[] = [];
+  const heads = unit === undefined ? [step, 'admitted', 'refused', 'banned'] : [step, unit];
+  const steps: (readonly [at: string, counts: readonly number[]])[] = [];
   for (let atMs = fromMs; atMs < toMs; atMs += STEP_MS[step]) {
     const at = instantText(atMs);
-    const bucket = used.get(at) ?? { admitted: 0, refused: 0, banned: 0 };
-    const counts = unit === undefined ? [bucket.admitted, bucket.refused, bucket.banned] : [bucket.admitted];
-    rows.push([step === 'day' ? at.slice(0, 10) : at, ...counts.map(String)]);
-    admitted.push(bucket.admitted);
+    const { admitted, refused, banned } = used.get(at) ?? { admitted: 0, refused: 0, banned: 0 };
+    steps.push([step === 'day' ? at.slice(0, 10) : at, unit === undefined ? [admitted, refused, banned] : [admitted]]);
   }
-  const heads = unit === undefined ? [step, 'admitted', 'refused', 'banned'] : [step, unit];
-  if (!terminal.isTerminal) return table(heads, rows, terminal);
+  const rowsOf = (some: typeof steps) => some.map(([at, counts]) => [at, ...counts.map(String)]);
+  if (!terminal.isTerminal) return table(heads, rowsOf(steps), terminal);
+  const busy = steps.filter(([, counts]) => counts.some((count) => count > 0));
+  if (busy.length === 0) return `Nothing was used in the last ${steps.length} ${step}s.\n`;
+  const sums = heads.slice(1).map((_, i) => busy.reduce((sum, [, counts]) => sum + counts[i]!, 0));
+  const rows = rowsOf([...busy, ['sum', sums]]);
   const width = Math.min(terminal.columns ?? WIDTH, WIDTH) - widthOf(heads, rows);
-  const bars = barsOf(admitted, Math.max(width, 1));
-  return table(
-    [...heads, { head: '', rank: 5 }],
-    rows.map((row, i) => [...row, bars[i]!]),
-    terminal,
+  const bars = barsOf(
+    busy.map(([, [admitted]]) => admitted!),
+    Math.max(width, 1),
+  );
+  const left = steps.length - busy.length;
+  const note = left === 0 ? '' : `${left} of ${steps.length} ${step}s without use are left out.\n`;
+  return (
+    table(
+      [...heads, { head: '', rank: 5 }],
+      rows.map((row, i) => [...row, bars[i] ?? '']),
+      terminal,
+    ) + note
   );
 }
 

@@ -1,5 +1,4 @@
 import { Failure } from '../failure.ts';
-import { needPackages } from '../io/added-packages.ts';
 import type { Route } from '../routing/router.ts';
 import type { DescribedRoute, ReadDescriptions } from './compiled-descriptions.ts';
 import type { Fault, Path } from './fault.ts';
@@ -32,6 +31,8 @@ export async function readDescriptions(
   const files = [...new Set(routes.map(({ file }) => file))];
   const signature = signatureOf(files);
   if (files.length === 0) return { programs: new Map(), texts: [], signature, faults: [], warnings: [] };
+  // Few commands read descriptions, and each module costs a millisecond.
+  const { needPackages } = await import('../io/added-packages.ts');
   try {
     needPackages('validate', 'checking requests');
   } catch (error) {

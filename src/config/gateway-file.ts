@@ -338,7 +338,10 @@ function checkAuth(entry: unknown, fault: Note): void {
   if (isPublic && !hasLimits) {
     fault(['auth'], 'is `none`, which needs `limits: { minute: 60 }`: what one client address may do.');
   } else if (hasLimits && !isPublic) {
-    fault(['limits'], 'are those of plans.yaml where a key is asked for; they go with `auth: none`.');
+    fault(
+      ['limits'],
+      'go with `auth: none` only. Where a key is asked for, plans.yaml has the limits, also those of a route: see `groups` of a plan.',
+    );
   }
   if (isPublic && field(entry, 'scopes') !== undefined) {
     fault(['scopes'], 'need a key or a token, and this route has `auth: none`; leave one of the two out.', 'key');

@@ -193,7 +193,7 @@ function parseFile<T>(
 ): Versioned<T> {
   const read = readSettingsFile(
     file,
-    `Name another file in ${variable}, or run this in the folder that has it.`,
+    `Name another file in ${variable}, run this in the folder that has it, or make one with \`tollgate init\`.`,
     isReload,
   );
   if ('fault' in read) return { faults: [read.fault], warnings: [], version: '', text: '' };

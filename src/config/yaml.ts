@@ -189,7 +189,10 @@ const TYPES: Readonly<Record<string, string>> = {
 
 function unknownKeyMessage(key: string, known: readonly string[]): string {
   const near = nearest(key, known);
-  const hint = near === null ? '' : ` Did you mean \`${near}\`?`;
+  // `timeout` where there are `connectTimeout` and `responseTimeout`.
+  const longer = known.filter((name) => key.length >= 4 && name.toLowerCase().endsWith(key.toLowerCase()));
+  const meant = near === null ? longer : [near];
+  const hint = meant.length === 0 ? '' : ` Did you mean \`${meant.join('` or `')}\`?`;
   return `is an unknown key.${hint} Allowed here: ${known.join(', ')}.`;
 }
 

@@ -110,7 +110,7 @@ export function metaAskedBy(text: string): MetaPair | null {
 }
 
 /** Whether a text is, or has in it, what may be a secret or a part of one. */
-function isSecretLike(text: string, formats: readonly KeyFormat[]): boolean {
+export function isSecretLike(text: string, formats: readonly KeyFormat[]): boolean {
   if (text.split(/[^0-9A-Za-z_]+/).some(isOwnForm)) return true;
   return !isWholeId(text) && !isCustomerId(text) && isForeign(text.trim(), formats);
 }

@@ -88,10 +88,10 @@ const MAX_MS = 3_660 * 86_400_000;
 
 export const DURATION_RULE = 'must be a duration of at most 3660d, such as 30m, 24h or 90d';
 export const MOMENT_RULE =
-  'must be a duration such as 90d (at most 3660d), a date such as 2030-12-31, or a time such as 2030-12-31T12:00:00Z';
+  'must be a duration such as 90d (at most 3660d), a date such as 2030-12-31 or tomorrow, or a time such as 2030-12-31T12:00:00Z';
 
 export const PAST_RULE =
-  'must be a duration before now such as 24h (at most 3660d), a date such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z';
+  'must be a duration before now such as 24h (at most 3660d), a date such as 2026-01-31 or yesterday, or a time such as 2026-01-31T12:00:00Z';
 
 /** Reads a duration such as `30m`, `24h`, `90d` or `0s`. @returns milliseconds; null for any other text */
 export function durationFrom(text: string): number | null {
@@ -100,16 +100,21 @@ export function durationFrom(text: string): number | null {
 }
 
 /**
- * Reads a moment: a duration from now (`90d`), a date (midnight UTC) or an RFC 3339 time.
+ * Reads a moment: a duration from now (`90d`), a date (midnight UTC, also `yesterday`, `today`, `tomorrow`) or an RFC 3339 time.
  * @returns Unix milliseconds; null for any other text
  */
 export function momentFrom(text: string, nowMs: number): number | null {
   const fromNowMs = durationFrom(text);
-  return fromNowMs === null ? momentOf(text) : nowMs + fromNowMs;
+  if (fromNowMs !== null) return nowMs + fromNowMs;
+  const days = DAYS[text];
+  return days === undefined ? momentOf(text) : nowMs - (nowMs % DAY_MS) + days * DAY_MS;
 }
 
+const DAY_MS = 86_400_000;
+const DAYS: Readonly<Record<string, number>> = { __proto__: null as never, yesterday: -1, today: 0, tomorrow: 1 };
+
 /**
- * Reads a moment in the past: a duration before now (`24h`), a date (midnight UTC) or an RFC 3339 time.
+ * Reads a moment in the past: a duration before now (`24h`), a date (midnight UTC, also `yesterday`) or an RFC 3339 time.
  * @returns Unix milliseconds; null for any other text
  */
 export function pastFrom(text: string, nowMs: number): number | null {

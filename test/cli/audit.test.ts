@@ -125,7 +125,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
 test.each([
   ['--limit', '0'],
   ['--limit', 'many'],
-  ['--since', 'yesterday'],
+  ['--since', 'last week'],
 ])('`audit %s %s` is wrong usage', async (option, value) => {
   const { code, stderr } = await run({}, 'audit', option, value);
   expect([code, stderr]).toEqual([2, expect.stringContaining(`${option} is '${value}'; it must be `)]);

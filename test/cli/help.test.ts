@@ -135,6 +135,17 @@ test('a word far from every command is told which command lists them all, and a 
 });
 
 test.each([
+  ['logs', 'standard output'],
+  ['reload', 'SIGHUP'],
+  ['status', '`tollgate doctor`'],
+  ['start-server', '`tollgate serve`'],
+])('what there is in place of `tollgate %s` is said', async (word, text) => {
+  const { code, stdout, stderr } = await runCommand({}, word);
+  expect([code, stdout]).toEqual([2, '']);
+  expect(stderr).toMatch(new RegExp(`^There is no command '${word}'\\. .*${text}`));
+});
+
+test.each([
   ['list', ['list', 'lift'], 'list'],
   ['lits', ['list', 'lift'], 'list'],
   ['ls', ['list'], null],

@@ -65,7 +65,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'usage', id, '--hours', '5');
     expect(stdout).toMatch(/^HOUR +ADMITTED +REFUSED +BANNED\n/);
     expect(stdout).toMatch(/^\S+T\d\d:00:00Z +123456789 +0 +0 +█{20,}$/m);
-    expect(stdout).toMatch(/^\S+T\d\d:00:00Z +0 +0 +0$/m);
+    expect(stdout).not.toMatch(/ 0 +0 +0$/m);
+    expect(stdout).toMatch(/^sum +123456789 +0 +0\n4 of 5 hours without use are left out\.\n$/m);
+    const idle = await createKey(env, '--plan', 'pro');
+    const none = await run({ ...env, TEST_TERMINAL: 'yes' }, 'usage', idle, '--days', '30');
+    expect(none.stdout).toBe('Nothing was used in the last 30 days.\n');
     for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
   });
 
@@ -231,17 +235,51 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     });
   });
 
-  test('a name in place of an id is answered with the keys that have it', async () => {
+  test('a name in place of an id means the only key or customer that has it', async () => {
     const name = `Hooli ${crypto.randomUUID()}`;
     const id = await createKey(env, '--plan', 'pro', '--name', name);
-    const stderr = `There is no key with this id. Did you mean ${id} (${name})?\n`;
-    for (const words of [['keys', 'show'], ['usage'], ['usage', '--days', '2']]) {
-      expect(await run(env, ...words, name.toLowerCase())).toEqual({ code: 1, stdout: '', stderr });
+    for (const words of [['keys', 'show'], ['usage'], ['usage', '--json'], ['usage', '--days', '2']]) {
+      const ofId = await run(env, ...words, id);
+      expect(ofId.code).toBe(0);
+      expect(await run(env, ...words, name.toUpperCase())).toEqual(ofId);
+      // A part of it is enough to read.
+      expect(await run(env, ...words, name.slice(0, -1))).toEqual(ofId);
     }
+    // A change asks for the whole name, and says whom it has found.
+    const change = ['keys', 'topup', '--window', 'minute', '--amount', '5'] as const;
+    const part = await run(env, ...change, name.slice(0, -1));
+    expect(part).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `There is no key with this id. Did you mean ${id} (${name})?\n`,
+    });
+    expect(await run(env, ...change, name)).toMatchObject({ code: 0, stderr: `note: ${name} is ${id}.\n` });
+    const other = await createKey(env, '--plan', 'pro', '--name', name);
+    for (const words of [['usage'], change]) {
+      const { code, stderr } = await run(env, ...words, name);
+      expect(code).toBe(1);
+      expect(stderr).toMatch(
+        /^There is no key with this id\. Did you mean key_\w+ \(Hooli .*\) or key_\w+ \(Hooli .*\)\?\n$/,
+      );
+      for (const one of [id, other]) expect(stderr).toContain(one);
+    }
+  });
+
+  test('the name of a customer in place of its id means it, also where keys of it have the name in theirs', async () => {
+    const name = `Acme ${crypto.randomUUID()}`;
+    const made = await run(env, 'customers', 'create', '--plan', 'pro', '--name', name, '--json');
+    const { id } = JSON.parse(made.stdout) as { id: string };
+    await createKey(env, '--plan', 'pro', '--name', `Shop of ${name}`);
+    expect((await run(env, 'usage', name)).stdout).toMatch(new RegExp(`^${id}, plan pro\n`));
+    const shown = await run(env, 'customers', 'suspend', name);
+    expect(shown).toMatchObject({ code: 0, stderr: `note: ${name} is ${id}.\n` });
+  });
+
+  test('a name that nothing has is answered as before, and no part of a secret is repeated', async () => {
     expect((await run(env, 'keys', 'show', 'nobody-has-this')).stderr).toMatch(
       /^There is no key with this id\. The id of a key/,
     );
-    expect((await run(env, 'keys', 'show', `tg_live_${'a'.repeat(38)}`)).stderr).not.toMatch(/Did you mean/);
+    expect((await run(env, 'keys', 'show', `tg_live_${'a'.repeat(38)}`)).stderr).not.toMatch(/Did you mean|aaaa/);
   });
 
   test.each([

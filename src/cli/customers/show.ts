@@ -6,7 +6,7 @@ import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { accessRows, suspendedRows } from '../keys/show.ts';
 import { json, limitsText, readDuration } from '../keys/text-form.ts';
-import { operationsOn } from '../operations.ts';
+import { meantId, operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -107,10 +107,11 @@ export const customersShow: Command = {
       about: 'Prints one JSON object: that of `customers list`, with `keys` as `keys list` prints them.',
     },
   },
-  async run({ options, positionals: [id] }, terminal) {
+  async run({ options, positionals: [word] }, terminal) {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const operations = operationsOn(store);
-      const customer = await operations.customers.show(id!);
+      const id = await meantId(store, word!, ['customer'], true);
+      const customer = await operations.customers.show(id);
       const filter = {
         text: null,
         meta: null,
@@ -120,7 +121,7 @@ export const customersShow: Command = {
         unusedDays: null,
         all: false,
       };
-      const found = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id! }, () => {}));
+      const found = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id }, () => {}));
       const report = customerReport(customer, store.plans, Date.now());
       const owners = new Map([[customer.id, customer]]);
       const keys = found.map(({ key }) => shortReport(wholeKeyReport(key, store.plans, Date.now(), owners)));

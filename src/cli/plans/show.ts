@@ -67,7 +67,11 @@ async function printPlans(json: boolean, terminal: Terminal): Promise<ExitCode> 
     (plan.groups ?? []).map(({ name }) => name).join(', '),
     String(plan.inFlight ?? ''),
   ]);
-  terminal.out(table(['plan', ...WINDOWS, 'bans', 'watched only', 'each key', 'groups', 'in flight'], rows, terminal));
+  const heads = ['plan', ...WINDOWS, 'bans', 'watched only', 'each key', 'groups', 'in flight'];
+  // A terminal is narrow, and other programs expect all columns.
+  const shown = heads.map((_, i) => !terminal.isTerminal || rows.some((row) => row[i] !== ''));
+  const some = <T>(cells: readonly T[]) => cells.filter((_, i) => shown[i]);
+  terminal.out(table(some(heads), rows.map(some), terminal));
   for (const { name, units = [], groups = [] } of all) {
     for (const unit of units) terminal.out(`unit ${unit.name} of ${name}: ${limitsText(unit.limits, unit.forms)}\n`);
     for (const group of groups) terminal.out(`group ${group.name} of ${name}: ${groupText(group)}\n`);
