@@ -1,7 +1,8 @@
 import { cpSync, globSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type DefaultTheme, defineConfig, type MarkdownRenderer } from 'vitepress';
-import { slugOf } from '../../tools/docs/slug.ts';
+import { pagesOfDocuments } from '../../src/cli/documents/pages.ts';
+import { slugOf } from '../../src/cli/documents/slug.ts';
 
 type Token = ReturnType<MarkdownRenderer['parse']>[number];
 
@@ -82,17 +83,12 @@ export default defineConfig({
   },
 });
 
-/** The groups of pages of the README, in its order, under its names: a page that is missing there is missing here. */
+/** The groups of pages of README.md, in its order. */
 function groupsOfReadme(): DefaultTheme.SidebarItem[] {
-  const [, documents] = readFileSync(join(ROOT, 'README.md'), 'utf8').split('\n## Documents\n');
-  if (documents === undefined)
-    throw new Error('README.md has no section `## Documents`, which the sidebar is made of.');
-  return [...documents.matchAll(/^\*\*(\w+)\*\*: ([\s\S]*?)(?:\n\n|$)/gm)].map(([, text, links]) => ({
+  const pages = pagesOfDocuments().filter(({ file }) => file.startsWith('docs/'));
+  return [...Map.groupBy(pages, ({ group }) => group)].map(([text, ofGroup]) => ({
     text,
-    items: [...links!.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, name, path]) => ({
-      text: name!.replaceAll(/\s+/g, ' '),
-      link: `/${path}`,
-    })),
+    items: ofGroup.map(({ title, file }) => ({ text: title, link: `/${file.replace(/\.md$/, '')}` })),
   }));
 }
 

@@ -2,12 +2,12 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { slugOf } from '../../src/cli/documents/slug.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { gatewaySchema } from '../../src/config/gateway-schema.ts';
 import { parseKeysFile } from '../../src/config/keys-file.ts';
 import { parsePlans, plansSchema } from '../../src/config/plans.ts';
 import { type CommandHelp, commandHelps } from '../../tools/docs/commands.ts';
-import { slugOf } from '../../tools/docs/slug.ts';
 import { ROOT } from '../support/processes.ts';
 
 /** A document without what is in its blocks of code, and the blocks. */

@@ -27,6 +27,7 @@ function AccountMenu() {
     </div>
     <div>
       <a href="/admin/openapi.json"><${Icon} of="book" />The admin API (OpenAPI)</a>
+      <p class="muted">Documents: <code>tollgate docs --serve</code></p>
     </div>
     <div>
       ${

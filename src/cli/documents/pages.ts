@@ -1,0 +1,120 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Failure } from '../../failure.ts';
+
+// The documents that come with Tollgate, as Markdown. README.md lists them, for people, for the site and here.
+
+/** The folder of the clone or of the package. */
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+
+/** One page. */
+export interface Page {
+  /** The group of README.md that has it. */
+  readonly group: string;
+  readonly title: string;
+  /** Its file below the folder of the package: `docs/guides/limits.md`. */
+  readonly file: string;
+  /** What a person types: `guides/limits`. */
+  readonly name: string;
+}
+
+/**
+ * The pages, in the order of README.md, which comes first.
+ * @throws Failure `not_found` in an image, which has no documents
+ */
+export function pagesOfDocuments(): readonly Page[] {
+  if (!existsSync(join(ROOT, 'README.md'))) {
+    const message =
+      'The documents do not come with the image. They are in the npm package, the executable and a clone.';
+    throw new Failure('not_found', message);
+  }
+  const [about = '', list = ''] = textOf('README.md').split('\n## Documents\n');
+  const title = /^# (.*)$/m.exec(about)?.[1] ?? 'README';
+  const groups = [...list.matchAll(/^\*\*(\w+)\*\*: ((?:.+\n)+)/gm)];
+  return [
+    { group: 'Start', title, file: 'README.md', name: 'readme' },
+    ...groups.flatMap(([, group, links]) =>
+      [...links!.matchAll(/\[([^\]]+)\]\(([^)]+\.md)\)/g)].map(([, name, file]) => pageOf(group!, name!, file!)),
+    ),
+    ...['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'].map((file) =>
+      pageOf('Project', `${file[0]}${file.slice(1, -3).toLowerCase()}`, file),
+    ),
+  ];
+}
+
+function pageOf(group: string, title: string, file: string): Page {
+  const name = file
+    .replace(/^docs\//, '')
+    .replace(/\.md$/, '')
+    .toLowerCase();
+  return { group, title: title.replaceAll(/\s+/g, ' '), file, name };
+}
+
+/** The Markdown of a page. @param file below the folder of the package */
+export function textOf(file: string): string {
+  return readFileSync(join(ROOT, file), 'utf8');
+}
+
+/** A picture that a page shows; null if it does not come along. Only the pictures of README.md are in the package. */
+export function pictureOf(file: string): Buffer | null {
+  const path = join(ROOT, file);
+  return existsSync(path) ? readFileSync(path) : null;
+}
+
+/**
+ * The page that a person means: by its name, the end of it (`limits`) or its title.
+ * @throws Failure `not_found`
+ */
+export function pageNamed(word: string, pages: readonly Page[]): Page {
+  const asked = word
+    .toLowerCase()
+    .replace(/^docs\//, '')
+    .replace(/\.md$/, '');
+  const tests: readonly ((page: Page) => boolean)[] = [
+    ({ name }) => name === asked,
+    ({ name, title }) => name.endsWith(`/${asked}`) || title.toLowerCase() === asked,
+    ({ name, title }) => name.includes(asked) || title.toLowerCase().includes(asked),
+  ];
+  for (const test of tests) {
+    const found = pages.filter(test);
+    if (found.length === 1) return found[0]!;
+    if (found.length > 1)
+      throw new Failure('not_found', `Several pages are called so: ${found.map(({ name }) => name).join(', ')}.`);
+  }
+  throw new Failure(
+    'not_found',
+    `There is no page '${asked.slice(0, 60)}'. \`tollgate docs\` lists them; \`tollgate docs --search WORDS\` searches them.`,
+  );
+}
+
+/** A place that a search finds. */
+interface Found {
+  readonly page: Page;
+  /** The heading above it. */
+  readonly section: string;
+  readonly line: string;
+}
+
+/** The lines that have all the words, in any case, in headings first. */
+export function searchPages(words: string, pages: readonly Page[]): readonly Found[] {
+  const wanted = words
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  if (wanted.length === 0) return [];
+  const found = pages.flatMap((page) => {
+    let section = page.title;
+    return textOf(page.file)
+      .split('\n')
+      .flatMap((line): Found[] => {
+        const heading = /^#+ (.*)$/.exec(line)?.[1];
+        if (heading !== undefined) section = heading;
+        const low = `${line} ${section}`.toLowerCase();
+        const isFound = line.trim() !== '' && wanted.every((word) => low.includes(word));
+        return isFound && wanted.some((word) => line.toLowerCase().includes(word))
+          ? [{ page, section, line: line.trim() }]
+          : [];
+      });
+  });
+  return found.toSorted((one, other) => Number(other.line.startsWith('#')) - Number(one.line.startsWith('#')));
+}

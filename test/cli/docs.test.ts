@@ -1,0 +1,116 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Running, startProcess } from '../support/processes.ts';
+import { runCommand } from '../support/run-command.ts';
+
+test('`docs` lists every page of README.md, in its groups', async () => {
+  const { code, stdout } = await runCommand({}, 'docs');
+  expect(code).toBe(0);
+  expect(stdout.match(/^\w+$/gm)).toEqual([
+    'Start',
+    'Guides',
+    'Reference',
+    'Operate',
+    'Internals',
+    'Promises',
+    'Project',
+  ]);
+  for (const name of [
+    'readme',
+    'guides/limits',
+    'guides/load-test',
+    'reference/log',
+    'operate/security',
+    'contract',
+    'changelog',
+  ])
+    expect(stdout).toMatch(new RegExp(`^ {2}${name} +\\S`, 'm'));
+});
+
+test.each([
+  ['guides/limits', '# Choosing a window'],
+  ['limits', '# Choosing a window'],
+  ['docs/guides/limits.md', '# Choosing a window'],
+  ['Choosing a Window', '# Choosing a window'],
+  ['gateway-yaml', '# gateway.yaml'],
+  ['readme', '# Tollgate'],
+])('`docs %s` shows that page', async (word, heading) => {
+  const { code, stdout } = await runCommand({}, 'docs', word);
+  expect([code, stdout.split('\n')[0]]).toEqual([0, heading]);
+});
+
+test('a word for no page, or for several, is an error that says what to do', async () => {
+  expect(await runCommand({}, 'docs', 'nothing-of-this')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('`tollgate docs` lists them'),
+  });
+  const { stderr } = await runCommand({}, 'docs', 'admin-api');
+  expect(stderr).toBe('Several pages are called so: guides/admin-api, reference/admin-api.\n');
+});
+
+test('`docs --search` finds lines with all words, headings first, and says when nothing has them', async () => {
+  const { code, stdout } = await runCommand({}, 'docs', '--search', 'sliding', 'windows');
+  expect([code, stdout.split('\n').slice(0, 2)]).toEqual([
+    0,
+    ['guides/limits  Sliding windows', '  ## Sliding windows'],
+  ]);
+  expect(await runCommand({}, 'docs', '--search', 'xyzzyplugh')).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'No page has these words.\n',
+  });
+});
+
+describe('`docs --serve`', () => {
+  let running: Running;
+  let origin: string;
+  beforeAll(async () => {
+    running = startProcess(process.execPath, ['bin/tollgate.js', 'docs', '--serve']);
+    [, origin] = (await running.until(/^(http:\/\/127\.0\.0\.1:\d+)$/m)) as unknown as [string, string];
+  });
+  afterAll(async () => {
+    running.signal('SIGTERM');
+    expect(await running.exit).toEqual({ code: 0, signal: null });
+  });
+
+  test('serves every page, and every link between them leads to a page, and to a heading that it has', async () => {
+    const texts = new Map<string, string>();
+    const waiting = ['/'];
+    for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
+      const response = await fetch(`${origin}${path}`);
+      expect([response.status, response.headers.get('content-type')], path).toEqual([200, 'text/html; charset=utf-8']);
+      expect(response.headers.get('content-security-policy')).toMatch(/^default-src 'none'/);
+      const text = await response.text();
+      texts.set(path, text);
+      for (const [, href] of text.matchAll(/<a href="(\/[^"#]*)/g)) {
+        if (!texts.has(href!) && !waiting.includes(href!)) waiting.push(href!);
+      }
+    }
+    expect(texts.size).toBeGreaterThan(50);
+    for (const [path, text] of texts) {
+      for (const [, target, anchor] of text.matchAll(/<a href="([^"#]*)#([^"]+)"/g)) {
+        const of = texts.get(target === '' ? path : target!);
+        if (of !== undefined) expect(of, `${path}: ${target}#${anchor}`).toContain(`id="${anchor}"`);
+      }
+    }
+  });
+
+  test('has pictures and a search, and nothing of what is not a document', async () => {
+    const picture = await fetch(`${origin}/docs/guides/console/now-desktop-light.png`);
+    expect([picture.status, picture.headers.get('content-type')]).toEqual([200, 'image/png']);
+    const search = await (await fetch(`${origin}/search?q=${encodeURIComponent('"><script>sliding')}`)).text();
+    expect(search).not.toContain('<script>');
+    expect(await (await fetch(`${origin}/search?q=sliding+windows`)).text()).toContain(
+      'href="/docs/guides/limits#sliding-windows"',
+    );
+    for (const path of [
+      '/package.json',
+      '/docs/guides/../../package.json',
+      '/%2e%2e/package.json',
+      '/docs/..%2fpackage.png',
+      '/src/main.ts',
+      '/.git/config',
+    ])
+      expect((await fetch(`${origin}${path}`)).status, path).toBe(404);
+    expect((await fetch(origin, { method: 'POST' })).status).toBe(404);
+  });
+});
