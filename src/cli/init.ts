@@ -57,9 +57,9 @@ export const init: Command = {
     },
     store: {
       type: 'string',
-      value: 'embedded|redis',
+      value: 'STORE',
       about:
-        'Where keys and counts are kept; default embedded. With redis, REDIS_URL names the server, by default one on this machine.',
+        'Where keys and counts are kept: embedded, the default; the address of a Redis without a password, such as redis://cache:6379; or redis for that of REDIS_URL, by default one on this machine.',
     },
     env: {
       type: 'boolean',
@@ -204,10 +204,12 @@ function plansFrom(text: string): string {
 function storeFrom(text: string, env: NodeJS.ProcessEnv, mayHavePassword: boolean): string | null {
   if (text === 'embedded') return null;
   if (text === 'redis') return env.REDIS_URL || DEFAULT_REDIS;
-  if (!mayHavePassword) {
+  const url = URL.parse(text);
+  if (!mayHavePassword && (url === null || url.username !== '' || url.password !== '' || url.search !== '')) {
     throw new Failure(
       'bad_usage',
-      '--store must be embedded or redis. The address of the Redis belongs into REDIS_URL, because it may have a password.',
+      '--store must be embedded, redis, or the address of a Redis without a name or a password, such as redis://cache:6379. One with a password belongs into ' +
+        'REDIS_URL, because other users of this machine see the arguments.',
     );
   }
   const read = readEnvironment({ REDIS_URL: text, KEY_PEPPER: '0123456789abcdef' });

@@ -116,6 +116,11 @@ test('the environment file has new secrets, for its owner alone, and is never re
   expect(textOf('config/gateway.yaml')).toContain(':4000');
 });
 
+test('--store takes the address of a Redis that has no password', async () => {
+  expect((await init('--upstream', 'http://127.0.0.1:3000', '--store', 'redis://cache:6380')).code).toBe(0);
+  expect(envFile().REDIS_URL).toBe('redis://cache:6380');
+});
+
 test('no file is replaced without --force, and none is written if one is there', async () => {
   writeFileSync(join(folder, 'plans.yaml'), 'mine');
   const { code, stderr } = await init('--upstream', 'http://127.0.0.1:3000');
@@ -129,6 +134,9 @@ test.each([
   [['--upstream', 'http://h', '--plans', 'gold'], /The plans must be tiers, single, sliding, or plans such as/],
   [['--upstream', 'http://h', '--plans', 'a=0x1/minute'], /The plans must be/],
   [['--upstream', 'http://h', '--store', 'redis://:secret@h'], /belongs into REDIS_URL/],
+  [['--upstream', 'http://h', '--store', 'redis://h?password=secret'], /belongs into REDIS_URL/],
+  [['--upstream', 'http://h', '--store', 'secret'], /must be embedded, redis, or the address/],
+  [['--upstream', 'http://h', '--store', 'ftp://h'], /The address of the Redis /],
 ])('without a terminal, %j is wrong usage and writes nothing', async (words, message) => {
   const { code, stdout, stderr } = await init(...words);
   expect([code, stdout, stderr]).toEqual([2, '', expect.stringMatching(message)]);
