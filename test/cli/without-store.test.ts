@@ -16,6 +16,7 @@ const WRITERS = [
   'start',
   'pets',
   'schema',
+  'docs',
   'keys create',
   'keys import',
   'keys apply',
