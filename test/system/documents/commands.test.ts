@@ -46,7 +46,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
 /** Commands that end only when they are stopped, and what they print when they work. */
 const ENDLESS: readonly (readonly [command: RegExp, works: RegExp])[] = [
   [/^curl -N /, /^event: /m],
-  [/(?:tollgate |bin\/)serve$/, /"msg":"serving"/],
+  [/tollgate serve$/, /"msg":"serving"/],
 ];
 
 const ADMIN_TOKEN = 'admin-token-of-the-documents';

@@ -20,10 +20,10 @@ async function change({ env, process: { pid }, ...gateway }: TestGateway, from: 
 
 const inForce = /"msg":"settings and plans in force"/;
 
-test('bin/serve is the gateway itself: SIGHUP makes it read its files, from whatever folder it was started', async () => {
+test('bin/tollgate is the gateway itself: SIGHUP makes it read its files, from whatever folder it was started', async () => {
   const { env, process: first } = await startGateway({ upstream: (await startUpstream()).origin });
   await first.stop();
-  const running = startProcess(join(ROOT, 'bin', 'serve'), [], { cwd: await temporaryFolder(), env });
+  const running = startProcess(join(ROOT, 'bin', 'tollgate'), ['serve'], { cwd: await temporaryFolder(), env });
   await running.until(/"msg":"serving"/);
   await writeFile(env.TOLLGATE_PLANS!, 'plans: { other: { limits: { minute: 5 } } }\n');
   running.signal('SIGHUP');
