@@ -34,7 +34,7 @@ export function pagesOfDocuments(): readonly Page[] {
   return [
     { group: 'Start', title, file: 'README.md', name: 'readme' },
     ...groups.flatMap(([, group, links]) =>
-      [...links!.matchAll(/\[([^\]]+)\]\(([^)]+\.md)\)/g)].map(([, name, file]) => pageOf(group!, name!, file!)),
+      [...links!.matchAll(/\[([^[\]]+)\]\(([^()]+\.md)\)/g)].map(([, name, file]) => pageOf(group!, name!, file!)),
     ),
     ...['CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'].map((file) =>
       pageOf('Project', `${file[0]}${file.slice(1, -3).toLowerCase()}`, file),
