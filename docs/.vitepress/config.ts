@@ -66,14 +66,13 @@ export default defineConfig({
     search: { provider: 'local' },
     outline: { level: [2, 3] },
     nav: [
-      { text: 'Guides', link: '/docs/guides/your-service', activeMatch: '/docs/guides/' },
+      { text: 'Start', link: '/docs/guides/start', activeMatch: '/docs/guides/' },
       { text: 'Operate', link: '/docs/operate/redis', activeMatch: '/docs/operate/' },
       { text: 'Reference', link: '/docs/reference/gateway-yaml', activeMatch: '/docs/reference/' },
       { text: 'Contract', link: '/docs/contract' },
       { text: 'Changelog', link: '/CHANGELOG' },
     ],
     sidebar: [
-      { text: 'Overview', items: [{ text: 'Start', link: '/' }] },
       ...groupsOfReadme(),
       {
         text: 'Project',
@@ -85,11 +84,15 @@ export default defineConfig({
 
 /** The groups of pages of README.md, in its order. */
 function groupsOfReadme(): DefaultTheme.SidebarItem[] {
-  const pages = pagesOfDocuments().filter(({ file }) => file.startsWith('docs/'));
+  const pages = pagesOfDocuments().filter(({ group }) => group !== 'Project');
   return [...Map.groupBy(pages, ({ group }) => group)].map(([text, ofGroup]) => ({
     text,
-    items: ofGroup.map(({ title, file }) => ({ text: title, link: `/${file.replace(/\.md$/, '')}` })),
+    items: ofGroup.map(({ title, file }) => ({ text: title, link: linkOf(file) })),
   }));
+}
+
+function linkOf(file: string): string {
+  return file === 'README.md' ? '/' : `/${file.replace(/\.md$/, '')}`;
 }
 
 /**

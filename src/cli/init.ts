@@ -8,6 +8,7 @@ import { jsonSchemas } from '../config/json-schema.ts';
 import { parsePlans } from '../config/plans.ts';
 import { reasonOf } from '../config/read-file.ts';
 import { DEFAULT_GATEWAY_FILE, DEFAULT_PLANS_FILE } from '../config/settings.ts';
+import { GATEWAY_SCHEMA, settingsHead } from '../config/settings-head.ts';
 import { faultOfTarget } from '../config/values.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { commandOf } from './first-steps.ts';
@@ -92,7 +93,7 @@ export const init: Command = {
     write(places.gateway, gateway, isForced);
     write(places.plans, plans, isForced);
     if (hasEnv && !keepsEnv) write(places.env, envText(answers.redisUrl), false, 0o600);
-    const schemas = ['gateway.schema.json', 'plans.schema.json'];
+    const schemas = [GATEWAY_SCHEMA, 'plans.schema.json'];
     for (const name of schemas) write(join(folder, SCHEMA_FOLDER, name), jsonSchemas().get(name)!, true);
     const isIgnoring = existsSync(places.ignore);
     if (!isIgnoring) write(places.ignore, IGNORED.map((line) => `${line}\n`).join(''), false);
@@ -221,23 +222,7 @@ function storeFrom(text: string, env: NodeJS.ProcessEnv, mayHavePassword: boolea
 }
 
 function gatewayText(upstream: string): string {
-  return `# yaml-language-server: $schema=gateway.schema.json
-# How the gateway runs. What each plan may use is in plans.yaml; addresses and secrets can also come from the environment, which
-# beats this file. \`tollgate gateway check\` checks it, and the gateway reads it again when it changes.
-# The first line is for editors, which then explain and complete every setting; docs/reference/gateway-yaml.md of Tollgate lists them.
-
-listen:
-  host: 127.0.0.1 # 0.0.0.0 opens it to other machines
-  port: 8080
-  maxBodyBytes: 1MiB
-  # trustedProxies: [10.0.0.0/8] # load balancers before the gateway, whose X-Forwarded-For is believed
-  # tls: { cert: /run/tls/tls.crt, key: /run/tls/tls.key } # PEM; read again when they change
-
-admin: # health, metrics and the admin API with its console: not for the public
-  host: 127.0.0.1
-  port: 9090
-
-upstreams:
+  return `${settingsHead()}upstreams:
   service:
     targets: [${JSON.stringify(upstream)}] # several share the load
     responseTimeout: 30s # until the head of the response
@@ -260,7 +245,7 @@ function plansText(plans: string): string {
   return `# yaml-language-server: $schema=${SCHEMA_FOLDER}/plans.schema.json
 # What each plan allows. \`tollgate plans check\` checks this file, and the gateway reads it again when it changes.
 # Windows are second, minute, hour, day, week and month; a limit is a number, \`unlimited\`, or \`custom\` if each key brings its own.
-# The first line is for editors, which then explain and complete every setting; docs/reference/plans-yaml.md of Tollgate lists them.
+# The first line is for editors, which then explain and complete every setting; \`tollgate docs plans-yaml\` lists them.
 
 plans:
 ${plans}

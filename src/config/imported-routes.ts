@@ -2,6 +2,7 @@ import { faultOfPattern } from '../routing/pattern.ts';
 import { areAlike, USAGE } from '../routing/router.ts';
 import { type DescribedOperation, type DescribedPathItem, type Description, pathItemsOf } from './description.ts';
 import { segmentsOf } from './description-program.ts';
+import { settingsHead } from './settings-head.ts';
 import { instant, method, uriReference } from './values.ts';
 
 export interface ImportOptions {
@@ -51,14 +52,15 @@ export function importedRoutes(description: Description, options: ImportOptions)
   }
   const { upstream, target, validates } = options;
   const head = [
-    `# Routes of ${quoted(description.file)}, to be reviewed: who needs a key, what a request costs, and where the service is.`,
     'upstreams:',
     `  ${upstream}:`,
     `    targets: [${quoted(target)}]`,
     ...(validates ? [`    validate: ${quoted(description.file)}`] : []),
+    '',
+    `# Routes of ${quoted(description.file)}, to be reviewed: who needs a key, what a request costs, and where the service is.`,
     'routes:',
   ];
-  return { text: `${[...head, ...lines].join('\n')}\n`, routes, unmapped };
+  return { text: `${settingsHead()}${[...head, ...lines].join('\n')}\n`, routes, unmapped };
 }
 
 /** The pattern of a route for a template, or null if a segment is only partly a parameter. */

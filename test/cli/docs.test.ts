@@ -7,9 +7,11 @@ test('`docs` lists every page of README.md, in its groups', async () => {
   expect(code).toBe(0);
   expect(stdout.match(/^\w+$/gm)).toEqual([
     'Start',
-    'Guides',
-    'Reference',
+    'Callers',
+    'Traffic',
     'Operate',
+    'Build',
+    'Reference',
     'Internals',
     'Promises',
     'Project',

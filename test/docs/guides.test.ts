@@ -92,14 +92,14 @@ describe('the README', () => {
   });
 });
 
-test('the alias takes the paths of its caller, also those that are not given', async () => {
-  const [, alias] = /alias tollgate='([^']*)'/.exec(textOf('docs/guides/keys.md'))!;
+test('on the PATH of a clone, the command takes the paths of its caller, also those that are not given', async () => {
+  const [path] = /export PATH=[^`]*/.exec(textOf('docs/guides/keys.md'))!;
   const cwd = await temporaryFolder();
   writeFileSync(join(cwd, 'plans.yaml'), 'plans: { ours: { limits: { minute: 5 } } }\n');
   writeFileSync(join(cwd, 'broken.yaml'), 'plans: { ours: { limits: { minut: 5 } } }\n');
   const check = async (...words: string[]) => {
-    const command = `${alias!.replace('/path/to/clone', '"$CLONE"')} plans check "$@"`;
-    const running = startProcess('sh', ['-c', command, 'sh', ...words], { cwd, env: { CLONE: ROOT } });
+    const command = `${path.replace('/path/to/clone', '"$CLONE"')}; tollgate plans check "$@"`;
+    const running = startProcess('sh', ['-c', command, 'sh', ...words], { cwd, env: { ...process.env, CLONE: ROOT } });
     const { code } = await running.exit;
     return { code, output: running.stdout + running.stderr };
   };

@@ -16,7 +16,7 @@ export interface CommandHelp {
 
 const INTRO = `# Commands
 
-\`tollgate X\` is \`npm run -s tollgate -- X\` in a clone and \`tollgate X\` in the image. Commands work on the same store as the
+In a clone, \`export PATH=/path/to/clone/bin:$PATH\` makes \`tollgate\` work in every folder. Commands work on the same store as the
 gateway, which REDIS_URL, KEY_PEPPER and TOLLGATE_DATA name, whether or not a gateway runs. A running gateway applies them
 within a second. Paths are relative to the folder that you are in.
 

@@ -1,8 +1,11 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { DescriptionFault, readDescription } from '../../config/description.ts';
 import { printFault } from '../../config/fault.ts';
 import { parseGatewayFile } from '../../config/gateway-file.ts';
 import { importedRoutes } from '../../config/imported-routes.ts';
+import { jsonSchemas } from '../../config/json-schema.ts';
+import { GATEWAY_SCHEMA } from '../../config/settings-head.ts';
 import { faultOfTarget, name } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
 import type { Command } from '../terminal/command.ts';
@@ -16,7 +19,8 @@ export const routesImport: Command = {
     out: {
       type: 'string',
       value: 'FILE',
-      about: 'Writes into this file, which must not exist yet, instead of printing.',
+      about:
+        'Writes into this file, which must not exist yet, instead of printing, and the JSON Schema for editors beside it.',
     },
     upstream: { type: 'string', value: 'NAME', about: 'Name of the upstream; default `service`.' },
     target: { type: 'string', value: 'URL', about: 'Address of the service; default http://127.0.0.1:9000.' },
@@ -41,8 +45,10 @@ export const routesImport: Command = {
       const [fault] = checked.faults;
       throw new Failure('refused', `No gateway.yaml can be made of ${file}: ${printFault(fault!)}`);
     }
-    if (typeof options.out === 'string') write(options.out, made.text);
-    else terminal.out(made.text);
+    if (typeof options.out === 'string') {
+      write(options.out, made.text);
+      writeSchemaBeside(options.out);
+    } else terminal.out(made.text);
     const left = made.unmapped === 0 ? '' : `, ${made.unmapped} not mapped: see the comments`;
     terminal.error(`${made.routes} ${made.routes === 1 ? 'route' : 'routes'}${left}.\n`);
     return 0;
@@ -58,6 +64,12 @@ function imported(file: string, options: Parameters<typeof importedRoutes>[1]) {
     if (!(error instanceof DescriptionFault)) throw error;
     throw new Failure('refused', `${file}: ${error.at}: ${error.message}`);
   }
+}
+
+/** Gives editors what the first line of the file names. One that is there is kept: it may be that of `tollgate init`. */
+function writeSchemaBeside(file: string): void {
+  const schema = join(dirname(file), GATEWAY_SCHEMA);
+  if (!existsSync(schema)) write(schema, jsonSchemas().get(GATEWAY_SCHEMA)!);
 }
 
 function write(file: string, text: string): void {

@@ -43,7 +43,10 @@ test('paths, methods, base path and deprecations become routes that the gateway 
   expect([code, stderr]).toEqual([0, '9 routes, 2 not mapped: see the comments.\n']);
   expect(parseGatewayFile(stdout, 'gateway.yaml')).not.toHaveProperty('faults');
   const today = new Date().toISOString().slice(0, 10);
+  expect(stdout).toMatch(/^# yaml-language-server: \$schema=gateway\.schema\.json\n/);
   expect(parse(stdout)).toEqual({
+    listen: { host: '127.0.0.1', port: 8080, maxBodyBytes: '1MiB' },
+    admin: { host: '127.0.0.1', port: 9090 },
     upstreams: { store: { targets: ['http://127.0.0.1:9000'], validate: file } },
     routes: [
       { path: '/v1/pets', methods: ['GET', 'POST'], upstream: 'store' },
@@ -78,6 +81,9 @@ test('--out writes a new file, and never over one that is there', async () => {
   expect((await run(DESCRIPTION, '--out', out)).code).toBe(0);
   const text = await readFile(out, 'utf8');
   expect(text).toContain('/v1/pets');
+  expect(JSON.parse(await readFile(join(out, '..', 'gateway.schema.json'), 'utf8'))).toHaveProperty(
+    'properties.routes',
+  );
   const again = await run('{"openapi":"3.0.0","paths":{"/x":{"get":{}}}}', '--out', out);
   expect([again.code, again.stderr]).toEqual([1, expect.stringContaining('exists already')]);
   expect(await readFile(out, 'utf8')).toBe(text);
@@ -142,7 +148,7 @@ test('whatever the paths and extensions are, the file has the routes that it cou
       if (made.routes === 0) return;
       expect(parseGatewayFile(made.text, 'gateway.yaml')).not.toHaveProperty('faults');
       const read = parse(made.text) as { routes: unknown[] };
-      expect(Object.keys(read)).toEqual(['upstreams', 'routes']);
+      expect(Object.keys(read)).toEqual(['listen', 'admin', 'upstreams', 'routes']);
       expect(read.routes).toHaveLength(made.routes);
     }),
     { numRuns: 500 },
