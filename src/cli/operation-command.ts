@@ -2,13 +2,13 @@ import type { z } from 'zod';
 import { DURABLE } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
 import type { KeyStore } from '../identify/key-store.ts';
-import { escapedText } from '../io/terminal-text.ts';
 import { momentText } from '../io/time-text.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
-import { contextOn, meantId } from './operations.ts';
+import { meantId } from './meant-id.ts';
+import { contextOn } from './operations.ts';
 import { exitCodeOf, recordingOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -22,6 +22,8 @@ interface OperationCommand<O extends AnyOperation> {
   readonly operation: O;
   /** The word that names what it is done to: KEY_ID unless given. Null: it makes something new. */
   readonly positional?: 'CUSTOMER_ID' | null;
+  /** The command is for revoked keys too, so a name may mean one although another key has it. */
+  readonly isForRevoked?: boolean;
   /** The word for the second member of the path, if there is one. */
   readonly part?: string;
   readonly examples: readonly string[];
@@ -89,6 +91,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
     open = {},
     json,
     check,
+    isForRevoked = false,
     confirm,
     ask: question,
   } = spec;
@@ -110,10 +113,9 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       const members = inputOf(spec, given);
       const once = operation.once === undefined ? null : onceOf(given);
       const work = async (store: OpenStore): Promise<ExitCode> => {
-        const words = await withMeantId(store, positional, given);
+        const words = await withMeantId(store, positional, given, { isForRevoked, note: terminal.error });
         const [id = null] = words.positionals;
-        if (id !== null && id !== given.positionals[0])
-          terminal.error(`note: ${escapedText(given.positionals[0]!)} is ${id}.\n`);
+        if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
         const input = { ...members, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
         const context = contextOn(store);
         const { operations } = context;
@@ -138,17 +140,23 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
   };
 }
 
+/** Another key may have the name when the command is repeated. */
+const NAME_WITH_ONCE =
+  '--id needs the id of what is changed, not its name: by the time of a repetition another may have the name.';
+
 /** The words with the id of what is meant, where the name of a key or a customer was given. */
 async function withMeantId(
   store: OpenStore,
   positional: 'KEY_ID' | 'CUSTOMER_ID' | null,
   words: Words,
+  meaning: { readonly isForRevoked: boolean; readonly note: (text: string) => void },
 ): Promise<Words> {
   const [first, ...rest] = words.positionals;
   if (first === undefined || positional === null) return words;
+  const kind = positional === 'KEY_ID' ? 'key' : 'customer';
   return {
     ...words,
-    positionals: [await meantId(store, first, positional === 'KEY_ID' ? ['key'] : ['customer'], false), ...rest],
+    positionals: [await meantId(store, first, { kinds: [kind], isRead: false, ...meaning }), ...rest],
   };
 }
 

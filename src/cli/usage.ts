@@ -5,7 +5,8 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import type { KeyUsageReport } from '../operations/key-usage-report.ts';
 import { withStore } from '../serve/open-store.ts';
-import { meantId, operationsOn } from './operations.ts';
+import { meantId } from './meant-id.ts';
+import { operationsOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
@@ -57,7 +58,7 @@ export const usage: Command = {
     if (unit !== null && asked === null)
       throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const id = await meantId(store, word, ['key', 'customer'], true);
+      const id = await meantId(store, word, { kinds: ['key', 'customer'], isRead: true, note: terminal.error });
       const { counts } = operationsOn(store);
       if (asked !== null) {
         const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');

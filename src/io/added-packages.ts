@@ -1,4 +1,5 @@
-import { createRequire } from 'node:module';
+import { readFileSync } from 'node:fs';
+import { findPackageJSON } from 'node:module';
 import { isSea } from 'node:sea';
 import manifest from '../../package.json' with { type: 'json' };
 import { Failure } from '../failure.ts';
@@ -26,8 +27,8 @@ export function needPackages(purpose: Purpose, setting: string): void {
   // The executable has all, and its threads see no folder of packages.
   if (isSea()) return;
   const names = Object.entries(ADDED_PACKAGES).flatMap(([name, of]) => (of === purpose ? [name] : []));
-  if (names.every(isInstalled)) return;
   const { dependencies, peerDependencies } = manifest as Versions;
+  if (names.every((name) => isInstalled(name, (peerDependencies ?? dependencies)[name]!))) return;
   const versioned = names.map((name) => `${name}@${(peerDependencies ?? dependencies)[name]}`);
   const what = names.length === 1 ? 'a package that does' : 'packages that do';
   throw new Failure(
@@ -42,14 +43,14 @@ interface Versions {
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
-const { resolve } = createRequire(import.meta.url);
-
-function isInstalled(name: string): boolean {
+/** Whether a package is there that its own manifest says to be of the needed major version. One that npm has left half written is not. */
+function isInstalled(name: string, needed: string): boolean {
   try {
-    resolve(name);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return false;
-    throw error;
+    const file = findPackageJSON(name, import.meta.url);
+    if (file === undefined) return false;
+    const { version } = JSON.parse(readFileSync(file, 'utf8')) as { readonly version?: unknown };
+    return typeof version === 'string' && version.split('.')[0] === needed.split('.')[0];
+  } catch {
+    return false;
   }
 }

@@ -1,4 +1,4 @@
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { urlOfListener } from '../io/listening.ts';
 
@@ -8,23 +8,35 @@ export interface SiteAnswer {
   readonly body: string | Buffer;
 }
 
+type Answer = (path: string, q: string | null) => SiteAnswer | null;
+
+function answered({ method, url = '/', headers }: IncomingMessage, answer: Answer): SiteAnswer & { status: number } {
+  const text = (status: number, body: string) => ({ status, type: 'text/plain', body: `${body}\n` });
+  // Attack: a page of the internet that is open in the same browser has given 127.0.0.1 a name of its own.
+  if (!/^(?:127\.0\.0\.1|localhost)(?::\d+)?$/.test(headers.host ?? '')) return text(421, 'Ask for 127.0.0.1.');
+  const { pathname, searchParams } = URL.parse(url, 'http://localhost') ?? new URL('http://localhost/');
+  try {
+    const found = method === 'GET' || method === 'HEAD' ? answer(pathname, searchParams.get('q')) : null;
+    return found === null ? text(404, 'There is no such page.') : { status: 200, ...found };
+  } catch (error) {
+    // An upgrade may replace the files at this moment.
+    return text(500, `This page cannot be read: ${(error as Error).message}`);
+  }
+}
+
 /**
  * Serves pages for the browser of the person who started the command, on loopback until SIGINT or SIGTERM.
  * @param answer makes the answer to a path, with `q` of its query; null if there is no such page
  * @param port 0 for a free one
- * @throws Error EADDRINUSE
+ * @throws Error with a `code` such as EADDRINUSE
  */
 export async function serveSite(
-  answer: (path: string, q: string | null) => SiteAnswer | null,
+  answer: Answer,
   port: number,
 ): Promise<{ readonly url: string; readonly ended: Promise<void> }> {
   const server = createServer((request, response) => {
-    // Attack: a page of the internet that is open in the same browser has a name for 127.0.0.1 and reads along. It learns what everyone may read.
-    const { pathname, searchParams } =
-      URL.parse(request.url ?? '/', 'http://localhost') ?? new URL('http://localhost/');
-    const found = request.method === 'GET' ? answer(pathname, searchParams.get('q')) : null;
-    const { type, body } = found ?? { type: 'text/plain', body: 'There is no such page.\n' };
-    response.writeHead(found === null ? 404 : 200, {
+    const { status, type, body } = answered(request, answer);
+    response.writeHead(status, {
       'Content-Type': type,
       'Content-Security-Policy': "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'",
       'X-Content-Type-Options': 'nosniff',

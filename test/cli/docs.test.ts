@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Running, startProcess } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -46,7 +49,29 @@ test('a word for no page, or for several, is an error that says what to do', asy
     stderr: expect.stringContaining('`tollgate docs` lists them'),
   });
   const { stderr } = await runCommand({}, 'docs', 'admin-api');
-  expect(stderr).toBe('Several pages are called so: guides/admin-api, reference/admin-api.\n');
+  expect(stderr).toBe('Several pages have this name: guides/admin-api, reference/admin-api.\n');
+});
+
+test.each([
+  [['']],
+  [['limits', '--serve']],
+  [['--serve', '--search', 'limits']],
+  [['--serve', '--port', '65536']],
+  [['--port', '80']],
+])('`docs` with %j is wrong usage', async (words) => {
+  expect(await runCommand({}, 'docs', ...words)).toMatchObject({ code: 2, stdout: '' });
+});
+
+test('`docs --serve` on a port in use says so', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const { code, stderr } = await runCommand({}, 'docs', '--serve', '--port', String(port));
+  server.close();
+  expect([code, stderr]).toEqual([
+    1,
+    `Port ${port} is in use. Name another one, or leave --port out for a free one.\n`,
+  ]);
 });
 
 test('`docs --search` finds lines with all words, headings first, and says when nothing has them', async () => {
@@ -96,6 +121,13 @@ describe('`docs --serve`', () => {
     }
   });
 
+  test('answers only those who ask for this machine', async () => {
+    const asked = request(origin, { headers: { Host: 'evil.example' } }).end();
+    const [response] = await once(asked, 'response');
+    response.resume();
+    expect(response.statusCode).toBe(421);
+  });
+
   test('has pictures and a search, and nothing of what is not a document', async () => {
     const picture = await fetch(`${origin}/docs/guides/console/now-desktop-light.png`);
     expect([picture.status, picture.headers.get('content-type')]).toEqual([200, 'image/png']);
@@ -114,5 +146,6 @@ describe('`docs --serve`', () => {
     ])
       expect((await fetch(`${origin}${path}`)).status, path).toBe(404);
     expect((await fetch(origin, { method: 'POST' })).status).toBe(404);
+    expect((await fetch(origin, { method: 'HEAD' })).status).toBe(200);
   });
 });

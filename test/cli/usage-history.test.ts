@@ -246,9 +246,10 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       };
       const ofId = await shown(id);
       expect(ofId[0]).toBe(0);
-      expect(await shown(name.toUpperCase())).toEqual(ofId);
+      expect(await shown(name.toUpperCase())).toEqual([...ofId.slice(0, 2), `note: ${name.toUpperCase()} is ${id}.\n`]);
       // A part of it is enough to read.
-      expect(await shown(name.slice(0, -1))).toEqual(ofId);
+      const part = name.slice(0, -1);
+      expect(await shown(part)).toEqual([...ofId.slice(0, 2), `note: ${part} is ${id} (${name}).\n`]);
     }
     // A change asks for the whole name, and says whom it has found.
     const change = ['keys', 'topup', '--window', 'minute', '--amount', '5'] as const;
@@ -256,7 +257,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(part).toEqual({
       code: 1,
       stdout: '',
-      stderr: `There is no key with this id. Did you mean ${id} (${name})?\n`,
+      stderr: `Nothing has exactly this name. Did you mean ${id} (${name})?\n`,
     });
     expect(await run(env, ...change, name)).toMatchObject({ code: 0, stderr: `note: ${name} is ${id}.\n` });
     const other = await createKey(env, '--plan', 'pro', '--name', name);
@@ -264,10 +265,48 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       const { code, stderr } = await run(env, ...words, name);
       expect(code).toBe(1);
       expect(stderr).toMatch(
-        /^There is no key with this id\. Did you mean key_\w+ \(Hooli .*\) or key_\w+ \(Hooli .*\)\?\n$/,
+        /^Several have this name: give the id\. Did you mean key_\w+ \(Hooli .*\) or key_\w+ \(Hooli .*\)\?\n$/,
       );
       for (const one of [id, other]) expect(stderr).toContain(one);
     }
+  });
+
+  test('a change finds every key of the name, also among hundreds that have it in theirs, and a revoked one last', async () => {
+    const name = `promo ${crypto.randomUUID()}`;
+    const id = await createKey(env, '--plan', 'pro', '--name', name);
+    const file = join(await temporaryFolder(), 'keys.yaml');
+    const many = Array.from({ length: 105 }, (_, i) => `  k${i}: { plan: pro, name: '${name} ${i}' }\n`);
+    await writeFile(file, `set: many-${id.slice(4).toLowerCase()}\nkeys:\n${many.join('')}`);
+    expect((await run(env, 'keys', 'apply', file, '--secrets', `${file}.ndjson`)).code).toBe(0);
+    const revoke = () => run(env, 'keys', 'revoke', name);
+    const other = await createKey(env, '--plan', 'pro', '--name', name);
+    expect(await revoke()).toMatchObject({ code: 1, stderr: expect.stringMatching(/^Several have this name/) });
+    expect((await run(env, 'keys', 'revoke', id)).code).toBe(0);
+    expect(await revoke()).toMatchObject({ code: 0, stderr: `note: ${name} is ${other}.\n` });
+    // Only revoked ones have the name. None that has it in its name is shown in their place.
+    expect(await run(env, 'keys', 'show', name)).toMatchObject({ code: 1, stderr: expect.stringContaining(other) });
+    expect(await run(env, 'keys', 'delete', '--yes', name)).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^Several have/),
+    });
+    expect((await run(env, 'keys', 'delete', '--yes', id)).code).toBe(0);
+    expect(await run(env, 'keys', 'show', name)).toMatchObject({
+      code: 0,
+      stderr: `note: ${name} is ${other}, which is revoked.\n`,
+    });
+  });
+
+  test('a change with --id takes no name, because another may have it when the command is repeated', async () => {
+    const name = `key_${crypto.randomUUID()}`;
+    const id = await createKey(env, '--plan', 'pro', '--name', name);
+    const change = ['keys', 'topup', '--window', 'minute', '--amount', '5'] as const;
+    expect(await run(env, ...change, name, '--id', 'o1')).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/--id needs the id/),
+    });
+    expect((await run(env, ...change, id, '--id', 'o1')).code).toBe(0);
+    // A name may begin like an id.
+    expect((await run(env, ...change, name)).code).toBe(0);
   });
 
   test('the name of a customer in place of its id means it, also where keys of it have the name in theirs', async () => {

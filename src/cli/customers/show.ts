@@ -6,7 +6,8 @@ import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { accessRows, suspendedRows } from '../keys/show.ts';
 import { json, limitsText, readDuration } from '../keys/text-form.ts';
-import { meantId, operationsOn } from '../operations.ts';
+import { meantId } from '../meant-id.ts';
+import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -110,7 +111,7 @@ export const customersShow: Command = {
   async run({ options, positionals: [word] }, terminal) {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const operations = operationsOn(store);
-      const id = await meantId(store, word!, ['customer'], true);
+      const id = await meantId(store, word!, { kinds: ['customer'], isRead: true, note: terminal.error });
       const customer = await operations.customers.show(id);
       const filter = {
         text: null,

@@ -26,6 +26,12 @@ export const docs: Command = {
   },
   async run({ options, positionals: [word] }, terminal): Promise<ExitCode> {
     const pages = pagesOfDocuments();
+    const ways = [
+      word !== undefined && options.search === undefined,
+      options.search !== undefined,
+      options.serve === true,
+    ];
+    if (ways.filter(Boolean).length > 1) throw new Failure('bad_usage', 'Give one of PAGE, --search and --serve.');
     if (options.serve === true) return serve(options.port as string | undefined, pages, terminal);
     if (options.port !== undefined) throw new Failure('bad_usage', '--port is for --serve.');
     if (options.search !== undefined) return search([options.search as string, word ?? ''].join(' '), pages, terminal);
@@ -78,10 +84,13 @@ function search(words: string, pages: readonly Page[], terminal: Terminal): Exit
 }
 
 async function serve(port: string | undefined, pages: readonly Page[], terminal: Terminal): Promise<ExitCode> {
-  if (port !== undefined && !/^[1-9][0-9]{0,4}$/.test(port))
-    throw new Failure('bad_usage', `--port is '${port}'; it must be a port.`);
+  if (port !== undefined && (!/^[1-9][0-9]{0,4}$/.test(port) || Number(port) > 65_535))
+    throw new Failure('bad_usage', `--port is '${port}'; it must be a number from 1 to 65535.`);
   const [{ siteOf }, { serveSite }] = await Promise.all([import('./site.ts'), import('../../listen/site.ts')]);
-  const { url, ended } = await serveSite(siteOf(pages), Number(port ?? 0));
+  const { url, ended } = await serveSite(siteOf(pages), Number(port ?? 0)).catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === 'EADDRINUSE' ? 'is in use' : `cannot be used: ${error.message}`;
+    throw new Failure('refused', `Port ${port} ${why}. Name another one, or leave --port out for a free one.`, error);
+  });
   terminal.out(`${url}\n`);
   terminal.error('Ctrl-C ends it.\n');
   await ended;

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 
@@ -58,7 +58,7 @@ export function textOf(file: string): string {
 /** A picture that a page shows; null if it does not come along. Only the pictures of README.md are in the package. */
 export function pictureOf(file: string): Buffer | null {
   const path = join(ROOT, file);
-  return existsSync(path) ? readFileSync(path) : null;
+  return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? readFileSync(path) : null;
 }
 
 /**
@@ -66,6 +66,7 @@ export function pictureOf(file: string): Buffer | null {
  * @throws Failure `not_found`
  */
 export function pageNamed(word: string, pages: readonly Page[]): Page {
+  if (word === '') throw new Failure('bad_usage', 'PAGE is empty. `tollgate docs` lists the pages.');
   const asked = word
     .toLowerCase()
     .replace(/^docs\//, '')
@@ -79,7 +80,13 @@ export function pageNamed(word: string, pages: readonly Page[]): Page {
     const found = pages.filter(test);
     if (found.length === 1) return found[0]!;
     if (found.length > 1)
-      throw new Failure('not_found', `Several pages are called so: ${found.map(({ name }) => name).join(', ')}.`);
+      throw new Failure(
+        'not_found',
+        `Several pages have this name: ${found
+          .slice(0, 5)
+          .map(({ name }) => name)
+          .join(', ')}.`,
+      );
   }
   throw new Failure(
     'not_found',
@@ -95,25 +102,25 @@ interface Found {
   readonly line: string;
 }
 
+/** Characters of a search that are looked for. */
+const MAX_WORDS = 200;
+
 /** The lines that have all the words, in any case, in headings first. */
 export function searchPages(words: string, pages: readonly Page[]): readonly Found[] {
-  const wanted = words
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== '');
+  const wanted = [...new Set(words.slice(0, MAX_WORDS).toLowerCase().split(/\s+/))].filter((word) => word !== '');
   if (wanted.length === 0) return [];
   const found = pages.flatMap((page) => {
     let section = page.title;
+    let isCode = false;
     return textOf(page.file)
       .split('\n')
       .flatMap((line): Found[] => {
-        const heading = /^#+ (.*)$/.exec(line)?.[1];
+        if (/^ *```/.test(line)) isCode = !isCode;
+        const heading = isCode ? undefined : /^#+ (.*)$/.exec(line)?.[1];
         if (heading !== undefined) section = heading;
-        const low = `${line} ${section}`.toLowerCase();
-        const isFound = line.trim() !== '' && wanted.every((word) => low.includes(word));
-        return isFound && wanted.some((word) => line.toLowerCase().includes(word))
-          ? [{ page, section, line: line.trim() }]
-          : [];
+        const [low, around] = [line.toLowerCase(), section.toLowerCase()];
+        const isFound = wanted.every((word) => low.includes(word) || around.includes(word));
+        return isFound && wanted.some((word) => low.includes(word)) ? [{ page, section, line: line.trim() }] : [];
       });
   });
   return found.toSorted((one, other) => Number(other.line.startsWith('#')) - Number(one.line.startsWith('#')));

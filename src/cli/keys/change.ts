@@ -220,6 +220,7 @@ export const keysRevoke: Command = operationCommand({
 /** `tollgate keys delete`: permanently removes a key that is revoked or has expired. */
 export const keysDelete: Command = operationCommand({
   name: 'keys delete',
+  isForRevoked: true,
   operation: deleteKey,
   examples: ['tollgate keys delete KEY_ID', 'tollgate keys delete KEY_ID --yes'],
   options: {

@@ -16,7 +16,8 @@ import {
 } from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
 import { withStore } from '../../serve/open-store.ts';
-import { meantId, operationsOn } from '../operations.ts';
+import { meantId } from '../meant-id.ts';
+import { operationsOn } from '../operations.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
@@ -172,7 +173,8 @@ export const keysShow: Command = {
   async run({ options, positionals }, terminal) {
     const [word] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const key = await operationsOn(store).show(await meantId(store, word, ['key'], true));
+      const id = await meantId(store, word, { kinds: ['key'], isRead: true, note: terminal.error });
+      const key = await operationsOn(store).show(id);
       const report = await operationsOn(store).wholeReport(key);
       if (options.json === true) terminal.out(json(shownKey(report)));
       else terminal.out(keyText(key, report, store.plans, terminal));

@@ -108,9 +108,10 @@ const CALLER_COLUMNS: readonly Column[] = [
 
 function printAffected(affected: readonly AffectedPlan[], terminal: Terminal): void {
   const rows = affected.flatMap(({ plan, callers }) =>
-    callers.map(({ id, name, limits }) => {
+    callers.map(({ id, name, breaks, limits }) => {
       const texts = limits.map(({ window, from, to }) => `${window} ${from ?? '-'} → ${to ?? '-'}`);
-      return [id, name ?? '-', plan, texts.join(', ') || 'unchanged'];
+      const what = texts.join(', ') || 'as above';
+      return [id, name ?? '-', plan, breaks ? 'could not be served any more' : what];
     }),
   );
   terminal.out('\n');

@@ -282,6 +282,11 @@ export const diffPlans = defineOperation({
                   id: z.string().describe('Of a key or of a customer.'),
                   name: z.string().nullable(),
                   owner: z.string().nullable(),
+                  breaks: z
+                    .boolean()
+                    .describe(
+                      'The gateway could no longer serve it: its plan is gone, or needs a limit of its own that it lacks.',
+                    ),
                   limits: z
                     .array(z.strictObject({ window: windowName, from: limit.nullable(), to: limit.nullable() }))
                     .describe(

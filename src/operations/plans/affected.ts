@@ -19,6 +19,8 @@ export interface AffectedPlan {
 }
 
 interface AffectedCaller extends Named {
+  /** The gateway could no longer serve it: its plan is gone, or asks for a limit of its own that it has not. */
+  readonly breaks: boolean;
   /** The limits that change for it: of the whole plan, with its own in their place. Empty if only something else changes, such as bans. */
   readonly limits: readonly {
     readonly window: WindowName;
@@ -107,7 +109,11 @@ export function affectedBy(
     if (ofPlan === undefined) return [];
     const { named, keys, customers } = ofPlan;
     const [old, now] = [before.plans.get(plan), after.plans.get(plan)];
-    const callers = named.map(({ own, ...caller }) => ({ ...caller, limits: changedLimits(old, now, own) }));
+    const callers = named.map(({ own, ...caller }) => ({
+      ...caller,
+      breaks: isBroken(now, own),
+      limits: changedLimits(old, now, own),
+    }));
     return [{ plan, keys, customers, callers }];
   });
 }
@@ -117,6 +123,10 @@ function changedLimits(old: Plan | undefined, now: Plan | undefined, own: Limits
     const [from, to] = [old, now].map((plan) => limitIn(plan, own, window));
     return from === to ? [] : [{ window, from: from!, to: to! }];
   });
+}
+
+function isBroken(now: Plan | undefined, own: Limits): boolean {
+  return now === undefined || WINDOWS.some((window) => (own[window] ?? now.limits[window]) === 'custom');
 }
 
 /** The limit of a caller of the plan; null if it has none, or can no longer be served. */

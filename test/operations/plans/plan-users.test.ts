@@ -159,12 +159,13 @@ describe('those whom a change of plans affects', () => {
         id,
         name,
         owner,
+        breaks: false,
         limits: [
           { window: 'minute', from: 60, to: 5 },
           { window: 'day', from: null, to: 9 },
         ],
       },
-      { id: 'key_own', name, owner, limits: [{ window: 'day', from: null, to: 9 }] },
+      { id: 'key_own', name, owner, breaks: false, limits: [{ window: 'day', from: null, to: 9 }] },
     ]);
     const lowered = await affectedOf(stores, plans('limits: { minute: 60 }'), plans('limits: { minute: 5 }'));
     expect(idsOf(lowered)).toEqual([['a', 1, 1, 'cus_1', 'key_shop']]);
@@ -185,7 +186,13 @@ describe('those whom a change of plans affects', () => {
   test('by the end of a plan are all who have it; nobody is affected by what changes nothing', async () => {
     const gone = await affectedOf(stores, plans('limits: { minute: 60 }'), 'plans: { b: { limits: { minute: 1 } } }');
     expect(idsOf(gone)).toEqual([['a', 2, 2, 'cus_1', 'cus_2', 'key_shop', 'key_own']]);
-    expect(gone[0]!.callers[3]!.limits).toEqual([{ window: 'minute', from: 7, to: null }]);
+    expect(gone[0]!.callers[3]).toMatchObject({ breaks: true, limits: [{ window: 'minute', from: 7, to: null }] });
+    const custom = await affectedOf(
+      stores,
+      plans('limits: { minute: 60 }'),
+      plans('limits: { minute: 60, hour: custom }'),
+    );
+    expect(custom[0]!.callers.map(({ breaks }) => breaks)).toEqual([true, true, true, true]);
     expect(await affectedOf(stores, plans('limits: { minute: 60 }'), plans('limits: { minute: 60 }'))).toEqual([]);
   });
 

@@ -91,6 +91,8 @@ describe('the command takes', () => {
     ['v26.5.10', 'present'],
     ['v26.10.0', 'present'],
     ['v27.0.0-nightly20261101', 'present'],
+    ['v20.0.0-rc.1', 'own'],
+    ['v999999999999.0.0', 'own'],
   ])('with %s on PATH the %s one', async (of, chosen) => {
     const { code, pid, stdout, stderr } = await installation({ present: nodeOf(of, 'present'), own: OWN });
     // It takes the place of the shell, so signals reach it and its exit code is seen.
@@ -100,6 +102,28 @@ describe('the command takes', () => {
       ),
     );
     expect([code, stderr]).toEqual([7, '']);
+  });
+
+  test('its own folder, whatever CDPATH says and through a link to a folder', async () => {
+    const folder = await temporaryFolder();
+    await mkdir(join(folder, 'real', 'bin'), { recursive: true });
+    await symlink(join('real', 'bin'), join(folder, 'linked'));
+    await symlink(join('..', '..', 'tollgate', 'bin', 'tollgate'), join(folder, 'real', 'bin', 'tollgate'));
+    await cp(join(ROOT, 'bin'), join(folder, 'tollgate', 'bin'), { recursive: true });
+    await mkdir(join(folder, 'path'));
+    await writeFile(join(folder, 'path', 'node'), nodeOf('v26.10.0', 'present'), { mode: 0o755 });
+    const env = { PATH: `${join(folder, 'path')}:/usr/bin:/bin`, CDPATH: `.:${folder}` };
+    const started = await new Promise<string>((resolve) => {
+      execFile('linked/tollgate', ['serve'], { env, cwd: folder }, (_, stdout) => resolve(stdout));
+    });
+    expect(started).toContain(`${join(folder, 'tollgate', 'bin', 'tollgate.js')} serve`);
+  });
+
+  test('no Node.js beside it that is empty or too old', async () => {
+    for (const own of ['', nodeOf('v20.20.2', 'own')]) {
+      const { code, stdout, stderr } = await installation({ present: nodeOf('v20.20.2', 'present'), own });
+      expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining('cannot be used: ')]);
+    }
   });
 
   test('none, and says what to do, if npm has installed none beside it, or one that does not run here', async () => {
@@ -114,6 +138,6 @@ describe('the command takes', () => {
     );
     const broken = '#!/bin/sh\necho "libatomic.so.1: cannot open shared object file" >&2\nexit 127\n';
     const { code, stderr } = await installation({ present, own: broken });
-    expect([code, stderr]).toEqual([1, expect.stringContaining('does not run here: libatomic.so.1: cannot open')]);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/cannot be used: \S+: libatomic\.so\.1: cannot open/)]);
   });
 });

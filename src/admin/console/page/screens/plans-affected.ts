@@ -41,7 +41,10 @@ function OfPlan({ plan, keys, customers, callers }: AffectedPlan) {
               cell: ({ id, name, owner }: AffectedCaller) =>
                 html`<${CallerName} id=${id} name=${name} owner=${owner} />`,
             },
-            { title: 'Limits', cell: ({ limits }: AffectedCaller) => html`<${Limits} of=${limits} />` },
+            {
+              title: 'Limits',
+              cell: ({ limits, breaks }: AffectedCaller) => html`<${Limits} of=${limits} breaks=${breaks} />`,
+            },
           ]}
         />
         ${more > 0 && html`<p class="muted">And ${countText(more)} more.</p>`}`
@@ -49,8 +52,9 @@ function OfPlan({ plan, keys, customers, callers }: AffectedPlan) {
   </div>`;
 }
 
-function Limits({ of: limits }: { of: AffectedCaller['limits'] }) {
-  if (limits.length === 0) return html`<span class="muted">unchanged</span>`;
+function Limits({ of: limits, breaks }: { of: AffectedCaller['limits']; breaks: boolean }) {
+  if (breaks) return html`<span class="badge bad">Could not be served any more</span>`;
+  if (limits.length === 0) return html`<span class="muted">unchanged; other settings of the plan change</span>`;
   return limits.map(
     ({ window, from, to }, i) => html`${i > 0 && ', '}${window} ${limitText(from)} → <strong>${limitText(to)}</strong>`,
   );

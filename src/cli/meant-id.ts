@@ -1,0 +1,102 @@
+import { Failure } from '../failure.ts';
+import type { StoredKey } from '../identify/key-store.ts';
+import { escapedText } from '../io/terminal-text.ts';
+import { folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
+import type { OpenStore } from '../serve/open-store.ts';
+import { operationsOn } from './operations.ts';
+
+/** What an id may be of. */
+type Kind = 'key' | 'customer';
+
+/** Who has a name. */
+interface Named extends Pick<StoredKey, 'id' | 'name' | 'owner'> {
+  /** It is a key that is revoked. */
+  readonly isRevoked: boolean;
+}
+
+/** What a search for a word has found, all of it: a second one of the same name counts wherever it is. */
+interface Found {
+  /** Those with exactly this name, in any case. */
+  readonly exact: readonly Named[];
+  /** The first that have the word in their name, owner or metadata, and are not revoked. */
+  readonly part: readonly Named[];
+}
+
+/** What a command asks for. */
+interface Meaning {
+  readonly kinds: readonly [Kind, ...Kind[]];
+  /** The command only reads, so the only one that has the word in its name or owner is taken as well. */
+  readonly isRead: boolean;
+  readonly isForRevoked?: boolean;
+  /** Says on standard error whom a name means. */
+  readonly note: (text: string) => void;
+}
+
+/** At most this many are named in an error. */
+const MEANT = 3;
+
+/**
+ * Finds the id that a person means: the word itself if it has the form of one, or that of the only key or customer with this name. A
+ * revoked key counts only if no other has the name, unless the command is for revoked keys too.
+ * @returns the word where nothing has such a name: the command says that it does not exist
+ * @throws Failure `not_found` with those that may be meant, if they are several
+ */
+export async function meantId(
+  store: OpenStore,
+  word: string,
+  { kinds, isRead, isForRevoked = false, note }: Meaning,
+): Promise<string> {
+  if (/^(?:key_[0-9A-Za-z]{16}|cus_[0-9A-Za-z]{1,16}|(?:cus_\w+\/)?jwt_[\w-]{32})$/.test(word)) return word;
+  const { exact, part } = await found(store, word, kinds);
+  const live = exact.filter(({ isRevoked }) => isForRevoked || !isRevoked);
+  const named = live.length === 0 ? exact : live;
+  const meant = named.length === 0 && isRead ? part : named;
+  if (meant.length === 1) {
+    const [{ id, name, owner, isRevoked }] = meant as [Named];
+    const whole = named.length === 1 ? '' : ` (${escapedText(name ?? owner ?? 'no name')})`;
+    note(`note: ${escapedText(word)} is ${id}${whole}${isRevoked ? ', which is revoked' : ''}.\n`);
+    return id;
+  }
+  const some = (named.length === 0 ? part : named).slice(0, MEANT);
+  if (some.length === 0) return word;
+  const names = some.map(({ id, name, owner }) => `${id} (${escapedText(name ?? owner ?? 'no name')})`);
+  const why = named.length === 0 ? 'Nothing has exactly this name.' : 'Several have this name: give the id.';
+  throw new Failure('not_found', `${why} Did you mean ${names.join(' or ')}?`);
+}
+
+async function found(store: OpenStore, word: string, kinds: readonly Kind[]): Promise<Found> {
+  const [exact, part]: [Named[], Named[]] = [[], []];
+  const wanted = folded(word);
+  for (const kind of kinds) {
+    for await (const one of FIND[kind](store, word)) {
+      if (folded(one.name ?? '') === wanted) exact.push(one);
+      else if (!one.isRevoked && part.length < MEANT) part.push(one);
+      if (exact.filter(({ isRevoked }) => !isRevoked).length === MEANT) return { exact, part };
+    }
+  }
+  return { exact, part };
+}
+
+/** The keys and customers that a word finds; none if it may be a secret. */
+const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGenerator<Named>>> = {
+  async *key(store, text) {
+    const given = { text, plan: null, owner: null, customer: null, expiring: null, unused: null };
+    const words = { nameOf: String, secretAdvice: '', formats: store.settings.keyFormats, keepsHistory: false };
+    const filter = keyFilterFrom(given, true, words);
+    if ('fault' in filter) return;
+    for await (const { key } of operationsOn(store).everyMatch(filter, () => {}))
+      yield { ...key, isRevoked: key.revokedAtMs !== null };
+  },
+  async *customer(store, text) {
+    if (text === '' || isSecretLike(text, store.settings.keyFormats)) return;
+    const filter = { text, plan: null, owner: null, expiringMs: null };
+    let cursor: string | null = null;
+    do {
+      const page = await operationsOn(store).customers.search(filter, { limit: PAGE, cursor });
+      for (const customer of page.customers) yield { ...customer, isRevoked: false };
+      cursor = page.cursor;
+    } while (cursor !== null);
+  },
+};
+
+const PAGE = 1_000;
