@@ -78,7 +78,7 @@ test('`docs --search` finds lines with all words, headings first, and says when 
   const { code, stdout } = await runCommand({}, 'docs', '--search', 'sliding', 'windows');
   expect([code, stdout.split('\n').slice(0, 2)]).toEqual([
     0,
-    ['guides/limits  Sliding windows', '  ## Sliding windows'],
+    ['concepts  Fixed, sliding and calendar windows', '  ## Fixed, sliding and calendar windows'],
   ]);
   expect(await runCommand({}, 'docs', '--search', 'xyzzyplugh')).toEqual({
     code: 1,
@@ -131,6 +131,8 @@ describe('`docs --serve`', () => {
   test('has pictures and a search, and nothing of what is not a document', async () => {
     const picture = await fetch(`${origin}/docs/guides/console/now-desktop-light.png`);
     expect([picture.status, picture.headers.get('content-type')]).toEqual([200, 'image/png']);
+    const drawing = await fetch(`${origin}/docs/concepts/windows.svg`);
+    expect([drawing.status, drawing.headers.get('content-type')]).toEqual([200, 'image/svg+xml']);
     const search = await (await fetch(`${origin}/search?q=${encodeURIComponent('"><script>sliding')}`)).text();
     expect(search).not.toContain('<script>');
     expect(await (await fetch(`${origin}/search?q=sliding+windows`)).text()).toContain(

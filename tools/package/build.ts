@@ -8,8 +8,9 @@ import { ROOT } from '../docs/root.ts';
 /** Files beside the compiled ones, as they lie in the repository. */
 const ALSO = [
   ...['LICENSE', 'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'plans.yaml', 'config/gateway.yaml'],
-  // The documents, which the README and messages name. Of their pictures, which are larger than all the rest, only those of the README.
+  // The documents, which the README and messages name. Of their screenshots, which are larger than all the rest, only those of the README.
   ...globSync('docs/{,guides/,reference/,operate/,internals/}*.md', { cwd: ROOT }),
+  ...globSync('docs/concepts/*.svg', { cwd: ROOT }),
   ...[...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)].map(([, path]) => path!),
 ];
 const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json', 'config/keys.schema.json'] as const;

@@ -55,7 +55,7 @@ export function textOf(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-/** A picture that a page shows; null if it does not come along. Only the pictures of README.md are in the package. */
+/** A picture that a page shows; null if it does not come along. Only the drawings and the pictures of README.md are in the package. */
 export function pictureOf(file: string): Buffer | null {
   const path = join(ROOT, file);
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? readFileSync(path) : null;

@@ -14,7 +14,7 @@ export function siteOf(pages: readonly Page[]): (path: string, q: string | null)
   return (path, q) => {
     if (path === '/style.css') return { type: 'text/css', body: STYLE };
     if (path === '/search') return htmlOf('Search', foundText(q ?? '', pages), pages, q ?? '');
-    if (path.endsWith('.png')) return pictureAt(path.slice(1));
+    if (/\.(?:png|svg)$/.test(path)) return pictureAt(path.slice(1));
     const page = byPath.get(path);
     return page === undefined ? null : htmlOf(page.title, bodyOf(page, byPath), pages);
   };
@@ -25,9 +25,9 @@ function pathOf(file: string): string {
 }
 
 function pictureAt(file: string): SiteAnswer | null {
-  if (!/^docs\/[\w/-]+\.png$/.test(file)) return null;
+  if (!/^docs\/[\w/-]+\.(?:png|svg)$/.test(file)) return null;
   const body = pictureOf(file);
-  return body === null ? null : { type: 'image/png', body };
+  return body === null ? null : { type: file.endsWith('.svg') ? 'image/svg+xml' : 'image/png', body };
 }
 
 function bodyOf({ file }: Page, byPath: ReadonlyMap<string, Page>): string {
