@@ -32,7 +32,6 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'npm run load': 'puts load on the machine: test/system/tools/load.test.ts',
   'npm run chaos': 'puts load on the machine: test/system/tools/chaos.test.ts',
   'npm run bench': 'measures the machine: test/tools/bench',
-  'alias tollgate=': 'test/docs/guides.test.ts calls it',
   'source <(tollgate completion zsh)': 'needs zsh: test/cli has its text',
   'tollgate completion fish': 'needs fish: test/cli has its text',
   "curl -s 'localhost:8001/key-auths": 'asks Kong',
