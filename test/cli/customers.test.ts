@@ -125,8 +125,8 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const restored = await runTollgate(['keys', 'restore', file, '--force'], withPassphrase);
     expect([restored.code, restored.stderr]).toEqual([
       0,
-      `${since.id} differs in its suspension, which is not put back; left as it is.\n` +
-        `${before.id} has the backup's scopes, meta, its suspension.\n`,
+      `${since.id} differs in suspension, which is not put back; left as it is.\n` +
+        `${before.id} has the backup's scopes, meta, suspension.\n`,
     ]);
     expect(await json('customers', 'show', since.id)).toMatchObject({ suspended: { until: null } });
     expect(await json('customers', 'show', before.id)).toMatchObject({

@@ -125,14 +125,14 @@ function putBackAttributes<T extends StoredCustomer | StoredKey>(stored: T, pres
 
 function differencesOfCustomer(customer: StoredCustomer, there: StoredCustomer): string[] {
   const different: string[] = ATTRIBUTES.filter((member) => !isDeepStrictEqual(customer[member], there[member]));
-  if (customer.expiresAtMs !== there.expiresAtMs) different.push('its end');
-  if (!isDeepStrictEqual(customer.suspended, there.suspended)) different.push('its suspension');
+  if (customer.expiresAtMs !== there.expiresAtMs) different.push('end');
+  if (!isDeepStrictEqual(customer.suspended, there.suspended)) different.push('suspension');
   return different;
 }
 
 /** What a restore has put back, and what it has left. */
 function whatChanged(different: readonly string[], remaining: readonly string[], dryRun: boolean): string {
-  const rest = remaining.length === 0 ? '' : `; ${remaining.join(', ')} stays as it is`;
+  const rest = remaining.length === 0 ? '' : `; not put back: ${remaining.join(', ')}`;
   const changed = different.filter((name) => !remaining.includes(name)).join(', ');
   return `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.`;
 }
@@ -185,11 +185,11 @@ const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBER
 /** What differs, in words for operators. */
 function differencesOf(key: StoredKey, there: StoredKey): string[] {
   const different: string[] = ATTRIBUTES.filter((name) => !isDeepStrictEqual(key[name], there[name]));
-  if (key.expiresAtMs !== there.expiresAtMs) different.push('its end');
-  if (key.revokedAtMs !== there.revokedAtMs) different.push('its revocation');
-  if (!isDeepStrictEqual(key.suspended, there.suspended)) different.push('its suspension');
-  if (key.customer !== there.customer) different.push('its customer');
-  if (!isDeepStrictEqual(secretsOf(key), secretsOf(there))) different.push('its secrets');
+  if (key.expiresAtMs !== there.expiresAtMs) different.push('end');
+  if (key.revokedAtMs !== there.revokedAtMs) different.push('revocation');
+  if (!isDeepStrictEqual(key.suspended, there.suspended)) different.push('suspension');
+  if (key.customer !== there.customer) different.push('customer');
+  if (!isDeepStrictEqual(secretsOf(key), secretsOf(there))) different.push('secrets');
   return different;
 }
 
