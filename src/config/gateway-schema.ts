@@ -520,7 +520,7 @@ const redis = z
     timeout: duration('1ms', '1m')
       .prefault('100ms')
       .describe(
-        'How long one request may wait for Redis in total, for the look-up of its key and the decision together.',
+        'How long one request may wait in total for a Redis that does not answer, with the look-up of its key and the decision together. It should be at least four round trips, so a Redis in another region needs more than the default.',
       ),
     onFailure: z
       .enum(['local', 'closed', 'open'])

@@ -236,7 +236,7 @@ export const ERRORS = {
           : `has less left than the ${needed} that this request takes in advance`;
       return `The quota of ${source}, ${quota}, ${isSpent}. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`;
     },
-    when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the plan has several budgets.',
+    when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the request charges a budget other than the key\'s own budget of requests.',
     remedy: 'Wait as long as `Retry-After` says. Requests before then count towards a ban.',
     counted: 'no',
     explanation: null,
@@ -247,7 +247,7 @@ export const ERRORS = {
     closes: false,
     sentence: (retryAfterSeconds: number, scope: 'key' | 'customer') =>
       `${scope === 'key' ? 'This API key is banned because it kept sending requests after a 429.' : 'All API keys of this customer are banned because requests with some of them kept coming after a 429.'} Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
-    when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is, and its `scope` if the plan has several budgets.',
+    when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is, and its `scope` under the same condition as `rate_limit_exceeded`.',
     remedy:
       'Wait as long as `Retry-After` says. Requests during the ban do not lengthen it; each further ban lasts longer.',
     counted: 'no',
