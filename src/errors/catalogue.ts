@@ -236,7 +236,7 @@ export const ERRORS = {
           : `has less left than the ${needed} that this request takes in advance`;
       return `The quota of ${source}, ${quota}, ${isSpent}. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`;
     },
-    when: 'A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the request charges a budget other than the key\'s own budget of requests.',
+    when: "A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the request charges a budget other than the key's own budget of requests.",
     remedy: 'Wait as long as `Retry-After` says. Requests before then count towards a ban.',
     counted: 'no',
     explanation: null,

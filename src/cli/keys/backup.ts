@@ -124,8 +124,8 @@ export const keysRestore: Command = {
     force: {
       type: 'boolean',
       about:
-        'Gives keys that are there already the plan, limits, name, owner, notes and end of the backup. Revoked and deleted keys, and ' +
-        'secrets that were rotated away, do not come back.',
+        'Gives keys that are there already the plan, limits, name, owner, notes and end of the backup, and its revocations and ' +
+        'suspensions. Revoked and deleted keys, and secrets that were rotated away, do not come back.',
     },
     json: {
       type: 'boolean',
