@@ -14,10 +14,12 @@ export const ABOUT = {
     version: '1.0.0',
     summary: 'API keys, bans, plans, deprecations and the record of changes of a Tollgate gateway.',
     description: `On the admin listener (127.0.0.1:9090 by default), with ADMIN_TOKEN or a token of ADMIN_TOKENS_FILE, with the cookie of a
-session that a token began, or with the token of an authenticating proxy. A viewer may use every GET; an operator may also lift bans, top
-up and reset usage, change, rotate and revoke keys; an admin may also create and delete keys. Every gateway on one store gives the same
-responses; what is changed through one of them applies to all within a second. The API does what the commands \`tollgate keys\`, \`tollgate bans\`,
-\`tollgate usage\`, \`tollgate deprecations\` and \`tollgate audit\` do. A request whose Host is no IP address, nor localhost, ADMIN_HOST or a
+session that a token began, or with the token of an authenticating proxy. A viewer may read everything, find a key by its secret,
+and check, compare and simulate plans. An operator may also lift bans, top up and reset usage, change, move, rotate, suspend, resume and revoke
+keys, end secrets, and change, suspend and resume customers. An admin may also create and delete keys and customers, and replace plans.yaml if
+gateway.yaml allows it. Every gateway on one store gives the same responses; what is changed through one of them applies to all within a second.
+The API does what the commands \`tollgate keys\`, \`customers\`, \`bans\`, \`usage\`, \`now\`, \`plans\`, \`deprecations\` and \`audit\` do, but imports,
+exports, backups and \`keys apply\` are commands only. A request whose Host is no IP address, nor localhost, ADMIN_HOST or a
 name in \`admin.hosts\`, is 421.
 
 A change gets 200 or 201 when the store will keep it, whichever of its servers fails next. 202 and \`"durability": "unknown"\` mean that it was

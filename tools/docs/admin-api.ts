@@ -62,9 +62,10 @@ const METHODS = ['get', 'post', 'patch', 'put', 'delete'] as const;
 
 const INTRO = `# Admin API
 
-With ADMIN_TOKEN set (at least 16 characters; \`openssl rand -base64 32\` makes one), the admin listener answers requests below
+With ADMIN_TOKEN set (at least 16 characters, 5 of them different; \`openssl rand -base64 32\` makes one), the admin listener answers requests below
 \`/admin\` with \`Authorization: Bearer $ADMIN_TOKEN\`. \`GET /admin/openapi.json\` serves the description that this page is generated
-from. The API is plain HTTP and the token opens everything: keep the port on loopback or an internal network.
+from. [Access](../guides/admin-api.md#access) has the roles, and how to give each person a token. Without \`admin.tls\` the API is plain HTTP, and ADMIN_TOKEN
+opens everything: keep the port on loopback or an internal network.
 
 \`\`\`sh
 curl -X POST http://127.0.0.1:9090/admin/keys -H "Authorization: Bearer $ADMIN_TOKEN" \\
