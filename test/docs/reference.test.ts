@@ -25,6 +25,12 @@ describe('a generated page is what `npm run docs:generate` writes', () => {
   });
 });
 
+test('each option of a command has a whole sentence, also where the help wraps it', () => {
+  const rows = pages.get('docs/reference/commands.md')!.match(/^\| `-.*$/gm)!;
+  expect(rows.length).toBeGreaterThan(150);
+  expect(rows.filter((row) => !/[.)] \|$/.test(row))).toEqual([]);
+});
+
 test('every number that a test cites is a row of docs/reliability.md', () => {
   expect(unknownCitations(read('docs/reliability.md'))).toEqual([]);
 });

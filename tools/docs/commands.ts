@@ -51,12 +51,30 @@ function readHelp(name: string, help: string): CommandHelp {
       help,
     ) ?? [];
   if (about === undefined) throw new Error(`The help text of \`tollgate ${name}\` has another form.`);
-  const rows = [...options!.matchAll(/^ {2}(\S.*?) {2,}(.*)$/gm)].map(
-    ([, option, sentence]) => [option!, sentence!] as const,
-  );
+  const rows = unwrapped(options!)
+    .split('\n')
+    .map((line): readonly [string, string] => {
+      const [, option, sentence] = /^ {2}(\S.*?) {2,}(.*)$/.exec(line) ?? [];
+      if (option === undefined) throw new Error(`\`tollgate ${name}\` has an option in another form: ${line}`);
+      return [option, sentence!];
+    });
   const environment = [...variables.matchAll(/^ {2}([A-Z_]+) /gm)].map(([, variable]) => variable!);
   const lines = examples.split('\n').map((line) => line.trim());
-  return { name, about, usage: usage!, options: rows, environment, examples: lines.filter((line) => line !== '') };
+  return {
+    name,
+    about: about.replaceAll(/(?<!\n)\n(?!\n)/g, ' '),
+    usage: unwrapped(usage!),
+    options: rows,
+    environment,
+    examples: lines.filter((line) => line !== ''),
+  };
+}
+
+/** Joins what the help wraps: a line that is indented by more than two blanks continues the one before, after two blanks if that has no sentence yet. */
+function unwrapped(text: string): string {
+  return text.replaceAll(/\n {3,}/g, (_, at: number) =>
+    /(?:^|\n) {2}-\S+(?: \S+)*$/.test(text.slice(0, at)) ? '  ' : ' ',
+  );
 }
 
 function slug(name: string): string {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { slugOf } from '../../src/cli/documents/slug.ts';
 import { ROOT } from './root.ts';
 
 /** What of a JSON Schema the settings' schemas use. */
@@ -50,23 +51,56 @@ secrets. [The guide](../guides/keys.md#keys-in-a-file) says how apply works. A n
 }
 
 function page(name: string, schemaFile: string, exampleFile: string, intro: readonly string[]): string {
-  const schema = JSON.parse(read(schemaFile)) as Schema;
-  const sections = Object.entries(schema.properties ?? {}).map(([key, inner]) =>
-    [`## ${key}`, ...about(inner, schema.required?.includes(key) === true), ...settingsOf(inner, key)].join('\n\n'),
-  );
+  const settings = settingsOf(JSON.parse(read(schemaFile)) as Schema, '');
   const example = `## An example\n\nThe file \`${exampleFile}\` of the repository:\n\n\`\`\`yaml\n${read(exampleFile)}\`\`\``;
-  return `${[`# ${name}`, ...intro, ...sections, example].join('\n\n')}\n`;
+  const rows = settings.map(({ path, heading, schema, isRequired }) => {
+    const value = isRequired ? 'required' : (defaultAsCode(schema) ?? '');
+    const first = firstSentence(schema.description ?? '');
+    return `| [\`${path}\`](#${slugOf(heading)}) | ${value.replaceAll('|', '\\|')} | ${first.replaceAll('|', '\\|')} |`;
+  });
+  const table = `## All settings\n\n| Setting | Default | What it says |\n|---|---|---|\n${rows.join('\n')}`;
+  const sections = settings.map((setting) => sectionOf(setting));
+  return `${[`# ${name}`, ...intro, example, table, ...sections].join('\n\n')}\n`;
+}
+
+/** A setting, or neighbours that are alike. */
+interface Setting {
+  /** `listen.tls.cert`, or `plans.NAME.limits.second, minute`. */
+  readonly path: string;
+  readonly heading: string;
+  readonly schema: Schema;
+  readonly isRequired: boolean;
+  /** Where the settings below it are described; null if they follow, or if there are none. */
+  readonly asIn: string | null;
+}
+
+function sectionOf({ path, heading, schema, isRequired, asIn }: Setting): string {
+  const mark = path.includes('.') || path.includes('[]') ? '###' : '##';
+  const same = asIn === null ? [] : [`Below it are the settings of [\`${asIn}\`](#${slugOf(asIn)}).`];
+  return [`${mark} ${heading}`, ...about(schema, isRequired), ...same].join('\n\n');
+}
+
+/** The first sentence of a text. */
+function firstSentence(text: string): string {
+  return /^.*?\.(?=\s|$)/s.exec(text)?.[0] ?? text;
 }
 
 function read(path: string): string {
   return readFileSync(join(ROOT, path), 'utf8');
 }
 
-/** A section for each setting that a schema holds, at whatever depth. Neighbours that are alike share one. */
-function settingsOf(schema: Schema, path: string): string[] {
-  if (schema.items) return settingsOf(schema.items, `${path}[]`);
-  if (schema.anyOf !== undefined) return schema.anyOf.flatMap((one) => settingsOf(one, path));
-  if (schema.additionalProperties) return settingsOf(schema.additionalProperties, `${path}.NAME`);
+/** How often the settings below one must have been described before another place refers to them. */
+const SHARED_FROM = 3;
+
+/**
+ * Every setting that a schema holds, at whatever depth, in its order. Neighbours that are alike are one. What is the same in several
+ * places, as windows are, is described where it comes first.
+ * @param described where the settings below a schema have been described
+ */
+function settingsOf(schema: Schema, path: string, described = new Map<string, string>()): Setting[] {
+  if (schema.items) return settingsOf(schema.items, `${path}[]`, described);
+  if (schema.anyOf !== undefined) return schema.anyOf.flatMap((one) => settingsOf(one, path, described));
+  if (schema.additionalProperties) return settingsOf(schema.additionalProperties, `${path}.NAME`, described);
   const groups = new Map<string, [keys: string[], schema: Schema]>();
   for (const [key, inner] of Object.entries(schema.properties ?? {})) {
     const isRequired = schema.required?.includes(key) === true;
@@ -74,11 +108,21 @@ function settingsOf(schema: Schema, path: string): string[] {
     if (group === undefined) groups.set(JSON.stringify([inner, isRequired]), [[key], inner]);
     else group[0].push(key);
   }
-  return [...groups.values()].flatMap(([keys, inner]) => [
-    `### ${path}.${keys.join(', ')}`,
-    ...about(inner, schema.required?.includes(keys[0]!) === true),
-    ...settingsOf(inner, `${path}.${keys[0]}`),
-  ]);
+  return [...groups.values()].flatMap(([keys, inner]) => {
+    const at = path === '' ? '' : `${path}.`;
+    const heading = `${at}${keys.join(', ')}`;
+    const below = settingsOf(inner, `${at}${keys[0]}`, new Map(described));
+    // A window has the same settings, whatever it counts.
+    const shape = below.map((one) => one.path.slice(`${at}${keys[0]}`.length)).join(' ');
+    const asIn = below.length >= SHARED_FROM ? (described.get(shape) ?? null) : null;
+    if (asIn === null) {
+      described.set(shape, heading);
+      // What is below it has been described by it.
+      settingsOf(inner, `${at}${keys[0]}`, described);
+    }
+    const isRequired = schema.required?.includes(keys[0]!) === true;
+    return [{ path: heading, heading, schema: inner, isRequired, asIn }, ...(asIn === null ? below : [])];
+  });
 }
 
 function about(schema: Schema, isRequired: boolean): string[] {
@@ -86,10 +130,16 @@ function about(schema: Schema, isRequired: boolean): string[] {
   return [`*${kindOf(schema)}*${value}`, ...(schema.description === undefined ? [] : [schema.description])];
 }
 
-function defaultOf({ default: value }: Schema): string {
-  if (value === undefined) return '';
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return '';
-  return `, default \`${typeof value === 'string' ? value || "''" : JSON.stringify(value)}\``;
+function defaultOf(schema: Schema): string {
+  const value = defaultAsCode(schema);
+  return value === null ? '' : `, default ${value}`;
+}
+
+/** The default as code; null without one, and for a mapping, whose members have theirs. */
+function defaultAsCode({ default: value }: Schema): string | null {
+  if (value === undefined) return null;
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return null;
+  return `\`${typeof value === 'string' ? value || "''" : JSON.stringify(value)}\``;
 }
 
 /** What a value has to be, in words. */
