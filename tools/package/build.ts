@@ -1,5 +1,16 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
 import { ADDED_PACKAGES } from '../../src/io/added-packages.ts';
@@ -36,6 +47,12 @@ export async function buildPackage(folder: string): Promise<void> {
   writeFileSync(join(folder, 'bin', 'tollgate.js'), compiledBin());
   writeFileSync(join(folder, 'bin', 'library.js'), await libraryOn(folder));
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(), null, 2)}\n`);
+  setModes(folder);
+}
+
+/** Gives every file the mode that git keeps: npm packs the modes that it finds, which are those of the umask of the clone. */
+function setModes(folder: string): void {
+  for (const file of filesBelow(folder)) chmodSync(file, statSync(file).mode & 0o100 ? 0o755 : 0o644);
 }
 
 /** What npm reads: without the scripts and the packages of development. */
