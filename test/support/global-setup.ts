@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { bundledProgram } from './bundled-program.ts';
 import { findSharedRedis } from './redis-finder.ts';
@@ -12,13 +15,19 @@ export default async function globalSetup(project: TestProject): Promise<() => P
   const [{ shared, end }, program] = await Promise.all([findSharedRedis(process.env), bundledProgram()]);
   // The workers inherit it.
   process.env.TEST_PROGRAM = program;
+  // Where the first test file that needs a release builds it.
+  const release = mkdtempSync(join(tmpdir(), 'tollgate-test-release-'));
+  process.env.TEST_RELEASE = release;
   const line =
     shared.kind === 'none' ? shared.reason : `${shared.version} ${shared.origin}, ${withoutCredentials(shared.url)}`;
   console.log(`Redis for the tests: ${line}`);
   console.log(`Samples of this run: TEST_SEED=${SEED}`);
   console.log(`The tests lengthen their deadlines ${ROOM} times (TEST_ROOM).`);
   project.provide('sharedRedis', shared);
-  return end;
+  return async () => {
+    rmSync(release, { recursive: true, force: true });
+    await end();
+  };
 }
 
 function withoutCredentials(address: string): string {

@@ -1,17 +1,17 @@
 import { execFile } from 'node:child_process';
-import { appendFile, chmod, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, copyFile, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, expect, test } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
-import { buildBinary } from '../../../tools/package/binary.ts';
 import { eventually } from '../../support/conditions.ts';
 import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis } from '../../support/redis.ts';
+import { builtRelease, RELEASE } from '../../support/release.ts';
 import { ROOM } from '../../support/room.ts';
 import { describedSettings, expectChecked } from './described-settings.ts';
 
-// The executable of `npm run build:binary`, started in a folder that has nothing else, and without Node.js on the PATH.
+// The executable of a release (`npm run build:release`), which is that of `npm run build:binary`, started in a folder that has nothing else, and without Node.js on the PATH.
 
 const FREE = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0' };
 const TOKEN = 'a-token-that-only-the-tests-use';
@@ -21,9 +21,8 @@ let binary: string;
 let folder: string;
 
 beforeAll(async () => {
-  await mkdir(join(ROOT, 'dist'), { recursive: true });
   binary = join(await temporaryFolder(), 'a-name-of-its-own');
-  await buildBinary(binary);
+  await copyFile(join(await builtRelease(), RELEASE.executable), binary);
   folder = await temporaryFolder();
 }, 300_000 * ROOM);
 

@@ -5,8 +5,8 @@ import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, test } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
-import { buildPackage } from '../../../tools/package/build.ts';
 import { ROOT, type Running, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { builtRelease, RELEASE } from '../../support/release.ts';
 import { ROOM } from '../../support/room.ts';
 import { describedSettings, expectChecked } from './described-settings.ts';
 
@@ -22,11 +22,9 @@ let folder: string;
 let installed: string;
 
 beforeAll(async () => {
-  const built = join(await temporaryFolder(), 'package');
-  await buildPackage(built);
-  const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', dirname(built)], { cwd: built });
+  const tarball = join(await builtRelease(), RELEASE.tarball);
   folder = await temporaryFolder();
-  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', join(dirname(built), stdout.trim())], {
+  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', tarball], {
     cwd: folder,
     env: { ...process.env, PATH },
   });

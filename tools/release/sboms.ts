@@ -1,0 +1,80 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import manifest from '../../package.json' with { type: 'json' };
+import { ADDED_PACKAGES } from '../../src/io/added-packages.ts';
+import { lockedSbom, OWN_REF, type Sbom, type SbomComponent } from '../package/sbom.ts';
+
+/**
+ * The SBOM of the tarball: what npm installs beside it. A package that only some settings need is optional, and so is the
+ * Node.js of each platform.
+ */
+export function sbomOfTarball(file: string): Sbom {
+  const sbom = lockedSbom(true);
+  const required = refsFrom(sbom, (name) => !(name in ADDED_PACKAGES) && !(name in manifest.optionalDependencies));
+  const components = sbom.components.map((one) => ({ ...one, scope: scopeIf(required.has(one['bom-ref'])) }));
+  return { ...about(sbom, file), components };
+}
+
+/** The SBOM of the executable: the packages that are in it, and the Node.js that it was made of. */
+export function sbomOfExecutable(file: string): Sbom {
+  const sbom = lockedSbom(false);
+  const { node } = process.versions;
+  const component = {
+    'bom-ref': `node@${node}`,
+    type: 'platform',
+    name: 'node',
+    version: node,
+    scope: 'required' as const,
+    description: `The Node.js of the npm package ${packageOfNode()}, of which the executable is made`,
+    cpe: `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`,
+    purl: `pkg:npm/${packageOfNode()}@${node}`,
+    hashes: [{ alg: 'SHA-256' as const, content: sha256Of(process.execPath) }],
+    licenses: [{ license: { id: 'MIT' } }],
+  };
+  const dependencies = sbom.dependencies.map((one) =>
+    one.ref === OWN_REF ? { ...one, dependsOn: [...one.dependsOn, component['bom-ref']] } : one,
+  );
+  const components = [...sbom.components, component];
+  return {
+    ...about(sbom, file),
+    components,
+    dependencies: [...dependencies, { ref: component['bom-ref'], dependsOn: [] }],
+  };
+}
+
+/** The package of package-lock.json that has the Node.js of this platform. */
+export function packageOfNode(): string {
+  const names = Object.keys(manifest.optionalDependencies);
+  return names.find((name) => name.endsWith(`-${process.platform}-${process.arch}`)) ?? 'node';
+}
+
+export function sha256Of(file: string): string {
+  return createHash('sha256').update(readFileSync(file)).digest('hex');
+}
+
+/** Says which file the SBOM is about, by its hash. */
+function about(sbom: Sbom, file: string): Sbom {
+  const properties = [{ name: 'tollgate:file', value: basename(file) }];
+  const hashes = [{ alg: 'SHA-256' as const, content: sha256Of(file) }];
+  const component: SbomComponent & { properties: object } = { ...sbom.metadata.component, hashes, properties };
+  return { ...sbom, metadata: { ...sbom.metadata, component } };
+}
+
+/** What Tollgate leads to by its own packages whose name is wanted, itself included. */
+function refsFrom({ components, dependencies }: Sbom, isWanted: (name: string) => boolean): ReadonlySet<string> {
+  const names = new Map(components.map((one) => [one['bom-ref'], one.name]));
+  const next = new Map(dependencies.map(({ ref, dependsOn }) => [ref, dependsOn]));
+  const found = new Set<string>();
+  const visit = (ref: string): void => {
+    if (found.has(ref)) return;
+    found.add(ref);
+    for (const one of next.get(ref) ?? []) if (ref !== OWN_REF || isWanted(names.get(one) ?? '')) visit(one);
+  };
+  visit(OWN_REF);
+  return found;
+}
+
+function scopeIf(isRequired: boolean): 'required' | 'optional' {
+  return isRequired ? 'required' : 'optional';
+}
