@@ -5,13 +5,16 @@
 ARG NODE_IMAGE=node:26.10.0-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1
 
 # What the gateway needs to run and nothing that is only for tests and tools, without the Node.js that npm brings along: here
-# Node.js is the base. The SBOM is that of what was installed: with --omit=dev npm would leave packages out.
+# Node.js is the base. The SBOM is that of what was installed: with --omit=dev npm would leave packages out. It has neither the
+# number nor the time that npm gives it, so that another build has the same bytes.
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --omit=optional --ignore-scripts \
  && npm pkg delete devDependencies optionalDependencies \
- && npm sbom --sbom-format=cyclonedx --sbom-type=application >sbom.cdx.json \
+ && npm sbom --sbom-format=cyclonedx --sbom-type=application >npm.cdx.json \
+ && node -p 'const sbom = JSON.parse(fs.readFileSync("npm.cdx.json")); delete sbom.serialNumber; \
+      delete sbom.metadata.timestamp; JSON.stringify(sbom, null, 2)' >sbom.cdx.json \
  && find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
 FROM ${NODE_IMAGE} AS runtime
@@ -34,11 +37,12 @@ ENV NODE_ENV=production \
     TOLLGATE_DATA=/data
 # /data is where the embedded store and the pet service keep their data: mount a volume there.
 # The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
-# the user who made it, and then it is root's as well.
+# the user who made it, and then it is root's as well. The code that V8 writes depends on its random numbers: with a seed it is
+# the same in every build. The seed is not kept: a start has random numbers of its own.
 RUN ln -s /app/bin/tollgate /usr/local/bin/tollgate \
  && install -d -m 700 -o node -g node /data \
  && install -d -o node -g node "$NODE_COMPILE_CACHE" \
- && setpriv --reuid=node --regid=node --init-groups tollgate --help >/dev/null \
+ && setpriv --reuid=node --regid=node --init-groups node --random-seed=1 /app/bin/tollgate.js --help >/dev/null \
  && chown -R root:root "$NODE_COMPILE_CACHE"
 # By number, so that Kubernetes can see that it is not root.
 USER 1000:1000

@@ -9,7 +9,7 @@ import { buildPackage } from '../package/build.ts';
 import { type Sbom, sbomText } from '../package/sbom.ts';
 import { buildImage, hasBuildah } from './image.ts';
 import type { ReleaseOptions } from './options.ts';
-import { sbomOfExecutable, sbomOfTarball, sha256Of } from './sboms.ts';
+import { sbomOfExecutable, sbomOfImage, sbomOfTarball, sha256Of } from './sboms.ts';
 
 const { name, version } = manifest;
 
@@ -49,12 +49,23 @@ export async function release({ folder, image }: ReleaseOptions): Promise<string
     [at(FILES.executable), sbomOfExecutable(at(FILES.executable))],
   ];
   const isWithImage = image && hasBuildah();
-  if (isWithImage) sboms.push([at(FILES.image), buildImage(at(FILES.image))]);
+  if (isWithImage) {
+    const { time, revision } = sourcesOf(ROOT);
+    const id = buildImage(at(FILES.image), time, revision);
+    sboms.push([at(FILES.image), sbomOfImage(at(FILES.image), id)]);
+  }
   for (const [file, sbom] of sboms) writeFileSync(`${file}.cdx.json`, sbomText(sbom));
   const files = sboms.flatMap(([file]) => [file, `${file}.cdx.json`]).sort();
   const sums = files.map((file) => `${sha256Of(file)}  ${basename(file)}\n`).join('');
   writeFileSync(at('SHA256SUMS'), sums);
   return isWithImage || !image ? sums : `${sums}No image: buildah is not installed.\n`;
+}
+
+/** The time and the name of the commit; SOURCE_DATE_EPOCH is the time where it is set. */
+function sourcesOf(folder: string): { time: number; revision: string } {
+  const git = (...words: string[]) => execFileSync('git', words, { cwd: folder, encoding: 'utf8' }).trim();
+  const time = process.env.SOURCE_DATE_EPOCH ?? git('log', '-1', '--format=%ct');
+  return { time: Number(time), revision: git('rev-parse', 'HEAD') };
 }
 
 /** npm writes the same bytes for the same files: it sorts them, and sets their times and owners. */

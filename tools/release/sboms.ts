@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
 import { ADDED_PACKAGES } from '../../src/io/added-packages.ts';
+import { baseImages } from '../compose/images.ts';
 import { lockedSbom, OWN_REF, type Sbom, type SbomComponent } from '../package/sbom.ts';
 
 /**
@@ -20,27 +21,41 @@ export function sbomOfTarball(file: string): Sbom {
 export function sbomOfExecutable(file: string): Sbom {
   const sbom = lockedSbom(false);
   const { node } = process.versions;
-  const component = {
+  const component: SbomComponent = {
     'bom-ref': `node@${node}`,
     type: 'platform',
     name: 'node',
     version: node,
-    scope: 'required' as const,
-    description: `The Node.js of the npm package ${packageOfNode()}, of which the executable is made`,
+    scope: 'required',
+    description: `The program of the npm package ${packageOfNode()}, of which the executable is made`,
     cpe: `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`,
     purl: `pkg:npm/${packageOfNode()}@${node}`,
-    hashes: [{ alg: 'SHA-256' as const, content: sha256Of(process.execPath) }],
+    hashes: [{ alg: 'SHA-256', content: sha256Of(process.execPath) }],
     licenses: [{ license: { id: 'MIT' } }],
   };
-  const dependencies = sbom.dependencies.map((one) =>
-    one.ref === OWN_REF ? { ...one, dependsOn: [...one.dependsOn, component['bom-ref']] } : one,
-  );
-  const components = [...sbom.components, component];
-  return {
-    ...about(sbom, file),
-    components,
-    dependencies: [...dependencies, { ref: component['bom-ref'], dependsOn: [] }],
+  return withComponent(about(sbom, file), component);
+}
+
+/**
+ * The SBOM of the image: the packages that are in it, and the image it begins with, whose own packages are not listed.
+ * @param id the digest of the image
+ */
+export function sbomOfImage(file: string, id: string): Sbom {
+  const sbom = lockedSbom(false);
+  const locked = baseImages().find(({ variable }) => variable === 'NODE_IMAGE')!;
+  const own = process.env.NODE_IMAGE;
+  const { tag, digest } = own === undefined ? locked : { tag: own, digest: null };
+  const [name = tag, version = ''] = tag.split(':');
+  const base: SbomComponent = {
+    'bom-ref': tag,
+    type: 'container',
+    name,
+    version,
+    scope: 'required',
+    description: 'The image that this one begins with. Scanners of images list what is in it, Node.js too.',
+    ...(digest === null ? {} : { hashes: [{ alg: 'SHA-256', content: digest.replace('sha256:', '') }] }),
   };
+  return withComponent(about(sbom, file, { 'tollgate:image': id }), base);
 }
 
 /** The package of package-lock.json that has the Node.js of this platform. */
@@ -54,11 +69,21 @@ export function sha256Of(file: string): string {
 }
 
 /** Says which file the SBOM is about, by its hash. */
-function about(sbom: Sbom, file: string): Sbom {
-  const properties = [{ name: 'tollgate:file', value: basename(file) }];
+function about(sbom: Sbom, file: string, more: Readonly<Record<string, string>> = {}): Sbom {
+  const said = { 'tollgate:file': basename(file), ...more };
+  const properties = Object.entries(said).map(([name, value]) => ({ name, value }));
   const hashes = [{ alg: 'SHA-256' as const, content: sha256Of(file) }];
-  const component: SbomComponent & { properties: object } = { ...sbom.metadata.component, hashes, properties };
-  return { ...sbom, metadata: { ...sbom.metadata, component } };
+  return { ...sbom, metadata: { ...sbom.metadata, component: { ...sbom.metadata.component, hashes, properties } } };
+}
+
+/** Adds what Tollgate depends on and no lock of npm lists. */
+function withComponent(sbom: Sbom, component: SbomComponent): Sbom {
+  const ref = component['bom-ref'];
+  const dependencies = sbom.dependencies.map((one) =>
+    one.ref === OWN_REF ? { ...one, dependsOn: [...one.dependsOn, ref] } : one,
+  );
+  const components = [...sbom.components, component];
+  return { ...sbom, components, dependencies: [...dependencies, { ref, dependsOn: [] }] };
 }
 
 /** What Tollgate leads to by its own packages whose name is wanted, itself included. */
