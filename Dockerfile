@@ -38,12 +38,13 @@ ENV NODE_ENV=production \
 # /data is where the embedded store and the pet service keep their data: mount a volume there.
 # The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
 # the user who made it, and then it is root's as well. The code that V8 writes depends on its random numbers: with a seed it is
-# the same in every build. The seed is not kept: a start has random numbers of its own.
+# the same in every build. The seed is not kept: a start has random numbers of its own. Node.js lets its owner alone read it.
 RUN ln -s /app/bin/tollgate /usr/local/bin/tollgate \
  && install -d -m 700 -o node -g node /data \
  && install -d -o node -g node "$NODE_COMPILE_CACHE" \
  && setpriv --reuid=node --regid=node --init-groups node --random-seed=1 /app/bin/tollgate.js --help >/dev/null \
- && chown -R root:root "$NODE_COMPILE_CACHE"
+ && chown -R root:root "$NODE_COMPILE_CACHE" \
+ && chmod -R a+rX "$NODE_COMPILE_CACHE"
 # By number, so that Kubernetes can see that it is not root.
 USER 1000:1000
 WORKDIR /data

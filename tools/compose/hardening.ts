@@ -16,6 +16,9 @@ export async function imageHoldsWhatRuns({ composition }: Stage, image: string):
     NOT_IN_THE_IMAGE.filter((name) => packages.has(name)),
     [],
   );
+  const cache = ['/usr/local/lib/tollgate-cache', '!', '-readable'];
+  const unread = await composition.docker('run', '--rm', '--network', 'none', '--entrypoint', 'find', image, ...cache);
+  assert.equal(unread, '', 'the gateway cannot read its compiled code');
   const help = await composition.docker('run', '--rm', '--network', 'none', image, 'keys', '--help');
   assert.match(help, /keys create/);
   const [{ Config }] = JSON.parse(await composition.docker('image', 'inspect', image)) as [{ Config: ImageConfig }];
