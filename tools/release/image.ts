@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
 import { ROOT } from '../docs/root.ts';
+import { writeArchive } from './image-archive.ts';
 
 const { name, version } = manifest;
 
@@ -42,10 +43,10 @@ export function buildImage(file: string, time: number, revision: string): string
     execFileSync('tar', ['-xpf', '-', '-C', context], { input: tar });
     execFileSync('buildah', [...words, context], { stdio: ['ignore', 'ignore', 'inherit'] });
     const id = readFileSync(join(folder, 'id'), 'utf8').trim();
-    rmSync(file, { force: true });
-    const target = `docker-archive:${file}:${name}:${version}`;
+    const draft = join(folder, 'draft.tar');
+    const target = `docker-archive:${draft}:${name}:${version}`;
     execFileSync('buildah', ['push', '--quiet', id, target], { stdio: ['ignore', 'ignore', 'inherit'] });
-    return id;
+    return writeArchive(draft, file, join(folder, 'pieces'), time);
   } finally {
     rmSync(folder, { recursive: true });
   }
