@@ -8,6 +8,7 @@ const OF_THE_BUILD = ['container', 'container_config', 'parent'] as const;
 
 interface Configuration extends Partial<Record<(typeof OF_THE_BUILD)[number], unknown>> {
   readonly config: { readonly Hostname?: string; readonly Image?: string };
+  readonly history: readonly { readonly comment?: string }[];
 }
 
 /**
@@ -24,10 +25,12 @@ export function writeArchive(draft: string, file: string, folder: string, time: 
   const [{ Config, Layers, RepoTags }] = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')) as [
     { readonly Config: string; readonly Layers: readonly string[]; readonly RepoTags: readonly string[] },
   ];
-  const { config, ...all } = JSON.parse(readFileSync(join(folder, Config), 'utf8')) as Configuration;
+  const { config, history, ...all } = JSON.parse(readFileSync(join(folder, Config), 'utf8')) as Configuration;
   for (const name of OF_THE_BUILD) delete all[name];
   const { Hostname: _, Image: __, ...kept } = config;
-  const text = JSON.stringify({ ...all, config: kept });
+  // A comment names the stage before, by an id that has these names in it.
+  const steps = history.map(({ comment: _, ...step }) => step);
+  const text = JSON.stringify({ ...all, config: kept, history: steps });
   const id = createHash('sha256').update(text).digest('hex');
   writeFileSync(join(folder, `${id}.json`), text);
   writeFileSync(join(folder, 'manifest.json'), JSON.stringify([{ Config: `${id}.json`, RepoTags, Layers }]));
