@@ -30,7 +30,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'git checkout COMMIT': 'belongs to it',
   'diff -r /tmp/release': 'compares two releases: test/system/package/release.test.ts',
   'cd /tmp/mine': 'needs a release: test/system/package/release.test.ts',
-  'sha256sum': 'needs a release, or the packages of a clone: test/system/package/release.test.ts',
+  sha256sum: 'needs a release, or the packages of a clone: test/system/package/release.test.ts',
   "jq -r '.metadata.component": 'needs a release: test/system/package/release.test.ts',
   "jq -r '.components[]": 'needs a release: test/system/package/release.test.ts',
   "jq -r '.packages": 'needs package-lock.json, which the folder of the test has not',
