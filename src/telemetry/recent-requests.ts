@@ -138,7 +138,7 @@ export class RecentRequests {
   }
 
   /** Notes a consumer that has at most half of a window left, or less than one more such request costs. */
-  #noteNear({ consumerId, plan, cost, limits, remaining }: Exchange, nowMs: number): void {
+  #noteNear({ consumerId, accountId, plan, cost, limits, remaining }: Exchange, nowMs: number): void {
     let least = 2;
     let longest: LimitName | null = null;
     let longestMs = 0;
@@ -155,7 +155,7 @@ export class RecentRequests {
       longestMs = lengthMs;
     }
     if (longest === null) return;
-    const id = consumerId!;
+    const id = accountId ?? consumerId!;
     const known = this.#near.get(id);
     if (known !== undefined) {
       Object.assign(known, { plan: plan!, window: longest, cost, share: least, atMs: nowMs });

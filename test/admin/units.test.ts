@@ -86,6 +86,16 @@ describe.each(Object.keys(STORES))('operators see and change what is counted in 
     });
   });
 
+  test('a key of a customer near a limit is listed with its customer', async () => {
+    const customer = (await created('/admin/customers')).id;
+    const { id, key } = (await ask(gateway, 'POST', '/admin/keys', { customer })).body;
+    await chat(key, 950);
+    await eventually(async () => {
+      const { keys } = (await ask(gateway, 'GET', '/admin/near')).body;
+      expect(keys).toContainEqual(expect.objectContaining({ id, customer: expect.objectContaining({ id: customer }) }));
+    });
+  });
+
   test('a limit of a unit is topped up and reset by its name, of a key and of a customer', async () => {
     const { id, key } = await created('/admin/keys');
     const customer = (await created('/admin/customers')).id;

@@ -258,7 +258,7 @@ const TOO_MANY = 'The gateway runs as many searches as it may at a time. Retry s
 /** The form of request ids that the gateway takes from clients and makes. */
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
-  'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log may have it, but refusals from memory share one line, with the id of one of them.';
+  'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log has older ones; where a caller was refused many times in a row, one line stands for several of them.';
 
 const callerRule = 'must be the id of a key, a caller with tokens or a customer';
 

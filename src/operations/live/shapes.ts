@@ -81,6 +81,7 @@ export interface TailBatch {
 
 /** A consumer that an admitted request left near a limit. */
 export interface NearCandidate {
+  /** That of its account: with the customer, if it has one. */
   readonly id: string;
   readonly plan: string;
   /** The longest of the windows that it is near to. */

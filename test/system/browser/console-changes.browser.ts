@@ -108,6 +108,8 @@ test('Explain does not advise to wait for a ban that was lifted', async () => {
     .getByRole('link')
     .click();
   await page.getByText('What refused the request is over').waitFor();
+  await page.getByText(/That is over: requests succeed again/).waitFor();
+  await page.getByText(/was lifted\. It would have ended/).waitFor();
   expect(await page.getByText(/Wait until|in \d+ (s|min)/).count()).toBe(0);
 });
 
@@ -597,10 +599,13 @@ test('an admin sees who put which plans into force, what differs, and restores a
   const rows = page.getByRole('table', { name: /Versions of plans\.yaml/ }).getByRole('row');
   await eventually(async () => expect(await rows.nth(1).innerText()).toContain('In force'), SPARING);
   await rows.filter({ hasText: PEOPLE.admin }).last().getByRole('link').click();
-  await page
-    .getByRole('region', { name: /^Difference from/ })
-    .getByText('minute: 9')
-    .waitFor();
+  // What it changed: it is compared with the version before it, and with another one if that is chosen.
+  const difference = page.getByRole('region', { name: /^Difference from/ });
+  await difference.getByText(/^\+.*minute: 5,/).waitFor();
+  expect(await difference.innerText()).not.toContain('minute: 9');
+  const inForce = await page.getByRole('option', { name: /in force/ }).getAttribute('value');
+  await page.getByLabel('Compared with').selectOption(inForce!);
+  await difference.getByText(/^-.*minute: 9/).waitFor();
   await page
     .getByRole('region', { name: /^Text of plans\.yaml/ })
     .getByText('minute')

@@ -126,13 +126,13 @@ describe.each([
       page.getByRole('button', { name: 'Download CSV' }).click(),
     ]);
     const lines = (await text(await download.createReadStream())).trim().split('\r\n');
-    expect(lines[0]).toBe('day,unit,admitted,refused,banned');
+    expect(lines[0]).toBe('id,day,unit,admitted,refused,banned');
     expect(lines).toHaveLength(31);
-    const admitted = lines.slice(1).reduce((sum, line) => sum + Number(line.split(',')[2]), 0);
+    const admitted = lines.slice(1).reduce((sum, line) => sum + Number(line.split(',')[3]), 0);
     expect(admitted).toBeGreaterThan(0);
     expect(await total.innerText()).toBe(admitted.toLocaleString('en'));
     const today = new Date().toISOString().slice(0, 10);
-    expect(lines.at(-1)!.startsWith(`${today},requests,`)).toBe(true);
+    expect(lines.at(-1)!.startsWith(`${stand.keys.fine.id},${today},requests,`)).toBe(true);
     await page.getByRole('button', { name: 'Other' }).click();
     await page.getByLabel('First day').fill('2026-02-30');
     await page.getByRole('button', { name: 'Show' }).click();

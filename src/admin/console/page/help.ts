@@ -47,6 +47,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const { id, name, plan } = of;
   const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of, usage.data?.windows);
+  const [added, setAdded] = useState<Addition | null>(null);
   const act = async (form: FormData) => {
     // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
@@ -60,22 +61,22 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     return `${added}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
-    ${usage.data !== null && html`<${LiftEffect} of=${usage.data} />`}
+    ${usage.data !== null && html`<${LiftEffect} of=${usage.data} added=${added} />`}
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
     <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
     ${
       (plan || !id.startsWith('jwt_')) &&
       html`<${Shown} of=${usage} what="the windows">
         ${({ windows }: Usage) =>
-          html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} />`}`}
+          html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} onChange=${setAdded} />`}`}
       </${Shown}>`
     }
   </${ChangeDialog}>`;
 }
 
-/** What becomes of the next request when the ban is lifted. */
-function LiftEffect({ of: { ban, windows } }: { of: Usage }) {
-  const spent = spentIn(windows);
+/** What becomes of the next request when the ban is lifted. @param added the top-up that is made before; null without one */
+function LiftEffect({ of: { ban, windows }, added }: { of: Usage; added: Addition | null }) {
+  const spent = spentIn(windows).filter(([name]) => name !== added?.window);
   if (ban === null) return html`<p class="effect">The ban has ended by itself.</p>`;
   return html`<p class="effect">
     Banned until <${Until} at=${ban.until} />. ${
@@ -135,43 +136,88 @@ function TopUpFields({
   windows,
   refusing,
   isOptional = false,
+  onChange = () => {},
 }: {
   windows: Windows;
   refusing: string | undefined;
   isOptional?: boolean;
+  onChange?: (added: Addition | null) => void;
 }) {
   const counted = changeable(windows);
+  // Unless one refuses, the longest: a day is topped up more often than each minute until the evening.
+  const [window, setWindow] = useState(
+    () => (counted.find(([name]) => name === refusing) ?? counted.at(-1))?.[0] ?? '',
+  );
+  const [amount, setAmount] = useState('');
+  const [end, setEnd] = useState('window');
+  const chosen = counted.find(([name]) => name === window)?.[1];
+  const changed = (change: { window?: string; amount?: string }) => {
+    const next = { window, amount, ...change };
+    setWindow(next.window);
+    setAmount(next.amount);
+    onChange(Number(next.amount) > 0 ? { window: next.window, amount: Number(next.amount) } : null);
+  };
   const shared =
     Object.keys(windows).some((window) => window.startsWith(SHARED)) &&
     html`<p class="muted">What it shares with other keys is topped up on the screen of its customer.</p>`;
   if (counted.length === 0) return html`<p>It has no limit of its own.</p>${shared}`;
   return html`${shared}<div class="pair">
     <${Field} id="topup-window" label=${isOptional ? 'Window to top up' : 'Window'}>
-      <select id="topup-window" name="window">
+      <select id="topup-window" name="window" value=${window} onChange=${(event: Event) => changed({ window: (event.target as HTMLSelectElement).value })}>
         ${counted.map(
           ([window, { used, limit }]) =>
-            html`<option value=${window} selected=${window === refusing}>${isOptional ? windowText(window) : `${windowText(window)}: ${countText(used)} of ${countText(limit)} used`}</option>`,
+            html`<option key=${window} value=${window}>${isOptional ? windowText(window) : `${windowText(window)}: ${countText(used)} of ${countText(limit)} used`}</option>`,
         )}
       </select>
     </${Field}>
     <${Field} id="topup-amount" label=${counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'} hint=${isOptional && 'Empty: no top-up.'}>
-      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} />
+      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} onInput=${(event: Event) => changed({ amount: (event.target as HTMLInputElement).value })} />
     </${Field}>
-    <${EndFields} windows=${windows} />
+    <${EndFields} windows=${windows} end=${end} setEnd=${setEnd} />
   </div>
+  ${chosen !== undefined && Number(amount) > 0 && html`<${TopUpEffect} window=${window} of=${chosen} amount=${Number(amount)} end=${end} />`}
   <${Field} id="topup-reason" label="Reason" hint="For operators. Callers never see it.">
     <input id="topup-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="topup-reason-hint" />
   </${Field}>`;
 }
 
+/** An amount that is about to be added to a window. */
+interface Addition {
+  readonly window: string;
+  readonly amount: number;
+}
+
+/** What the limit is with the top-up, and for how long. @param end the value of EndFields */
+function TopUpEffect({
+  window,
+  of: { limit, resetAt, form, unit },
+  amount,
+  end,
+}: {
+  window: string;
+  of: ReturnType<typeof changeable>[number][1];
+  amount: number;
+  end: string;
+}) {
+  if (limit === 'unlimited') return null;
+  const [until, zone] = end.split(' ');
+  const then = `${countText(limit + amount)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
+  const isShort = /^(?:second|minute|hour)$/.test(windowText(window, unit));
+  if (until === 'window') {
+    // A sliding window has no end, so the top-up lasts for one length.
+    const isSliding = form?.startsWith('sliding') === true;
+    return html`<p class="effect">Then ${then} ${isSliding ? `for one ${windowText(window, unit)}` : html`until <${Until} at=${resetAt} zone=${zoneOf(form)} />`}.</p>`;
+  }
+  return html`<p class="effect">Then ${then}${isShort && `, in each ${windowText(window, unit)}`} until ${until === 'today' ? `the end of today, ${zone}` : 'the date below'}.</p>`;
+}
+
 /** When a top-up ends: with its window, at the end of today, or at a moment. */
-function EndFields({ windows }: { windows: Windows }) {
-  const [end, setEnd] = useState('window');
+function EndFields({ windows, end, setEnd }: { windows: Windows; end: string; setEnd: (end: string) => void }) {
   const own = ownZone();
   const ofWindows = changeable(windows).flatMap(([, { form }]) => zoneOf(form) ?? []);
   const zones = [...new Set([own, ...ofWindows, 'UTC'])];
   return html`<${Field} id="topup-until" label="Ends">
-      <select id="topup-until" name="until" onChange=${(event: Event) => setEnd((event.target as HTMLSelectElement).value)}>
+      <select id="topup-until" name="until" value=${end} onChange=${(event: Event) => setEnd((event.target as HTMLSelectElement).value)}>
         <option value="window">with the window</option>
         ${zones.map((zone) => html`<option key=${zone} value="today ${zone}">at the end of today, ${zone}</option>`)}
         <option value="date">on a date…</option>

@@ -97,7 +97,14 @@ function Shell() {
   const { path } = usePlace();
   const found = screenFor(path);
   const main = useRef<HTMLElement>(null);
+  const screens = useRef<HTMLElement>(null);
   useEffect(() => keepFocus(main.current!), []);
+  // On a phone the screens are a strip: the present one is in sight.
+  useEffect(() => {
+    const present = screens.current!.querySelector<HTMLElement>('[aria-current]');
+    if (present !== null)
+      screens.current!.scrollLeft = present.offsetLeft - screens.current!.clientWidth / 2 + present.offsetWidth / 2;
+  }, [path]);
   return html`<div class="shell">
     <a class="skip" href="#main">Skip to the content</a>
     <header class="bar">
@@ -105,7 +112,7 @@ function Shell() {
       <${Find} />
       <${Account} />
     </header>
-    <nav aria-label="Screens"><div>
+    <nav aria-label="Screens" ref=${screens}><div>
       ${[...Map.groupBy(SCREENS, ({ group }) => group)].map(
         ([group, screens]) => html`<div key=${group}>
           <h2>${group}</h2>
@@ -162,7 +169,7 @@ function Find() {
     return () => document.removeEventListener('keydown', key);
   }, []);
   return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${open}>
-      <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">⌘K</kbd>
+      <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">${/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}</kbd>
     </button>
     ${finder !== null && html`<${finder} screens=${SCREENS} onClose=${() => setFinder(null)} />`}`;
 }

@@ -110,6 +110,14 @@ export function ChangeDialog({
     }
   };
   const close = () => dialog.current?.close();
+  /** A fault that was mended does not stay. */
+  const clear = (event: Event) => {
+    const field = event.target as HTMLInputElement;
+    if (field.getAttribute('aria-invalid') !== 'true' || !field.validity.valid) return;
+    for (const one of field.form!.elements as unknown as Iterable<HTMLInputElement>)
+      if (one.name === field.name) one.setAttribute('aria-invalid', 'false');
+    setError(null);
+  };
   if (result) {
     return html`<dialog ref=${dialog} aria-labelledby="dialog-title" closedby="none" onClose=${onClose}>
       <div class="dialog-body">
@@ -120,11 +128,11 @@ export function ChangeDialog({
     </dialog>`;
   }
   return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${onClose}>
-    <form noValidate onSubmit=${submit}>
+    <form noValidate onSubmit=${submit} onInput=${clear} onChange=${clear}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
-      ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
       <div class="dialog-actions">
+        ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
         <button type="button" onClick=${close}>Cancel</button>
         <button type="submit" class=${isDangerous ? 'danger' : 'primary'} aria-busy=${isRunning}>
           ${isRunning ? 'Working…' : action}
@@ -150,7 +158,8 @@ function invalidIn(form: HTMLFormElement): string | null {
 /** What is wrong with an invalid field: what it takes, if the field says it in its title. */
 export function faultOf(field: HTMLInputElement | HTMLSelectElement): string {
   const label = field.labels?.[0]?.textContent?.trim() ?? '';
-  return `${label}: ${(!field.validity.valueMissing && field.title) || field.validationMessage}`;
+  const missing = field instanceof HTMLSelectElement ? 'choose one.' : 'fill this in.';
+  return `${label}: ${field.validity.valueMissing ? missing : field.title || field.validationMessage}`;
 }
 
 /** What a response with `durability: unknown` adds to a notice. */

@@ -16,7 +16,10 @@ export function Filters({ path, label, children }: { path: string; label: string
   const shown = query.toString();
   const [fault, setFault] = useState<string | null>(null);
   useEffect(() => {
-    for (const field of fieldsOf(form.current!)) field.value = query.get(field.name) ?? '';
+    for (const field of fieldsOf(form.current!)) {
+      field.value = query.get(field.name) ?? '';
+      field.classList.toggle('is-set', field.value !== '');
+    }
   }, [shown]);
   const apply = (event: Event) => {
     event.preventDefault();

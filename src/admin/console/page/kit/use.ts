@@ -101,7 +101,7 @@ export function UseSection({ id, use: { span, history }, usage }: { id: string; 
   const range = query.get('range') ?? '';
   const unit = query.get('unit') ?? '';
   const setRange = (one: string) => changeQuery(one === 'custom' ? { range: one } : { range: one, from: '', to: '' });
-  return html`<${Section} title="Usage" note=${span?.step === 'hour' ? `Hours in ${ownZone()}.` : 'Days in UTC.'}>
+  return html`<${Section} title="Usage" note=${noteOn(span)}>
     <div class="panel stack">
       <div class="toolbar">
         <${Segments} label="Range" options=${RANGES} value=${range} choose=${setRange} />
@@ -111,6 +111,14 @@ export function UseSection({ id, use: { span, history }, usage }: { id: string; 
       ${span !== null && html`<${Shown} of=${calm(history)} what="the usage">${(data: History) => html`<${Used} id=${id} history=${data} ...${span} />`}</${Shown}>`}
     </div>
   </${Section}>`;
+}
+
+/** Which days are shown, and that the last of them is not over. */
+function noteOn(span: Span | null): string {
+  if (span === null) return 'Days in UTC.';
+  if (span.step === 'hour') return `Hours in ${ownZone()}.`;
+  const isToday = span.lastMs + DAY_MS > Date.now();
+  return `${dayText(span.firstMs)} to ${dayText(span.lastMs)}, days in UTC${isToday ? ', with today so far' : ''}.`;
 }
 
 /** The first and the last day of another range. */
@@ -157,8 +165,9 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
   });
   const sumOf = (name: string) => rows.reduce((sum, row) => sum + row[name as 'admitted'], 0);
   const save = () => {
-    const head = [step, 'unit', ...series.map(({ name }) => name)];
+    const head = ['id', step, 'unit', ...series.map(({ name }) => name)];
     const lines = rows.map((row) => [
+      id,
       step === 'day' ? dayText(row.at) : new Date(row.at).toISOString(),
       unit ?? 'requests',
       ...series.map(({ name }) => row[name as 'admitted']),

@@ -81,7 +81,7 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
   };
   return html`<form class="filters" role="search" aria-label="Explain a refusal" onSubmit=${submit}>
     <${Field} id="request-id" label="X-Request-Id">
-      <input id="request-id" name="id" defaultValue=${id} autofocus=${id === ''} required autocomplete="off" spellcheck="false" autocapitalize="off" class="code" aria-invalid=${error !== null} aria-describedby="request-id-fault" />
+      <input id="request-id" name="id" defaultValue=${id} autofocus=${id === ''} required placeholder="X-Request-Id of the response" autocomplete="off" spellcheck="false" autocapitalize="off" class="code" aria-invalid=${error !== null} aria-describedby="request-id-fault" />
     </${Field}>
     <button type="submit" class="primary">Explain</button>
     <p class="problem-line wide" role="alert" id="request-id-fault">${error}</p>
@@ -90,9 +90,10 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
 
 function NotFound({ id, message, retry }: { id: string; message: string; retry: () => Promise<void> }) {
   return html`<${Empty} title="No refusal with this id is known.">
-    <p>${message}</p>
+    <p>Only refused requests are kept, and each gateway keeps the last 10,000. A request that was admitted, or that your service answered with an error, is not among them.</p>
+    <p class="muted">${message}</p>
     <ul class="bullets">
-      <li>Compare the id with the response: <code>${id}</code>. A request that was admitted is not kept.</li>
+      <li>Compare the id with the response: <code>${id}</code>.</li>
       <li>Search <a href=${hrefOf('/keys')}>the caller’s key</a> and see what its windows and its history say.</li>
       <li>Watch <a href=${hrefOf('/live')}>Requests</a> while the caller tries again.</li>
     </ul>
@@ -110,23 +111,25 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
   const gateways = useGatewayNames();
   const usage = useUsage(isKnown ? consumerId : null, plan);
   useRefresh(usage.reload, COUNTS_MS);
-  const answer = answerOf(refusal);
   const answerId = useId();
-  const isBanned = ban !== null && millisecondsOf(ban.until) > now && usage.data?.ban !== null;
-  const isAhead = retryAt !== null && millisecondsOf(retryAt) > now;
-  // The advice that was written for the refusal is about what is over: an operator lifted the ban, or another limit refuses now.
+  const isAhead = retryAt !== null && retryAt * 1_000 > now;
+  const isOfLimit = code === 'api_key_banned' || code === 'rate_limit_exceeded';
+  // The advice that was written for the refusal is about what may be over: an operator lifted the ban, or another limit refuses now.
   const cause = code === 'api_key_banned' ? 'ban' : window;
-  const isOverEarly = isAhead && usage.data !== null && refusing(usage.data, refusal) !== cause;
+  const isOver =
+    isOfLimit && retryAt !== null && usage.data !== null && !(isAhead && refusing(usage.data, refusal) === cause);
+  const answer = answerOf(refusal, isOver ? usage.data : null);
+  const isBanned = usage.data === null ? ban !== null && isAhead : usage.data.ban !== null;
   const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return html`<article class="panel explained" aria-label="Refusal">
     ${name !== null && html`<h2><bdi>${name}</bdi></h2>`}
     <p class="sentence"><${Prose} text=${refusal.sentence} /></p>
-    <p class="advice">${isOverEarly ? html`What refused the request is over. <${Since} usage=${usage.data} of=${refusal} />` : html`<${Prose} text=${refusal.advice} />`}</p>
+    <p class="advice">${isOver ? html`What refused the request is over. <${Since} usage=${usage.data} of=${refusal} />` : html`<${Prose} text=${refusal.advice} />`}</p>
     ${
       isKnown &&
       html`<p class="actions">
         ${mayHelp && isBanned && html`<button type="button" class="primary" onClick=${() => help({ ...one, how: 'lift' })}>Lift the ban…</button>`}
-        ${mayHelp && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ ...one, how: 'topup' })}>Top up…</button>`}
+        ${mayHelp && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ ...one, how: 'topup' })}>Top up…</button>`}
         <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
       </p>`
     }
@@ -164,7 +167,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
           ${limits.map(
             ({ window: of, form, unit = '', needed = 1, limit, used, remaining }) =>
               html`<li key=${of}>
-                <p><strong>${windowText(of)}</strong> <span class="muted">${form}</span> ${of === window && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
+                <p><strong>${windowText(of)}</strong> <span class="muted">${form}</span> ${of === window && code === 'rate_limit_exceeded' && html`<${Badge} kind="bad">Refused here</${Badge}>`}</p>
                 <${Meter} label=${`Used of the ${of}`} used=${used} limit=${limit} />
                 <p>
                   ${countText(used)} of ${countText(limit)} ${unit} used, ${countText(remaining)} left${needed > 1 && `; the request takes ${countText(needed)} in advance`}
@@ -178,17 +181,17 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
       ${
         ban !== null &&
         html`<${Step} title="Ban">
-          <p>Ban ${ban.number}${refusal.imposedBan ? ', begun by this request,' : ''} ${isBanned ? 'until' : 'ended'} ${isBanned ? html`<${Until} at=${ban.until} />` : html`<${Time} at=${ban.until} />`}</p>
+          <p>Ban ${ban.number}${refusal.imposedBan ? ', begun by this request' : ''}: <${BanEnd} at=${wholeSecond(ban.until)!} isOver=${isOver} now=${now} /></p>
         </${Step}>`
       }
-      <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> with ${status} <code>${code}</code></p></${Step}>
+      <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> ${refusal.judgement === 'admitted' ? 'by the limits, then refused with' : 'with'} ${status} <code>${code}</code></p></${Step}>
       <${Step} title="Earliest moment that succeeds">
         ${
           retryAt === null
             ? html`<p class="muted">Not a matter of waiting.</p>`
-            : isAhead && !isOverEarly
+            : isAhead && !isOver
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p>${!isOverEarly && html`<${Time} at=${retryAt} />: that has passed. `}<${Since} usage=${usage.data} of=${refusal} /></p>`
+              : html`<p>${!isAhead && html`<${Time} at=${retryAt} />: that has passed. `}<${Since} usage=${usage.data} of=${refusal} /></p>`
         }
       </${Step}>
       ${
@@ -202,6 +205,12 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
       }
     </ol>
   </article>`;
+}
+
+/** @param at when the ban of a refusal was to end, in Unix seconds. @param isOver whether it does not refuse any more */
+function BanEnd({ at, isOver, now }: { at: number; isOver: boolean; now: number }) {
+  if (at * 1_000 <= now) return html`ended <${Time} at=${at} />`;
+  return isOver ? html`was lifted. It would have ended <${Time} at=${at} />` : html`until <${Until} at=${at} />`;
 }
 
 /** What would happen to the same request now. @param usage null while it is not known */
@@ -247,8 +256,12 @@ function wholeSecond(at: string | null): number | null {
   return at === null ? null : Math.ceil(millisecondsOf(at) / 1_000);
 }
 
-/** Two sentences for the customer, without internals; null if the refusal was for no limit. */
-function answerOf({ requestId, at, code, window, limits, retryAt, status, imposedBan }: Refusal): string | null {
+/**
+ * Two sentences for the customer, without internals; null if the refusal was for no limit.
+ * @param since what the caller has used, if what refused the request is over
+ */
+function answerOf(refusal: Refusal, since: Usage | null): string | null {
+  const { requestId, at, code, window, limits, retryAt, status, imposedBan } = refusal;
   const standing = limits.find((one) => one.window === window);
   if (window === null || standing === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
     return null;
@@ -257,10 +270,19 @@ function answerOf({ requestId, at, code, window, limits, retryAt, status, impose
       ? usedUp(standing)
       : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(standing.limit)} ${standing.unit ?? 'requests'} a ${windowText(window, standing.unit)}, which blocks all requests for a while`;
   const then =
-    retryAt === null
-      ? 'Waiting does not help: please ask us for a higher limit.'
-      : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
+    since !== null
+      ? sinceForCustomer(since, refusal)
+      : retryAt === null
+        ? 'Waiting does not help: please ask us for a higher limit.'
+        : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
   return `Your request ${requestId} at ${utcText(at)} got the response ${status} because ${why}. ${then}`;
+}
+
+function sinceForCustomer(usage: Usage, refusal: Refusal): string {
+  const now = refusing(usage, refusal);
+  if (now === null) return 'That is over: requests succeed again, as long as you stay below the limit.';
+  const untilText = utcText(now === 'ban' ? usage.ban!.until : usage.windows[now]!.resetAt);
+  return `That is over, but you have sent too many requests since: they succeed again from ${untilText} on, if you wait until then and stay below the limit.`;
 }
 
 function usedUp({ window, unit, limit, needed, remaining }: Refusal['limits'][number]): string {

@@ -52,10 +52,8 @@ export function Secrets({
               (secret) => html`<li key=${`${secret.createdAt} ${secret.last4}`}>
                 <strong><${LastFour} of=${{ secrets: [secret] }} /></strong>
                 <span class="muted">Created <${Time} at=${secret.createdAt} dayOnly=${true} />, ${
-                  secret.lastUsedOn === null
-                    ? 'last use not known'
-                    : html`last used <${UtcDay} of=${secret.lastUsedOn} />`
-                }, ends ${secret.expiresAt === null ? 'with the key' : html`<${Until} at=${secret.expiresAt} />`}</span>
+                  secret.lastUsedOn === null ? 'no use recorded' : html`last used <${UtcDay} of=${secret.lastUsedOn} />`
+                }, ends ${secret.expiresAt === null ? 'together with the key' : html`<${Until} at=${secret.expiresAt} />`}</span>
                 ${mayEnd && html`<button type="button" aria-label=${`End the secret ${secret.last4 ?? 'known by its hash'}`} onClick=${() => open('end-secret', secret)}>End…</button>`}
               </li>`,
             )}

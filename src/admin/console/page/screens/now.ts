@@ -56,8 +56,8 @@ export function Now() {
         : html`<${Outage} gateways=${now.gateways} />
             <${RefusedSettings} gateways=${now.gateways.gateways} />
             <${Summary} of=${now} />
-            <${Traffic} ...${now.traffic} />
             <${Callers} now=${now} help=${setHelped} />
+            <${Traffic} ...${now.traffic} />
             <${Gateways} of=${now.gateways} />`
     }
     ${helped !== null && html`<${HelpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
@@ -93,6 +93,8 @@ function sentence(text: string): string {
 function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
   const all = gateways.gateways;
   const now = Date.now();
+  const banned = refused.filter(({ state }) => state === 'banned').length;
+  const limited = refused.length - banned;
   const ready = all.filter(({ ready, draining }) => ready && !draining).length;
   const failed = sumOf(lastMinute(traffic), 'failed');
   const targets = all.flatMap(({ upstreams }) => upstreams.flatMap(({ targets }) => targets));
@@ -105,7 +107,8 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
     [down.size > 0, 'bad', `${plural(down.size, 'target')} left out: ${[...down].join(', ')}`],
     [days < 0, 'bad', 'a certificate has expired'],
     [days >= 0 && days < SOON_DAYS, 'warn', `a certificate expires in ${plural(days, 'day')}`],
-    [refused.length > 0, 'warn', `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`],
+    [banned > 0, 'bad', `${plural(banned, 'caller')}${refusedMore ? ' and more' : ''} banned`],
+    [limited > 0, 'warn', `${plural(limited, 'caller')}${refusedMore ? ' and more' : ''} refused`],
     [!gateways.complete, 'warn', `refusals unknown, ${lastKnownText(gateways)}`],
   ];
   const shown = wrong.filter(([isSo]) => isSo);

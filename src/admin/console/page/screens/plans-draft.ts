@@ -89,11 +89,18 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
   const current = <T>(result: Result<T> | null) => (result?.of === text ? result.result : null);
   const [check, diff, simulation] = [current(checked), current(compared), current(simulated)];
   const faults = faultCount(check ?? diff);
+  const isAdmin = useMay('admin');
   const notes: Readonly<Record<Step['path'], string>> = {
     edit: faults > 0 ? plural(faults, 'fault') : hasUnsavedDraft() ? 'unsaved draft' : 'no changes',
     compare: diff === null || faults > 0 ? '' : plural(diff.changes.length, 'change'),
     simulate: simulation?.report == null ? '' : `${countText(simulation.report.totals.newlyRefused)} newly refused`,
-    apply: diff === null || diff.patch === '' ? '' : diff.refused.length > 0 ? 'would be refused' : 'ready',
+    apply: !isAdmin
+      ? 'by an admin'
+      : diff === null || diff.patch === ''
+        ? ''
+        : diff.refused.length > 0
+          ? 'would be refused'
+          : 'ready',
   };
   return html`<ol class="steps" aria-label="Steps">
     ${STEPS.map(

@@ -45,10 +45,10 @@ function Versions() {
                   title: 'Version',
                   isName: true,
                   cell: ({ version, number }: PlansVersion) =>
-                    html`<a href=${hrefOf(`/plans/history/${version}`)}><code>${version}</code></a>${number === versions[0]!.number && html` <${Badge} kind="good">In force</${Badge}>`}`,
+                    html`<a href=${hrefOf(`/plans/history/${version}?number=${number}`)}><code>${version}</code></a>${number === versions[0]!.number && html` <${Badge} kind="good">In force</${Badge}>`}`,
                 },
                 { title: 'Since', cell: ({ since }: PlansVersion) => html`<${Time} at=${since} />` },
-                { title: 'By', cell: ({ by }: PlansVersion) => html`<bdi>${actorText(by)}</bdi>` },
+                { title: 'By', cell: (one: PlansVersion) => html`<bdi>${byText(one)}</bdi>` },
                 { title: 'From', cell: ({ from }: PlansVersion) => FROM[from] ?? from },
               ]}
             />`}
@@ -56,12 +56,21 @@ function Versions() {
   </${Page}>`;
 }
 
+/** Who brought a version into force. A gateway that reads a file does not know who has written it. */
+function byText({ by, from }: Pick<PlansVersion, 'by' | 'from'>): string {
+  return from === 'file' ? 'whoever wrote the file' : actorText(by);
+}
+
 function Version({ name }: { name: string }) {
   const { query } = usePlace();
   const history = useResource<PlansHistory>('/admin/plans/history');
   const versions = history.data?.versions ?? [];
   const inForce = versions[0]?.version ?? null;
-  const against = query.get('against') ?? inForce;
+  // A version that was restored was in force more than once.
+  const asked = versions.findIndex(({ version, number }) => version === name && String(number) === query.get('number'));
+  const at = asked >= 0 ? asked : versions.findIndex(({ version }) => version === name);
+  const before = versions[at + 1]?.version ?? null;
+  const against = query.get('against') ?? before ?? inForce;
   const compared = against === null ? '' : `?against=${encodeURIComponent(against)}`;
   const shown = useResource<ShownPlansVersion>(
     history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}${compared}`,
@@ -75,29 +84,32 @@ function Version({ name }: { name: string }) {
   const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
   return html`<${Page} title=${`Plans ${name}`} beside=${beside}>
     <${Shown} of=${history.error === null ? shown : history} what="the version">
-      ${({ since, by, from, text, patch }: ShownPlansVersion) => html`
+      ${({ text, patch, ...newest }: ShownPlansVersion) => {
+        const one = versions[at] ?? newest;
+        return html`
         <p class="actions">
           ${isInForce && html`<${Badge} kind="good">In force</${Badge}>`}
-          <span>Since <${Time} at=${since} />, by <bdi>${actorText(by)}</bdi>, from ${FROM[from] ?? from}</span>
+          <span>Since <${Time} at=${one.since} />, by <bdi>${byText(one)}</bdi>, from ${FROM[one.from] ?? one.from}</span>
         </p>
-        <${Section} title="Difference">
+        <${Section} title="What it changed">
           <div class="stack">
             <${Field} id="against" label="Compared with">
               <select id="against" value=${against ?? ''} onChange=${choose}>
-                ${isInForce && html`<option value=${name}>itself</option>`}
-                ${others.map(({ version, since: at }) => html`<option key=${version} value=${version}>${version}${version === inForce ? ', in force' : `, ${at.slice(0, 16).replace('T', ' ')} UTC`}</option>`)}
+                ${others.length === 0 && html`<option value=${name}>itself</option>`}
+                ${others.map(({ version, since }) => html`<option key=${version} value=${version}>${version}${version === before ? ', the one before' : version === inForce ? ', in force' : `, ${since.slice(0, 16).replace('T', ' ')} UTC`}</option>`)}
               </select>
             </${Field}>
             ${
               patch === ''
-                ? html`<${Empty} title=${isInForce && against === name ? 'This version is in force.' : 'The two are the same.'}><p>Choose another version to see what changed.</p></${Empty}>`
+                ? html`<${Empty} title=${others.length === 0 ? 'It is the first version that is kept.' : 'The two are the same.'} />`
                 : html`<${PatchText} patch=${patch} label="Difference from ${against}" />`
             }
           </div>
         </${Section}>
         <${Section} title="Text">
           <pre class="patch panel yaml" tabindex="0" role="region" aria-label="Text of plans.yaml ${name}">${text.split(/(?<=\n)/).map((line, i) => html`<span key=${i}>${yamlParts(line).map(({ kind, text: part }) => html`<i class=${`yaml-${kind}`}>${part}</i>`)}</span>`)}</pre>
-        </${Section}>`}
+        </${Section}>`;
+      }}
     </${Shown}>
   </${Page}>`;
 }
