@@ -83,6 +83,7 @@ function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly Pl
   const shadows = [old, now].map(({ shadow, shadowForms }) => ({ limits: shadow, forms: shadowForms }));
   const others = [
     ...changesOfForms(name, 'limits', old, now),
+    ...lostForms(name, old, now),
     ...changesOfBans(name, old.bans, now.bans),
     ...change(name, 'enforce', String(old.enforce), String(now.enforce)),
     ...changesOfLimits(name, 'shadow', shadows[0]!, shadows[1]!),
@@ -184,9 +185,33 @@ function changesOfForms(plan: string, path: string, old: LimitsPart, now: Limits
     const from = isNew
       ? { ...NO_SETTINGS, window: to.window === 'fixed' ? 'fixed' : null }
       : settingsOf(window, old.forms?.[window]);
-    const settings = ['window', 'slices', 'align', 'zone', 'anchor'] as const;
-    return settings.flatMap((setting) => change(plan, `${path}.${window}.${setting}`, from[setting], to[setting]));
+    return changesOfSettings(`${path}.${window}`, plan, from, to);
   });
+}
+
+function changesOfSettings(
+  path: string,
+  plan: string,
+  from: WindowSettings,
+  to: WindowSettings,
+): readonly PlansChange[] {
+  const settings = ['window', 'slices', 'align', 'zone', 'anchor'] as const;
+  return settings.flatMap((setting) => change(plan, `${path}.${setting}`, from[setting], to[setting]));
+}
+
+type WindowSettings = Readonly<Record<'window' | 'slices' | 'align' | 'zone' | 'anchor', Value>>;
+
+/** What differs for keys with their own limit of a window that NEW lacks: it loses the kind that the plan gave it. */
+function lostForms(plan: string, old: LimitsPart, now: LimitsPart): readonly PlansChange[] {
+  return WINDOWS.filter((window) => old.limits[window] !== undefined && now.limits[window] === undefined).flatMap(
+    (window) =>
+      changesOfSettings(
+        `limits.${window}`,
+        plan,
+        settingsOf(window, old.forms?.[window]),
+        settingsOf(window, undefined),
+      ),
+  );
 }
 
 const NO_SETTINGS = { window: null, slices: null, align: null, zone: null, anchor: null } as const;

@@ -137,6 +137,16 @@ describe('tollgate plans diff', () => {
       ['b', 'limits.week.zone', 'added', null, 'UTC'],
       ['b', 'limits.month.anchor', 'changed', '15', '1'],
     ]);
+    // A key with its own limit of a window that goes keeps the limit and loses the kind.
+    const back = JSON.parse((await runCommand({}, 'plans', 'diff', other, fixed, '--json')).stdout).changes;
+    expect(back.map((it: object) => Object.values(it).slice(0, 5))).toEqual(
+      expect.arrayContaining([
+        ['b', 'limits.week', 'removed', 50, null],
+        ['b', 'limits.week.align', 'removed', 'calendar', null],
+        ['b', 'limits.week.zone', 'removed', 'UTC', null],
+        ['b', 'limits.week.window', 'added', null, 'fixed'],
+      ]),
+    );
   });
 
   test('is a table, or lines for other programs; files that allow the same differ in nothing', async () => {
