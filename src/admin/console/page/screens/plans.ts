@@ -23,8 +23,9 @@ export function Plans() {
 function PlanList({ plans, versions, failedAuthentication }: InForce) {
   const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
   names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
-  // Most files have one rule for all plans, which is then shown once.
-  const bans = [...new Set(plans.map((plan) => bansText(plan)))];
+  // Most plans have the rule of all, which is shown once, below them.
+  const byBans = [...Map.groupBy(plans, (plan) => bansText(plan))].sort(([, a], [, b]) => b.length - a.length);
+  const usual = byBans.length === 1 || (byBans[0]?.[1].length ?? 0) > 1 ? (byBans[0]?.[0] ?? null) : null;
   const hasFurther = plans.some(({ eachKey, groups, inFlight, units }) => eachKey ?? groups ?? inFlight ?? units);
   const columns: Column<Plan>[] = [
     {
@@ -49,13 +50,25 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
               : own.map((one) => html`<${WindowCell} ...${one} />`);
           },
         }))),
-    ...(bans.length > 1
-      ? [{ title: 'Bans', cell: (plan: Plan) => html`<span class="plan-bans">${bansText(plan)}</span>` }]
+    ...(byBans.length > 1
+      ? [
+          {
+            title: 'Bans',
+            cell: (plan: Plan) => {
+              const text = bansText(plan);
+              return text === usual
+                ? html`<span class="muted">as most plans</span>`
+                : html`<span class="plan-bans">${text}</span>`;
+            },
+          },
+        ]
       : []),
     ...(hasFurther ? [{ title: 'Further limits', cell: (plan: Plan) => html`<${FurtherLimits} ...${plan} />` }] : []),
   ];
   const facts: [string, Children][] = [
-    ...(bans.length === 1 ? [['Bans, of every plan', bans[0]] as [string, Children]] : []),
+    ...(usual === null
+      ? []
+      : [[byBans.length === 1 ? 'Bans of every plan' : 'Bans of most plans', usual] as [string, Children]]),
     [
       'Wrong keys',
       `${plural(failedAuthentication.minute, 'failed authentication')} a minute from one client address, then 429.`,
