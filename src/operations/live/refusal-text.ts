@@ -68,7 +68,9 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
   const caller = callerOf(refusal);
   const which = ban === null ? 'a ban' : `ban ${ban.number}`;
   const standing = limits.find((limit) => limit.window === window);
-  const { owner, counted, quota, ofGroup } = partsOf(standing ?? { window: window! }, refusal);
+  const { owner, counted, quota, ofGroup, named } = partsOf(standing ?? { window: window! }, refusal);
+  // The limit refuses for longer than the ban.
+  const lasts = ban !== null && refusal.retryAt !== null && Date.parse(refusal.retryAt) > Date.parse(ban.until) + 1_000;
   const whose = owner === 'The customer' ? "its customer's limit" : 'its limit';
   const limit = `${whose} of the ${counted}${quota}${ofGroup} was used up`;
   const ofAll = bansOfCustomer ? ', which is of all keys of the customer' : '';
@@ -79,7 +81,7 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
     : `${caller} was under ${which}${ofAll}. ${before} had kept sending requests after ${limit}.`;
   return {
     sentence,
-    advice: `${isPast ? `The ban is over. ${SINCE}` : waitOr(refusal, 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
+    advice: `${isPast ? `The ban is over. ${SINCE}` : waitOr(refusal, lasts ? `lift the ban and top up ${named}` : 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
   };
 }
 

@@ -146,7 +146,10 @@ function TopUpFields({
   const counted = changeable(windows);
   // Unless one refuses, the longest: a day is topped up more often than each minute until the evening.
   const [window, setWindow] = useState(
-    () => (counted.find(([name]) => name === refusing) ?? counted.at(-1))?.[0] ?? '',
+    () =>
+      (counted.find(([name]) => name === refusing) ??
+        counted.findLast(([, { unit }]) => unit === undefined) ??
+        counted[0])?.[0] ?? '',
   );
   const [amount, setAmount] = useState('');
   const [end, setEnd] = useState('window');
@@ -155,7 +158,7 @@ function TopUpFields({
     const next = { window, amount, ...change };
     setWindow(next.window);
     setAmount(next.amount);
-    onChange(Number(next.amount) > 0 ? { window: next.window, amount: Number(next.amount) } : null);
+    onChange(isAmount(next.amount) ? { window: next.window, amount: Number(next.amount) } : null);
   };
   const shared =
     Object.keys(windows).some((window) => window.startsWith(SHARED)) &&
@@ -171,14 +174,18 @@ function TopUpFields({
       </select>
     </${Field}>
     <${Field} id="topup-amount" label=${counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'} hint=${isOptional && 'Empty: no top-up.'}>
-      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} onInput=${(event: Event) => changed({ amount: (event.target as HTMLInputElement).value })} />
+      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" title="A whole number of 1 or more" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} onInput=${(event: Event) => changed({ amount: (event.target as HTMLInputElement).value })} />
     </${Field}>
     <${EndFields} windows=${windows} end=${end} setEnd=${setEnd} />
   </div>
-  ${chosen !== undefined && Number(amount) > 0 && html`<${TopUpEffect} window=${window} of=${chosen} amount=${Number(amount)} end=${end} />`}
+  ${chosen !== undefined && isAmount(amount) && html`<${TopUpEffect} window=${window} of=${chosen} amount=${Number(amount)} end=${end} />`}
   <${Field} id="topup-reason" label="Reason" hint="For operators. Callers never see it.">
     <input id="topup-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="topup-reason-hint" />
   </${Field}>`;
+}
+
+function isAmount(text: string): boolean {
+  return /^[1-9]\d{0,14}$/.test(text);
 }
 
 /** An amount that is about to be added to a window. */
@@ -202,13 +209,13 @@ function TopUpEffect({
   if (limit === 'unlimited') return null;
   const [until, zone] = end.split(' ');
   const then = `${countText(limit + amount)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
-  const isShort = /^(?:second|minute|hour)$/.test(windowText(window, unit));
+  const isShort = /(?:^|-)(?:second|minute|hour)$/.test(window);
   if (until === 'window') {
     // A sliding window has no end, so the top-up lasts for one length.
     const isSliding = form?.startsWith('sliding') === true;
     return html`<p class="effect">Then ${then} ${isSliding ? `for one ${windowText(window, unit)}` : html`until <${Until} at=${resetAt} zone=${zoneOf(form)} />`}.</p>`;
   }
-  return html`<p class="effect">Then ${then}${isShort && `, in each ${windowText(window, unit)}`} until ${until === 'today' ? `the end of today, ${zone}` : 'the date below'}.</p>`;
+  return html`<p class="effect">Then ${then}${isShort && `, in each ${window.split('-').at(-1)}`}, until ${until === 'today' ? `the end of today, ${zone}` : 'the given date'}.</p>`;
 }
 
 /** When a top-up ends: with its window, at the end of today, or at a moment. */

@@ -101,9 +101,15 @@ function Shell() {
   useEffect(() => keepFocus(main.current!), []);
   // On a phone the screens are a strip: the present one is in sight.
   useEffect(() => {
-    const present = screens.current!.querySelector<HTMLElement>('[aria-current]');
-    if (present !== null)
-      screens.current!.scrollLeft = present.offsetLeft - screens.current!.clientWidth / 2 + present.offsetWidth / 2;
+    const strip = screens.current!;
+    const center = () => {
+      const present = strip.querySelector<HTMLElement>('[aria-current]');
+      if (present !== null) strip.scrollLeft = present.offsetLeft + (present.offsetWidth - strip.clientWidth) / 2;
+    };
+    // A count that appears in it moves the others.
+    const observer = new ResizeObserver(center);
+    observer.observe(strip.firstElementChild!);
+    return () => observer.disconnect();
   }, [path]);
   return html`<div class="shell">
     <a class="skip" href="#main">Skip to the content</a>

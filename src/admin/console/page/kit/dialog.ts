@@ -112,11 +112,15 @@ export function ChangeDialog({
   const close = () => dialog.current?.close();
   /** A fault that was mended does not stay. */
   const clear = (event: Event) => {
-    const field = event.target as HTMLInputElement;
-    if (field.getAttribute('aria-invalid') !== 'true' || !field.validity.valid) return;
-    for (const one of field.form!.elements as unknown as Iterable<HTMLInputElement>)
-      if (one.name === field.name) one.setAttribute('aria-invalid', 'false');
-    setError(null);
+    const form = (event.target as HTMLInputElement).form;
+    if (form === null) return;
+    let isWrong = false;
+    for (const field of form.elements as unknown as Iterable<HTMLInputElement>) {
+      if (field.getAttribute('aria-invalid') !== 'true') continue;
+      if (field.validity.valid) field.setAttribute('aria-invalid', 'false');
+      else isWrong = true;
+    }
+    if (!isWrong) setError(null);
   };
   if (result) {
     return html`<dialog ref=${dialog} aria-labelledby="dialog-title" closedby="none" onClose=${onClose}>

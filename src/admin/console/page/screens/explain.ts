@@ -90,7 +90,7 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
 
 function NotFound({ id, message, retry }: { id: string; message: string; retry: () => Promise<void> }) {
   return html`<${Empty} title="No refusal with this id is known.">
-    <p>Only refused requests are kept, and each gateway keeps the last 10,000. A request that was admitted, or that your service answered with an error, is not among them.</p>
+    <p>Only refused requests are kept. A request that was admitted, or that your service answered with an error, is not among them.</p>
     <p class="muted">${message}</p>
     <ul class="bullets">
       <li>Compare the id with the response: <code>${id}</code>.</li>
@@ -115,10 +115,9 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
   const isAhead = retryAt !== null && retryAt * 1_000 > now;
   const isOfLimit = code === 'api_key_banned' || code === 'rate_limit_exceeded';
   // The advice that was written for the refusal is about what may be over: an operator lifted the ban, or another limit refuses now.
-  const cause = code === 'api_key_banned' ? 'ban' : window;
   const isOver =
-    isOfLimit && retryAt !== null && usage.data !== null && !(isAhead && refusing(usage.data, refusal) === cause);
-  const answer = answerOf(refusal, isOver ? usage.data : null);
+    isOfLimit && retryAt !== null && usage.data !== null && !isInForce(refusing(usage.data, refusal), refusal);
+  const answer = answerOf(refusal, retryAt === null ? null : usage.data);
   const isBanned = usage.data === null ? ban !== null && isAhead : usage.data.ban !== null;
   const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return html`<article class="panel explained" aria-label="Refusal">
@@ -128,7 +127,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
     ${
       isKnown &&
       html`<p class="actions">
-        ${mayHelp && isBanned && html`<button type="button" class="primary" onClick=${() => help({ ...one, how: 'lift' })}>Lift the ban…</button>`}
+        ${mayHelp && isBanned && html`<button type="button" class=${isOfLimit ? 'primary' : ''} onClick=${() => help({ ...one, how: 'lift' })}>Lift the ban…</button>`}
         ${mayHelp && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ ...one, how: 'topup' })}>Top up…</button>`}
         <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
       </p>`
@@ -217,20 +216,45 @@ function BanEnd({ at, isOver, now }: { at: number; isOver: boolean; now: number 
 function Since({ usage, of: refusal }: { usage: Usage | null; of: Refusal }) {
   if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
   const now = refusing(usage, refusal);
-  if (now === null) return 'The same request succeeds now.';
-  if (now === 'ban') return html`The caller is banned now, until <${Until} at=${usage.ban!.until} />.`;
-  return html`The ${windowText(now)} is used up now, until <${Until} at=${usage.windows[now]!.resetAt} />.`;
+  if (now.length === 0) return 'The same request succeeds now.';
+  return now.map(
+    ({ what, until }, i) =>
+      html`${i > 0 && ' '}${what === 'ban' ? 'The caller is banned now' : `The ${windowText(what)} is used up now`}, until <${Until} at=${until} />.`,
+  );
 }
 
-/** What would refuse the same request now: the ban, the name of a window, or null. */
-function refusing({ ban, windows }: Usage, { cost, limits }: Refusal): string | null {
-  if (ban !== null) return 'ban';
+/** What would refuse the same request now: the ban, and windows by their names. */
+function refusing({ ban, windows }: Usage, { cost, limits }: Refusal): readonly Refusing[] {
   // Only the windows that it charges can refuse it.
   const needs = new Map(limits.map(({ window, needed = cost }) => [window as string, needed]));
-  const spent = Object.entries(windows).find(
+  const spent = Object.entries(windows).filter(
     ([name, { remaining }]) => remaining !== 'unlimited' && remaining < (needs.get(name) ?? 0),
   );
-  return spent?.[0] ?? null;
+  return [
+    ...(ban === null ? [] : [{ what: 'ban', until: ban.until }]),
+    ...spent.map(([what, { resetAt }]) => ({ what, until: resetAt })),
+  ];
+}
+
+interface Refusing {
+  readonly what: string;
+  /** Unix seconds. */
+  readonly until: number;
+}
+
+/** Whether what refused a request then still refuses it. A later ban is another one. */
+function isInForce(now: readonly Refusing[], { code, window, ban }: Refusal): boolean {
+  if (code !== 'api_key_banned') return now.some(({ what }) => what === window);
+  const present = now.find(({ what }) => what === 'ban');
+  return present !== undefined && ban !== null && Math.abs(present.until - wholeSecond(ban.until)!) <= SAME_END_S;
+}
+
+/** Ends of one ban that are told in seconds and in milliseconds may differ by this much. */
+const SAME_END_S = 2;
+
+/** The moment from which on nothing of this refuses any more, in Unix seconds. */
+function endOf(now: readonly Refusing[]): number {
+  return Math.max(...now.map(({ until }) => until));
 }
 
 /** Reads the refusals again when the next of them may be repeated: their advice is another one then. */
@@ -258,7 +282,7 @@ function wholeSecond(at: string | null): number | null {
 
 /**
  * Two sentences for the customer, without internals; null if the refusal was for no limit.
- * @param since what the caller has used, if what refused the request is over
+ * @param since what the caller has used since, if that is known and waiting helps
  */
 function answerOf(refusal: Refusal, since: Usage | null): string | null {
   const { requestId, at, code, window, limits, retryAt, status, imposedBan } = refusal;
@@ -280,9 +304,11 @@ function answerOf(refusal: Refusal, since: Usage | null): string | null {
 
 function sinceForCustomer(usage: Usage, refusal: Refusal): string {
   const now = refusing(usage, refusal);
-  if (now === null) return 'That is over: requests succeed again, as long as you stay below the limit.';
-  const untilText = utcText(now === 'ban' ? usage.ban!.until : usage.windows[now]!.resetAt);
-  return `That is over, but you have sent too many requests since: they succeed again from ${untilText} on, if you wait until then and stay below the limit.`;
+  if (now.length === 0) return 'That is over: requests succeed again, as long as you stay below the limit.';
+  const over = isInForce(now, refusal)
+    ? 'Requests'
+    : 'That is over, but requests are refused for another reason now. They';
+  return `${over} succeed again from ${utcText(endOf(now))} on, if you wait until then and stay below the limit.`;
 }
 
 function usedUp({ window, unit, limit, needed, remaining }: Refusal['limits'][number]): string {

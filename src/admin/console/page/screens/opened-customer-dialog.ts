@@ -35,10 +35,11 @@ export function OpenedCustomerDialog({
 }) {
   const { id, name } = customer;
   const { onClose, onChanged } = rest;
+  // The one that refuses for longest.
+  const spent = spentIn(usage?.windows ?? {}).at(-1)?.[0];
   if (dialog === 'lift')
-    return html`<${LiftDialog} of=${{ how: 'lift', id, name }} onClose=${onClose} onChanged=${onChanged} />`;
+    return html`<${LiftDialog} of=${{ how: 'lift', id, name, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;
   if (dialog === 'topup') {
-    const spent = spentIn(usage?.windows ?? {})[0]?.[0];
     return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;
   }
   if (dialog === 'reset') return html`<${ResetDialog} of=${customer} ...${rest} usage=${usage} />`;

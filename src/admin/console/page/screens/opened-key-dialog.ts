@@ -36,10 +36,11 @@ export function OpenedKeyDialog({
   usage: Usage | null;
   plans: readonly Plan[] | null;
 }) {
+  // The one that refuses for longest.
+  const spent = spentIn(usage?.windows ?? {}).at(-1)?.[0];
   if (dialog === 'lift')
-    return html`<${LiftDialog} of=${{ how: 'lift', id, name, plan: usage?.plan }} onClose=${onClose} onChanged=${onChanged} />`;
+    return html`<${LiftDialog} of=${{ how: 'lift', id, name, plan: usage?.plan, window: spent }} onClose=${onClose} onChanged=${onChanged} />`;
   if (dialog === 'topup') {
-    const spent = spentIn(usage?.windows ?? {})[0]?.[0];
     return html`<${TopUpDialog} of=${{ how: 'topup', id, name, window: spent, customer: key?.customer }} onClose=${onClose} onChanged=${onChanged} />`;
   }
   if (key === null) return null;

@@ -152,6 +152,7 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
 const QUIET_MS = 300;
 
 function Edit({ draft, change }: StepProps) {
+  const mayApply = useMay('admin');
   const { text, checked, of } = draft;
   const editor = useRef<EditorHandle>(null);
   const [error, setError] = useState<ApiError | null>(null);
@@ -192,7 +193,7 @@ function Edit({ draft, change }: StepProps) {
   ];
   return html`<${Section} title=${of.path} note=${html`version <code>${of.version}</code>`}>
     <${Editor} id="plans-text" label="Text of plans.yaml" value=${text} marks=${marks} onText=${(text: string) => change({ text })} handle=${editor} />
-    <p class="muted after">The gateways do not change until you apply the draft.</p>
+    <p class="muted after">The gateways do not change until ${mayApply ? 'you apply' : 'an admin applies'} the draft.</p>
     <div class="editor-foot">
       <p id="plans-text-state" role="status"><${CheckState} checked=${checked?.result ?? null} isChecked=${isChecked} error=${error} /></p>
       <button type="button" class="primary" onClick=${() => navigate('/plans/compare')}>Compare</button>

@@ -70,7 +70,7 @@ function Version({ name }: { name: string }) {
   const asked = versions.findIndex(({ version, number }) => version === name && String(number) === query.get('number'));
   const at = asked >= 0 ? asked : versions.findIndex(({ version }) => version === name);
   const before = versions[at + 1]?.version ?? null;
-  const against = query.get('against') ?? before ?? inForce;
+  const against = query.get('against') ?? before ?? (inForce === null ? null : name);
   const compared = against === null ? '' : `?against=${encodeURIComponent(against)}`;
   const shown = useResource<ShownPlansVersion>(
     history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}${compared}`,
@@ -88,20 +88,20 @@ function Version({ name }: { name: string }) {
         const one = versions[at] ?? newest;
         return html`
         <p class="actions">
-          ${isInForce && html`<${Badge} kind="good">In force</${Badge}>`}
+          ${at === 0 && html`<${Badge} kind="good">In force</${Badge}>`}
           <span>Since <${Time} at=${one.since} />, by <bdi>${byText(one)}</bdi>, from ${FROM[one.from] ?? one.from}</span>
         </p>
         <${Section} title="What it changed">
           <div class="stack">
             <${Field} id="against" label="Compared with">
               <select id="against" value=${against ?? ''} onChange=${choose}>
-                ${others.length === 0 && html`<option value=${name}>itself</option>`}
+                ${before === null && html`<option value=${name}>itself</option>`}
                 ${others.map(({ version, since }) => html`<option key=${version} value=${version}>${version}${version === before ? ', the one before' : version === inForce ? ', in force' : `, ${since.slice(0, 16).replace('T', ' ')} UTC`}</option>`)}
               </select>
             </${Field}>
             ${
               patch === ''
-                ? html`<${Empty} title=${others.length === 0 ? 'It is the first version that is kept.' : 'The two are the same.'} />`
+                ? html`<${Empty} title=${before === null ? 'It is the first version that is kept.' : 'The two are the same.'} />`
                 : html`<${PatchText} patch=${patch} label="Difference from ${against}" />`
             }
           </div>

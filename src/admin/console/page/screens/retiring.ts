@@ -29,7 +29,7 @@ export function Retiring() {
     beside=${found.length > 0 && html`<button type="button" onClick=${save}>Download CSV</button>`}
   >
     <${Filters} path="/retiring" label="Filter the calls">
-      <${Choice} id="retiring-days" name="days" label="Calls of the last" any="30 days" options=${[['7', '7 days'], ['90', '90 days']]} />
+      <${Choice} id="retiring-days" name="days" label="Calls in" any="30 days" options=${[['7', '7 days'], ['90', '90 days']]} />
     </${Filters}>
     <${Shown} of=${routes} what="the retiring routes">
       ${({ deprecations, cursor }: DeprecationPage) =>
