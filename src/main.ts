@@ -224,6 +224,7 @@ const HINTS: ReadonlyMap<string, string> = new Map([
   ['log', 'The log is on the standard output of the gateway, one JSON object a line.'],
   ['reload', 'A gateway reads changed files by itself, and at once when it gets SIGHUP.'],
   ['stop', 'Send SIGTERM to the gateway: it finishes what is under way and ends.'],
+  ['explain', '`tollgate console` opens Explain; for programs there is GET /admin/refusals/ID on the admin port.'],
   ['status', '`tollgate doctor` looks at all that a gateway depends on, and `tollgate now` lists who is refused.'],
   ['run', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
   ['server', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],

@@ -80,6 +80,8 @@ test('`docs --search` finds lines with all words, headings first, and says when 
     0,
     ['concepts  Fixed, sliding and calendar windows', '  ## Fixed, sliding and calendar windows'],
   ]);
+  // The words of one page, in no line together.
+  expect((await runCommand({}, 'docs', '--search', 'sliding calendar day Berlin')).stdout).toContain('guides/limits');
   expect(await runCommand({}, 'docs', '--search', 'xyzzyplugh')).toEqual({
     code: 1,
     stdout: '',

@@ -128,15 +128,16 @@ test.each([
 });
 
 test('a word far from every command is told which command lists them all, and a long one costs nothing', async () => {
-  const stderr = "There is no command 'explain'. `tollgate help` lists the commands.\n";
-  expect(await runCommand({}, 'explain')).toEqual({ code: 2, stdout: '', stderr });
-  expect((await runCommand({}, 'keys', 'explain')).stderr).toMatch(/The commands are: keys create, keys list, /);
+  const stderr = "There is no command 'elephant'. `tollgate help` lists the commands.\n";
+  expect(await runCommand({}, 'elephant')).toEqual({ code: 2, stdout: '', stderr });
+  expect((await runCommand({}, 'keys', 'elephant')).stderr).toMatch(/The commands are: keys create, keys list, /);
   expect(meantBy('x'.repeat(100_000), ['keys'])).toBeNull();
 });
 
 test.each([
   ['logs', 'standard output'],
   ['reload', 'SIGHUP'],
+  ['explain', '`tollgate console`'],
   ['status', '`tollgate doctor`'],
   ['start-server', '`tollgate serve`'],
 ])('what there is in place of `tollgate %s` is said', async (word, text) => {

@@ -22,6 +22,10 @@ const ALSO = [
   // The documents, which the README and messages name. Of their screenshots, which are larger than all the rest, only those of the README.
   ...globSync('docs/{,guides/,reference/,operate/,internals/}*.md', { cwd: ROOT }),
   ...globSync('docs/concepts/*.svg', { cwd: ROOT }),
+  // The files that the documents tell the reader to copy. Those of compose stay: they build the image from a clone.
+  ...globSync('config/{prometheus,grafana,deploy,kubernetes,systemd}/**/*.{yml,yaml,json,toml,service}', { cwd: ROOT }),
+  ...globSync('config/{prometheus.yml,redis.conf,redis.acl,sentinel.acl,keys.yaml}', { cwd: ROOT }),
+  ...globSync('examples/**/*.*', { cwd: ROOT }),
   ...[...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)].map(([, path]) => path!),
 ];
 const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json', 'config/keys.schema.json'] as const;
@@ -67,7 +71,7 @@ function publishedManifest() {
       '.': { types: './src/library.d.ts', default: './bin/library.js' },
       './package.json': './package.json',
     },
-    files: ['bin', 'src', 'config', 'docs', 'plans.yaml', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'],
+    files: ['bin', 'src', 'config', 'docs', 'examples', 'plans.yaml', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'],
     keywords: ['api-gateway', 'rate-limiting', 'quota', 'api-keys', 'reverse-proxy'],
     dependencies: Object.fromEntries(packages.filter((one) => !isAdded(one))),
     optionalDependencies,

@@ -16,7 +16,7 @@ export const docs: Command = {
   examples: [
     'tollgate docs',
     'tollgate docs limits | less -R',
-    'tollgate docs --search sliding window',
+    "tollgate docs --search 'sliding window'",
     'tollgate docs --serve',
   ],
   options: {

@@ -105,10 +105,11 @@ interface Found {
 /** Characters of a search that are looked for. */
 const MAX_WORDS = 200;
 
-/** The lines that have all the words, in any case, in headings first. */
+/** The lines that have all the words, in any case, in headings first. If there is none: the pages that have them. */
 export function searchPages(words: string, pages: readonly Page[]): readonly Found[] {
   const wanted = [...new Set(words.slice(0, MAX_WORDS).toLowerCase().split(/\s+/))].filter((word) => word !== '');
   if (wanted.length === 0) return [];
+  const isIn = (text: string) => wanted.every((word) => text.toLowerCase().includes(word));
   const found = pages.flatMap((page) => {
     let section = page.title;
     let isCode = false;
@@ -123,5 +124,11 @@ export function searchPages(words: string, pages: readonly Page[]): readonly Fou
         return isFound && wanted.some((word) => low.includes(word)) ? [{ page, section, line: line.trim() }] : [];
       });
   });
+  if (found.length === 0) {
+    // No line has all of them, but a page may.
+    return pages
+      .filter(({ file }) => isIn(textOf(file)))
+      .map((page) => ({ page, section: page.title, line: 'has these words in several lines' }));
+  }
   return found.toSorted((one, other) => Number(other.line.startsWith('#')) - Number(one.line.startsWith('#')));
 }

@@ -46,9 +46,12 @@ describe('the package', () => {
     expect([...tops].sort()).toEqual(
       [
         ...['CHANGELOG.md', 'CONTRIBUTING.md', 'LICENSE', 'README.md', 'SECURITY.md'],
-        ...['bin', 'config', 'docs', 'package.json', 'plans.yaml', 'src'],
+        ...['bin', 'config', 'docs', 'examples', 'package.json', 'plans.yaml', 'src'],
       ].sort(),
     );
+    // What its documents tell the reader to copy.
+    for (const file of ['prometheus/alerts.yml', 'redis.acl', 'systemd/tollgate.service', 'deploy/fly/fly.toml'])
+      expect(files).toContain(`config/${file}`);
     expect(files).toContain('src/library.d.ts');
     expect(files).toContain('src/stores/redis/decide.lua');
     const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
