@@ -122,6 +122,9 @@ test('the history of plans has no such fault either', async () => {
   await versions.nth(2).waitFor();
   faults.push(...(await faultsOf(page, 'the history')));
   await versions.nth(2).getByRole('link').click();
+  await page.getByText('It is the first version that is kept.').waitFor();
+  const inForce = await page.getByRole('option', { name: /in force/ }).getAttribute('value');
+  await page.getByLabel('Compared with').selectOption(inForce!);
   await page.getByRole('region', { name: /^Difference from/ }).waitFor();
   faults.push(...(await faultsOf(page, 'a version')));
   await page.getByRole('button', { name: 'Restore…' }).click();

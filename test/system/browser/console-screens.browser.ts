@@ -87,7 +87,7 @@ describe.each([
     await page
       .getByRole('table', { name: 'Keys that are near a limit' })
       .getByRole('row', { name: /Paws & Claws/ })
-      .waitFor();
+      .waitFor({ timeout: 15_000 * ROOM });
     await expect
       .poll(() => page.getByRole('listitem').filter({ hasText: 'In force' }).count(), { timeout: 15_000 * ROOM })
       .toBe(gateways);
