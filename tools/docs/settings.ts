@@ -70,7 +70,7 @@ interface Setting {
   readonly heading: string;
   readonly schema: Schema;
   readonly isRequired: boolean;
-  /** Where the settings below it are described; null if they follow, or if there are none. */
+  /** The setting under which the page describes the members of this one; null if they follow here, or if it has no members. */
   readonly asIn: string | null;
 }
 

@@ -105,11 +105,10 @@ interface Found {
 /** Characters of a search that are looked for. */
 const MAX_WORDS = 200;
 
-/** The lines that have all the words, in any case, in headings first. If there is none: the pages that have them. */
+/** Returns the lines that have all the words, in any case, headings first; if no line has them, the pages that do. */
 export function searchPages(words: string, pages: readonly Page[]): readonly Found[] {
   const wanted = [...new Set(words.slice(0, MAX_WORDS).toLowerCase().split(/\s+/))].filter((word) => word !== '');
   if (wanted.length === 0) return [];
-  const isIn = (text: string) => wanted.every((word) => text.toLowerCase().includes(word));
   const found = pages.flatMap((page) => {
     let section = page.title;
     let isCode = false;
@@ -127,7 +126,10 @@ export function searchPages(words: string, pages: readonly Page[]): readonly Fou
   if (found.length === 0) {
     // No line has all of them, but a page may.
     return pages
-      .filter(({ file }) => isIn(textOf(file)))
+      .filter(({ file }) => {
+        const low = textOf(file).toLowerCase();
+        return wanted.every((word) => low.includes(word));
+      })
       .map((page) => ({ page, section: page.title, line: 'has these words in several lines' }));
   }
   return found.toSorted((one, other) => Number(other.line.startsWith('#')) - Number(one.line.startsWith('#')));

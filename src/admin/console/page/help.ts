@@ -47,7 +47,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const { id, name, plan } = of;
   const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of, usage.data?.windows);
-  const [added, setAdded] = useState<Addition | null>(null);
+  const [toppedUpWindow, setToppedUpWindow] = useState<string | null>(null);
   const act = async (form: FormData) => {
     // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
@@ -61,22 +61,22 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     return `${added}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
-    ${usage.data !== null && html`<${LiftEffect} of=${usage.data} added=${added} />`}
+    ${usage.data !== null && html`<${LiftEffect} of=${usage.data} toppedUpWindow=${toppedUpWindow} />`}
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
     <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
     ${
       (plan || !id.startsWith('jwt_')) &&
       html`<${Shown} of=${usage} what="the windows">
         ${({ windows }: Usage) =>
-          html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} onChange=${setAdded} />`}`}
+          html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} onChange=${setToppedUpWindow} />`}`}
       </${Shown}>`
     }
   </${ChangeDialog}>`;
 }
 
-/** What becomes of the next request when the ban is lifted. @param added the top-up that is made before; null without one */
-function LiftEffect({ of: { ban, windows }, added }: { of: Usage; added: Addition | null }) {
-  const spent = spentIn(windows).filter(([name]) => name !== added?.window);
+/** What becomes of the next request when the ban is lifted. @param toppedUpWindow the window that is topped up before; null without one */
+function LiftEffect({ of: { ban, windows }, toppedUpWindow }: { of: Usage; toppedUpWindow: string | null }) {
+  const spent = spentIn(windows).filter(([name]) => name !== toppedUpWindow);
   if (ban === null) return html`<p class="effect">The ban has ended by itself.</p>`;
   return html`<p class="effect">
     Banned until <${Until} at=${ban.until} />. ${
@@ -141,7 +141,8 @@ function TopUpFields({
   windows: Windows;
   refusing: string | undefined;
   isOptional?: boolean;
-  onChange?: (added: Addition | null) => void;
+  /** Called with the window that an amount is given for; null without an amount. */
+  onChange?: (window: string | null) => void;
 }) {
   const counted = changeable(windows);
   // Unless one refuses, the longest: a day is topped up more often than each minute until the evening.
@@ -158,7 +159,7 @@ function TopUpFields({
     const next = { window, amount, ...change };
     setWindow(next.window);
     setAmount(next.amount);
-    onChange(isAmount(next.amount) ? { window: next.window, amount: Number(next.amount) } : null);
+    onChange(isAmount(next.amount) ? next.window : null);
   };
   const shared =
     Object.keys(windows).some((window) => window.startsWith(SHARED)) &&
@@ -186,12 +187,6 @@ function TopUpFields({
 
 function isAmount(text: string): boolean {
   return /^[1-9]\d{0,14}$/.test(text);
-}
-
-/** An amount that is about to be added to a window. */
-interface Addition {
-  readonly window: string;
-  readonly amount: number;
 }
 
 /** What the limit is with the top-up, and for how long. @param end the value of EndFields */

@@ -249,7 +249,7 @@ function isInForce(now: readonly Refusing[], { code, window, ban }: Refusal): bo
   return present !== undefined && ban !== null && Math.abs(present.until - wholeSecond(ban.until)!) <= SAME_END_S;
 }
 
-/** Ends of one ban that are told in seconds and in milliseconds may differ by this much. */
+/** The API reports the end of a ban in seconds in one place and in milliseconds in another: the two differ by at most this, in seconds. */
 const SAME_END_S = 2;
 
 /** The moment from which on nothing of this refuses any more, in Unix seconds. */

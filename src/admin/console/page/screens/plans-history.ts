@@ -56,7 +56,7 @@ function Versions() {
   </${Page}>`;
 }
 
-/** Who brought a version into force. A gateway that reads a file does not know who has written it. */
+/** Who brought a version into force. A gateway that reads a file does not know its author. */
 function byText({ by, from }: Pick<PlansVersion, 'by' | 'from'>): string {
   return from === 'file' ? 'whoever wrote the file' : actorText(by);
 }
