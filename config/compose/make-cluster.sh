@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the six nodes one Redis Cluster: three primaries with a replica each. Runs once at each `up`, when all of them
 # answer. Containers get new addresses when they are made anew, and nodes know each other by address: later it only
-# introduces them to each other again.
+# introduces them to each other again, until all of them know all.
 set -eu
 REDISCLI_AUTH=$(cat /run/tollgate/redis-operator-password)
 export REDISCLI_AUTH
@@ -19,8 +19,13 @@ knows_all() {
   done
 }
 
-if says cluster-1 cluster_slots_assigned:16384; then
+# A node gives up a handshake that is not answered within its node timeout, and never tries that address again.
+introduce() {
   for node in $nodes; do cli -h cluster-1 cluster meet "$(address "$node")" 6379 >/dev/null; done
+}
+
+if says cluster-1 cluster_slots_assigned:16384; then
+  introduce
 else
   places=''
   for node in $nodes; do places="$places $(address "$node"):6379"; done
@@ -28,14 +33,15 @@ else
   cli --cluster create $places --cluster-replicas 1 --cluster-yes
 fi
 
-for node in $nodes; do
+for member in $nodes; do
   tries=0
-  until says "$node" cluster_state:ok && says "$node" cluster_known_nodes:6 && knows_all "$node"; do
+  until says "$member" cluster_state:ok && says "$member" cluster_known_nodes:6 && knows_all "$member"; do
     tries=$((tries + 1))
-    if [ "$tries" -gt 120 ]; then
-      echo "$node is not part of the cluster: see its log, \`docker compose logs $node\`." >&2
+    if [ "$tries" -gt 360 ]; then
+      echo "$member is not part of the cluster: see its log, \`docker compose logs $member\`." >&2
       exit 1
     fi
+    if [ $((tries % 10)) -eq 0 ]; then introduce; fi
     sleep 0.5
   done
 done

@@ -11,6 +11,8 @@ import { standIns } from './images.ts';
 
 const PROJECT = 'tollgate-cluster-smoke';
 const WITHIN_MS = 1_200_000;
+/** `--cluster-node-timeout` in docker-compose.yml. */
+const NODE_TIMEOUT_MS = 3_000;
 const NODES = [1, 2, 3, 4, 5, 6].map((number) => `cluster-${number}`);
 
 process.exitCode = await smoke();
@@ -57,6 +59,7 @@ async function run(composition: Composition, port: number, checks: Checks): Prom
   });
   await checks.that('new containers with new addresses find each other, and all that there was', async () => {
     await composition.compose('--profile', 'cluster', 'down', '--timeout', '2');
+    await introduceWithALateNode(composition, 'cluster-4');
     await up(composition);
     assert.equal(await usedToday(composition, user), 60);
     // HAProxy is ready with its first gateway, which may still be connecting to further nodes of the cluster.
@@ -70,6 +73,21 @@ async function run(composition: Composition, port: number, checks: Checks): Prom
 async function up(composition: Composition): Promise<void> {
   await composition.compose('--profile', 'cluster', 'up', '-d', 'cluster-haproxy');
   await composition.untilHealthy('cluster-haproxy');
+}
+
+/** Begins to introduce the nodes to each other while one of them answers nothing for longer than a handshake may take. */
+async function introduceWithALateNode(composition: Composition, late: string): Promise<void> {
+  await composition.compose('--profile', 'cluster', 'up', '-d', ...NODES);
+  for (const node of NODES) await composition.untilHealthy(node);
+  const { Id } = (await composition.containers()).get(late)!;
+  await composition.docker('pause', Id);
+  try {
+    await composition.compose('--profile', 'cluster', 'up', '-d', '--no-deps', 'cluster');
+    await delay(2 * NODE_TIMEOUT_MS);
+  } finally {
+    await composition.docker('unpause', Id);
+  }
+  await composition.untilHealthy(late);
 }
 
 function remove(composition: Composition): Promise<string> {
