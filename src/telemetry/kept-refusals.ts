@@ -3,7 +3,7 @@ import { formText } from '../admit/form-text.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import type { Exchange, Judgement } from '../gateway/exchange.ts';
-import { MAX_OF_CALLER } from '../operations/live/found.ts';
+import { reportedOfCaller } from '../operations/live/found.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
 import type { KeptRefusal, PaidAmounts } from '../operations/live/shapes.ts';
 import { RECORD_SOURCES } from '../simulate/recent-record.ts';
@@ -101,20 +101,22 @@ export class KeptRefusals {
   }
 
   /**
-   * The newest of a caller, newest first.
+   * Those of a caller that are reported, newest first.
    * @param id of a key, a caller with tokens or a customer
    */
   ofCaller(id: string, nowMs: number): KeptRefusal[] {
-    const found: KeptRefusal[] = [];
+    return reportedOfCaller(this.#rowsOf(id)).map(({ row, shared }) => this.#refusal(row, shared, nowMs));
+  }
+
+  /** The rows of a caller, the newest first. */
+  *#rowsOf(id: string) {
     const rows = this.#shared.length;
-    for (let i = 1; i <= rows && found.length < MAX_OF_CALLER; i++) {
+    for (let i = 1; i <= rows; i++) {
       const row = (this.#next - i + rows) % rows;
       const shared = this.#shared[row]!;
-      const { consumerId, accountId } = shared;
-      if (consumerId === id || (accountId !== null && isOfCustomer(accountId, id)))
-        found.push(this.#refusal(row, shared, nowMs));
+      const { consumerId, accountId, judgement } = shared;
+      if (consumerId === id || (accountId !== null && isOfCustomer(accountId, id))) yield { row, shared, judgement };
     }
-    return found;
   }
 
   #addNumbers(at: number, exchange: Exchange, atMs: number): void {

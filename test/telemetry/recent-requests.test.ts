@@ -115,6 +115,20 @@ describe('refusals', () => {
     expect(idsOf('key_none')).toEqual([]);
   });
 
+  test('of a caller who is banned include those that led to the ban, however often it asks during the ban', () => {
+    const { clock, recent } = recentAt();
+    const note = (id: string, judgement: 'refused' | 'banned') => {
+      clock.nowMs += 10;
+      recent.note(refused({ requestId: id, judgement, accountId: 'key_a' }));
+    };
+    for (let i = 0; i < 40; i++) note(`limit${i}`, 'refused');
+    for (let i = 0; i < 1_000; i++) note(`ban${i}`, 'banned');
+    const { refusals } = recent.answer({ ...NOTHING, sought: [{ caller: 'key_a' }] }).found[0]!;
+    const during = Array.from({ length: 5 }, (_, i) => `ban${999 - i}`);
+    const before = Array.from({ length: 40 }, (_, i) => `limit${39 - i}`);
+    expect(refusals.map(({ requestId }) => requestId)).toEqual([...during, ...before]);
+  });
+
   test('of a caller began when the first of them came that no admitted request has followed', () => {
     const { clock, recent } = recentAt();
     const callsOf = (caller: string) => recent.answer({ ...NOTHING, sought: [{ caller }] }).found[0]!.calls;

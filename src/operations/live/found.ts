@@ -2,7 +2,9 @@ import type { KeptRefusal, LastCalls } from './shapes.ts';
 
 /** Maximum refusals that are reported of one request id, which clients may repeat, and of one caller. */
 const MAX_OF_ID = 10;
-export const MAX_OF_CALLER = 50;
+const MAX_OF_CALLER = 50;
+/** Maximum of those that are requests during a ban: all 50 would soon be, and hide those that led to it. */
+const MAX_DURING_BANS = 5;
 
 /** What several processes or gateways remember of the same, as one. */
 export function joinedFound<R extends KeptRefusal>(
@@ -11,7 +13,18 @@ export function joinedFound<R extends KeptRefusal>(
   const calls = all.flatMap((one) => one.calls ?? []);
   const refusals = all.flatMap((one) => one.refusals).sort((a, b) => (a.at < b.at ? 1 : -1));
   if (calls.length === 0) return { refusals: refusals.slice(0, MAX_OF_ID), calls: null };
-  return { refusals: refusals.slice(0, MAX_OF_CALLER), calls: joinedCalls(calls) };
+  return { refusals: reportedOfCaller(refusals), calls: joinedCalls(calls) };
+}
+
+/** Which refusals of one caller are reported. */
+export function reportedOfCaller<R extends { readonly judgement: string }>(newestFirst: Iterable<R>): R[] {
+  const reported: R[] = [];
+  let duringBans = 0;
+  for (const one of newestFirst) {
+    if (one.judgement === 'banned' && ++duringBans > MAX_DURING_BANS) continue;
+    if (reported.push(one) === MAX_OF_CALLER) break;
+  }
+  return reported;
 }
 
 /** The last calls of several callers, or of one caller to several processes, as one. */
