@@ -73,16 +73,17 @@ const HOSTILE = `<img src=x onerror="document.title=1"> ${'long '.repeat(4)}מר
 
 /**
  * @param keepsData whether Redis, once killed, can be started again with its data
+ * @param firstBan how long the first ban of a caller lasts: longer where a test takes minutes until it looks at the ban
  * @throws Error if something does not start; what had started by then is ended
  */
-export function startStand({ keepsData = true } = {}): Promise<Stand> {
+export function startStand({ keepsData = true, firstBan = '5m' } = {}): Promise<Stand> {
   return closable(async (endings) => {
     const binary = await localRedis(REDIS_CACHE);
     // Each write is with the system before the response, so that a kill loses nothing.
     const redis = await RedisProcess.start(binary, keepsData ? { configArgs: ['--appendonly', 'yes'] } : {});
     endings.push(() => redis.dispose());
     const redisUrl = asProduct(`redis://127.0.0.1:${redis.port}`, binary.version);
-    const { gateway, finish } = await prepare(endings, { REDIS_URL: redisUrl });
+    const { gateway, finish } = await prepare(endings, { REDIS_URL: redisUrl }, firstBan);
     const gateways = [await gateway('a'), await gateway('b')] as const;
     const rest = await finish(gateways);
     await writePast(redisUrl, rest.keys);
@@ -115,7 +116,7 @@ async function closable<T>(start: (endings: Endings) => Promise<T>): Promise<T &
 }
 
 /** Writes the files and starts the pet service. @param storeEnv the variables that name the store */
-async function prepare(endings: Endings, storeEnv: Readonly<Record<string, string>>) {
+async function prepare(endings: Endings, storeEnv: Readonly<Record<string, string>>, firstBan = '5m') {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-console-'));
   endings.push(() => rm(folder, { recursive: true, force: true }));
   let printed = '';
@@ -144,7 +145,7 @@ async function prepare(endings: Endings, storeEnv: Readonly<Record<string, strin
     (role) => `- { name: ${PEOPLE[role]}, role: ${role}, token: ${tokens[role]} }\n`,
   );
   await writeFile(tokensFile, listed.join(''), { mode: 0o600 });
-  await writeFile(join(folder, 'plans.yaml'), PLANS);
+  await writeFile(join(folder, 'plans.yaml'), PLANS.replace('first: 5m', `first: ${firstBan}`));
   const pets = await startPets({
     host: '127.0.0.1',
     port: 0,

@@ -21,7 +21,7 @@ let callers: { stop(): Promise<void> };
 let admin: Visit;
 
 beforeAll(async () => {
-  [browser, stand] = await Promise.all([launchBrowser(), startStand()]);
+  [browser, stand] = await Promise.all([launchBrowser(), startStand({ firstBan: '1h' })]);
   callers = stand.drive();
   await untilDriven(stand);
   // axe needs what the policy forbids. That the page needs nothing of it is the guarantee of another file.
