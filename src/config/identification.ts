@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { faultOfRequestField } from '../http1/field-rules.ts';
 import { TOKEN } from '../http1/fields.ts';
 import { hasPunctuation } from '../http1/forwarded-fields.ts';
-import { ALPHABETS, type AlphabetName, type KeyFormat } from '../identify/api-key.ts';
+import { ALPHABETS, type AlphabetName, FOREIGN_LENGTHS, type KeyFormat } from '../identify/api-key.ts';
 import type { JwksSource } from '../identify/jwt-keys.ts';
 import type { KeySource } from '../identify/key-sources.ts';
 import { ROLES } from './admin-tokens.ts';
@@ -135,11 +135,10 @@ function isSource(jwks: string): boolean {
   return url.protocol === 'https:' || (url.protocol === 'http:' && isHere);
 }
 
-const LONGEST = 512;
 /** An attacker can guess keys with fewer characters than this after the prefix. */
 const GUESSABLE = 16;
-const length = () => values.wholeNumber(8, LONGEST);
-const lengthRule = `must be a whole number from 8 to ${LONGEST}, or a range such as [32, 44]`;
+const length = () => values.wholeNumber(FOREIGN_LENGTHS.least, FOREIGN_LENGTHS.most);
+const lengthRule = `must be a whole number from ${FOREIGN_LENGTHS.least} to ${FOREIGN_LENGTHS.most}, or a range such as [32, 44]`;
 const alphabetRule = `must be one of ${Object.keys(ALPHABETS).join(', ')}`;
 const prefixRule = 'must be at most 64 characters, each a letter, a digit or one of -_+/';
 

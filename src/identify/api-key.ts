@@ -135,6 +135,9 @@ export interface KeyFormat {
   readonly alphabet: AlphabetName;
 }
 
+/** Of any format, in characters, including the prefix. Shorter keys could be guessed. */
+export const FOREIGN_LENGTHS = { least: 8, most: 512 } as const;
+
 /** The characters that may follow the prefix. No alphabet has a dot: three parts with dots between them are a JWT. */
 export const ALPHABETS = {
   hex: '0123456789abcdefABCDEF',

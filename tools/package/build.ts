@@ -25,7 +25,7 @@ const ALSO = [
   // The files that the documents tell the reader to copy. Those of compose stay: they build the image from a clone.
   ...globSync('config/{prometheus,grafana,deploy,kubernetes,systemd}/**/*.{yml,yaml,json,toml,service}', { cwd: ROOT }),
   ...globSync('config/{prometheus.yml,redis.conf,redis.acl,sentinel.acl,keys.yaml}', { cwd: ROOT }),
-  ...globSync('examples/**/*.*', { cwd: ROOT }),
+  ...globSync('examples/**', { cwd: ROOT }).filter((path) => statSync(join(ROOT, path)).isFile()),
   ...[...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)].map(([, path]) => path!),
 ];
 const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json', 'config/keys.schema.json'] as const;

@@ -6,6 +6,7 @@ import { Failure } from '../../failure.ts';
 import { ACCESS_MEMBERS, type AccessEdits } from '../../identify/access.ts';
 import {
   digestOfHash,
+  FOREIGN_LENGTHS,
   isForeign,
   isOwnForm,
   isWellFormed,
@@ -237,6 +238,9 @@ function secretOf({ key, sha256, last4 }: Row, formats: readonly KeyFormat[]) {
 
 function whyUnusable(secret: string, formats: readonly KeyFormat[]): string {
   if (isOwnForm(secret)) return 'key begins as those of Tollgate do, and its checksum is wrong.';
+  const { least, most } = FOREIGN_LENGTHS;
+  if (secret.length < least || secret.length > most)
+    return `key has ${secret.length} characters. A key that is imported has ${least} to ${most}: create a new one for its holder.`;
   if (formats.length === 0)
     return 'key is not one of Tollgate, and gateway.yaml has no keys.formats that it could belong to.';
   return 'key has none of the formats in keys.formats of gateway.yaml, so it would never be looked up.';

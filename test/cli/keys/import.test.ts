@@ -109,13 +109,14 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
         `${foreign(7)},,pro,,,2099-01-01`,
         `${foreign(8)},,pro`,
         `${foreign(9)},,,,,`,
+        'k-bob-1,,pro,,,',
       ].join('\n'),
     );
     const { code, stdout, stderr } = await run(env, 'keys', 'import', file);
-    expect([code, stdout]).toEqual([1, '1 imported, 0 there already, 14 refused.\n']);
+    expect([code, stdout]).toEqual([1, '1 imported, 0 there already, 15 refused.\n']);
     const lines = stderr.trimEnd().split('\n');
     expect(lines.map((line) => Number(line.slice(file.length + 1).split(':')[0]))).toEqual(
-      Array.from({ length: 14 }, (_, i) => i + 3),
+      Array.from({ length: 15 }, (_, i) => i + 3),
     );
     for (const [i, why] of [
       /keys\.formats/,
@@ -132,6 +133,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
       /created is in the future/,
       /3 cells, and the header 6/,
       /plan is missing/,
+      /key has 7 characters\. A key that is imported has 8 to 512: create a new one for its holder\./,
     ].entries()) {
       expect(lines[i]).toMatch(why);
     }

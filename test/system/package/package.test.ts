@@ -52,6 +52,7 @@ describe('the package', () => {
     // What its documents tell the reader to copy.
     for (const file of ['prometheus/alerts.yml', 'redis.acl', 'systemd/tollgate.service', 'deploy/fly/fly.toml'])
       expect(files).toContain(`config/${file}`);
+    expect(files).toContain('examples/moving/caddy/before/Caddyfile');
     expect(files).toContain('src/library.d.ts');
     expect(files).toContain('src/stores/redis/decide.lua');
     const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
