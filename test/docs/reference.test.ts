@@ -6,6 +6,7 @@ import { RECORDED_ACTIONS } from '../../src/operations/audit-trail.ts';
 import { OPERATIONS } from '../../src/operations/catalogue/all.ts';
 import { openLog } from '../../src/telemetry/log.ts';
 import { QUOTED } from '../../tools/docs/errors.ts';
+import { performancePage } from '../../tools/docs/measured.ts';
 import { LABELS } from '../../tools/docs/metrics.ts';
 import { generatedPages } from '../../tools/docs/pages.ts';
 import { unknownCitations } from '../../tools/docs/reliability.ts';
@@ -162,3 +163,19 @@ const EXCHANGE: Exchange = {
   bytesIn: 0,
   bytesOut: 0,
 };
+
+test('the README has the figures of the last report of the bench', () => {
+  const [, row] = /^\| Tollgate \| (.*) \|$/m.exec(read('docs/internals/performance.md'))!;
+  const [perSecond, p50, p99, , cpu] = row!.split(' | ').map((cell) => Number.parseFloat(cell.replace(',', '')));
+  const said = read('README.md').replaceAll('\n', ' ');
+  expect(said).toContain(`admits ${(Math.round(perSecond! / 100) * 100).toLocaleString('en')} requests a second`);
+  expect(said).toContain(`median of ${p50!.toFixed(1)} ms and a p99 of ${p99!.toFixed(1)} ms`);
+  expect(said).toContain(`costs ${cpu!.toFixed(0)} µs of CPU`);
+});
+
+test('a report without a figure of the table is an error that names it', () => {
+  const [page, report] = [read('docs/internals/performance.md'), read('tools/bench/REPORT.md')];
+  expect(performancePage(page, report)).toBe(page);
+  expect(() => performancePage(page, report.replaceAll('| p99 ms |', '| p98 ms |'))).toThrow("no figure 'p99 ms'");
+  expect(() => performancePage(page, report.replaceAll('bare node:http answer', 'bare answer'))).toThrow('no row');
+});

@@ -4,6 +4,7 @@ import { adminApiPage } from './admin-api.ts';
 import { commandsPage } from './commands.ts';
 import { headersAndErrorsPage } from './errors.ts';
 import { licencesPage } from './licences.ts';
+import { performancePage } from './measured.ts';
 import { metricsPage } from './metrics.ts';
 import { reliabilityPage } from './reliability.ts';
 import { ROOT } from './root.ts';
@@ -13,6 +14,10 @@ import { gatewayYamlPage, keysYamlPage, plansYamlPage } from './settings.ts';
 export async function generatedPages(): Promise<ReadonlyMap<string, string>> {
   return new Map([
     ['docs/reliability.md', reliabilityPage(read('docs/reliability.md'))],
+    [
+      'docs/internals/performance.md',
+      performancePage(read('docs/internals/performance.md'), read('tools/bench/REPORT.md')),
+    ],
     ['docs/reference/gateway-yaml.md', gatewayYamlPage()],
     ['docs/reference/plans-yaml.md', plansYamlPage()],
     ['docs/reference/keys-yaml.md', keysYamlPage()],
