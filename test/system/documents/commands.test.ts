@@ -39,6 +39,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'dist/tollgate': 'needs the executable: test/system/package/binary.test.ts',
   'tollgate keys create --plan basic': 'needs the plans that the first step has made: test/cli/init.test.ts',
   "curl -i -H 'Authorization: Bearer KEY'": 'needs the service of the reader',
+  'curl -i --cacert tls.crt': 'needs a gateway with TLS: test/docs/listener.test.ts',
   'aws ': 'needs an account: test/docs/deploy-files.test.ts reads the files',
   'gcloud ': 'needs an account: test/docs/deploy-files.test.ts reads the files',
   'fly ': 'needs an account: test/docs/deploy-files.test.ts reads the files',
