@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { pagesOfDocuments } from '../../src/cli/documents/pages.ts';
+import { siteOf } from '../../src/cli/documents/site.ts';
 import { type Running, startProcess } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 
@@ -87,6 +89,22 @@ test('`docs --search` finds lines with all words, headings first, and says when 
     stdout: '',
     stderr: 'No page has these words.\n',
   });
+});
+
+test('`docs --serve` says in words what a picture shows that did not come along', () => {
+  const inPackage = (file: string) => (/\.svg$|now-desktop-light/.test(file) ? Buffer.from('a picture') : null);
+  const site = siteOf(pagesOfDocuments(), inPackage);
+  const shown: string[] = [];
+  for (const { file } of pagesOfDocuments()) {
+    const { body } = site(file === 'README.md' ? '/' : `/${file.replace('.md', '')}`, null)!;
+    for (const [, path] of String(body).matchAll(/src(?:set)?="\/([^"]+)"/g)) shown.push(path!);
+  }
+  expect(shown.length).toBeGreaterThan(5);
+  expect(shown.filter((path) => inPackage(path) === null)).toEqual([]);
+  const { body } = site('/docs/guides/console', null)!;
+  expect(body).toContain('<em>Only the clone has this picture: The list of keys with its filters.</em>');
+  expect(body).toContain('src="/docs/guides/console/now-desktop-light.png"');
+  expect(siteOf(pagesOfDocuments())('/docs/guides/console', null)!.body).not.toContain('Only the clone has');
 });
 
 describe('`docs --serve`', () => {

@@ -8,15 +8,21 @@ import { slugOf } from './slug.ts';
 
 const MAX_FOUND = 50;
 
-/** Returns a function that makes the answer to a path, with `q` as the words of a search; null if there is no such page. */
-export function siteOf(pages: readonly Page[]): (path: string, q: string | null) => SiteAnswer | null {
+/**
+ * Returns a function that makes the answer to a path, with `q` as the words of a search; null if there is no such page.
+ * @param picture returns the bytes of a picture; null if it does not come along
+ */
+export function siteOf(
+  pages: readonly Page[],
+  picture: (file: string) => Buffer | null = pictureOf,
+): (path: string, q: string | null) => SiteAnswer | null {
   const byPath = new Map(pages.map((page) => [pathOf(page.file), page]));
   return (path, q) => {
     if (path === '/style.css') return { type: 'text/css', body: STYLE };
     if (path === '/search') return htmlOf('Search', foundText(q ?? '', pages), pages, q ?? '');
-    if (/\.(?:png|svg)$/.test(path)) return pictureAt(path.slice(1));
+    if (/\.(?:png|svg)$/.test(path)) return pictureAt(path.slice(1), picture);
     const page = byPath.get(path);
-    return page === undefined ? null : htmlOf(page.title, bodyOf(page, byPath), pages);
+    return page === undefined ? null : htmlOf(page.title, bodyOf(page, byPath, picture), pages);
   };
 }
 
@@ -24,15 +30,16 @@ function pathOf(file: string): string {
   return file === 'README.md' ? '/' : `/${file.replace(/\.md$/, '')}`;
 }
 
-function pictureAt(file: string): SiteAnswer | null {
+function pictureAt(file: string, picture: (file: string) => Buffer | null): SiteAnswer | null {
   if (!/^docs\/[\w/-]+\.(?:png|svg)$/.test(file)) return null;
-  const body = pictureOf(file);
+  const body = picture(file);
   return body === null ? null : { type: file.endsWith('.svg') ? 'image/svg+xml' : 'image/png', body };
 }
 
-function bodyOf({ file }: Page, byPath: ReadonlyMap<string, Page>): string {
+function bodyOf({ file }: Page, byPath: ReadonlyMap<string, Page>, picture: (file: string) => Buffer | null): string {
   const folder = posix.dirname(file);
   const resolved = (href: string) => posix.join(folder, href);
+  const isMissing = (href: string) => picture(resolved(href)) === null;
   const marked = new Marked({
     renderer: {
       heading({ tokens, depth, text }) {
@@ -48,13 +55,24 @@ function bodyOf({ file }: Page, byPath: ReadonlyMap<string, Page>): string {
           ? `<a href="${escaped(path)}${anchor === undefined ? '' : `#${escaped(anchor)}`}">${text}</a>`
           : text;
       },
-      image: ({ href, text }) => `<img src="/${escaped(resolved(href))}" alt="${escaped(text)}">`,
-      // Pictures in two themes. What does not come along is left out by the browser.
+      image: ({ href, text }) =>
+        isMissing(href) ? inPlaceOf(text) : `<img src="/${escaped(resolved(href))}" alt="${escaped(text)}">`,
+      // Pictures in two themes, of which a package may have one or none.
       html: ({ text }) =>
-        text.replaceAll(/(src(?:set)?)="\.\/([^"]+)"/g, (_, name, href) => `${name}="/${resolved(href)}"`),
+        text
+          .replaceAll(/ *<source [^>]*srcset="([^"]+)">\n/g, (source, href) => (isMissing(href) ? '' : source))
+          .replaceAll(/<img alt="([^"]*)" src="([^"]+)">/g, (img, alt, href) =>
+            isMissing(href) ? inPlaceOf(alt) : img,
+          )
+          .replaceAll(/(src(?:set)?)="\.\/([^"]+)"/g, (_, name, href) => `${name}="/${resolved(href)}"`),
     },
   });
   return marked.parse(textOf(file), { async: false });
+}
+
+/** What a picture shows, in words: the screenshots are larger than all the rest of a package. */
+function inPlaceOf(alt: string): string {
+  return `<em>Only the clone has this picture: ${escaped(alt)}.</em>`;
 }
 
 function foundText(q: string, pages: readonly Page[]): string {
