@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { pagesOfDocuments } from '../../src/cli/documents/pages.ts';
+import { pagesOfDocuments, searchPages } from '../../src/cli/documents/pages.ts';
 import { siteOf } from '../../src/cli/documents/site.ts';
 import { type Running, startProcess } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -89,6 +89,40 @@ test('`docs --search` finds lines with all words, headings first, and says when 
     stdout: '',
     stderr: 'No page has these words.\n',
   });
+});
+
+// What people type who know another gateway, and where the answer is.
+test.each([
+  ['rate limiting', 'guides/limits'],
+  ['throttling', 'guides/limits'],
+  ['burst', 'in flight'],
+  ['token bucket', 'sliding-windows'],
+  ['concurrency', 'in flight'],
+  ['quota', 'quota'],
+  ['OAuth', 'guides/tokens'],
+  ['OIDC', 'guides/tokens'],
+  ['mTLS', 'client-certificates'],
+  ['whitelist', 'who-may-call.md#addresses'],
+  ['blacklist', 'who-may-call.md#addresses'],
+  ['load balancing', 'guides/upstreams'],
+  ['circuit breaker', 'guides/upstreams'],
+  ['blue-green', 'recipes.md#a-canary'],
+  ['middleware', 'guides/policies'],
+  ['hot reload', 'how-gateways-apply-a-change'],
+  ['dry run', 'shadow limit'],
+  ['correlation id', 'X-Request-Id'],
+  ['caching', 'not in Tollgate'],
+  ['gRPC', 'transcoder'],
+  ['multi-tenant', 'Run a gateway and a Redis'],
+  ['monetization', 'bill-by-usage'],
+  ['high availability', 'operate/redis'],
+  ['audit log', 'operate/audit'],
+  ['benchmark', 'performance.md#'],
+  ['CORS', 'guides/browsers'],
+  ['websocket', 'guides/websockets'],
+])('a search for "%s" finds %s', (words, answer) => {
+  const found = searchPages(words, pagesOfDocuments());
+  expect(found.map(({ page, line }) => `${page.name} ${line}`).join('\n')).toContain(answer);
 });
 
 test('`docs --serve` says in words what a picture shows that did not come along', () => {
