@@ -7,7 +7,8 @@ import { networkOf } from '../identify/failed-attempts.ts';
 import { listening } from '../io/listening.ts';
 import { carrierOf } from '../io/node-internals.ts';
 import { type ConnectionLimits, Connections } from '../listen/connections.ts';
-import { type Certificates, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
+import { plainHttpResponse } from '../listen/node-http/unparsed.ts';
+import { type Certificates, plainHttpOf, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
 
 /** The body of `/readyz`. */
 export interface Readiness {
@@ -214,6 +215,9 @@ function serverOf(tls: AdminListenerOptions['tls']) {
     ...serverOptionsOf(tls.certificates.current, tls),
   });
   verifyClients(server, tls);
+  server.on('tlsClientError', (error, socket) => {
+    plainHttpOf(error, socket)?.write(plainHttpResponse());
+  });
   tls.certificates.onChange((certificate) => server.setSecureContext(serverOptionsOf(certificate, tls)));
   return server;
 }

@@ -47,7 +47,7 @@ export const ERRORS = {
     status: 400,
     closes: true,
     sentence: 'The body of the request is malformed.',
-    when: 'The request is malformed, ambiguous or in a form that the gateway refuses: two lengths, two `Authorization` fields, two keys, a body on GET, a path with dot segments or encoded slashes.',
+    when: 'The request is malformed, ambiguous or in a form that the gateway refuses: two lengths, two `Authorization` fields, two keys, a body on GET, a path with dot segments or encoded slashes, plain HTTP to the port of HTTPS.',
     remedy: 'Correct the request. Sending it again as it is does not help.',
     counted: 'no',
     explanation: 'The form of the request is not valid, so the gateway could not be sure what it asks for.',

@@ -69,6 +69,8 @@ export interface AcceptOptions {
   /** A trusted proxy began a connection without a valid PROXY header. */
   readonly onBadProxyHeader: () => void;
   readonly onHandshakeFailure: () => void;
+  /** Writes the response to a client that has sent plain HTTP where `tls` is set. The connection is closed after it. */
+  readonly answerPlainHttp: (socket: Socket) => void;
   readonly onSessionBroken: (reason: BreakReason) => void;
   /** Null if this process listens on `host` and `port` itself. */
   readonly feed: ConnectionFeed | null;
@@ -273,7 +275,13 @@ class Stages {
     }
   }
 
-  #encryption({ tls, http2, headersTimeoutMs, onHandshakeFailure }: AcceptOptions): ((socket: Socket) => void) | null {
+  #encryption({
+    tls,
+    http2,
+    headersTimeoutMs,
+    onHandshakeFailure,
+    answerPlainHttp,
+  }: AcceptOptions): ((socket: Socket) => void) | null {
     if (tls === null) return null;
     const stage = createTlsStage({
       ...tls,
@@ -281,6 +289,7 @@ class Stages {
       http2: http2 !== null,
       onSecure: (socket, raw) => this.#secured(socket, raw),
       onFailure: onHandshakeFailure,
+      answerPlainHttp,
     });
     tls.certificates.onChange(stage.use);
     const turns = new HandshakeTurns({

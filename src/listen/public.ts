@@ -12,9 +12,15 @@ import { openLastResponse } from '../io/node-internals.ts';
 import { type AcceptOptions, type Listener, openListener } from './accept.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { type BodyReading, RequestFeed } from './node-http/request-feed.ts';
-import { onClientError, type ParseError, respondTooLate, type UnparsedOptions } from './node-http/unparsed.ts';
+import {
+  answerPlainHttp,
+  onClientError,
+  type ParseError,
+  respondTooLate,
+  type UnparsedOptions,
+} from './node-http/unparsed.ts';
 
-interface PublicListenerOptions extends UnparsedOptions, AcceptOptions {
+interface PublicListenerOptions extends UnparsedOptions, Omit<AcceptOptions, 'answerPlainHttp'> {
   readonly requestTimeoutMs: number;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
@@ -71,7 +77,8 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
     held,
     onSilent: (socket) => respondTooLate(socket, options),
   });
-  return openListener(options, simple, { connections: connections.server, streams: streams.server });
+  const accept = { ...options, answerPlainHttp: (socket: Socket) => answerPlainHttp(socket, options) };
+  return openListener(accept, simple, { connections: connections.server, streams: streams.server });
 }
 
 interface NodeReader {

@@ -287,6 +287,8 @@ interface TlsStageOptions extends TlsSettings {
   /** The handshake is done. `raw` is the TCP connection under `socket`. */
   readonly onSecure: (socket: TLSSocket, raw: Socket) => void;
   readonly onFailure: () => void;
+  /** Writes the response to a client that has sent plain HTTP. The connection is closed after it. */
+  readonly answerPlainHttp: (raw: Socket) => void;
 }
 
 /** Only suites with forward secrecy and authenticated encryption, for TLS 1.2 and 1.3. */
@@ -321,8 +323,10 @@ export function createTlsStage(options: TlsStageOptions): {
     ALPNProtocols: options.http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
     handshakeTimeout: options.handshakeTimeoutMs,
   });
-  server.on('tlsClientError', (_error, socket) => {
+  server.on('tlsClientError', (error, socket) => {
     options.onFailure();
+    const plain = plainHttpOf(error, socket);
+    if (plain !== null) options.answerPlainHttp(plain);
     socket.destroy();
   });
   server.on('secureConnection', (socket) => {
@@ -341,6 +345,16 @@ export function createTlsStage(options: TlsStageOptions): {
     },
     use: (certificate) => server.setSecureContext(contextOptions(certificate, options)),
   };
+}
+
+/**
+ * @param error why the handshake failed
+ * @returns the TCP connection of a client that has sent plain HTTP, if it can still be answered, else null. OpenSSL knows GET, HEAD,
+ * POST and PUT by their first bytes.
+ */
+export function plainHttpOf(error: NodeJS.ErrnoException, socket: TLSSocket): Socket | null {
+  const raw = error.code === 'ERR_SSL_HTTP_REQUEST' ? carrierOf(socket) : null;
+  return raw?.writable === true ? raw : null;
 }
 
 function contextOptions(certificate: Certificate | null, { minVersion }: TlsSettings): SecureContextOptions {

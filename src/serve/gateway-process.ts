@@ -18,6 +18,7 @@ import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
+import { warnOfPlainHttp } from '../telemetry/plain-http-warning.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
@@ -461,6 +462,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
     onUnparsed: metrics.unparsed,
     onBadProxyHeader: metrics.proxyHeaderRefused,
     onHandshakeFailure: metrics.handshakeFailed,
+    onPlainHttp: warnOfPlainHttp(log.logger, CLOCKS.monotonicMs),
     onSessionBroken: metrics.sessionBroken,
     feed: context?.feed ?? null,
   });

@@ -55,7 +55,11 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
     };
     expect(await statusFrom(origin)).toBe(201);
     expect(await statusFrom(origin.replace('https', 'http'))).toBe(403);
-    await expect(send(`http://localhost:${adminPort}/livez`)).rejects.toThrow();
+    const plain = await send(`http://localhost:${adminPort}/livez`);
+    expect([plain.status, plain.body.code]).toEqual([400, 'invalid_request']);
+    expect(plain.body.message).toBe(
+      'Plain HTTP was sent to a port that speaks HTTPS. Begin the address with https://.',
+    );
   });
 
   test('presents a new certificate when the files change, and keeps the earlier one if the new one cannot be used', async () => {

@@ -17,6 +17,7 @@ import {
 } from '../support/encrypted.ts';
 import { PLANS, ROUTES, startGateway } from '../support/gateway.ts';
 import { runTollgate, temporaryFolder } from '../support/processes.ts';
+import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS, paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
@@ -139,7 +140,6 @@ test('a head that comes too slowly over TLS gets 408 at the deadline (reliabilit
 });
 
 test.each([
-  ['plain HTTP', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'],
   ['a PROXY header that nobody asked for', 'PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n'],
   ['a TLS record of nonsense', '\x16\x03\x01\x00\x05\x01\x00\x00\x01\xff'],
   ['nulls', '\0'.repeat(2_000)],
@@ -151,6 +151,28 @@ test.each([
   socket.resume();
   socket.write(bytes, 'latin1');
   await once(socket, 'close');
+  expect((await askHttp1(gateway.port, ca, { path: '/v1/pets', headers: bearer(key) })).status).toBe(200);
+  expect(upstream.requests).toHaveLength(before + 1);
+});
+
+test('plain HTTP instead of a handshake is answered: 400, a sentence and a close, counted, and one line a minute (reliability 25)', async () => {
+  const { gateway, ca, upstream, key } = shared;
+  const before = upstream.requests.length;
+  for (const method of ['GET', 'POST', 'HEAD', 'PUT']) {
+    const { bytes } = await rawExchange(gateway.port, `${method} /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n`);
+    const [top, body] = bytes.toString().split('\r\n\r\n');
+    expect(top).toMatch(/^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/json\r\n/);
+    expect(top).toContain('\r\nConnection: close\r\n');
+    const message = 'Plain HTTP was sent to a port that speaks HTTPS. Begin the address with https://.';
+    expect(JSON.parse(body!)).toEqual({ code: 'invalid_request', message, status: 400 });
+  }
+  await eventually(async () =>
+    expect(await metricsOf(gateway)).toMatch(/^tollgate_unparsed_requests_total\{code="invalid_request"\} 4$/m),
+  );
+  const lines = () => gateway.process.stdout.split('\n').filter((line) => line.includes('plain HTTP was sent'));
+  await eventually(() => expect(lines()).not.toEqual([]));
+  const warning = { level: 40, clientAddress: '127.0.0.1', count: 1 };
+  expect(lines().map((line) => JSON.parse(line))).toEqual([expect.objectContaining(warning)]);
   expect((await askHttp1(gateway.port, ca, { path: '/v1/pets', headers: bearer(key) })).status).toBe(200);
   expect(upstream.requests).toHaveLength(before + 1);
 });
@@ -376,6 +398,7 @@ test('a connection that is reset within the callback of its handshake ends, and 
     http2: false,
     onSecure: (socket) => socket.on('error', () => {}).resetAndDestroy(),
     onFailure: () => {},
+    answerPlainHttp: () => {},
   });
   const server = createServer(stage.take).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -29,7 +29,14 @@ async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientRespons
     },
     ...{ maxUrlBytes: 8_192, maxHeaderBytes: 16_384, maxBodyBytes: 1_024 },
     ...{ headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, idleTimeoutMs: 60_000, writeTimeoutMs },
-    ...{ onDrop: never, onUnparsed: never, onBadProxyHeader: never, onHandshakeFailure: never, onSessionBroken: never },
+    ...{
+      onDrop: never,
+      onUnparsed: never,
+      onBadProxyHeader: never,
+      onHandshakeFailure: never,
+      onSessionBroken: never,
+      onPlainHttp: never,
+    },
     wallMs: () => 0,
     breakOff: () => false,
     handler: {

@@ -5,6 +5,7 @@ import type { ClientBodyErrorCode } from '../../forward/faults.ts';
 import type { HeadLimits } from '../../http1/request-framing.ts';
 import { closeGently } from '../../io/graceful-close.ts';
 import { type ParseFault, parseFaultOf } from '../../io/node-internals.ts';
+import { oneForm } from '../client-address.ts';
 import type { RequestFeed } from './request-feed.ts';
 
 export type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
@@ -14,6 +15,8 @@ export interface UnparsedOptions extends HeadLimits {
   readonly breakOff: (socket: Socket, code: ClientBodyErrorCode) => boolean;
   /** Counts a response to bytes that node:http could not parse as a request. */
   readonly onUnparsed: (code: ErrorCode) => void;
+  /** Somebody at this address has sent plain HTTP where HTTPS is spoken, and was answered so. */
+  readonly onPlainHttp: (clientAddress: string | null) => void;
 }
 
 /**
@@ -49,6 +52,19 @@ export function onClientError(
 /** Answers a new connection on which the client has not sent a request in time. */
 export function respondTooLate(socket: Socket, options: UnparsedOptions): void {
   answerRaw(socket, 'request_timeout', ERRORS.request_timeout.sentence, options, false);
+}
+
+/** Answers plain HTTP where HTTPS is spoken. The caller closes the connection. */
+export function answerPlainHttp(socket: Socket, { onUnparsed, onPlainHttp }: UnparsedOptions): void {
+  onUnparsed('invalid_request');
+  onPlainHttp(oneForm(socket.remoteAddress ?? ''));
+  socket.write(plainHttpResponse());
+}
+
+/** The response to plain HTTP where HTTPS is spoken, as it is written to the connection. */
+export function plainHttpResponse(): string {
+  const message = 'Plain HTTP was sent to a port that speaks HTTPS. Begin the address with https://.';
+  return rawResponse('invalid_request', message);
 }
 
 /** Whether the parser can find this error in the body of a request, when the request is already being served. */
@@ -105,11 +121,13 @@ function answerRaw(socket: Socket, code: ErrorCode, message: string, options: Un
     socket.destroy();
     return;
   }
-  const { status, body } = errorResponse(code, message);
-  socket.write(
-    `HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\nDate: ${new Date().toUTCString()}\r\n\r\n${isHead ? '' : body}`,
-  );
+  socket.write(rawResponse(code, message, isHead));
   closeGently(socket);
+}
+
+function rawResponse(code: ErrorCode, message: string, isHead = false): string {
+  const { status, body } = errorResponse(code, message);
+  return `HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\nDate: ${new Date().toUTCString()}\r\n\r\n${isHead ? '' : body}`;
 }
 
 const REASONS: Readonly<Record<number, string>> = {
