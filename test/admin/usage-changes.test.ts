@@ -148,6 +148,26 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await add('two')).body).toMatchObject({ limit: 5, until: expect.any(Number) });
   });
 
+  test('Explain advises nothing about a ban that was lifted or a limit that was topped up since, and what is in force it does', async () => {
+    const { id, key } = await make({ plan: 'small' });
+    const adviceOf = async (requestId: string) =>
+      (await ask(gateway, 'GET', `/admin/refusals/${requestId}-${id}`)).body.refusals[0].advice;
+    for (let i = 0; i < 13; i++) await gateway.get('/v1/pets', key, { headers: { 'X-Request-Id': `no-${i}-${id}` } });
+    await gateway.get('/v1/pets', key, { headers: { 'X-Request-Id': `banned-${id}` } });
+    expect(await adviceOf('no-5')).toBe('Wait until the time shown below, or top up the minute.');
+    expect(await adviceOf('banned')).toMatch(/^Wait until the time shown below, or lift the ban/);
+    await ask(gateway, 'DELETE', `/admin/bans/${id}`);
+    expect(await adviceOf('banned')).toMatch(/^The ban is over\. If the caller is refused again, see below/);
+    expect(await adviceOf('no-5')).toMatch(/^Wait until/);
+    await ask(gateway, 'POST', `/admin/keys/${id}/topups`, { window: 'minute', amount: 1 });
+    expect(await adviceOf('no-5')).toMatch(/^The wait is over\./);
+    await gateway.get('/v1/pets', key);
+    expect(await adviceOf('no-5')).toMatch(/^Wait until/);
+    expect(await adviceOf('banned')).toMatch(/^The ban is over\./);
+    const { body } = await ask(gateway, 'GET', `/admin/refusals?caller=${id}`);
+    expect(body.refusals[0].advice).toMatch(/^The ban is over\./);
+  });
+
   test('a reset gives the whole limit again, a ban stays and is told', async () => {
     const { id, key } = await make({ plan: 'daily' });
     await exhaust(key);

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
 import { isTokenHolder } from '../../identify/token-holder.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
 import { NEAR_SHARE, nearLimit } from '../live/near-limits.ts';
+import { adviceSince } from '../live/refusal-text.ts';
+import type { Operations } from '../operations.ts';
 import { count, limitName, time, windowName } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
@@ -226,7 +227,11 @@ const refusal = z
     imposedBan: z.boolean().describe("Whether this request's strike made the ban."),
     retryAt: time.nullable().describe('The earliest moment at which the request succeeds; null if it is not known.'),
     sentence: z.string().describe('Why it was refused.'),
-    advice: z.string().describe('What to do about it.'),
+    advice: z
+      .string()
+      .describe(
+        'What to do about it now: a ban of a key that was lifted since, or a limit that was topped up, is over.',
+      ),
   })
   .meta({ id: 'Refusal' });
 
@@ -249,7 +254,7 @@ export const explainRefusal = defineOperation({
     const found = REQUEST_ID.test(requestId) ? await fleet.explanations.find({ requestId }) : NOTHING;
     if (found === null) throw new Refused('busy', TOO_MANY);
     if (found.refusals.length === 0) throw new Failure('not_found', NO_REFUSAL);
-    return { output: { refusals: await named(found.refusals, operations) } };
+    return { output: { refusals: await asOfNow(found.refusals, operations) } };
   },
 });
 
@@ -302,26 +307,36 @@ export const listRefusals = defineOperation({
     const found = await fleet.explanations.find({ caller });
     if (found === null) throw new Refused('busy', TOO_MANY);
     const { last = null, admittedAt = null, refusedSince = null } = found.calls ?? {};
-    const refusals = await named(found.refusals, operations);
+    const refusals = await asOfNow(found.refusals, operations);
     return { output: { complete: fleet.presence.isComplete, last, admittedAt, refusedSince, refusals } };
   },
 });
 
-/** The refusals with name and owner of their keys; null where the store does not answer, and for callers with tokens. */
-async function named(found: readonly FoundRefusal[], operations: LiveContext['operations']) {
-  const keys = new Map<string, StoredKey | null>();
-  for (const { consumerId } of found) {
-    if (consumerId === null || isTokenHolder(consumerId) || keys.has(consumerId)) continue;
-    const key = await operations()
-      .then((opened) => opened.show(consumerId))
-      .catch(() => null);
-    keys.set(consumerId, key);
+/**
+ * The refusals with name and owner of their keys, and what to do about them now: an operator may have lifted the ban. Of callers with
+ * tokens, and where the store does not answer, names are null and the advice considers only the time.
+ */
+async function asOfNow(found: readonly FoundRefusal[], operations: LiveContext['operations']) {
+  const asked = new Map<string, Promise<unknown>>();
+  const once = <T>(what: string, ask: (opened: Operations) => Promise<T>) => {
+    const known =
+      asked.get(what) ??
+      operations()
+        .then(ask)
+        .catch(() => null);
+    asked.set(what, known);
+    return known as Promise<T | null>;
+  };
+  const shown = [];
+  for (const one of found) {
+    const id = one.consumerId === null || isTokenHolder(one.consumerId) ? null : one.consumerId;
+    const key = id === null ? null : await once(`key ${id}`, (opened) => opened.show(id));
+    const usage = id === null || one.retryAt === null ? null : await once(`usage ${id}`, ({ counts }) => counts.of(id));
+    const [name, owner, advice] = [key?.name ?? null, key?.owner ?? null, adviceSince(one, usage)];
+    // A gateway of an earlier version does not report the limits of the plan.
+    shown.push({ ...one, planLimits: one.planLimits ?? {}, name, owner, advice });
   }
-  return found.map((one) => {
-    const key = one.consumerId === null ? null : (keys.get(one.consumerId) ?? null);
-    // A gateway of an earlier version does not report them.
-    return { ...one, planLimits: one.planLimits ?? {}, name: key?.name ?? null, owner: key?.owner ?? null };
-  });
+  return shown;
 }
 
 export const followNow = defineStream({

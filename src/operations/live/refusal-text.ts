@@ -1,3 +1,4 @@
+import type { UsageReport } from '../../admit/usage-report.ts';
 import { budgetOf, windowOf } from '../../admit/windows.ts';
 import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from './shapes.ts';
@@ -10,6 +11,30 @@ export interface RefusalFacts extends Omit<KeptRefusal, 'sentence' | 'advice'> {
   readonly costExceedsLimit: boolean;
   /** A ban is of all keys of the customer. */
   readonly bansOfCustomer: boolean;
+}
+
+/**
+ * What to do about a refusal, as of now.
+ * @param usage what its caller has used by now; null if that is not known
+ */
+export function adviceSince(refusal: Omit<KeptRefusal, 'sentence'>, usage: UsageReport | null): string {
+  const { code, retryAt, advice } = refusal;
+  const isOfBan = code === 'api_key_banned';
+  if (usage === null || retryAt === null || !(isOfBan || code === 'rate_limit_exceeded')) return advice;
+  if (stillRefuses(usage, refusal)) return advice;
+  return isOfBan ? BAN_IS_OVER : WAIT_IS_OVER;
+}
+
+/** Whether the limit or the ban that refused a request refuses it still. A ban that began later is another one. */
+function stillRefuses({ ban, windows }: UsageReport, refusal: Omit<KeptRefusal, 'sentence'>): boolean {
+  const { code, cost, limits, window } = refusal;
+  if (code === 'api_key_banned') {
+    // Usage has the end in seconds, rounded up.
+    return ban !== null && refusal.ban !== null && Math.abs(ban.until - Date.parse(refusal.ban.until) / 1_000) <= 1;
+  }
+  const { needed = cost } = limits.find((of) => of.window === window) ?? {};
+  const { remaining = 'unlimited' } = windows[window ?? ''] ?? {};
+  return remaining !== 'unlimited' && remaining < needed;
 }
 
 type Texts = Pick<KeptRefusal, 'sentence' | 'advice'>;
@@ -53,13 +78,13 @@ function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
   const strikes = strike === null ? '' : ` It was strike ${strike.number} of ${strike.of}.`;
   if (standing === undefined) {
     const sentence = `${callerOf(refusal)} had used up a limit when this request came.${costs}${strikes}`;
-    return { sentence, advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up the ${window}`) };
+    return { sentence, advice: isPast ? WAIT_IS_OVER : waitOr(refusal, `top up the ${window}`) };
   }
   const { owner, quota, ofGroup, named } = partsOf(standing, refusal);
   const used = `${owner} had used ${standing.used} of ${standing.limit} ${standing.unit ?? 'requests'} a ${quota}${ofGroup}`;
   return {
     sentence: `${used}${notesOn(standing, refusal)} when this request came.${costs}${strikes}`,
-    advice: isPast ? `The wait is over. ${SINCE}` : waitOr(refusal, `top up ${named}`),
+    advice: isPast ? WAIT_IS_OVER : waitOr(refusal, `top up ${named}`),
   };
 }
 
@@ -81,7 +106,9 @@ function ofBan(refusal: RefusalFacts, isPast: boolean): Texts {
     : `${caller} was under ${which}${ofAll}. ${before} had kept sending requests after ${limit}.`;
   return {
     sentence,
-    advice: `${isPast ? `The ban is over. ${SINCE}` : waitOr(refusal, lasts ? `lift the ban and top up ${named}` : 'lift the ban')} Ask the caller to wait as Retry-After says; each further ban lasts longer.`,
+    advice: isPast
+      ? BAN_IS_OVER
+      : `${waitOr(refusal, lasts ? `lift the ban and top up ${named}` : 'lift the ban')} ${ASK_TO_WAIT}`,
   };
 }
 
@@ -142,6 +169,10 @@ function waitOr({ retryAt }: RefusalFacts, otherwise: string): string {
 }
 
 const SINCE = 'If the caller is refused again, see below which limit has been used up since.';
+const ASK_TO_WAIT = 'Ask the caller to wait as Retry-After says; each further ban lasts longer.';
+
+const WAIT_IS_OVER = `The wait is over. ${SINCE}`;
+const BAN_IS_OVER = `The ban is over. ${SINCE} ${ASK_TO_WAIT}`;
 
 /** For a code that the catalogue does not have. */
 const UNKNOWN = {
