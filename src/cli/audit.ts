@@ -3,7 +3,8 @@ import { momentText } from '../io/time-text.ts';
 import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
 import { RECORDED_ACTIONS } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/values.ts';
-import { type OpenKeys, withKeys } from '../serve/open-store.ts';
+import { type OpenStore, withStore } from '../serve/open-store.ts';
+import { meantId } from './meant-id.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { type Column, printTable } from './terminal/table.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -21,7 +22,11 @@ export const audit: Command = {
   examples: ['tollgate audit', 'tollgate audit --json'],
   options: {
     limit: { type: 'string', value: 'N', about: `Lists at most this many changes; ${DEFAULT_LIMIT} by default.` },
-    key: { type: 'string', value: 'ID', about: 'Only changes to this key, or to this token caller (jwt_…).' },
+    key: {
+      type: 'string',
+      value: 'ID',
+      about: 'Only changes to this key or customer, by id or name, or to this token caller (jwt_…).',
+    },
     since: {
       type: 'string',
       value: 'WHEN',
@@ -49,7 +54,7 @@ export const audit: Command = {
   async run({ options }, terminal) {
     const {
       limit = DEFAULT_LIMIT,
-      key = null,
+      key: word = null,
       since = null,
       until = null,
       actor = null,
@@ -62,7 +67,9 @@ export const audit: Command = {
     const kind = RECORDED_ACTIONS.find((one) => one === action) ?? null;
     if (action !== null && kind === null)
       throw new Failure('bad_usage', `--action is '${action}'; it must be one of ${RECORDED_ACTIONS.join(', ')}.`);
-    const work = async (store: OpenKeys): Promise<ExitCode> => {
+    const work = async (store: OpenStore): Promise<ExitCode> => {
+      const note = terminal.error;
+      const key = word === null ? null : await meantId(store, word, { kinds: ['key', 'customer'], isRead: true, note });
       const changes = await firstChanges(store.audit, { key, actor, action: kind, sinceMs, untilMs }, Number(limit));
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
       else {
@@ -72,7 +79,7 @@ export const audit: Command = {
       }
       return 0;
     };
-    return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
 

@@ -6,7 +6,7 @@ import type { OpenStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 
 /** What an id may be of. */
-type Kind = 'key' | 'customer';
+export type Kind = 'key' | 'customer';
 
 /** Who has a name. */
 interface Named extends Pick<StoredKey, 'id' | 'name' | 'owner'> {

@@ -7,7 +7,7 @@ import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../oper
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
-import { meantId } from './meant-id.ts';
+import { type Kind, meantId } from './meant-id.ts';
 import { contextOn } from './operations.ts';
 import { exitCodeOf, recordingOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
@@ -62,6 +62,8 @@ interface Spelling {
   readonly about?: string;
   /** Makes the member of what was given. @throws Failure `bad_usage` */
   readonly read?: (given: never, words: Words) => unknown;
+  /** The member is an id of this kind, for which a name may stand. */
+  readonly idOf?: Kind;
 }
 
 /** What a text is made with. */
@@ -116,7 +118,8 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
         const words = await withMeantId(store, positional, given, { isForRevoked, note: terminal.error });
         const [id = null] = words.positionals;
         if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
-        const input = { ...members, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
+        const meant = await withMeantIds(store, spec.spelled, members, terminal.error);
+        const input = { ...meant, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
         const context = contextOn(store);
         const { operations } = context;
         const declined = (await confirm?.({ keys: store.keys, operations }, words, terminal)) ?? null;
@@ -158,6 +161,21 @@ async function withMeantId(
     ...words,
     positionals: [await meantId(store, first, { kinds: [kind], isRead: false, ...meaning }), ...rest],
   };
+}
+
+/** The members of the input with the ids of what is meant, where names were given. */
+async function withMeantIds(
+  store: OpenStore,
+  spelled: Readonly<Record<string, Spelling>> = {},
+  members: object,
+  note: (text: string) => void,
+): Promise<object> {
+  const meant = Object.entries(members).map(async ([member, word]) => {
+    const { idOf } = spelled[member] ?? {};
+    const isWord = idOf !== undefined && typeof word === 'string';
+    return [member, isWord ? await meantId(store, word, { kinds: [idOf], isRead: false, note }) : word] as const;
+  });
+  return Object.fromEntries(await Promise.all(meant));
 }
 
 function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {

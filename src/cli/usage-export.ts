@@ -3,6 +3,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { type AskedSpan, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
 import { withStore } from '../serve/open-store.ts';
 import { csvLine } from './keys/export.ts';
+import { meantId } from './meant-id.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -58,13 +59,13 @@ export const usageExport: Command = {
     key: {
       type: 'string',
       value: 'ID',
-      about: 'Only this key, also a revoked one, or this token caller (jwt_…).',
+      about: 'Only this key, by id or name, also a revoked one, or this token caller (jwt_…).',
     },
     customer: {
       type: 'string',
       value: 'CUSTOMER_ID',
       about:
-        'Only what was used while it belonged to this customer, one record for each of its keys and token callers.',
+        'Only what was used while it belonged to this customer, by id or name: one record for each of its keys and token callers.',
     },
     format: {
       type: 'string',
@@ -81,7 +82,11 @@ export const usageExport: Command = {
     const span = spanOf(given);
     const isCsv = format === 'csv';
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const of = { key: given.key ?? null, customer: given.customer ?? null };
+      const idOf = async (kind: 'key' | 'customer') => {
+        const word = given[kind] ?? null;
+        return word === null ? null : meantId(store, word, { kinds: [kind], isRead: true, note: terminal.error });
+      };
+      const of = { key: await idOf('key'), customer: await idOf('customer') };
       const records = operationsOn(store).usageRecords(span, of);
       // An unknown key is an error before anything is printed.
       let next = await records.next();

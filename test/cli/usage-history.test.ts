@@ -319,6 +319,50 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(shown).toMatchObject({ code: 0, stderr: `note: ${name} is ${id}.\n` });
   });
 
+  test('an option that takes the id of a key or a customer takes its name', async () => {
+    const [name, shop] = [`Initech ${crypto.randomUUID()}`, `shop ${crypto.randomUUID()}`];
+    const made = await run(env, 'customers', 'create', '--plan', 'pro', '--name', name, '--json');
+    const { id } = JSON.parse(made.stdout) as { id: string };
+    const created = await run(env, 'keys', 'create', '--customer', name, '--name', shop, '--json');
+    expect(created.stderr).toBe(`note: ${name} is ${id}.\n`);
+    const key = JSON.parse(created.stdout) as { id: string };
+    expect(key).toMatchObject({ customer: { id, name } });
+    const other = await createKey(env, '--plan', 'pro');
+    expect(await run(env, 'keys', 'move', other, '--customer', name)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(`${other} belongs to ${id}.`),
+      stderr: `note: ${name} is ${id}.\n`,
+    });
+    await spend(env, `${id}/${key.id}`, meteredOfCustomer, 1);
+    for (const [words, option, whose] of [
+      [['keys', 'list', '--json'], '--customer', [name, id]],
+      [['audit', '--json'], '--key', [shop, key.id]],
+      [['audit', '--json'], '--key', [name, id]],
+      [['usage', 'export', ...EVERYTHING], '--key', [shop, key.id]],
+      [['usage', 'export', ...EVERYTHING], '--customer', [name, id]],
+    ] as const) {
+      const ofId = await run(env, ...words, option, whose[1]);
+      expect(ofId.stdout).toContain(whose[1]);
+      // A part of the name is enough to read, but not to change.
+      for (const [given, more] of [
+        [whose[0], ''],
+        [whose[0].slice(0, -1), ` (${whose[0]})`],
+      ] as const) {
+        const ofName = await run(env, ...words, option, given);
+        expect(ofName).toEqual({ ...ofId, stderr: `note: ${given} is ${whose[1]}${more}.\n` });
+      }
+    }
+    for (const words of [['create'], ['move', key.id]])
+      expect(await run(env, 'keys', ...words, '--customer', name.slice(0, -1))).toMatchObject({
+        code: 1,
+        stderr: `Nothing has exactly this name. Did you mean ${id} (${name})?\n`,
+      });
+    expect(await run(env, 'keys', 'create', '--customer', 'nobody-has-this')).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^There is no customer with this id\./),
+    });
+  });
+
   test('a name that nothing has is answered as before, and no part of a secret is repeated', async () => {
     expect((await run(env, 'keys', 'show', 'nobody-has-this')).stderr).toMatch(
       /^There is no key with this id\. The id of a key/,

@@ -66,7 +66,8 @@ export const keysMove: Command = operationCommand({
   spelled: {
     customer: {
       value: 'CUSTOMER_ID',
-      about: 'The customer that it belongs to from now on, with the plan and the limits of it.',
+      about: 'The customer that it belongs to from now on, by id or name, with the plan and the limits of it.',
+      idOf: 'customer',
     },
     plan: { about: 'The plan of a key that leaves its customer; that of the customer unless given.' },
   },

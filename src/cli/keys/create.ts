@@ -5,9 +5,9 @@ import { momentText } from '../../io/time-text.ts';
 import { createKey } from '../../operations/create-once.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';
 import { changeOfKey } from '../../operations/recorded.ts';
-import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
+import { type OpenKeys, type OpenStore, withKeys, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
-import type { Command, Words } from '../terminal/command.ts';
+import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { ACCESS_OPTIONS, readAccess } from './access-options.ts';
 import { json, limitsText, readLimits, readMoment } from './text-form.ts';
@@ -32,7 +32,7 @@ export const keysCreate: Command = {
     customer: {
       type: 'string',
       value: 'CUSTOMER_ID',
-      about: 'The customer that it belongs to, with the plan and the limits that its keys share.',
+      about: 'The customer that it belongs to, by id or name, with the plan and the limits that its keys share.',
     },
     name: { type: 'string', value: 'NAME', about: 'What to call it, up to 100 characters.' },
     owner: { type: 'string', value: 'OWNER', about: 'Whose it is, up to 100 characters.' },
@@ -64,49 +64,58 @@ export const keysCreate: Command = {
   async run(words, terminal) {
     // This throws for a wrong option before the store is opened.
     attributesOf(words, Date.now());
-    return withKeys<ExitCode>(
-      terminal.env,
-      async (store) => {
-        const { key, secret, durability, owner } = await recordedByCommand(store, terminal.error, {
-          action: 'key.create',
-          target: null,
-          work: async () => {
-            const id = words.options.customer as string | undefined;
-            const owner = id === undefined ? null : await customerNamed(id, store);
-            const of = owner === null ? {} : { plan: owner.plan, customer: owner.id };
-            const made = await createKey((nowMs) => ({ ...attributesOf(words, nowMs), ...of }), {
-              keys: store.keys,
-              peppers: store.peppers,
-              plans: store.plans.plans,
-              random: randomBytes,
-              nowMs: Date.now(),
-            });
-            return { ...made, owner };
-          },
-          changeOf: changeOfKey,
-        });
-        const owners = new Map(owner === null ? [] : [[owner.id, owner]]);
-        const report = withSecret(keyReport(key, store.plans, { customers: owners, nowMs: key.createdAtMs }), secret);
-        if (words.options.json === true) terminal.out(json(report));
-        else {
-          const ends =
-            report.expiresAt === null
-              ? ''
-              : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
-          const whose = owner === null ? '' : ` of ${owner.id}`;
-          const limits = Object.keys(report.limits).length === 0 ? '' : ` (${limitsText(report.limits)})`;
-          terminal.out(`${key.id}${whose} on plan ${key.plan}${limits}${ends}\n\n  ${secret}\n\n`);
-          terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
-          terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
-        }
-        return exitCodeOf(durability, terminal);
-      },
-      { makesSecrets: true, missingStore: 'make', insistsOnFolder: true },
-    );
+    const customer = words.options.customer as string | undefined;
+    const options = { makesSecrets: true, missingStore: 'make', insistsOnFolder: true } as const;
+    // Most keys have no customer, and a command starts anew each time: what it needs for one is loaded for it alone.
+    return customer === undefined
+      ? withKeys(terminal.env, (store) => create(null, store, words, terminal), options)
+      : withStore(
+          terminal.env,
+          async (store) => create(await customerMeant(customer, store, terminal), store, words, terminal),
+          options,
+        );
   },
 };
 
-/** The module is loaded only for a customer: most keys have none, and a command starts anew each time. */
+/** @param customerId null: it belongs to none */
+async function create(customerId: string | null, store: OpenKeys, words: Words, terminal: Terminal): Promise<ExitCode> {
+  const { key, secret, durability, owner } = await recordedByCommand(store, terminal.error, {
+    action: 'key.create',
+    target: null,
+    work: async () => {
+      const owner = customerId === null ? null : await customerNamed(customerId, store);
+      const of = owner === null ? {} : { plan: owner.plan, customer: owner.id };
+      const made = await createKey((nowMs) => ({ ...attributesOf(words, nowMs), ...of }), {
+        keys: store.keys,
+        peppers: store.peppers,
+        plans: store.plans.plans,
+        random: randomBytes,
+        nowMs: Date.now(),
+      });
+      return { ...made, owner };
+    },
+    changeOf: changeOfKey,
+  });
+  const owners = new Map(owner === null ? [] : [[owner.id, owner]]);
+  const report = withSecret(keyReport(key, store.plans, { customers: owners, nowMs: key.createdAtMs }), secret);
+  if (words.options.json === true) terminal.out(json(report));
+  else {
+    const ends =
+      report.expiresAt === null ? '' : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
+    const whose = owner === null ? '' : ` of ${owner.id}`;
+    const limits = Object.keys(report.limits).length === 0 ? '' : ` (${limitsText(report.limits)})`;
+    terminal.out(`${key.id}${whose} on plan ${key.plan}${limits}${ends}\n\n  ${secret}\n\n`);
+    terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
+    terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
+  }
+  return exitCodeOf(durability, terminal);
+}
+
+async function customerMeant(word: string, store: OpenStore, { error }: Terminal): Promise<string> {
+  const { meantId } = await import('../meant-id.ts');
+  return meantId(store, word, { kinds: ['customer'], isRead: false, note: error });
+}
+
 async function customerNamed(id: string, { customers }: OpenKeys) {
   const { customerOfNewKey } = await import('../../operations/customers.ts');
   return customerOfNewKey(id, customers);

@@ -49,7 +49,7 @@ export const keysList: Command = {
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
     owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
-    customer: { type: 'string', value: 'CUSTOMER_ID', about: 'Keys of this customer.' },
+    customer: { type: 'string', value: 'CUSTOMER_ID', about: 'Keys of this customer, by id or name.' },
     expiring: { type: 'string', value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: {
       type: 'string',
@@ -71,7 +71,12 @@ export const keysList: Command = {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const { plans, settings } = store;
       const all = options.all === true;
-      const filter = keyFilterFrom(given, all, {
+      const note = terminal.error;
+      const customer =
+        given.customer === null
+          ? null
+          : await meantId(store, given.customer, { kinds: ['customer'], isRead: true, note });
+      const filter = keyFilterFrom({ ...given, customer }, all, {
         nameOf: (parameter) => (parameter === 'text' ? 'TEXT' : `--${parameter}`),
         secretAdvice: NO_SECRET_IN_ARGUMENTS,
         formats: settings.keyFormats,
