@@ -1,7 +1,13 @@
 import type { BanRule, Plans } from '../../admit/plan.ts';
 import { type Fault, inOrder, printFault } from '../../config/fault.ts';
 import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../../config/settings.ts';
-import { type PlacedPlans, patternsOf, warningsAgainst, warningsOf } from '../../operations/plans/warnings.ts';
+import {
+  lostPlansOf,
+  type PlacedPlans,
+  patternsOf,
+  warningsAgainst,
+  warningsOf,
+} from '../../operations/plans/warnings.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
@@ -19,7 +25,9 @@ export const plansCheck: Command = {
   options: {
     against: {
       type: 'boolean',
-      about: 'Looks at the keys of the store and the routes of gateway.yaml too, as the settings name them.',
+      about:
+        'Looks at the keys of the store and the routes of gateway.yaml too, as the settings name them. A plan that live keys or customers use and ' +
+        'FILE lacks, without naming it in `removed`, is a fault: a running gateway refuses such a change.',
     },
     strict: { type: 'boolean', about: 'Warnings make the exit code 1 too.' },
     json: { type: 'boolean', about: 'Prints one JSON object: file, valid, faults, warnings.' },
@@ -30,26 +38,28 @@ export const plansCheck: Command = {
       file,
       'Give the file as in `tollgate plans check FILE`, or name it in TOLLGATE_PLANS.',
     );
-    const faults = 'faults' in checked ? checked.faults : [];
     const against = 'value' in checked && options.against === true;
-    const more = 'value' in checked ? await furtherWarnings(checked, file, against, terminal) : [];
+    const looked = against ? await lookAgainst(checked, file, terminal) : NOTHING;
+    const faults = 'faults' in checked ? checked.faults : looked.faults;
+    const own = 'value' in checked ? warningsOf(checked) : [];
     const routeWarnings = against ? routeWarningsOf(terminal.env) : [];
-    const warnings = [...inOrder([...checked.warnings, ...more]), ...routeWarnings];
+    const warnings = [...inOrder([...checked.warnings, ...own, ...looked.warnings]), ...routeWarnings];
     if (options.json === true) {
       const report = { file, valid: faults.length === 0, faults: faults.map(jsonOf), warnings: warnings.map(jsonOf) };
       terminal.out(`${JSON.stringify(report, null, 2)}\n`);
     } else {
       for (const fault of faults) terminal.error(`${printFault(fault)}\n`);
       for (const warning of warnings) terminal.error(`warning: ${printFault(warning)}\n`);
-      if ('value' in checked) terminal.out(`${file}: ${summaryOf(checked.value)}\n`);
+      if ('value' in checked && faults.length === 0) terminal.out(`${file}: ${summaryOf(checked.value)}\n`);
     }
     return faults.length > 0 || (options.strict === true && warnings.length > 0) ? 1 : 0;
   },
 };
 
-async function furtherWarnings(plans: PlacedPlans, file: string, against: boolean, terminal: Terminal) {
-  const warnings = warningsOf(plans);
-  if (!against) return warnings;
+const NOTHING = { faults: [], warnings: [] };
+
+/** Looks at the plans together with the keys and routes that will use them. */
+async function lookAgainst(plans: PlacedPlans, file: string, terminal: Terminal) {
   const progress = new Progress(terminal, () => performance.now());
   // The store and routes come from the settings, the plans from the file that is checked.
   const env = { ...terminal.env, TOLLGATE_PLANS: file };
@@ -62,9 +72,10 @@ async function furtherWarnings(plans: PlacedPlans, file: string, against: boolea
     });
     progress.end();
     const { routes, jwt } = settings;
-    return warningsAgainst(plans, { live, routes, patterns: patternsOf(routes), hasTokens: jwt !== null });
+    const users = { live, routes, patterns: patternsOf(routes), hasTokens: jwt !== null };
+    return { faults: lostPlansOf(plans, live), warnings: warningsAgainst(plans, users) };
   };
-  return [...warnings, ...(await withKeys(env, work, { warn: terminal.error }))];
+  return withKeys(env, work, { warn: terminal.error });
 }
 
 function jsonOf({ file, line, column, path, message }: Fault) {

@@ -11,7 +11,7 @@ import { changesBetween, changeText, type PlansChange } from './changes.ts';
 import { patchOf } from './patch.ts';
 import { groupsOfRecorded } from './recorded-groups.ts';
 import { RecordedRequests, type Simulation, simulate } from './simulation.ts';
-import { type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
+import { lostPlansOf, type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
 
 // The program of a thread of PlanDrafts (drafts.ts). It does one task, on bodies and files that may take long to read.
 
@@ -165,8 +165,9 @@ class DraftThread {
     const live = await this.#live(reaches);
     const { keysRead, isComplete } = live;
     const byPlan = isComplete ? live.byPlan : null;
+    const lost = byPlan === null ? [] : lostPlansOf(draft, byPlan);
     return {
-      ...shown(draft, warningsAgainst(draft, { ...task.users, live: byPlan })),
+      ...shown(draft, [...lost, ...warningsAgainst(draft, { ...task.users, live: byPlan })]),
       changes: changesBetween(inForce, draft.value, byPlan),
       affected: isComplete ? affectedBy(live.reached, reaches, { before: inForce, after: draft.value }) : null,
       refused:

@@ -44,6 +44,20 @@ export function warningsOf(plans: PlacedPlans): readonly Fault[] {
   });
 }
 
+/** A sentence for each plan that live keys or customers use, and that the file neither has nor names in `removed`. */
+export function lostPlansOf(plans: PlacedPlans, live: LiveKeysByPlan): readonly Fault[] {
+  return placed(plans, (warn) => {
+    for (const [plan, users] of live) {
+      if (users.keys + users.customers === 0) continue;
+      if (plans.value.plans.has(plan) || plans.value.removed.includes(plan)) continue;
+      warn(
+        ['plans'],
+        `has no plan \`${plan}\`, which ${usersText(users)}; keep it, or move them to another plan first.`,
+      );
+    }
+  });
+}
+
 /** Warnings about these plans together with the routes and the live keys that will use them. */
 export function warningsAgainst(
   plans: PlacedPlans,
@@ -54,14 +68,6 @@ export function warningsAgainst(
     return { methods: text.slice(0, at).split(','), path: text.slice(at + 1) };
   });
   return placed(plans, (warn) => {
-    for (const [plan, users] of live ?? []) {
-      if (users.keys + users.customers === 0) continue;
-      if (plans.value.plans.has(plan) || plans.value.removed.includes(plan)) continue;
-      warn(
-        ['plans'],
-        `has no plan \`${plan}\`, which ${usersText(users)}; keep it, or move them to another plan first.`,
-      );
-    }
     for (const plan of plans.value.plans.values()) {
       if (live !== null) {
         const { keys = 0, customers = 0 } = live.get(plan.name) ?? {};

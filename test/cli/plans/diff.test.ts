@@ -239,8 +239,23 @@ describe.each(['embedded', 'redis'])('against the %s store', (kind) => {
     expect((await runCommand(env, 'plans', 'check', onPurpose, '--against')).stderr).not.toContain('`gone`');
   });
 
-  test('check warns of plans without keys, keys without their plan, and limits below what a route costs', async () => {
+  test('check refuses plans that live keys use and the file lacks, as a gateway does', async () => {
+    const message = 'has no plan `gone`, which 1 live key uses; keep it, or move them to another plan first.';
     const { code, stdout } = await runCommand(env, 'plans', 'check', now, '--against', '--json');
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ valid: false, faults: [{ line: 3, path: 'plans', message }] });
+    const printed = await runCommand(env, 'plans', 'check', now, '--against');
+    expect([printed.code, printed.stdout]).toEqual([1, '']);
+    expect(printed.stderr).toMatch(
+      /^\S+\.yaml:3:\d+: plans: has no plan `gone`, which 1 live key uses; .*\.\nwarning: /,
+    );
+    expect((await runCommand(env, 'plans', 'check', now)).code).toBe(0);
+  });
+
+  test('check warns of plans without keys, and of limits below what a route costs', async () => {
+    const onPurpose = join(folder, 'on-purpose.yaml');
+    await writeFile(onPurpose, `${NEW}removed: [gone]\n`);
+    const { code, stdout } = await runCommand(env, 'plans', 'check', onPurpose, '--against', '--json');
     expect(code).toBe(0);
     const warnings = JSON.parse(stdout).warnings.map((it: { line: number; path: string; message: string }) => [
       it.line,
@@ -248,14 +263,13 @@ describe.each(['embedded', 'redis'])('against the %s store', (kind) => {
       it.message,
     ]);
     expect(warnings).toEqual([
-      [3, 'plans', 'has no plan `gone`, which 1 live key uses; keep it, or move them to another plan first.'],
       [3, 'plans.free.limits.minute', 'is below the cost of /v1/report, 40: keys of this plan can never call it.'],
       [4, 'plans.pro', 'is used by no live key.'],
       [4, 'plans.pro.limits.second', 'is below the cost of /v1/report, 40: keys of this plan can never call it.'],
       [6, 'plans.trial', 'is used by no live key.'],
       [6, 'plans.trial.limits.day', 'is below the cost of /v1/report, 40: keys of this plan can never call it.'],
     ]);
-    expect((await runCommand(env, 'plans', 'check', now, '--against', '--strict')).code).toBe(1);
+    expect((await runCommand(env, 'plans', 'check', onPurpose, '--against', '--strict')).code).toBe(1);
   });
 
   test('check warns of keys that bring no limit where the plan has none for them', async () => {
