@@ -125,7 +125,8 @@ function partOf({ id, amount, reason, atMs }: TopUpNote) {
   return { id, amount, reason: reason === '' ? null : reason, at: Math.floor(atMs / 1000) };
 }
 
-function formOf({ slices, calendar }: WindowLimit): WindowForm {
+/** The kind of a counted window, as plans.yaml gives it. */
+export function formOf({ slices, calendar }: WindowLimit): WindowForm {
   return {
     ...(slices === undefined ? {} : { slices }),
     ...(calendar === undefined ? {} : { calendar: calendar.form }),

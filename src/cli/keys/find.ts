@@ -42,7 +42,7 @@ export const keysFind: Command = {
       const report = await operations.wholeReport(key);
       if (options.json === true) terminal.out(json({ key: shownKey(report), isCurrent }));
       else {
-        terminal.out(keyText(key, report, store.plans, terminal));
+        terminal.out(await keyText(key, report, store, terminal));
         if (!isCurrent) terminal.out('This secret was rotated away or has expired: the key has another one.\n');
       }
       return 0;

@@ -1,24 +1,26 @@
+import { accountIdOf } from '../../admit/account-id.ts';
 import { formText } from '../../admit/form-text.ts';
-import type { Plan, Plans } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import type { Allowance, Plans } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { ACCESS_MEMBERS, type StoredAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
+import { allowanceOfOwner, ownerOf } from '../../operations/account-owners.ts';
 import {
   type CustomersOfKeys,
-  type KeyReport,
+  inOrder,
   type KeyReportWithUses,
   keyReport,
   suspendedNow,
   timeOf,
 } from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
-import { withStore } from '../../serve/open-store.ts';
+import { formOf } from '../../operations/key-usage-report.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
-import type { Command, Terminal, Words } from '../terminal/command.ts';
+import { type Command, type Terminal, type Words, wrapped } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -35,7 +37,8 @@ const NO_SECRET_IN_ARGUMENTS =
 export const keysList: Command = {
   name: 'keys list',
   about:
-    'Lists the API keys, oldest first, without those that are revoked; with conditions, those that match all of them.',
+    'Lists the API keys, oldest first, without those that are revoked; with conditions, those that match all of them. Their limits are those ' +
+    'on the requests of each key; `keys show` has all, also those of its customer, of groups of routes, in units and in flight.',
   positionals: ['[TEXT]'],
   environment: OF_STORE,
   printsTable: true,
@@ -165,7 +168,9 @@ function rowsOf(
 /** `tollgate keys show`: prints everything that the store holds about one key, except digests. */
 export const keysShow: Command = {
   name: 'keys show',
-  about: 'Shows one API key: its plan, limits and times, and by their last four characters the secrets that work.',
+  about:
+    'Shows one API key: its plan, all limits that it is held to by the names that `tollgate usage` has, its times, and by their last four ' +
+    'characters the secrets that work.',
   positionals: ['KEY_ID'],
   environment: OF_STORE,
   examples: ['tollgate keys show KEY_ID'],
@@ -182,7 +187,7 @@ export const keysShow: Command = {
       const key = await operationsOn(store).show(id);
       const report = await operationsOn(store).wholeReport(key);
       if (options.json === true) terminal.out(json(shownKey(report)));
-      else terminal.out(keyText(key, report, store.plans, terminal));
+      else terminal.out(await keyText(key, report, store, terminal));
       return 0;
     });
   },
@@ -196,7 +201,7 @@ export function shownKey({ ownLimits: _, ...report }: KeyReportWithUses): ShownK
 }
 
 /** A key in lines, one for each thing that is known of it. */
-export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal: Terminal): string {
+export async function keyText(key: StoredKey, report: ShownKey, store: OpenStore, terminal: Terminal): Promise<string> {
   const nowMs = Date.now();
   const moment = (time: string) => momentText(Date.parse(time), nowMs, terminal);
   const rows: [string, string][] = [
@@ -204,8 +209,7 @@ export function keyText(key: StoredKey, report: ShownKey, plans: Plans, terminal
     ['state', tonedStatus(stateOf(key, report.customer, nowMs), terminal.style)],
     ...customerRow(report.customer),
     ['plan', report.plan],
-    ['limits', limitsText(report.limits)],
-    ...kindsOf(report.limits, plans.plans.get(report.plan)),
+    ...(await limitRows(key, report, store, terminal)),
     ['name', escapedText(report.name ?? '-')],
     ['owner', escapedText(report.owner ?? '-')],
     ...(report.notes === null
@@ -262,10 +266,59 @@ function customerRow(customer: ShownKey['customer']): [string, string][] {
   return [['customer', name === null ? id : `${escapedText(name)} (${id})`]];
 }
 
-/** A row for the windows that are not fixed: a key's own limits have the kinds of its plan. Empty if there are none. */
-function kindsOf(limits: KeyReport['limits'], plan: Plan | undefined): [string, string][] {
-  const kinds = WINDOWS.filter((window) => limits[window] !== undefined && limits[window] !== 'unlimited')
-    .map((window) => [window, formText(window, plan?.forms?.[window])] as const)
-    .filter(([, text]) => text !== 'fixed');
-  return kinds.length === 0 ? [] : [['windows', kinds.map(([window, text]) => `${window}: ${text}`).join('; ')]];
+/** What the key is held to: the limits of its own, of its plan and of its customer. */
+async function limitRows(
+  key: StoredKey,
+  { plan, limits }: ShownKey,
+  store: OpenStore,
+  { columns }: Terminal,
+): Promise<[string, string][]> {
+  const owner = await ownerOf(accountIdOf(key.id, key.customer ?? null), store);
+  const allowance = owner === null ? null : allowanceOfOwner(owner, plan, store.plans);
+  // Without its customer, its plan or a limit that the plan asks for, no request is admitted.
+  if (allowance === null) return [['limits', limitsText(limits)]];
+  const { shadow, isShadowOnly } = allowance;
+  const held = isShadowOnly ? shadow! : allowance;
+  const kinds = kindsText(held);
+  const rows: [string, string][] = [
+    [isShadowOnly ? 'watched only' : 'limits', budgetsText(held)],
+    ...(kinds === '' ? [] : [['windows', kinds] as [string, string]]),
+  ];
+  const room = columns == null ? {} : { columns: columns - LEFT };
+  return rows.map(([left, right]) => [
+    left,
+    right
+      .split('\n')
+      .map((line) => wrapped(line, '', room))
+      .join('')
+      .trimEnd(),
+  ]);
+}
+
+/** Columns of the longest word on the left with its gap. */
+const LEFT = 14;
+
+/** All limits of an allowance by the names that `tollgate usage` has for them, a line for each budget: the key's own first, then its customer's. */
+function budgetsText({ limits, unlimited, inFlight, further = [] }: Allowance): string {
+  return [{ name: '', limits, unlimited, inFlight }, ...further]
+    .map(({ name, limits, unlimited, inFlight }) => {
+      const windows = [...limits, ...unlimited.map(({ window }) => ({ window, limit: 'unlimited' }))];
+      const counted = inOrder(Object.fromEntries(windows.map(({ window, limit }) => [window, limit])));
+      const all = { ...counted, ...(inFlight === undefined ? {} : { 'in-flight': inFlight }) };
+      return Object.entries(all)
+        .map(([what, limit]) => `${name === '' ? '' : `${name}-`}${what}=${limit}`)
+        .join(' ');
+    })
+    .filter((line) => line !== '')
+    .join('\n');
+}
+
+/** The kinds of its windows that are not fixed. */
+function kindsText({ limits, further = [] }: Allowance): string {
+  return [limits, ...further.map((budget) => budget.limits)]
+    .flat()
+    .map((of) => [of.name ?? of.window, formText(of.window, formOf(of))] as const)
+    .filter(([, kind]) => kind !== 'fixed')
+    .map(([name, kind]) => `${name}: ${kind}`)
+    .join('; ');
 }

@@ -237,7 +237,7 @@ const MAX_FIRST = 30;
 const WIDTHS = { least: 60, usual: 80, most: 110 };
 
 /** A text in lines that fit the terminal; those after the first are indented as far as `lead` is long. Ends with a line break. */
-function wrapped(text: string, lead: string, { columns }: Pick<Terminal, 'columns'>): string {
+export function wrapped(text: string, lead: string, { columns }: Pick<Terminal, 'columns'>): string {
   const width = Math.min(WIDTHS.most, Math.max(WIDTHS.least, columns ?? WIDTHS.usual));
   const lines = [lead];
   for (const word of text.split(' ')) {

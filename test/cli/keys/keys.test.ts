@@ -102,6 +102,64 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(Date.parse(made.expiresAt) - Date.parse(made.createdAt)).toBe(90 * 86_400_000);
   });
 
+  test('`keys show` has all limits that a key is held to: its own, those of its customer, of groups, in units and in flight', async () => {
+    const file = join(await temporaryFolder(), 'plans.yaml');
+    writeFileSync(
+      file,
+      `plans:
+  team:
+    limits: { minute: 60, month: 100000 }
+    in-flight: 20
+    units: { tokens: { minute: 90000, month: 5000000 } }
+    each-key: { minute: 40, in-flight: 5, units: { tokens: { day: 70000 } } }
+    groups: { search: { routes: [/v1/search], limits: { hour: { limit: 10, window: sliding } } } }
+  trial: { limits: { minute: 5 }, in-flight: 2, enforce: false }
+`,
+    );
+    const own = { ...env, TOLLGATE_PLANS: file };
+    const customer = await run(
+      own,
+      'customers',
+      'create',
+      '--plan',
+      'team',
+      '--name',
+      'Acme',
+      '--limit',
+      'day=900',
+      '--json',
+    );
+    const { id } = JSON.parse(customer.stdout);
+    const linesOf = async (keyId: string, columns: string) => {
+      const { stdout } = await run({ ...own, TEST_TERMINAL: 'yes', TEST_COLUMNS: columns }, 'keys', 'show', keyId);
+      return stdout.split('\n').slice(2, -1);
+    };
+    const ofCustomer = await create(own, '--customer', id, '--limit', 'hour=9');
+    const shown = await linesOf(ofCustomer.id, '80');
+    expect(shown.slice(0, 9)).toEqual([
+      `customer  Acme (${id})`,
+      'plan      team',
+      'limits    minute=40 hour=9 in-flight=5',
+      '          customer-minute=60 customer-day=900 customer-month=100000',
+      '          customer-in-flight=20',
+      '          customer-search-hour=10',
+      '          customer-tokens-minute=90000 customer-tokens-month=5000000',
+      '          tokens-day=70000',
+      'windows   customer-month: calendar, UTC; customer-search-hour: sliding, 12',
+    ]);
+    for (const line of shown) expect(line.length).toBeLessThanOrEqual(80);
+    const alone = await create(own, '--plan', 'team', '--limit', 'minute=7');
+    expect((await linesOf(alone.id, '120')).slice(0, 4)).toEqual([
+      'plan     team',
+      'limits   minute=7 month=100000 in-flight=20',
+      '         search-hour=10',
+      '         tokens-minute=90000 tokens-month=5000000',
+    ]);
+    // Nothing refuses it.
+    const watched = await create(own, '--plan', 'trial');
+    expect(await linesOf(watched.id, '80')).toContain('watched only  minute=5');
+  });
+
   test('a key may have a limit of its own for a week and a month, and `keys show` names the kinds of its windows', async () => {
     const file = join(await temporaryFolder(), 'plans.yaml');
     writeFileSync(file, 'plans: { slow: { limits: { minute: { limit: 5, window: sliding }, day: 9 } } }\n');
