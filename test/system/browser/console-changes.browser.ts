@@ -113,6 +113,24 @@ test('Explain does not advise to wait for a ban that was lifted', async () => {
   expect(await page.getByText(/Wait until|in \d+ (s|min)/).count()).toBe(0);
 });
 
+test('Explain shows that a ban is lifted as soon as it is, without waiting for the next reading', async () => {
+  const page = await operator.context.newPage();
+  await page.addInitScript('window.setInterval = () => 0');
+  const headers = { Authorization: `Bearer ${stand.keys.banned.key}` };
+  let refused = '';
+  for (let i = 0; i < 80; i++) {
+    const response = await fetch(`${stand.gateways[0].origin}/v1/pets`, { headers });
+    await response.arrayBuffer();
+    if (response.status === 429) refused = response.headers.get('x-request-id')!;
+  }
+  await page.goto(`/console/explain/${refused}`);
+  await page.getByRole('button', { name: 'Lift the ban…' }).click();
+  await dialogOf(page).getByRole('button', { name: 'Lift the ban' }).click();
+  await page.getByText(/What refused the request is over/).waitFor();
+  await page.getByRole('button', { name: 'Lift the ban…' }).waitFor({ state: 'detached' });
+  await page.close();
+});
+
 test('an operator tops up a window and reads the limit that it has now', async () => {
   const { page } = operator;
   await page.goto(`/console/keys/${stand.keys.banned.id}`);

@@ -27,7 +27,7 @@ export function Explain({ rest }: { rest: string }) {
   const isNotFound = read.error?.status === 404;
   // Read again while the store is away, a refusal of another gateway is not found: what is shown stays.
   const refusals = isNotFound && read.data !== null ? { ...read, error: null } : read;
-  const [helped, setHelped] = useState<Helped | null>(null);
+  const [helping, setHelping] = useState<Helping | null>(null);
   useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
   const isUnknown = isNotFound && read.data === null;
   const [newest] = refusals.data?.refusals ?? [];
@@ -51,11 +51,17 @@ export function Explain({ rest }: { rest: string }) {
                   found.length > 1 &&
                   html`<p class="muted">${plural(found.length, 'refused request')} had this id, because the client used it again. The newest is first.</p>`
                 }
-                ${found.map((refusal, i) => html`<${Explained} key=${`${refusal.at} ${i}`} of=${refusal} help=${setHelped} />`)}`}
+                ${found.map((refusal, i) => html`<${Explained} key=${`${refusal.at} ${i}`} of=${refusal} help=${setHelping} />`)}`}
             </${Shown}>`
     }
-    ${helped !== null && html`<${HelpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
+    ${helping !== null && html`<${HelpDialog} ...${helping} onClose=${() => setHelping(null)} />`}
   </${Page}>`;
+}
+
+/** The help that is given in a dialog, and what reads the counts of its caller again. */
+interface Helping {
+  readonly of: Helped;
+  readonly onChanged: () => void;
 }
 
 const NO_ID = 'This is not a request id: a request id has 1 to 64 letters, digits, dots, hyphens and underscores.';
@@ -101,7 +107,7 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
   </${Empty}>`;
 }
 
-function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) => void }) {
+function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping) => void }) {
   const { consumerId, name, owner, plan, window, ban, limits, strike, status, code } = refusal;
   const retryAt = wholeSecond(refusal.retryAt);
   const ofPlan = (of: string) => (refusal.planLimits as Readonly<Record<string, number>>)[of];
@@ -127,8 +133,8 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helped: Helped) 
     ${
       isKnown &&
       html`<p class="actions">
-        ${mayHelp && isBanned && html`<button type="button" class=${isOfLimit ? 'primary' : ''} onClick=${() => help({ ...one, how: 'lift' })}>Lift the ban…</button>`}
-        ${mayHelp && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ ...one, how: 'topup' })}>Top up…</button>`}
+        ${mayHelp && isBanned && html`<button type="button" class=${isOfLimit ? 'primary' : ''} onClick=${() => help({ of: { ...one, how: 'lift' }, onChanged: usage.reload })}>Lift the ban…</button>`}
+        ${mayHelp && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ of: { ...one, how: 'topup' }, onChanged: usage.reload })}>Top up…</button>`}
         <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
       </p>`
     }
