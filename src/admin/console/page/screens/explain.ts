@@ -18,7 +18,7 @@ import { useUsage } from '../limits.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Refusal, RefusalList, Usage } from '../types.ts';
-import { useGatewayNames } from './now.ts';
+import { useGatewayNames } from './gateways.ts';
 
 /** Why a request was refused, for support staff who have its X-Request-Id. */
 export function Explain({ rest }: { rest: string }) {

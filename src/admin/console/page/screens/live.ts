@@ -13,7 +13,7 @@ import { type Column, Table } from '../kit/table.ts';
 import { VERDICTS, VerdictBadge } from '../kit/verdict.ts';
 import { hrefOf, usePlace } from '../router.ts';
 import type { RequestsEvent } from '../types.ts';
-import { useGatewayNames } from './now.ts';
+import { useGatewayNames } from './gateways.ts';
 
 /** Which texts of the address are filters. The admin API would refuse the others. */
 const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {

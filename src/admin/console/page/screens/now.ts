@@ -1,5 +1,5 @@
-import { useMemo, useState } from 'preact/hooks';
-import { type StreamState, useEvents, useRefresh, useResource } from '../api.ts';
+import { useState } from 'preact/hooks';
+import { useEvents, useRefresh, useResource } from '../api.ts';
 import type { Helped } from '../help.ts';
 import { HelpDialog } from '../help-later.ts';
 import { html } from '../html.ts';
@@ -26,6 +26,7 @@ import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { useMay } from '../session.ts';
 import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
+import { gatewayNames, lastKnownText, StreamSign } from './gateways.ts';
 
 type Refused = NowEvent['refused'][number];
 type MostRefused = NowEvent['mostRefused'][number];
@@ -62,13 +63,6 @@ export function Now() {
     }
     ${helped !== null && html`<${HelpDialog} of=${helped} onClose=${() => setHelped(null)} />`}
   </${Page}>`;
-}
-
-export function StreamSign({ state, at }: { state: StreamState; at: string | null }) {
-  if (state === 'open') return html`<${Badge} kind="good">Live</${Badge}>`;
-  const since = at === null ? '' : ` Shown is ${momentText(at)}.`;
-  if (state === 'connecting') return html`<${Badge} kind="plain">Connecting…</${Badge}>`;
-  return html`<${Badge} kind="bad">Connection lost, trying again.${since}</${Badge}>`;
 }
 
 function Outage({ gateways: { complete, gateways, lastKnown } }: { gateways: NowEvent['gateways'] }) {
@@ -116,12 +110,6 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
     ${shown.map(([, kind, text]) => html`<li key=${text}><${Badge} kind=${kind}>${text}</${Badge}></li>`)}
     ${shown.length === 0 && html`<li><${Badge} kind="good">All well: no caller is refused, ${countText(ready)} of ${plural(all.length, 'gateway')} ready, no 5xx.</${Badge}></li>`}
   </ul>`;
-}
-
-/** What is known of the other gateways while the store is away. */
-export function lastKnownText({ lastKnown }: Pick<GatewayList, 'lastKnown'>): string {
-  if (lastKnown === null) return 'other gateways unknown';
-  return `${plural(lastKnown.gateways, 'gateway')} when they were seen last, at ${momentText(lastKnown.at)}`;
 }
 
 /** From how many days before its end on a certificate needs attention. */
@@ -441,22 +429,4 @@ function GatewayCard(gateway: Gateway & { title: string }) {
       <dd>${gateway.version}, for ${lengthText((now - millisecondsOf(gateway.startedAt)) / 1_000)}</dd>
     </dl>
   </li>`;
-}
-
-/** The name of each gateway, by its id: its host, with its port if others have the same host. */
-export function gatewayNames(
-  gateways: readonly Pick<Gateway, 'id' | 'host' | 'address'>[],
-): ReadonlyMap<string, string> {
-  return new Map(
-    gateways.map(({ id, host, address }) => {
-      const isAlone = gateways.every((other) => other.id === id || other.host !== host);
-      return [id, isAlone ? host : `${host}:${address.split(':').pop()}`];
-    }),
-  );
-}
-
-/** The names of the gateways on a screen that does not show them; a gateway that has started since has none. */
-export function useGatewayNames(): ReadonlyMap<string, string> {
-  const { data } = useResource<GatewayList>('/admin/gateways');
-  return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);
 }

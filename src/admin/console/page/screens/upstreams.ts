@@ -6,7 +6,7 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import type { Gateway, GatewayList, NowEvent } from '../types.ts';
-import { gatewayNames, lastKnownText, StreamSign } from './now.ts';
+import { gatewayNames, lastKnownText, StreamSign } from './gateways.ts';
 
 /** A target as the gateways see it. */
 interface Target {
