@@ -89,6 +89,30 @@ test('a draft of plans is still there after the session has ended and somebody h
   await context.close();
 });
 
+test('signing out asks before it loses a draft of plans, and loses nothing if the answer is no', async () => {
+  const { context, page } = await visit(browser, stand.gateways[0].admin, stand.tokens.admin);
+  await page.goto('/console/plans/edit');
+  await page.getByText('No faults').waitFor();
+  const text = page.getByLabel('Text of plans.yaml');
+  const draft = `${await text.inputValue()}# mine\n`;
+  await text.fill(draft);
+  const signOut = async () => {
+    await page.getByRole('button', { name: PEOPLE.admin }).click();
+    await page.getByRole('button', { name: 'Sign out', exact: true }).click();
+    await page.getByRole('dialog').getByText('Your changes are in no file yet').waitFor();
+  };
+  await signOut();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.locator('dialog').waitFor({ state: 'detached' });
+  expect(await text.inputValue()).toBe(draft);
+  expect((await context.request.get('/admin/session')).status()).toBe(200);
+  await signOut();
+  await page.getByRole('button', { name: 'Sign out and lose it' }).click();
+  await formOf(page).waitFor();
+  expect((await context.request.get('/admin/session')).status()).toBe(401);
+  await context.close();
+});
+
 test('a stream of live data ends with the session, and the page asks to sign in', async () => {
   const { context, page } = await visit(browser, stand.gateways[0].admin, stand.tokens.viewer);
   await page.goto('/console/live');

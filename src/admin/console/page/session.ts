@@ -4,6 +4,7 @@ import { ApiError, onSignedOut, request } from './api.ts';
 import { type Children, html } from './html.ts';
 import { CopyId } from './kit/copy.ts';
 import { Loading } from './kit/states.ts';
+import { keep } from './plans-kept.ts';
 import type { Session } from './types.ts';
 
 // The person who is signed in. The secret of the session is in a cookie that this page cannot read.
@@ -24,6 +25,8 @@ export function useMay(role: Role): boolean {
 
 export async function signOut(everywhere: boolean): Promise<void> {
   await request('DELETE', `/admin/session${everywhere ? '?everywhere=true' : ''}`);
+  // Whoever has a draft was asked before: the browser need not ask again.
+  keep(null);
   window.location.reload();
 }
 

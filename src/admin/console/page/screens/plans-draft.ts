@@ -9,12 +9,12 @@ import { PatchActions, PatchText } from '../kit/patch.ts';
 import { Running, useRun } from '../kit/run.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { type Draft, hasUnsavedDraft, keep, kept, linesOf, type Result } from '../plans-kept.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
 import { Affected } from './plans-affected.ts';
 import { RETRY_MS, WithComparison } from './plans-comparison.ts';
-import { type Draft, hasUnsavedDraft, keep, kept, linesOf, type Result } from './plans-kept.ts';
 import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.ts';
 
 // The steps of a draft of plans.yaml: edit, compare, simulate, apply.

@@ -5,9 +5,9 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
 import { WINDOWS } from '../kit/windows.ts';
+import { hasUnsavedDraft } from '../plans-kept.ts';
 import { hrefOf } from '../router.ts';
 import type { InForce, Plan } from '../types.ts';
-import { hasUnsavedDraft } from './plans-kept.ts';
 
 /** The plans in force. */
 export function Plans() {

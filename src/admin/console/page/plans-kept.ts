@@ -1,4 +1,4 @@
-import type { Checked, Compared, PlansFile, Simulated } from '../types.ts';
+import type { Checked, Compared, PlansFile, Simulated } from './types.ts';
 
 // The draft of plans.yaml in this tab.
 
