@@ -22,8 +22,20 @@ import { WindowList } from '../../../../src/admin/console/page/kit/windows.ts';
 // are the same.
 
 const ICONS: readonly IconName[] = [
-  ...(['activity', 'alert', 'book', 'calendar', 'check', 'copy', 'customer', 'down', 'explain', 'key', 'out'] as const),
-  ...(['plans', 'plus', 'pulse', 'ring', 'scroll', 'search', 'server', 'stop', 'up', 'user'] as const),
+  ...([
+    'activity',
+    'alert',
+    'back',
+    'book',
+    'calendar',
+    'check',
+    'copy',
+    'customer',
+    'down',
+    'explain',
+    'key',
+  ] as const),
+  ...(['out', 'plans', 'plus', 'pulse', 'ring', 'scroll', 'search', 'server', 'stop', 'up', 'user'] as const),
 ];
 
 const BARS = Array.from({ length: 24 }, (_, i) => ({
@@ -60,7 +72,7 @@ function Chosen({ children }: { children: (chosen: string, choose: (one: string)
 }
 
 function Parts() {
-  return html`<main id="main"><${Page} title="Parts of the console" beside=${html`<button type="button" class="primary">Primary</button>`}>
+  return html`<main id="main"><${Page} title="Parts of the console" back=${{ title: 'All parts', path: '/' }} beside=${html`<button type="button" class="primary">Primary</button>`}>
     <${Section} title="Buttons">
       <p class="actions">
         <button type="button" class="primary">Primary</button>

@@ -1,13 +1,28 @@
 import { useEffect } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
+import { hrefOf } from '../router.ts';
 import { Icon, type IconName } from './icon.ts';
 
-/** The frame of a screen: its heading, which is the page's title too, and the elements beside it. */
-export function Page({ title, beside, children }: { title: string; beside?: Children; children: Children }) {
+/**
+ * The frame of a screen: its heading, which is the page's title too, and the elements beside it.
+ * @param back the list that the screen shows one record of
+ */
+export function Page({
+  title,
+  back,
+  beside,
+  children,
+}: {
+  title: string;
+  back?: { readonly title: string; readonly path: string };
+  beside?: Children;
+  children: Children;
+}) {
   useEffect(() => {
     document.title = `${title} · Tollgate`;
   }, [title]);
   return html`<div class="page">
+    ${back && html`<p class="back"><a href=${hrefOf(back.path)}><${Icon} of="back" />${back.title}</a></p>`}
     <div class="page-head"><h1 tabindex="-1"><bdi>${title}</bdi></h1>${beside && html`<div class="beside">${beside}</div>`}</div>
     ${children}
   </div>`;

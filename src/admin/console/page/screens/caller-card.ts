@@ -8,7 +8,7 @@ import { Badge } from '../kit/page.ts';
 import { ResetText, tightestOf, windowText } from '../kit/windows.ts';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
 
-// The first card of a key or a customer: its state, its tightest limit, since when it is refused, and what an operator can do.
+// The head of the screen of a key or a customer: what an operator can do, then its state, its tightest limit, and since when it is refused.
 
 export function CallerCard({
   id,
@@ -17,7 +17,6 @@ export function CallerCard({
   facts,
   usage,
   recent,
-  actions,
 }: {
   id: string;
   /** The badge of its state; null while it is not known. */
@@ -27,19 +26,15 @@ export function CallerCard({
   facts: Children;
   usage: Usage | null;
   recent: Resource<RefusalsOfCaller>;
-  actions: Children;
 }) {
   const ban = usage?.ban ?? null;
   return html`<div class="panel caller-card">
-    <div class="caller-head">
-      <p class="actions">
-        ${state}
-        ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
-        <${CopyId} id=${id} />
-        ${facts}
-      </p>
-      <div class="actions">${actions}</div>
-    </div>
+    <p class="actions caller-head">
+      ${state}
+      ${ban !== null && html`<${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}>`}
+      <${CopyId} id=${id} />
+      ${facts}
+    </p>
     ${ended === null ? usage !== null && html`<${Tightest} of=${usage} />` : html`<p>${ended}</p>`}
     <${LastCall} of=${recent.data} isEnded=${ended !== null} />
   </div>`;

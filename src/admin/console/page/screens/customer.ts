@@ -22,6 +22,8 @@ import type { CustomerDialogName } from './opened-customer-dialog.ts';
 
 const OpenedCustomerDialog = later(async () => (await import('./opened-customer-dialog.ts')).OpenedCustomerDialog);
 
+const LIST = { title: 'Customers', path: '/customers' };
+
 /** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
   readonly dialog: CustomerDialogName;
@@ -40,21 +42,22 @@ export function CustomerScreen({ rest }: { rest: string }) {
   const { data } = customer;
   const open: Open = (dialog) => data !== null && setOpened({ dialog, customer: data, etag: customer.etag });
   if (isGone) {
-    return html`<${Page} title=${id}>
+    return html`<${Page} title=${id} back=${LIST}>
       <${Problem} error=${new ApiError(404, 'not_found', 'There is no customer with this id. It may have been deleted.')} />
       <p class="actions"><a class="button" href=${hrefOf('/customers')}>All customers</a> <a class="button" href=${auditHref(id)}>Its records in Audit</a></p>
     </${Page}>`;
   }
   if (data === null) {
     const why = customer.error ?? outage;
-    return html`<${Page} title=${id}>${why ? html`<${Problem} error=${why} retry=${customer.reload} />` : html`<${Shown} of=${customer} what="the customer">${() => null}</${Shown}>`}</${Page}>`;
+    return html`<${Page} title=${id} back=${LIST}>${why ? html`<${Problem} error=${why} retry=${customer.reload} />` : html`<${Shown} of=${customer} what="the customer">${() => null}</${Shown}>`}</${Page}>`;
   }
   const plan = plans.data?.plans.find(({ name }) => name === data.plan);
   const ended =
     data.suspended !== undefined && isSuspended(data)
       ? html`Each request of its keys gets a 403: suspended since <${SuspendedText} ...${data.suspended} />`
       : null;
-  return html`<${Page} title=${nameOf(data)}>
+  const actions = html`<${CustomerActions} of=${data} usage=${usage.data} open=${open} />`;
+  return html`<${Page} title=${nameOf(data)} back=${LIST} beside=${actions}>
     ${outage && html`<${Problem} error=${outage} />`}
     <div class="with-aside">
       <div>
@@ -65,9 +68,10 @@ export function CustomerScreen({ rest }: { rest: string }) {
           facts=${html`<span>plan <strong>${data.plan}</strong></span>`}
           usage=${usage.data}
           recent=${recent}
-          actions=${html`<${CustomerActions} of=${data} usage=${usage.data} open=${open} />`}
         />
         ${ended === null && html`<${Limits} of=${data} usage=${calm(usage)} plan=${plan} isLive=${true} />`}
+      </div>
+      <div class="below">
         <${KeysOfIt} of=${data} open=${open} />
         <${LastRefusals} id=${id} recent=${recent} />
         <${UseSection} id=${id} use=${use} usage=${usage.data} />

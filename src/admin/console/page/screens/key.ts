@@ -22,6 +22,8 @@ import type { KeyDialogName } from './opened-key-dialog.ts';
 
 const OpenedKeyDialog = later(async () => (await import('./opened-key-dialog.ts')).OpenedKeyDialog);
 
+const LIST = { title: 'Keys', path: '/keys' };
+
 type Secret = Key['secrets'][number];
 
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
@@ -46,20 +48,21 @@ export function KeyScreen({ rest }: { rest: string }) {
   const name = key.data?.name ?? null;
   const open: Open = (dialog, secret) => setOpened({ dialog, key: key.data, etag: key.etag, secret: secret ?? null });
   if (isGone) {
-    return html`<${Page} title=${id}>
+    return html`<${Page} title=${id} back=${LIST}>
       <${Problem} error=${new ApiError(404, 'not_found', 'There is no key with this id. It may have been deleted.')} />
       <p class="actions"><a class="button" href=${hrefOf('/keys')}>All keys</a> <a class="button" href=${auditHref(id)}>Its records in Audit</a></p>
     </${Page}>`;
   }
   if (outage && (hasTokens ? use.history : key).data === null) {
-    return html`<${Page} title=${id}><${Problem} error=${outage} /></${Page}>`;
+    return html`<${Page} title=${id} back=${LIST}><${Problem} error=${outage} /></${Page}>`;
   }
   const ended = key.data === null ? null : endedText(key.data, changes.data);
   const planName = key.data?.plan ?? usage.data?.plan;
   const facts = html`${planName !== undefined && html`<span>plan <strong>${planName}</strong></span>`}
     ${key.data?.customer && html`<span>of <${CustomerLink} ...${key.data.customer} /></span>`}`;
   const hasLimits = ended === null && (!hasTokens || plan !== null);
-  return html`<${Page} title=${name ?? id}>
+  const actions = html`<${KeyActions} of=${key.data} usage=${usage.data} open=${open} />`;
+  return html`<${Page} title=${name ?? id} back=${LIST} beside=${actions}>
     ${outage && html`<${Problem} error=${outage} />`}
     ${calm(key).error !== null && html`<${Problem} error=${key.error} retry=${key.reload} />`}
     <div class="with-aside">
@@ -71,13 +74,14 @@ export function KeyScreen({ rest }: { rest: string }) {
           facts=${facts}
           usage=${usage.data}
           recent=${recent}
-          actions=${html`<${KeyActions} of=${key.data} usage=${usage.data} open=${open} />`}
         />
         ${hasTokens && html`<${PlanOfTokens} id=${id} plan=${plan} plans=${plans.data?.plans ?? []} />`}
         ${
           hasLimits &&
           html`<${Limits} of=${{ id, name }} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} />`
         }
+      </div>
+      <div class="below">
         <${LastRefusals} id=${id} recent=${recent} />
         <${UseSection} id=${id} use=${use} usage=${usage.data} />
         <${Deprecated} routes=${calm(routes)} />
