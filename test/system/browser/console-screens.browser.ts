@@ -81,7 +81,7 @@ describe.each([
     await page.goto('/console/');
     const refused = page.getByRole('table', { name: 'Keys that are refused or banned' });
     expect(await refused.getByRole('row', { name: /Jo's pet shop/ }).innerText()).toMatch(
-      /Banned \(1st ban\)[\s\S]*in \d+ min/,
+      /Banned \(1st ban\)[\s\S]*in \d+\s+min/,
     );
     await page.getByRole('tab', { name: 'Near a limit' }).click();
     await page

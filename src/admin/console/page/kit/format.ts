@@ -37,11 +37,14 @@ const UNITS = [
   [1, 's'],
 ] as const;
 
+/** Between a number and its unit, where no line may end. */
+const NO_BREAK = '\u00a0';
+
 /** A length as its two largest units: `2 h 5 min`; from two weeks on in days. */
 export function lengthText(seconds: number): string {
   let rest = Math.max(0, Math.round(seconds));
-  if (rest === 0) return '0 s';
-  if (rest >= 14 * 86_400) return `${countText(Math.floor(rest / 86_400))} d`;
+  if (rest === 0) return `0${NO_BREAK}s`;
+  if (rest >= 14 * 86_400) return `${countText(Math.floor(rest / 86_400))}${NO_BREAK}d`;
   const parts: string[] = [];
   for (const [size, unit] of UNITS) {
     const whole = Math.floor(rest / size);
@@ -49,11 +52,11 @@ export function lengthText(seconds: number): string {
       if (parts.length > 0) break;
       continue;
     }
-    parts.push(`${whole} ${unit}`);
+    parts.push(`${whole}${NO_BREAK}${unit}`);
     rest -= whole * size;
     if (parts.length === 2) break;
   }
-  return parts.join(' ');
+  return parts.join(NO_BREAK);
 }
 
 /**
@@ -61,7 +64,9 @@ export function lengthText(seconds: number): string {
  * sunset in 26.1 days is in 27 d everywhere.
  */
 export function leftText(seconds: number): string {
-  return seconds >= 2 * 86_400 ? `${countText(Math.ceil(seconds / 86_400))} d` : lengthText(Math.ceil(seconds));
+  return seconds >= 2 * 86_400
+    ? `${countText(Math.ceil(seconds / 86_400))}${NO_BREAK}d`
+    : lengthText(Math.ceil(seconds));
 }
 
 /** The reader's zone: `Europe/Berlin`. */
@@ -86,6 +91,13 @@ export function momentText(at: Moment): string {
 /** `2026-11-23 12:04:31 UTC`, for a reader in another zone. @param at a valid moment */
 export function utcText(at: Moment): string {
   return new Date(millisecondsOf(at)).toISOString().replace(/^(.*)T(.{8}).*/, '$1 $2 UTC');
+}
+
+/** A text with moments of utcText, within which no line ends: the hyphens of a date would let one end there. */
+export function WholeMoments({ text }: { text: string }) {
+  return text
+    .split(/(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)/)
+    .map((part, i) => (i % 2 === 0 ? part : html`<span class="whole">${part}</span>`));
 }
 
 /** The moment to the minute in a zone, which it names: `15 Dec 2026, 00:00 Europe/Berlin`. */

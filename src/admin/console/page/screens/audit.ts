@@ -74,7 +74,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
                   title: 'Request id',
                   cell: ({ requestId, clientAddress }: Change) =>
                     html`<span class="two-lines roomy">
-                      ${requestId === null ? '–' : html`<code>${requestId}</code>`}<span class="muted">${clientAddress}</span>
+                      ${requestId === null ? '–' : html`<code class="id">${requestId}</code>`}<span class="muted">${clientAddress}</span>
                     </span>`,
                 },
               ]}

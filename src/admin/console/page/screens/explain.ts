@@ -8,7 +8,7 @@ import { Meter } from '../kit/charts.ts';
 import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
 import { isCallerId } from '../kit/filters.ts';
-import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText } from '../kit/format.ts';
+import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText, WholeMoments } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
@@ -141,7 +141,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
     ${
       answer !== null &&
       html`<div class="customer">
-        <p id=${answerId}>${answer}</p>
+        <p id=${answerId}><${WholeMoments} text=${answer} /></p>
         <p class="actions foot"><${CopyButton} of=${answerId} what="for the customer" /></p>
       </div>`
     }

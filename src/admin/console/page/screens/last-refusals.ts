@@ -30,7 +30,7 @@ export function LastRefusals({ id, recent }: { id: string; recent: Resource<Refu
                   title: 'Request',
                   isName: true,
                   cell: ({ requestId }: Refusal) =>
-                    html`<a href=${hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label=${`Why was ${requestId} refused?`}><code>${requestId}</code></a>`,
+                    html`<a href=${hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label=${`Why was ${requestId} refused?`}><code class="id">${requestId}</code></a>`,
                 },
                 { title: 'Time', sort: ({ at }: Refusal) => at, cell: ({ at }: Refusal) => html`<${Time} at=${at} />` },
                 {
