@@ -142,6 +142,16 @@ describe.each([
     await page.waitForURL(new RegExp(`from=${today}&to=${today}`));
   });
 
+  test('a list says how much of it is shown, also if that is one', async () => {
+    const { page } = viewer;
+    await page.goto('/console/customers');
+    await page.getByText('1 customer shown.', { exact: true }).waitFor();
+    await page.goto('/console/keys?q=Paws');
+    await page.getByText(/^1 key shown, \d+ searched\.$/).waitFor();
+    await page.goto('/console/keys');
+    await page.getByText('All 38 keys shown.', { exact: true }).waitFor();
+  });
+
   test('Find anything finds a key by its name, its owner, its id, its last four and its secret, which stays out of addresses', async () => {
     const { page } = viewer;
     const { id, key } = stand.keys.near;

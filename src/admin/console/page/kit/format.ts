@@ -30,6 +30,11 @@ export function plural(value: number, noun: string, nouns = `${noun}s`): string 
   return `${countText(value)} ${value === 1 ? noun : nouns}`;
 }
 
+/** How much of a list is shown: `All 38 keys shown`, `50 keys shown` if there are more, `1 key shown`. */
+export function shownText(count: number, noun: string, isAll: boolean): string {
+  return `${isAll && count > 1 ? 'All ' : ''}${plural(count, noun)} shown`;
+}
+
 const UNITS = [
   [86_400, 'd'],
   [3_600, 'h'],

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Resource, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
+import { shownText } from './format.ts';
 
 export interface More<T> {
   /** The first page, with the state of loading it. */
@@ -44,14 +45,17 @@ export function useMore<T extends { readonly cursor: string | null }>(path: stri
 
 /** The foot of a list: how much of it is shown, and the button for more. The focus stays here when the list ends. */
 export function ShowMore({
-  shown,
+  count,
+  noun,
   hasMore,
   isLoading = false,
   error = null,
   load,
 }: {
-  /** `100 changes`. */
-  shown: string;
+  /** How many are shown. */
+  count: number;
+  /** What one of them is: `change`. */
+  noun: string;
   hasMore: boolean;
   isLoading?: boolean;
   error?: string | null;
@@ -69,7 +73,7 @@ export function ShowMore({
   };
   return html`<div class="more">
     ${error !== null && html`<p class="problem-line" role="alert">${error}</p>`}
-    <p ref=${words} class="muted" role="status" tabindex="-1">${hasMore ? `${shown} shown.` : `${shown}, all of them.`}</p>
+    <p ref=${words} class="muted" role="status" tabindex="-1">${shownText(count, noun, !hasMore)}.</p>
     ${hasMore && html`<button type="button" aria-busy=${isLoading} onClick=${press}>${isLoading ? 'Loading…' : 'Show more'}</button>`}
   </div>`;
 }

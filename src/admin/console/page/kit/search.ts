@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import type { SearchPage } from '../types.ts';
-import { countText, plural } from './format.ts';
+import { countText, plural, shownText } from './format.ts';
 import { Empty, Problem } from './states.ts';
 
 /** How many records are shown at first, and more by each "Show more". */
@@ -112,7 +112,7 @@ export function SearchResults<T, P extends SearchPage>({
   if (rows.length === 0 && !isRunning && error === null && cursor === null) {
     if (query === '') return html`<${Empty} title=${`There are no ${noun}s yet.`}>${none}</${Empty}>`;
     return html`<${Empty} title=${`No ${noun} matches.`}>
-      <p>${countText(searched)} ${noun}s were searched.${leftOut && ` ${leftOut}`}</p>
+      <p>${plural(searched, noun)} ${searched === 1 ? 'was' : 'were'} searched.${leftOut && ` ${leftOut}`}</p>
       <p class="actions"><button type="button" onClick=${clear}>Clear the filters</button></p>
     </${Empty}>`;
   }
@@ -134,7 +134,7 @@ export function SearchResults<T, P extends SearchPage>({
 function statusText({ rows, cursor, searched, isRunning, error }: Found<unknown>, noun: string): string {
   if (isRunning) return searched === 0 ? `Loading ${noun}s…` : `Searched ${plural(searched, noun)}…`;
   // The error above says why there are no more.
-  if (error !== null) return rows.length === 0 ? '' : `${plural(rows.length, noun)} shown.`;
-  const shown = cursor === null ? `All ${plural(rows.length, noun)} shown` : `${plural(rows.length, noun)} shown`;
+  if (error !== null) return rows.length === 0 ? '' : `${shownText(rows.length, noun, false)}.`;
+  const shown = shownText(rows.length, noun, cursor === null);
   return searched > rows.length ? `${shown}, ${countText(searched)} searched.` : `${shown}.`;
 }

@@ -3,7 +3,6 @@ import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.t
 import { CallerName } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
 import { Choice, Filters, isRecordId } from '../kit/filters.ts';
-import { plural } from '../kit/format.ts';
 import { ShowMore, useMore } from '../kit/more.ts';
 import { useNames } from '../kit/names.ts';
 import { Page } from '../kit/page.ts';
@@ -79,7 +78,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
                 },
               ]}
             />
-            <${ShowMore} shown=${plural(changes.length, 'change')} ...${more} />
+            <${ShowMore} count=${changes.length} noun="change" ...${more} />
           </div>`}
   </${Shown}>`;
 }

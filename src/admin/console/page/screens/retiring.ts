@@ -86,7 +86,7 @@ function Route({ route, methods, since, sunset, successor, calls, callers, days 
                 },
               ]}
             />
-            ${callers.length > STEP && html`<${ShowMore} shown=${`${countText(Math.min(shown, callers.length))} of ${plural(callers.length, 'caller')}`} hasMore=${shown < callers.length} load=${() => setShown(shown + 10 * STEP)} />`}`
+            ${callers.length > STEP && html`<${ShowMore} count=${Math.min(shown, callers.length)} noun="caller" hasMore=${shown < callers.length} load=${() => setShown(shown + 10 * STEP)} />`}`
     }
   </section>`;
 }
