@@ -142,7 +142,7 @@ test('an operator tops up a window and reads the limit that it has now', async (
     .getByText(/has 1,500 requests a day until/)
     .waitFor();
   await page.getByText(/Topped up by 500/).waitFor();
-  expect(await audited('Top up', stand.keys.banned.id)).toContain(PEOPLE.operator);
+  expect(await audited('Top up key', stand.keys.banned.id)).toContain(PEOPLE.operator);
 });
 
 test('an operator tops up until a moment with a reason, which the key shows, and undoes it with one click', async () => {
@@ -164,7 +164,7 @@ test('an operator tops up until a moment with a reason, which the key shows, and
     .locator('time')
     .getAttribute('datetime');
   expect(Date.parse(until!)).toBe(await page.evaluate((local) => Date.parse(local), end));
-  expect(await audited('Top up', id)).toContain('TICKET-12');
+  expect(await audited('Top up key', id)).toContain('TICKET-12');
   await page.getByRole('button', { name: 'Undo the top-up of 700' }).click();
   await noticeOf(page)
     .getByText(/is undone: it has [0-9,]+ requests a day/)
