@@ -214,6 +214,17 @@ describe.each([
     await page.getByRole('heading', { level: 1, name: 'Paws & Claws' }).waitFor();
   });
 
+  test('Keys leads to the callers that are near a limit, and the address of Now says which callers it shows', async () => {
+    const { page } = viewer;
+    await page.goto('/console/keys');
+    await page.getByRole('link', { name: 'Near a limit' }).click();
+    await page.getByRole('button', { name: 'From 80 %', pressed: true }).waitFor();
+    await page.reload();
+    await page.getByRole('tab', { name: 'Near a limit', selected: true }).waitFor();
+    await page.getByRole('tab', { name: 'Banned' }).click();
+    await page.waitForURL(/[?]callers=banned$/);
+  });
+
   test('Keys finds a key by a part of its name, its id, its owner, its last four and its secret', async () => {
     const { page } = viewer;
     const { id, key } = stand.keys.near;

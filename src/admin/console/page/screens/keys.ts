@@ -7,7 +7,7 @@ import { Choice, PlanChoice } from '../kit/filters.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { SearchResults } from '../kit/search.ts';
 import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.ts';
-import { navigate, usePlace } from '../router.ts';
+import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { FoundKey, InForce, Key, KeyPage } from '../types.ts';
 import { CreateDialog } from './key-form.ts';
@@ -67,6 +67,7 @@ export function Keys() {
         <input type="checkbox" checked=${query.get('all') === 'true'} onChange=${(event: Event) => set('all', (event.target as HTMLInputElement).checked ? 'true' : '')} />
         Show revoked
       </label>
+      <a class="button" href=${hrefOf('/?callers=near&used=80')}>Near a limit</a>
     </form>
     ${secret !== null && html`<${FoundSecret} found=${secret} back=${back} />`}
     ${

@@ -24,6 +24,7 @@ import { Table } from '../kit/table.ts';
 import { Tabs } from '../kit/tabs.ts';
 import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
+import { changeQuery, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
 import { gatewayNames, lastKnownText, StreamSign } from './gateways.ts';
@@ -183,11 +184,9 @@ function Figure({
   </div>`;
 }
 
-type ShownCallers = 'refused' | 'banned' | 'near' | 'most';
-
 /** The callers that need someone, in one table with tabs. */
 function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void }) {
-  const [chosen, choose] = useState<ShownCallers>('refused');
+  const asked = usePlace().query.get('callers');
   const banned = now.refused.filter(({ state }) => state === 'banned');
   const tabs = [
     { name: 'refused', title: 'Refused', count: now.refused.length, isBad: true },
@@ -195,6 +194,8 @@ function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void 
     { name: 'near', title: 'Near a limit', count: now.near.length },
     { name: 'most', title: 'Most refused', count: now.mostRefused.length },
   ];
+  const chosen = tabs.find(({ name }) => name === asked)?.name ?? 'refused';
+  const choose = (name: string) => changeQuery({ callers: name, used: '' });
   return html`<${Section} title="Callers">
     <${Tabs} id="callers" label="Callers" tabs=${tabs} chosen=${chosen} choose=${choose}>
       ${chosen === 'refused' && html`<${RefusedKeys} now=${now} keys=${now.refused} help=${help} />`}
@@ -301,7 +302,8 @@ const NEAR_MS = 5_000;
 
 /** @param keys those that have used at least 90 % of a window */
 function NearKeys({ keys, isAway, help }: { keys: readonly Near[]; isAway: boolean; help: (helped: Helped) => void }) {
-  const [share, setShare] = useState('90');
+  const used = usePlace().query.get('used');
+  const share = SHARES.find(([value]) => value === used)?.[0] ?? '90';
   const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`);
   useRefresh(() => share !== '90' && asked.reload(), NEAR_MS);
   const list = (found: readonly Near[]) =>
@@ -311,7 +313,7 @@ function NearKeys({ keys, isAway, help }: { keys: readonly Near[]; isAway: boole
         ? html`<${Empty} title="Unknown while the store is away." />`
         : html`<${Empty} title="No caller is near a limit."><p>Callers appear here when they have used ${share} % of a window, or all of it.</p></${Empty}>`;
   return html`<div class="stack">
-    <div class="toolbar"><${Segments} label="Used of a window" options=${SHARES} value=${share} choose=${setShare} /></div>
+    <div class="toolbar"><${Segments} label="Used of a window" options=${SHARES} value=${share} choose=${(used: string) => changeQuery({ used })} /></div>
     ${share === '90' ? list(keys) : html`<${Shown} of=${asked} what="the callers">${({ keys: found }: NearList) => list(found)}</${Shown}>`}
   </div>`;
 }
