@@ -97,11 +97,16 @@ function askedOf(operation: AnyOperation, call: Call): { readonly input: object;
   return { input, asked: { ...PLAINLY, once, versions: () => versionsOf(call), guard, body: call.body } };
 }
 
-/** The input of an endpoint, from the query of a GET or the body. A body that another thread parses is not looked at. */
+/** The input of an endpoint, from the query of a GET or DELETE or the body. A body that another thread parses is not looked at. */
 export function inputOf({ line, input, ...rest }: Endpoint, { query, body }: Call): object {
   if (input === undefined || ('maxBytes' in rest && rest.maxBytes !== undefined)) return {};
-  if (lineOf(line).method === 'GET') return readTexts(input, textsOf(query, Object.keys(membersOf(input)))) as object;
+  if (hasQuery(line)) return readTexts(input, textsOf(query, Object.keys(membersOf(input)))) as object;
   return readInput(input, body) as object;
+}
+
+/** Whether an endpoint has its input from the query: GET and DELETE have no body. */
+export function hasQuery(line: string): boolean {
+  return ['GET', 'DELETE'].includes(lineOf(line).method);
 }
 
 /** The parameters of a query, each of which may come once. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isOptional, membersOf } from '../operations/catalogue/input.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
-import { ENDPOINTS, type Endpoint, isPaged, lineOf } from './endpoints.ts';
+import { ENDPOINTS, type Endpoint, hasQuery, isPaged, lineOf } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
 import { type RefusalCode, STATUS } from './response.ts';
 
@@ -104,7 +104,7 @@ function requestHeadersOf({ isGuarded, needsVersion, once }: AnyOperation): Json
 
 /** The parameters of a query, or the body. */
 function inputOf(line: string, input: z.ZodType, schemas: Schemas): { parameters?: Json[]; requestBody?: Json } {
-  if (lineOf(line).method !== 'GET' && lineOf(line).method !== 'DELETE') {
+  if (!hasQuery(line)) {
     return { requestBody: { required: !isOptional(input), content: jsonOf(schemas.of(input, 'input')) } };
   }
   const parameters = Object.entries(membersOf(input)).map(([name, member]) => {

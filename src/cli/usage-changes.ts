@@ -92,7 +92,7 @@ export const usageReset: Command = operationCommand({
 export const bansLift: Command = operationCommand({
   name: 'bans lift',
   operation: liftBan,
-  examples: ['tollgate bans lift KEY_ID'],
+  examples: ['tollgate bans lift KEY_ID', 'tollgate bans lift KEY_ID --reason TICKET-12'],
   json: 'Prints {"id","lifted","spent"}: the windows that still refuse, or null if they are not known.',
   // An operator can lift a ban also while plans.yaml has a fault.
   open: { needsPlans: false },

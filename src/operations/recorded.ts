@@ -192,9 +192,13 @@ export function changeOfUsage(id: string, { kind, states, durability }: MadeUsag
   return { target: id, ...states, outcome: kind === 'repeated' ? 'unchanged' : 'done', durability };
 }
 
-/** The end of a ban. */
-export function changeOfLift(id: string, { durability }: Pick<ChangedKey, 'durability'>): Change {
-  return { target: id, before: null, after: null, durability };
+/** The end of a ban. @param reason empty or null if the operator gave none */
+export function changeOfLift(
+  id: string,
+  { durability }: Pick<ChangedKey, 'durability'>,
+  reason: string | null,
+): Change {
+  return { target: id, before: null, after: reason === null || reason === '' ? null : { reason }, durability };
 }
 
 interface OwnRecordingOptions {

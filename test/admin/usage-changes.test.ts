@@ -168,6 +168,32 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(body.refusals[0].advice).toMatch(/^The ban is over\./);
   });
 
+  test('the reason of a lift is recorded, and one that is no short line lifts nothing', async () => {
+    const { id, key } = await make({ plan: 'small' });
+    const banned = async () => {
+      for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', key);
+    };
+    const lift = (query: string) => ask(gateway, 'DELETE', `/admin/bans/${id}${query}`);
+    await banned();
+    for (const wrong of ['x'.repeat(201), 'a%0Ab']) {
+      const { status, body } = await lift(`?reason=${wrong}`);
+      expect([status, body.code]).toEqual([400, 'invalid_request']);
+    }
+    expect((await lift('?why=TICKET-12')).status).toBe(400);
+    expect((await lift('?reason=TICKET-12')).status).toBe(200);
+    await banned();
+    expect((await lift('')).status).toBe(200);
+    await banned();
+    expect((await lift('?reason=')).status).toBe(200);
+    const { body } = await ask(gateway, 'GET', `/admin/audit?key=${id}&action=ban.lift`);
+    const done = body.changes.filter(({ outcome }: { outcome: string }) => outcome === 'done');
+    expect(done.map(({ before, after }: { before: null; after: object }) => [before, after])).toEqual([
+      [null, null],
+      [null, null],
+      [null, { reason: 'TICKET-12' }],
+    ]);
+  });
+
   test('a reset gives the whole limit again, a ban stays and is told', async () => {
     const { id, key } = await make({ plan: 'daily' });
     await exhaust(key);

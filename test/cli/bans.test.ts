@@ -74,6 +74,14 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(JSON.parse(stdout)).toEqual({ id, lifted: true, spent: [] });
   });
 
+  test('the reason of a lift is recorded', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, hourly, 2);
+    expect((await run(env, 'bans', 'lift', id, '--reason', 'TICKET-12')).code).toBe(0);
+    const { stdout } = await run(env, 'audit', '--key', id, '--action', 'ban.lift', '--no-header');
+    expect(stdout).toContain('\treason: TICKET-12\t');
+  });
+
   test('a lift tells which quota is still spent, and what to do about it', async () => {
     const id = await createKey(env, '--plan', 'pro', '--limit', 'hour=1');
     await spend(env, id, hourly, 2);

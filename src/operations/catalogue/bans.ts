@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { banReport } from '../operations.ts';
 import { changeOfLift } from '../recorded.ts';
 import { type RefusedReport, refusedReport } from '../refused-now.ts';
+import { insistOnReason, reason } from '../suspensions.ts';
 import { spentReport } from '../usage-changes.ts';
 import { count, cursor, flag, limitName, PAGE, unixSeconds } from '../values.ts';
 import { defineOperation } from './operation.ts';
@@ -89,6 +90,11 @@ export const liftBan = defineOperation({
     'Lifts a ban, clears the strikes, and takes back its place on the ladder, on every gateway within a second. What was counted stays.',
   on: 'store',
   action: 'ban.lift',
+  input: z.strictObject({
+    reason: reason
+      .optional()
+      .describe('Why, such as a ticket: one line of up to 200 characters for operators, in the record of changes.'),
+  }),
   output: z.strictObject({
     id: z.string(),
     lifted: z.literal(true),
@@ -96,8 +102,9 @@ export const liftBan = defineOperation({
   }),
   result: 'It is lifted.',
   fails: { not_found: true },
-  async run({ operations }, { id }) {
+  async run({ operations }, { id, reason = null }) {
+    insistOnReason(reason);
     const lifted = await operations.lift(id);
-    return { output: { id, lifted: true as const, spent: lifted.spent }, change: changeOfLift(id, lifted) };
+    return { output: { id, lifted: true as const, spent: lifted.spent }, change: changeOfLift(id, lifted, reason) };
   },
 });

@@ -109,6 +109,7 @@ const states = [
   z
     .strictObject({ window: limitName, limit: count, until: time.optional(), reason: z.string().optional() })
     .meta({ id: 'WindowState' }),
+  z.strictObject({ reason: z.string() }).meta({ id: 'LiftState' }),
   z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
   z
     .strictObject({
@@ -181,7 +182,9 @@ const change = z
       .describe('The key before; of a top-up the limit of the window; of a reset what was used, and the strikes.'),
     after: z
       .union([...states, imported])
-      .describe('The same afterwards; of an import its file, the numbers of its lines, and its first 1,000 keys.'),
+      .describe(
+        'The same afterwards; of a lift its reason; of an import its file, the numbers of its lines, and its first 1,000 keys.',
+      ),
     count: count
       .min(1)
       .describe('How many refused attempts this is. The other members are those of the last one. 1 for anything else.'),

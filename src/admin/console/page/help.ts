@@ -51,7 +51,9 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const act = async (form: FormData) => {
     // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
-    const { status, data } = await request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}`);
+    const reason = reasonIn(form);
+    const query = reason === '' ? '' : `?reason=${encodeURIComponent(reason)}`;
+    const { status, data } = await request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}${query}`);
     onChanged?.();
     const spent = (data.spent ?? [])
       .map(({ window, resetAt }) => `${windowText(window)} (until ${momentText(resetAt)})`)
@@ -71,6 +73,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
           html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} onChange=${setToppedUpWindow} />`}`}
       </${Shown}>`
     }
+    <${ReasonField} />
   </${ChangeDialog}>`;
 }
 
@@ -100,7 +103,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
   return html`<${ChangeDialog} title=${`Top up ${name ?? id}`} action="Top up" act=${act} onClose=${onClose}>
     <p>The amount is added to the limit of one window${isCustomer(id) && ', for all its keys together'}. You can undo it as long as it is in force. A ban stays until it is lifted or ends.</p>
     <${Shown} of=${usage} what="the windows">
-      ${({ windows }: Usage) => html`<${TopUpFields} windows=${windows} refusing=${of.window} />`}
+      ${({ windows }: Usage) => html`<${TopUpFields} windows=${windows} refusing=${of.window} /><${ReasonField} />`}
     </${Shown}>
   </${ChangeDialog}>`;
 }
@@ -110,7 +113,7 @@ function useTopUp({ id, name }: Helped, windows: Windows = {}): (form: FormData)
   const once = useOnce();
   return async (form) => {
     const window = form.get('window') as NewTopUp['window'];
-    const reason = String(form.get('reason')).trim();
+    const reason = reasonIn(form);
     const body: NewTopUp = {
       window,
       amount: Number(form.get('amount')),
@@ -179,10 +182,18 @@ function TopUpFields({
     </${Field}>
     <${EndFields} windows=${windows} end=${end} setEnd=${setEnd} />
   </div>
-  ${chosen !== undefined && isAmount(amount) && html`<${TopUpEffect} window=${window} of=${chosen} amount=${Number(amount)} end=${end} />`}
-  <${Field} id="topup-reason" label="Reason" hint="For operators. Callers never see it.">
-    <input id="topup-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="topup-reason-hint" />
+  ${chosen !== undefined && isAmount(amount) && html`<${TopUpEffect} window=${window} of=${chosen} amount=${Number(amount)} end=${end} />`}`;
+}
+
+function ReasonField() {
+  return html`<${Field} id="help-reason" label="Reason" hint="For operators, in the record of changes. Callers never see it.">
+    <input id="help-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="help-reason-hint" />
   </${Field}>`;
+}
+
+/** Empty without one. */
+function reasonIn(form: FormData): string {
+  return String(form.get('reason') ?? '').trim();
 }
 
 function isAmount(text: string): boolean {
