@@ -47,6 +47,8 @@ export const start: Command = {
     const dataFolder = resolve(given.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const settings = withSettings(given, dataFolder);
+    const unused = unusedStoreOf(settings, dataFolder);
+    if (unused !== null) terminal.error(unused);
     const replaced = await replacedTargets(settings);
     const pets = await startPets({
       host: '127.0.0.1',
@@ -96,6 +98,16 @@ export const start: Command = {
     }
   },
 };
+
+/** A warning that the keys of the data folder are not used, because those of Redis are; null if there are none. */
+function unusedStoreOf(env: NodeJS.ProcessEnv, dataFolder: string): string | null {
+  if (!(env.REDIS_URL || env.REDIS_URL_FILE) || !existsSync(join(dataFolder, 'tollgate.db'))) return null;
+  const command = commandOf(env);
+  return (
+    `warning: the keys are in Redis, as REDIS_URL says; those in ${dataFolder} are not used. To move them: ` +
+    `\`${command} keys backup FILE\` without REDIS_URL, then \`${command} keys restore FILE\` with it and, in KEY_PEPPER, the pepper of ${dataFolder}.\n`
+  );
+}
 
 /** The folder of the clone, the package or the executable, which has a gateway.yaml and a plans.yaml to start from. */
 const PACKAGE = join(import.meta.dirname, '..', '..');

@@ -68,6 +68,26 @@ describe('npm start', () => {
 });
 
 describe('tollgate start', () => {
+  test('with REDIS_URL beside a data folder that has keys, warns that those are not used, and how to move them', async () => {
+    const TOLLGATE_DATA = await temporaryFolder();
+    const REDIS = { REDIS_URL: (await testRedis()).url, KEY_PEPPER: 'a pepper only for the tests' };
+    const start = async (store: object) => {
+      const running = await startTollgate(['start'], { env: { ...ANY_PORTS, ...store, TOLLGATE_DATA } });
+      await greeting(running);
+      await running.stop();
+      return running.stderr;
+    };
+    expect(await start(REDIS)).toBe('');
+    expect(await start({})).toBe('');
+    const commands = ['backup', 'restore'].map(
+      (verb) => `\`TOLLGATE_DATA=${TOLLGATE_DATA} tollgate keys ${verb} FILE\``,
+    );
+    expect(await start(REDIS)).toBe(
+      `warning: the keys are in Redis, as REDIS_URL says; those in ${TOLLGATE_DATA} are not used. To move them: ` +
+        `${commands[0]} without REDIS_URL, then ${commands[1]} with it and, in KEY_PEPPER, the pepper of ${TOLLGATE_DATA}.\n`,
+    );
+  });
+
   test.each(['1', '2'])(
     'prints a link that signs in to the console until the process ends, and no token (WORKERS=%s)',
     async (WORKERS) => {
