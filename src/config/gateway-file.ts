@@ -257,7 +257,8 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
     warn(
       ['routes', outer.index, 'path'],
       `${outer.route.path} surrounds routes[${inner.index}] (${inner.route.path}) with looser rules (${looser.join(', ')}): ` +
-        'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too.',
+        'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too. ' +
+        'Give both the same rules, or let the service refuse such paths.',
     );
   }
 }
