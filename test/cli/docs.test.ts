@@ -56,6 +56,7 @@ test('a word for no page, or for several, is an error that says what to do', asy
 
 test.each([
   [['']],
+  [['limits', 'plans']],
   [['limits', '--serve']],
   [['--serve', '--search', 'limits']],
   [['--serve', '--port', '65536']],
@@ -84,6 +85,9 @@ test('`docs --search` finds lines with all words, headings first, and says when 
   ]);
   // The words of one page, in no line together.
   expect((await runCommand({}, 'docs', '--search', 'sliding calendar day Berlin')).stdout).toContain('guides/limits');
+  const words = ['sliding', 'calendar', 'day', 'Berlin'];
+  expect((await runCommand({}, 'docs', '--search', ...words)).stdout).toContain('guides/limits');
+  expect((await runCommand({}, 'docs', '--search', ...words, 'xyzzyplugh')).code).toBe(1);
   expect(await runCommand({}, 'docs', '--search', 'xyzzyplugh')).toEqual({
     code: 1,
     stdout: '',

@@ -11,21 +11,22 @@ export const docs: Command = {
   name: 'docs',
   about:
     'Lists the documents of this version, shows one, or searches them. With --serve, a browser shows them. Nothing is read from the internet.',
-  positionals: ['[PAGE]'],
+  positionals: ['[PAGE]', '[WORD...]'],
   environment: [],
   examples: [
     'tollgate docs',
     'tollgate docs limits | less -R',
-    "tollgate docs --search 'sliding window'",
+    'tollgate docs --search sliding window',
     'tollgate docs --serve',
   ],
   options: {
-    search: { type: 'string', value: 'WORDS', about: 'Lists the lines that have all these words.' },
+    search: { type: 'string', value: 'WORD', about: 'Lists the lines that have this word and every one that follows.' },
     serve: { type: 'boolean', about: 'Serves the documents on 127.0.0.1 until Ctrl-C, and prints the address.' },
     port: { type: 'string', value: 'PORT', about: 'The port of --serve; a free one unless given.' },
   },
-  async run({ options, positionals: [word] }, terminal): Promise<ExitCode> {
+  async run({ options, positionals: words }, terminal): Promise<ExitCode> {
     const pages = pagesOfDocuments();
+    const [word] = words;
     const ways = [
       word !== undefined && options.search === undefined,
       options.search !== undefined,
@@ -34,7 +35,8 @@ export const docs: Command = {
     if (ways.filter(Boolean).length > 1) throw new Failure('bad_usage', 'Give one of PAGE, --search and --serve.');
     if (options.serve === true) return serve(options.port as string | undefined, pages, terminal);
     if (options.port !== undefined) throw new Failure('bad_usage', '--port is for --serve.');
-    if (options.search !== undefined) return search([options.search as string, word ?? ''].join(' '), pages, terminal);
+    if (options.search !== undefined) return search([options.search, ...words].join(' '), pages, terminal);
+    if (words.length > 1) throw new Failure('bad_usage', 'PAGE is one word. `tollgate docs --search` takes several.');
     terminal.out(word === undefined ? listOf(pages, terminal) : shown(textOf(pageNamed(word, pages).file), terminal));
     return 0;
   },

@@ -59,7 +59,7 @@ export interface Command {
   readonly name: string;
   /** One sentence for `--help`. */
   readonly about: string;
-  /** The positional arguments as the usage shows them: `KEY_ID`, `[FILE]`. */
+  /** The positional arguments as the usage shows them: `KEY_ID`, `[FILE]`; `[WORD...]`, the last one, stands for any number. */
   readonly positionals: readonly string[];
   readonly options: Readonly<Record<string, Option>>;
   /** Command lines for `--help`, as one would type them. */
@@ -145,7 +145,8 @@ export function parseWords(command: Command, args: readonly string[]): Words {
   const least = command.positionals.filter((name) => !name.startsWith('[')).length;
   const given = parsed.positionals.length;
   if (given < least) throw new Failure('bad_usage', `${command.positionals[given]} is missing. ${help}`);
-  if (given > command.positionals.length) {
+  const takesAny = command.positionals.at(-1)?.endsWith('...]') === true;
+  if (given > command.positionals.length && !takesAny) {
     const word = parsed.positionals[command.positionals.length]!;
     // Standard error may be a log of CI.
     if (isOwnForm(word)) throw new Failure('bad_usage', `A secret must not be an argument. ${help}`);
