@@ -40,6 +40,10 @@ function bodyOf({ file }: Page, byPath: ReadonlyMap<string, Page>, picture: (fil
   const folder = posix.dirname(file);
   const resolved = (href: string) => posix.join(folder, href);
   const isMissing = (href: string) => picture(resolved(href)) === null;
+  const isMissingSource = (line: string) => {
+    const href = line.trimStart().startsWith('<source ') ? /srcset="([^"]+)"/.exec(line)?.[1] : undefined;
+    return href !== undefined && isMissing(href);
+  };
   const marked = new Marked({
     renderer: {
       heading({ tokens, depth, text }) {
@@ -60,7 +64,9 @@ function bodyOf({ file }: Page, byPath: ReadonlyMap<string, Page>, picture: (fil
       // Pictures in two themes, of which a package may have one or none.
       html: ({ text }) =>
         text
-          .replaceAll(/ *<source [^>]*srcset="([^"]+)">\n/g, (source, href) => (isMissing(href) ? '' : source))
+          .split('\n')
+          .filter((line) => !isMissingSource(line))
+          .join('\n')
           .replaceAll(/<img alt="([^"]*)" src="([^"]+)">/g, (img, alt, href) =>
             isMissing(href) ? inPlaceOf(alt) : img,
           )

@@ -276,6 +276,7 @@ describe('the API held to its description', () => {
       ['GET', '/admin/bans?limit=0'],
       ['DELETE', `/admin/bans/${id}`],
       ['DELETE', '/admin/bans/none'],
+      ['DELETE', `/admin/bans/${id}?reason=${'x'.repeat(201)}`],
       ['GET', '/admin/plans'],
       ['POST', '/admin/plans/check', { text: 'plans: 1' }],
       ['POST', '/admin/plans/check', { text: PLANS.replace('day: 1000', 'day: 1') }],
