@@ -115,7 +115,9 @@ export class KeptRefusals {
       const row = (this.#next - i + rows) % rows;
       const shared = this.#shared[row]!;
       const { consumerId, accountId, judgement } = shared;
-      if (consumerId === id || (accountId !== null && isOfCustomer(accountId, id))) yield { row, shared, judgement };
+      if (consumerId === id || (accountId !== null && isOfCustomer(accountId, id))) {
+        yield { row, shared, judgement, imposedBan: this.#number(row, 'imposedBan') === 1 };
+      }
     }
   }
 

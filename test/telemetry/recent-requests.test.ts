@@ -10,6 +10,14 @@ const NOTHING = { sought: [], tails: [] };
 const EVERYTHING: TailFilter = { plan: null, key: null, route: null, verdict: null, status: null };
 const LIMIT = windowLimit('minute', 100);
 
+/** Two requests a minute, and a ban of a minute with the fourth refusal. */
+const WITH_BANS = {
+  plan: 'free',
+  limits: [windowLimit('minute', 2)],
+  unlimited: [],
+  bans: { after: 4, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
+};
+
 function exchangeOf(members: Partial<Exchange> = {}): Exchange {
   return {
     ...{ requestId: 'r', traceId: null, method: 'GET', path: '/v1/pets', route: '/v1/pets', clientAddress: '10.0.0.1' },
@@ -115,18 +123,18 @@ describe('refusals', () => {
     expect(idsOf('key_none')).toEqual([]);
   });
 
-  test('of a caller who is banned include those that led to the ban, however often it asks during the ban', () => {
+  test('of a caller who is banned include what led to the ban, however often it asks during the ban', () => {
     const { clock, recent } = recentAt();
-    const note = (id: string, judgement: 'refused' | 'banned') => {
+    const outcome = decide(UNSEEN, WITH_BANS, clock.nowMs, 1, 1_000);
+    for (let i = 2; i < 1_000; i++) {
+      const verdict = verdictOf(outcome, WITH_BANS, i) as NonNullable<Exchange['refusal']>;
       clock.nowMs += 10;
-      recent.note(refused({ requestId: id, judgement, accountId: 'key_a' }));
-    };
-    for (let i = 0; i < 40; i++) note(`limit${i}`, 'refused');
-    for (let i = 0; i < 1_000; i++) note(`ban${i}`, 'banned');
+      recent.note(refused({ requestId: `r${i}`, accountId: 'key_a', judgement: verdict.kind, refusal: verdict }));
+    }
     const { refusals } = recent.answer({ ...NOTHING, sought: [{ caller: 'key_a' }] }).found[0]!;
-    const during = Array.from({ length: 5 }, (_, i) => `ban${999 - i}`);
-    const before = Array.from({ length: 40 }, (_, i) => `limit${39 - i}`);
-    expect(refusals.map(({ requestId }) => requestId)).toEqual([...during, ...before]);
+    // Two were admitted, three were refused, and the sixth began the ban.
+    const expected = ['r999', 'r998', 'r997', 'r996', 'r995', 'r5', 'r4', 'r3', 'r2'];
+    expect(refusals.map(({ requestId }) => requestId)).toEqual(expected);
   });
 
   test('of a caller began when the first of them came that no admitted request has followed', () => {
@@ -176,19 +184,10 @@ describe('refusals', () => {
   });
 
   test('say which strike they were, also those that were decided together, and which one began the ban', () => {
-    const bans = {
-      after: 4,
-      withinMs: 60_000,
-      firstMs: 60_000,
-      factor: 2,
-      longestMs: 86_400_000,
-      forgetMs: 86_400_000,
-    };
-    const allowance = { plan: 'free', limits: [windowLimit('minute', 2)], unlimited: [], bans };
     const { recent } = recentAt();
-    const outcome = decide(UNSEEN, allowance, 1_000_000_000, 1, 8);
+    const outcome = decide(UNSEEN, WITH_BANS, 1_000_000_000, 1, 8);
     for (let i = 0; i < 8; i++) {
-      const verdict = verdictOf(outcome, allowance, i);
+      const verdict = verdictOf(outcome, WITH_BANS, i);
       if (verdict.kind !== 'refused' && verdict.kind !== 'banned') continue;
       const code = verdict.kind === 'banned' ? 'api_key_banned' : 'rate_limit_exceeded';
       recent.note(refused({ requestId: `r${i}`, code, window: 'minute', judgement: verdict.kind, refusal: verdict }));

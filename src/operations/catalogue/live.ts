@@ -275,7 +275,7 @@ export const listRefusals = defineOperation({
   sentence:
     'Lists the last refusals of a key, a caller with tokens or a customer, with when and from where it called last.',
   description:
-    'Newest first, at most 50, of which at most 5 are requests during a ban, so that what led to the ban is among them. ' +
+    'Newest first, at most 50, of which at most 5 are requests during a ban, besides the one that began it, so that what led to the ban is among them. ' +
     'Each gateway process remembers its last 10,000 refusals of known callers, and the last request of 10,000 ' +
     'callers, until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this gateway is asked, and ' +
     '`complete` is false.',

@@ -3,7 +3,7 @@ import type { KeptRefusal, LastCalls } from './shapes.ts';
 /** Maximum refusals that are reported of one request id, which clients may repeat, and of one caller. */
 const MAX_OF_ID = 10;
 const MAX_OF_CALLER = 50;
-/** Maximum of those that are requests during a ban: all 50 would soon be, and hide those that led to it. */
+/** Maximum of those that are requests during a ban, but for the one that began it: all 50 would soon be, and hide what led to it. */
 const MAX_DURING_BANS = 5;
 
 /** What several processes or gateways remember of the same, as one. */
@@ -17,11 +17,13 @@ export function joinedFound<R extends KeptRefusal>(
 }
 
 /** Which refusals of one caller are reported. */
-export function reportedOfCaller<R extends { readonly judgement: string }>(newestFirst: Iterable<R>): R[] {
+export function reportedOfCaller<R extends { readonly judgement: string; readonly imposedBan: boolean }>(
+  newestFirst: Iterable<R>,
+): R[] {
   const reported: R[] = [];
   let duringBans = 0;
   for (const one of newestFirst) {
-    if (one.judgement === 'banned' && ++duringBans > MAX_DURING_BANS) continue;
+    if (one.judgement === 'banned' && !one.imposedBan && ++duringBans > MAX_DURING_BANS) continue;
     if (reported.push(one) === MAX_OF_CALLER) break;
   }
   return reported;

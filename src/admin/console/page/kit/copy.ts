@@ -16,9 +16,10 @@ async function copyOf(element: HTMLElement): Promise<boolean> {
   }
 }
 
-/** A button that copies the text of the element `of`. */
-export function CopyButton({ of: id, what }: { of: string; what: string }) {
+/** A button that copies the text of the element `of`. @param text what it is now: "Copied." goes when it changes */
+export function CopyButton({ of: id, what, text }: { of: string; what: string; text?: string }) {
   const [said, setSaid] = useState('');
+  useEffect(() => setSaid(''), [text]);
   const copy = async () => {
     const element = document.getElementById(id)!;
     setSaid((await copyOf(element)) ? 'Copied.' : 'Selected: copy it with Ctrl+C or ⌘C.');

@@ -142,7 +142,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       answer !== null &&
       html`<div class="customer">
         <p id=${answerId}><${WholeMoments} text=${answer} /></p>
-        <p class="actions foot"><${CopyButton} of=${answerId} what="for the customer" /></p>
+        <p class="actions foot"><${CopyButton} of=${answerId} what="for the customer" text=${answer} /></p>
       </div>`
     }
     <ol class="timeline">
