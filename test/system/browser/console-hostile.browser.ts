@@ -157,7 +157,7 @@ test('no secret is left in page, address, history, storage, log or audit after i
   await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
   const pasted = stand.keys.near.key;
   const foreign = 'sk-A9b8C7d6E5f4G3h2J1k0L9m8N7';
-  await page.getByRole('link', { name: 'Keys', exact: true }).click();
+  await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Keys', exact: true }).click();
   for (const secret of [pasted, foreign]) {
     await page.getByRole('searchbox', { name: 'Search' }).fill(secret);
     await page
