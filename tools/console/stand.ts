@@ -58,14 +58,17 @@ export interface EmbeddedStand extends AnyStand {
 /** The names of the people who have the tokens of the stand. */
 export const PEOPLE = { viewer: 'vera', operator: 'olga', admin: 'ada' } as const;
 
-const PLANS = `# What each plan allows.
+/** How long the first ban of a caller lasts. */
+const FIRST_BAN = '5m';
+
+const plansWith = (firstBan: string) => `# What each plan allows.
 plans:
   free: { limits: { minute: 60, day: 1000 } }
   pro: { limits: { minute: { limit: 300, window: sliding }, day: 10000 }, bans: { after: 500 } }
   business: { limits: { minute: 1000, day: 100000, month: 2000000 } }
   enterprise: { limits: { minute: custom, day: custom } }
   team: { limits: { minute: 600, day: 20000 }, units: { bytes: { day: 2000000, month: 50000000 } }, each-key: { minute: 400, units: { bytes: { day: 1500000 } } }, in-flight: 20, groups: { pet: { routes: ['/v1/pets/{petId}'], limits: { minute: 60 } } } }
-bans: { after: 10, within: 1m, first: 5m, factor: 2, longest: 24h, forget: 24h }
+bans: { after: 10, within: 1m, first: ${firstBan}, factor: 2, longest: 24h, forget: 24h }
 failed-authentication: { minute: 30 }
 `;
 
@@ -76,7 +79,7 @@ const HOSTILE = `<img src=x onerror="document.title=1"> ${'long '.repeat(4)}מר
  * @param firstBan how long the first ban of a caller lasts: longer where a test takes minutes until it looks at the ban
  * @throws Error if something does not start; what had started by then is ended
  */
-export function startStand({ keepsData = true, firstBan = '5m' } = {}): Promise<Stand> {
+export function startStand({ keepsData = true, firstBan = FIRST_BAN } = {}): Promise<Stand> {
   return closable(async (endings) => {
     const binary = await localRedis(REDIS_CACHE);
     // Each write is with the system before the response, so that a kill loses nothing.
@@ -116,7 +119,7 @@ async function closable<T>(start: (endings: Endings) => Promise<T>): Promise<T &
 }
 
 /** Writes the files and starts the pet service. @param storeEnv the variables that name the store */
-async function prepare(endings: Endings, storeEnv: Readonly<Record<string, string>>, firstBan = '5m') {
+async function prepare(endings: Endings, storeEnv: Readonly<Record<string, string>>, firstBan = FIRST_BAN) {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-console-'));
   endings.push(() => rm(folder, { recursive: true, force: true }));
   let printed = '';
@@ -145,7 +148,7 @@ async function prepare(endings: Endings, storeEnv: Readonly<Record<string, strin
     (role) => `- { name: ${PEOPLE[role]}, role: ${role}, token: ${tokens[role]} }\n`,
   );
   await writeFile(tokensFile, listed.join(''), { mode: 0o600 });
-  await writeFile(join(folder, 'plans.yaml'), PLANS.replace('first: 5m', `first: ${firstBan}`));
+  await writeFile(join(folder, 'plans.yaml'), plansWith(firstBan));
   const pets = await startPets({
     host: '127.0.0.1',
     port: 0,
