@@ -14,7 +14,7 @@ import { changeOfKey } from '../operations/recorded.ts';
 import { offerSignIn } from '../operations/sign-in-links.ts';
 import { isLoopback, StartLink } from '../operations/start-link.ts';
 import { startPets } from '../pets/server.ts';
-import { type OpenKeys, withKeys } from '../serve/open-store.ts';
+import { leavesStoreUnused, type OpenKeys, withKeys } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
@@ -47,8 +47,7 @@ export const start: Command = {
     const dataFolder = resolve(given.TOLLGATE_DATA || 'data');
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const settings = withSettings(given, dataFolder);
-    const unused = unusedStoreOf(settings, dataFolder);
-    if (unused !== null) terminal.error(unused);
+    if (await leavesStoreUnused(settings, dataFolder)) terminal.error(unusedStoreText(settings, dataFolder));
     const replaced = await replacedTargets(settings);
     const pets = await startPets({
       host: '127.0.0.1',
@@ -99,9 +98,8 @@ export const start: Command = {
   },
 };
 
-/** A warning that the keys of the data folder are not used, because those of Redis are; null if there are none. */
-function unusedStoreOf(env: NodeJS.ProcessEnv, dataFolder: string): string | null {
-  if (!(env.REDIS_URL || env.REDIS_URL_FILE) || !existsSync(join(dataFolder, 'tollgate.db'))) return null;
+/** Says that the gateway uses the keys in Redis and not those in the data folder, and how to move them. */
+function unusedStoreText(env: NodeJS.ProcessEnv, dataFolder: string): string {
   const command = commandOf(env);
   return (
     `warning: the keys are in Redis, as REDIS_URL says; those in ${dataFolder} are not used. To move them: ` +

@@ -118,6 +118,12 @@ function insistOnFolder(env: NodeJS.ProcessEnv, { redis, dataFolder }: Settings)
   );
 }
 
+/** Whether the settings name Redis while the data folder has an embedded store, which is then not used. It opens neither. */
+export async function leavesStoreUnused(env: NodeJS.ProcessEnv, dataFolder: string): Promise<boolean> {
+  if (!(env.REDIS_URL || env.REDIS_URL_FILE)) return false;
+  return (await import('../stores/embedded/open.ts')).hasStore(dataFolder);
+}
+
 /**
  * The peppers with which the embedded store would be opened, and the file of its own pepper; null if the store is Redis. It
  * makes no store. @throws Failure `bad_settings`, `store_corrupt`

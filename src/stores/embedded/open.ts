@@ -228,6 +228,8 @@ async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Prom
   for (const account of accountsOf(key).flatMap((one) => accountsUnder(one, [], []))) await ledger.forget(account);
 }
 
+export { hasDatabase as hasStore };
+
 /**
  * Opens the store for `tollgate doctor`, which changes nothing in it.
  * @returns null if there is no store
