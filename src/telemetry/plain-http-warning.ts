@@ -3,10 +3,11 @@ import type { Logger } from 'pino';
 const MINUTE_MS = 60_000;
 
 /**
- * Warns that clients send plain HTTP to the port of HTTPS: an `http://` in somebody's settings, or a proxy that is set up wrongly.
+ * Warns that clients send plain HTTP to the HTTPS port, usually because a client or a proxy is configured with `http://` in place of
+ * `https://`.
  *
- * Attack: a client without a key sends it again and again, so that the disk is full of lines. So there is one line a minute, with the
- * number of such connections since the line before.
+ * Attack: a client without a key repeats such requests to fill the disk with log lines. The gateway writes at most one line a minute,
+ * with the number of these connections since the previous line.
  * @param nowMs a monotonic clock
  * @returns counts one connection from this address
  */
