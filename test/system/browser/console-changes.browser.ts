@@ -93,6 +93,7 @@ test('Explain does not advise to wait for a ban that was lifted', async () => {
     .first()
     .waitFor();
   await page.goBack();
+  await page.getByText(/^Refused since/).waitFor();
   await page.getByRole('button', { name: 'Reset usage…' }).click();
   await dialogOf(page)
     .getByText(/strikes/)
@@ -102,6 +103,7 @@ test('Explain does not advise to wait for a ban that was lifted', async () => {
   await noticeOf(page)
     .getByText(/was reset/)
     .waitFor();
+  await page.getByText(/^It was refused from .* on; nothing refuses its next request\./).waitFor();
   await refusals
     .getByRole('row', { name: /api_key_banned/ })
     .first()
@@ -109,7 +111,7 @@ test('Explain does not advise to wait for a ban that was lifted', async () => {
     .click();
   await page.getByText('What refused the request is over').waitFor();
   await page.getByText(/That is over: requests succeed again/).waitFor();
-  await page.getByText(/was lifted\. It would have ended/).waitFor();
+  await page.getByText(new RegExp(`was lifted .* by ${PEOPLE.operator}\\. It would have ended`)).waitFor();
   expect(await page.getByText(/Wait until|in \d+ (s|min)/).count()).toBe(0);
 });
 
@@ -124,10 +126,30 @@ test('Explain shows that a ban is lifted as soon as it is, without waiting for t
     if (response.status === 429) refused = response.headers.get('x-request-id')!;
   }
   await page.goto(`/console/explain/${refused}`);
+  await page.getByRole('link', { name: 'Now 1 banned' }).waitFor();
   await page.getByRole('button', { name: 'Lift the ban…' }).click();
+  await dialogOf(page).getByLabel('Reason').fill('Ticket 4711');
   await dialogOf(page).getByRole('button', { name: 'Lift the ban' }).click();
   await page.getByText(/What refused the request is over/).waitFor();
+  await page.getByText(/was lifted .*\(Ticket 4711\)/).waitFor();
   await page.getByRole('button', { name: 'Lift the ban…' }).waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'Now 1 banned' }).waitFor({ state: 'detached' });
+  await page.close();
+});
+
+test('Explain shows a top-up with the text for the customer, and takes it back in one click', async () => {
+  const page = await operator.context.newPage();
+  await page.goto(`/console/keys/${stand.keys.banned.id}`);
+  await page.getByRole('table', { name: 'Last refusals' }).getByRole('link').first().click();
+  await page.getByRole('button', { name: 'Top up…' }).click();
+  await dialogOf(page).getByLabel('Window').selectOption('minute');
+  await dialogOf(page).getByLabel('Requests to add').fill('40');
+  await dialogOf(page).getByRole('button', { name: 'Top up' }).click();
+  await page
+    .getByText(/Your request .* \(GET \/v1\/pets\) .* your limit, which is \d+ requests a minute until/)
+    .waitFor();
+  await page.getByRole('button', { name: 'Undo the top-up of 40' }).click();
+  await page.getByRole('button', { name: 'Undo the top-up of 40' }).waitFor({ state: 'detached' });
   await page.close();
 });
 

@@ -183,6 +183,31 @@ describe.each([
     expect([page.url(), ...asked].join()).not.toContain('sk-proj');
   });
 
+  test('Find anything keeps what is typed and pasted before the gateway has sent it', async () => {
+    const page = await viewer.context.newPage();
+    const sent = Promise.withResolvers<void>();
+    await page.route(/\/finder/, async (route) => {
+      await sent.promise;
+      await route.continue();
+    });
+    await page.goto('/console/keys');
+    await page.getByRole('heading', { name: 'Keys', level: 1 }).waitFor();
+    const asked = page.waitForRequest(/\/finder/);
+    await page.keyboard.press('Control+K');
+    await asked;
+    await page.keyboard.type('paws /');
+    await page.evaluate(() => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text', ' & claws');
+      document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+    });
+    sent.resolve();
+    const field = page.getByRole('combobox', { name: 'Find' });
+    await field.waitFor();
+    expect(await field.inputValue()).toBe('paws / & claws');
+    await page.close();
+  });
+
   test('Find anything opens a screen, and a refused request by its id', async () => {
     const { page } = viewer;
     await page.goto('/console/');

@@ -30,7 +30,7 @@ function LosesDraft({ everywhere, onClose }: { everywhere: boolean; onClose: () 
     await signOut(everywhere);
     return null;
   };
-  return html`<${ChangeDialog} title="Sign out without the draft of plans.yaml" action="Sign out and lose it" isDangerous=${true} act=${act} onClose=${onClose}>
+  return html`<${ChangeDialog} title="Sign out without the draft of plans.yaml?" action="Sign out and lose it" isDangerous=${true} act=${act} onClose=${onClose}>
     <p>Your changes are in no file yet, and are lost when you sign out${everywhere && ' everywhere'}.</p>
   </${ChangeDialog}>`;
 }

@@ -35,6 +35,14 @@ export function onSignedOut(listener: () => void): () => void {
   return () => signedOut.removeEventListener('ended', listener);
 }
 
+/** Runs after each change that the page made, for what shows its effect elsewhere. */
+const changes = new EventTarget();
+
+export function onChanged(listener: () => void): () => void {
+  changes.addEventListener('made', listener);
+  return () => changes.removeEventListener('made', listener);
+}
+
 /** @throws ApiError; DOMException if `signal` is aborted */
 export async function request<T>(method: string, path: string, call: Call = {}): Promise<Reply<T>> {
   const { body, headers = {}, signal } = call;
@@ -56,7 +64,10 @@ export async function request<T>(method: string, path: string, call: Call = {}):
     if (error instanceof SyntaxError) return null;
     throw unreachable(error, signal);
   });
-  if (response.ok) return { status: response.status, data: data as T, etag: response.headers.get('etag') };
+  if (response.ok) {
+    if (method !== 'GET') changes.dispatchEvent(new Event('made'));
+    return { status: response.status, data: data as T, etag: response.headers.get('etag') };
+  }
   const { code, message } = (data ?? {}) as { code?: string; message?: string };
   if (response.status === 401 && path !== '/admin/session') signedOut.dispatchEvent(new Event('ended'));
   throw new ApiError(response.status, code ?? 'unknown', message ?? `The gateway responded with ${response.status}.`);

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, request } from './api.ts';
 import { html } from './html.ts';
 import { isCustomer, isWholeId, nameOf } from './kit/callers.ts';
@@ -9,7 +9,7 @@ import { useMay } from './session.ts';
 import type { CustomerPage, FoundKey, KeyOrCustomer, KeyPage } from './types.ts';
 
 /** What can be found without the gateway: a screen, or where an action begins. */
-interface Destination {
+export interface Destination {
   readonly title: string;
   readonly path: string;
   readonly icon: IconName;
@@ -30,8 +30,17 @@ const LEAST_OF_ID = 8;
 /**
  * Finds anything by what is known of it: keys and customers by name, owner, id, metadata or the last four characters of a secret,
  * a key by a whole secret, a refused request by its id, screens and actions. A secret is sent in a body and put nowhere.
+ * @param typed what the reader typed before the field was there; it is called once
  */
-export function Finder({ screens, onClose }: { screens: readonly Destination[]; onClose: () => void }) {
+export function Finder({
+  screens,
+  typed,
+  onClose,
+}: {
+  screens: readonly Destination[];
+  typed: () => string;
+  onClose: () => void;
+}) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
@@ -40,7 +49,11 @@ export function Finder({ screens, onClose }: { screens: readonly Destination[]; 
   const { of, found, status } = useFound(wanted);
   const all = [...found, ...near];
   const chosen = Math.min(at, all.length - 1);
-  useEffect(() => dialog.current!.showModal(), []);
+  // Before the browser draws, so that no letter falls between the two.
+  useLayoutEffect(() => {
+    dialog.current!.showModal();
+    setText(typed());
+  }, []);
   useEffect(() => document.getElementById(`found-${chosen}`)?.scrollIntoView({ block: 'nearest' }), [chosen]);
   const go = ({ path }: Found) => {
     dialog.current!.close();

@@ -47,7 +47,12 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const { id, name, plan } = of;
   const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of, usage.data?.windows);
+  const [isToppingUp, setToppingUp] = useState(false);
   const [toppedUpWindow, setToppedUpWindow] = useState<string | null>(null);
+  const toggle = () => {
+    setToppingUp(!isToppingUp);
+    setToppedUpWindow(null);
+  };
   const act = async (form: FormData) => {
     // In this order, because a failure after the top-up can be repeated without adding twice.
     const added = form.get('amount') ? `${await topUp(form)} ` : '';
@@ -66,14 +71,16 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     ${usage.data !== null && html`<${LiftEffect} of=${usage.data} toppedUpWindow=${toppedUpWindow} />`}
     <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
     <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
+    <${ReasonField} />
     ${
       (plan || !id.startsWith('jwt_')) &&
       html`<${Shown} of=${usage} what="the windows">
         ${({ windows }: Usage) =>
-          html`<${WindowList} of=${windows} />${!id.startsWith('jwt_') && html`<${TopUpFields} windows=${windows} refusing=${of.window} isOptional=${true} onChange=${setToppedUpWindow} />`}`}
+          html`<${WindowList} of=${windows} />
+            ${!id.startsWith('jwt_') && html`<label class="check"><input type="checkbox" checked=${isToppingUp} onChange=${toggle} /> Top up a limit, too</label>`}
+            ${isToppingUp && html`<${TopUpFields} windows=${windows} refusing=${of.window} onChange=${setToppedUpWindow} />`}`}
       </${Shown}>`
     }
-    <${ReasonField} />
   </${ChangeDialog}>`;
 }
 
@@ -138,12 +145,10 @@ function endIn(form: FormData): Pick<NewTopUp, 'until' | 'zone'> {
 function TopUpFields({
   windows,
   refusing,
-  isOptional = false,
   onChange = () => {},
 }: {
   windows: Windows;
   refusing: string | undefined;
-  isOptional?: boolean;
   /** Called with the window that an amount is given for; null without an amount. */
   onChange?: (window: string | null) => void;
 }) {
@@ -169,16 +174,16 @@ function TopUpFields({
     html`<p class="muted">What it shares with other keys is topped up on the screen of its customer.</p>`;
   if (counted.length === 0) return html`<p>It has no limit of its own.</p>${shared}`;
   return html`${shared}<div class="pair">
-    <${Field} id="topup-window" label=${isOptional ? 'Window to top up' : 'Window'}>
+    <${Field} id="topup-window" label="Window">
       <select id="topup-window" name="window" value=${window} onChange=${(event: Event) => changed({ window: (event.target as HTMLSelectElement).value })}>
         ${counted.map(
           ([window, { used, limit }]) =>
-            html`<option key=${window} value=${window}>${isOptional ? windowText(window) : `${windowText(window)}: ${countText(used)} of ${countText(limit)} used`}</option>`,
+            html`<option key=${window} value=${window}>${windowText(window)}: ${countText(used)} of ${countText(limit)} used</option>`,
         )}
       </select>
     </${Field}>
-    <${Field} id="topup-amount" label=${counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'} hint=${isOptional && 'Empty: no top-up.'}>
-      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" title="A whole number of 1 or more" required=${!isOptional} inputmode="numeric" aria-describedby=${isOptional && 'topup-amount-hint'} onInput=${(event: Event) => changed({ amount: (event.target as HTMLInputElement).value })} />
+    <${Field} id="topup-amount" label=${counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'}>
+      <input id="topup-amount" name="amount" type="number" min="1" max="999999999999999" step="1" title="A whole number of 1 or more" required inputmode="numeric" onInput=${(event: Event) => changed({ amount: (event.target as HTMLInputElement).value })} />
     </${Field}>
     <${EndFields} windows=${windows} end=${end} setEnd=${setEnd} />
   </div>

@@ -33,17 +33,12 @@ export function Limits({
   /** A customer, or a key that is not revoked: only its top-ups can be undone. */
   isLive: boolean;
 }) {
-  const mayHelp = useMay('operator');
-  const undo: DrawUndo = (part, window, unit) =>
-    mayHelp &&
-    isLive &&
-    !window.startsWith(SHARED) &&
-    html`<${UndoTopUp} of=${of} part=${part} unit=${unit} onUndone=${usage.reload} />`;
+  const undo = useUndo(of, usage.reload);
   const note = plan?.enforce === false ? 'This plan is only watched: it counts requests, but refuses none.' : null;
   return html`<${Section} title="Limits" note=${note}>
     <${Shown} of=${usage} what="the limits">
       ${(data: Usage) => html`<div class="panel stack">
-        <${WindowList} of=${data.windows} undo=${undo} />
+        <${WindowList} of=${data.windows} undo=${isLive ? undo : undefined} />
         <${InFlight} of=${data.inFlight} />
         <${Strikes} of=${data} plan=${plan} />
         ${
@@ -57,6 +52,15 @@ export function Limits({
       </div>`}
     </${Shown}>
   </${Section}>`;
+}
+
+/** Draws the button that takes a top-up back, for an operator. @param onUndone called afterwards */
+export function useUndo(of: { readonly id: string; readonly name: string | null }, onUndone: () => void): DrawUndo {
+  const mayHelp = useMay('operator');
+  return (part, window, unit) =>
+    mayHelp &&
+    !window.startsWith(SHARED) &&
+    html`<${UndoTopUp} of=${of} part=${part} unit=${unit} onUndone=${onUndone} />`;
 }
 
 /** The button that takes a top-up back, without a dialog: what was used of it stays counted, and it can be made again. */

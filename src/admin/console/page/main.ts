@@ -1,7 +1,8 @@
 import { type ComponentType, render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Account } from './account.ts';
-import { ApiError, useRefresh, useResource } from './api.ts';
+import { ApiError, onChanged, useRefresh, useResource } from './api.ts';
+import { Find } from './find.ts';
 import { html } from './html.ts';
 import { Notices } from './kit/dialog.ts';
 import { Icon, type IconName } from './kit/icon.ts';
@@ -115,7 +116,7 @@ function Shell() {
     <a class="skip" href="#main">Skip to the content</a>
     <header class="bar">
       <a class="brand" href=${hrefOf('/')}><img src="/console/icon.svg" alt="" width="24" height="24" /><span>Tollgate</span></a>
-      <${Find} />
+      <${Find} screens=${SCREENS} />
       <${Account} />
     </header>
     <nav aria-label="Screens" ref=${screens}><div>
@@ -152,35 +153,12 @@ const COUNT_MS = 15_000;
 function BannedCount() {
   const { data, reload } = useResource<RefusedPage>('/admin/now?limit=100');
   useRefresh(reload, COUNT_MS);
+  useEffect(() => onChanged(reload), [reload]);
   const all = data?.consumers ?? [];
   const banned = all.filter(({ state }) => state === 'banned').length;
   if (all.length === 0) return null;
   return html`<span class="count ${banned > 0 ? 'bad' : ''}"> ${banned > 0 ? `${banned} banned` : `${all.length} refused`}</span>`;
 }
-
-/** The field of the header that finds anything. It opens with a click, with ⌘K or Ctrl+K, and with `/` outside of a field. */
-function Find() {
-  const [finder, setFinder] = useState<Finding | null>(null);
-  const open = () => void import('./finder.ts').then(({ Finder }) => setFinder(() => Finder));
-  useEffect(() => {
-    const key = (event: KeyboardEvent) => {
-      const { target } = event;
-      const isTyping = target instanceof Element && target.closest('input, textarea, select, dialog') !== null;
-      const isAsked = (event.key === 'k' && (event.metaKey || event.ctrlKey)) || (event.key === '/' && !isTyping);
-      if (!isAsked || document.querySelector('dialog[open]') !== null) return;
-      event.preventDefault();
-      open();
-    };
-    document.addEventListener('keydown', key);
-    return () => document.removeEventListener('keydown', key);
-  }, []);
-  return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${open}>
-      <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">${/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}</kbd>
-    </button>
-    ${finder !== null && html`<${finder} screens=${SCREENS} onClose=${() => setFinder(null)} />`}`;
-}
-
-type Finding = typeof import('./finder.ts')['Finder'];
 
 /**
  * If the element with the focus is removed, such as a row with live data or the button that opened a dialog, moves the focus to the heading

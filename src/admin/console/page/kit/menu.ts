@@ -7,9 +7,18 @@ import { Icon } from './icon.ts';
  * A button that opens a panel of links and buttons below it. The panel closes with Escape, by a click beside it, when the focus
  * leaves it, and when the screen changes.
  * @param button what the button shows
+ * @param kind the class of the button
  * @param children of the panel, which is made only while it is open; they get what closes it and gives the focus back
  */
-export function Menu({ button, children }: { button: Children; children: (close: () => void) => Children }) {
+export function Menu({
+  button,
+  kind = 'quiet',
+  children,
+}: {
+  button: Children;
+  kind?: string;
+  children: (close: () => void) => Children;
+}) {
   const [isOpen, setOpen] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
   const { path } = usePlace();
@@ -36,7 +45,7 @@ export function Menu({ button, children }: { button: Children; children: (close:
     };
   }, [isOpen]);
   return html`<div class="account" ref=${frame}>
-    <button type="button" class="quiet" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${button}</button>
+    <button type="button" class=${kind} aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${button}</button>
     ${isOpen && html`<div class="menu">${children(close)}</div>`}
   </div>`;
 }
@@ -44,7 +53,7 @@ export function Menu({ button, children }: { button: Children; children: (close:
 /** Buttons of a menu that open dialogs: the menu closes first, so that the focus returns to its button afterwards. */
 export function MoreMenu({ entries }: { entries: readonly (readonly [text: string, act: () => void])[] }) {
   if (entries.length === 0) return null;
-  return html`<${Menu} button=${html`More<${Icon} of="down" />`}>${(close: () => void) => {
+  return html`<${Menu} kind="" button=${html`More<${Icon} of="down" />`}>${(close: () => void) => {
     const run = (act: () => void) => {
       close();
       act();

@@ -36,6 +36,11 @@ export function entriesOf(windows: Windows): readonly (readonly [name: string, w
   return Object.entries(windows);
 }
 
+/** Whether a ban or a limit refuses the next request of a caller, or some of them. @param usage null while that is unknown */
+export function isRefusing(usage: Usage | null): boolean {
+  return usage !== null && (usage.ban !== null || spentIn(usage.windows).length > 0);
+}
+
 /** The windows of which nothing is left. */
 export function spentIn(windows: Windows) {
   return entriesOf(windows).filter(([, { remaining }]) => remaining === 0);
@@ -48,7 +53,7 @@ export type TopUpPart = NonNullable<Usage['windows'][string]['topUp']>['parts'][
 export type DrawUndo = (part: TopUpPart, window: string, unit: string | undefined) => unknown;
 
 /** How much of each window is used now, and when that ends. @param undo left out: top-ups are only shown */
-export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo }) {
+export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo | undefined }) {
   const all = entriesOf(windows);
   if (all.length === 0) return html`<p>No window is limited.</p>`;
   return html`<ul class="windows">
@@ -69,7 +74,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
           ${topUp && html`<span class="muted">Topped up by ${countText(topUp.amount)} until <${Until} at=${topUp.until} /></span>`}
           ${topUp?.parts.map(
             (part) =>
-              html`<span key=${part.id} class="top-up"><span class="muted">${countText(part.amount)}${part.reason !== null && html`: <bdi>${part.reason}</bdi>`}, at <${Time} at=${part.at} /></span> ${undo?.(part, name, unit || undefined)}</span>`,
+              html`<span key=${part.id} class="top-up"><span class="muted">+${countText(part.amount)} at <${Time} at=${part.at} />${part.reason !== null && html`: <bdi>${part.reason}</bdi>`}</span> ${undo?.(part, name, unit || undefined)}</span>`,
           )}
         </span>
         ${used > 0 && html`<span class="muted"><${ResetText} form=${form} at=${resetAt} /></span>`}

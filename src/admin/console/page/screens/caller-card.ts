@@ -4,8 +4,9 @@ import { Meter } from '../kit/charts.ts';
 import { CopyId } from '../kit/copy.ts';
 import { countText, Time, Until } from '../kit/format.ts';
 import { MoreMenu } from '../kit/menu.ts';
+import { useIsNarrow } from '../kit/narrow.ts';
 import { Badge } from '../kit/page.ts';
-import { ResetText, tightestOf, windowText } from '../kit/windows.ts';
+import { isRefusing, ResetText, tightestOf, windowText } from '../kit/windows.ts';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
 
 // The head of the screen of a key or a customer: what an operator can do, then its state, its tightest limit, and since when it is refused.
@@ -19,7 +20,7 @@ export function CallerCard({
   recent,
 }: {
   id: string;
-  /** The badge of its state; null while it is not known. */
+  /** The badge of its state; false while it is not known, or while a ban or a limit says more. */
   state: Children;
   /** Why it admits no request, in place of its limits; null if it may. */
   ended: Children;
@@ -36,14 +37,14 @@ export function CallerCard({
       ${facts}
     </p>
     ${ended === null ? usage !== null && html`<${Tightest} of=${usage} />` : html`<p>${ended}</p>`}
-    <${LastCall} of=${recent.data} isEnded=${ended !== null} />
+    <${LastCall} of=${recent.data} isServed=${usage !== null && !isRefusing(usage)} isEnded=${ended !== null} />
   </div>`;
 }
 
 /** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, or a usual button. */
 export type Action<Dialog extends string> = readonly [dialog: Dialog, text: string, place: 'primary' | 'more' | ''];
 
-/** The actions that the reader may take now. @param of false: not that one */
+/** The actions that the reader may take now: on a phone the first one and a menu. @param of false: not that one */
 export function Actions<Dialog extends string>({
   of,
   open,
@@ -51,11 +52,13 @@ export function Actions<Dialog extends string>({
   of: readonly (Action<Dialog> | false)[];
   open: (dialog: Dialog) => void;
 }) {
+  const isNarrow = useIsNarrow();
   const actions = of.filter((one) => one !== false);
-  const more = actions.filter(([, , place]) => place === 'more');
+  const isInMenu = ([, , place]: Action<Dialog>, i: number) => place === 'more' || (isNarrow && i > 0);
+  const more = actions.filter(isInMenu);
   return html`
     ${actions
-      .filter(([, , place]) => place !== 'more')
+      .filter((one, i) => !isInMenu(one, i))
       .map(
         ([dialog, text, kind]) =>
           html`<button key=${dialog} type="button" class=${kind} onClick=${() => open(dialog)}>${text}</button>`,
@@ -75,11 +78,18 @@ function Tightest({ of: { windows } }: { of: Usage }) {
   </div>`;
 }
 
-function LastCall({ of, isEnded }: { of: RefusalsOfCaller | null; isEnded: boolean }) {
+/** @param isServed whether neither a ban nor a limit refuses its next request */
+function LastCall({ of, isServed, isEnded }: { of: RefusalsOfCaller | null; isServed: boolean; isEnded: boolean }) {
   if (of === null) return null;
   const { last, refusedSince, complete } = of;
+  const since =
+    refusedSince === null || isEnded
+      ? null
+      : isServed
+        ? html`It was refused from <${Time} at=${refusedSince} /> on; nothing refuses its next request. `
+        : html`<span class="refused-since">Refused since <${Time} at=${refusedSince} />, without an admitted request in between.</span> `;
   return html`<p class="muted">
-    ${refusedSince !== null && !isEnded && html`<span class="refused-since">Refused since <${Time} at=${refusedSince} />, without an admitted request in between.</span> `}
+    ${since}
     ${last === null ? 'No gateway remembers a request of it.' : html`Last request <${Time} at=${last.at} /> from <code>${last.clientAddress}</code>.`}
     ${!complete && ' As far as this gateway knows: the store is away.'}
   </p>`;

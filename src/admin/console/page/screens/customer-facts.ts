@@ -11,11 +11,11 @@ function hasExpired({ expiresAt }: Customer): boolean {
   return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now();
 }
 
-export function CustomerState({ of: customer }: { of: Customer }) {
+/** @param isRefusing whether a limit refuses its requests, which says more than that it is active */
+export function CustomerState({ of: customer, isRefusing = false }: { of: Customer; isRefusing?: boolean }) {
   if (hasExpired(customer)) return html`<${Badge} kind="plain">Expired</${Badge}>`;
-  return isSuspended(customer)
-    ? html`<${Badge} kind="warn">Suspended</${Badge}>`
-    : html`<${Badge} kind="good">Active</${Badge}>`;
+  if (isSuspended(customer)) return html`<${Badge} kind="warn">Suspended</${Badge}>`;
+  return isRefusing ? null : html`<${Badge} kind="good">Active</${Badge}>`;
 }
 
 export function CustomerFacts({ of: customer }: { of: Customer }) {

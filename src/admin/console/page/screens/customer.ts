@@ -7,6 +7,7 @@ import { later } from '../kit/later.ts';
 import { Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { UseSection } from '../kit/use.ts';
+import { isRefusing } from '../kit/windows.ts';
 import { Limits } from '../limits.ts';
 import { decoded, hrefOf } from '../router.ts';
 import { useMay } from '../session.ts';
@@ -63,7 +64,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
       <div>
         <${CallerCard}
           id=${id}
-          state=${html`<${CustomerState} of=${data} />`}
+          state=${html`<${CustomerState} of=${data} isRefusing=${isRefusing(usage.data)} />`}
           ended=${ended}
           facts=${html`<span>plan <strong>${data.plan}</strong></span>`}
           usage=${usage.data}
@@ -71,12 +72,12 @@ export function CustomerScreen({ rest }: { rest: string }) {
         />
         ${ended === null && html`<${Limits} of=${data} usage=${calm(usage)} plan=${plan} isLive=${true} />`}
       </div>
+      <aside aria-label="About the customer"><${CustomerFacts} of=${data} /></aside>
       <div class="below">
         <${KeysOfIt} of=${data} open=${open} />
         <${LastRefusals} id=${id} recent=${recent} />
         <${UseSection} id=${id} use=${use} usage=${usage.data} />
       </div>
-      <aside aria-label="About the customer"><${CustomerFacts} of=${data} /></aside>
     </div>
     <${LastChanges} id=${id} what="customer" changes=${calm(changes)} />
     ${

@@ -8,16 +8,18 @@ import { Meter } from '../kit/charts.ts';
 import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
 import { isCallerId } from '../kit/filters.ts';
-import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, utcText, WholeMoments } from '../kit/format.ts';
+import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, WholeMoments } from '../kit/format.ts';
 import { Badge, Page } from '../kit/page.ts';
 import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { VerdictBadge } from '../kit/verdict.ts';
 import { WindowList, windowText } from '../kit/windows.ts';
-import { useUsage } from '../limits.ts';
+import { useUndo, useUsage } from '../limits.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { Refusal, RefusalList, Usage } from '../types.ts';
+import type { ChangePage, Refusal, RefusalList, Usage } from '../types.ts';
+import { actorText, membersOf } from './changes.ts';
+import { answerOf, isInForce, refusing, wholeSecond } from './explain-since.ts';
 import { useGatewayNames } from './gateways.ts';
 
 /** Why a request was refused, for support staff who have its X-Request-Id. */
@@ -33,7 +35,7 @@ export function Explain({ rest }: { rest: string }) {
   const [newest] = refusals.data?.refusals ?? [];
   return html`<${Page} title="Explain">
     <${Ask} key=${rest} id=${isId ? rest : ''} fault=${rest === '' || isId ? null : NO_ID} />
-    <p class="hidden" role="status">${newest?.sentence}</p>
+    <p class="hidden" role="status">${newest && html`<${Prose} text=${newest.sentence} />`}</p>
     ${
       !isId
         ? rest === '' &&
@@ -117,6 +119,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   const gateways = useGatewayNames();
   const usage = useUsage(isKnown ? consumerId : null, plan);
   useRefresh(usage.reload, COUNTS_MS);
+  const undo = useUndo({ id: consumerId ?? '', name }, usage.reload);
   const answerId = useId();
   const isAhead = retryAt !== null && retryAt * 1_000 > now;
   const isOfLimit = code === 'api_key_banned' || code === 'rate_limit_exceeded';
@@ -186,7 +189,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       ${
         ban !== null &&
         html`<${Step} title="Ban">
-          <p>Ban ${ban.number}${refusal.imposedBan ? ', begun by this request' : ''}: <${BanEnd} at=${wholeSecond(ban.until)!} isOver=${isOver} now=${now} /></p>
+          <p>Ban ${ban.number}${refusal.imposedBan ? ', begun by this request' : ''}: <${BanEnd} of=${refusal} at=${wholeSecond(ban.until)!} isOver=${isOver} now=${now} /></p>
         </${Step}>`
       }
       <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> ${refusal.judgement === 'admitted' ? 'by the limits, then refused with' : 'with'} ${status} <code>${code}</code></p></${Step}>
@@ -204,7 +207,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
         html`<${Step} title="Its windows now">
           <${Shown} of=${usage} what="the windows">
             ${({ windows, ban }: Usage) =>
-              html`${ban !== null && html`<p><${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}></p>`}<${WindowList} of=${windows} />`}
+              html`${ban !== null && html`<p class="before"><${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}></p>`}<${WindowList} of=${windows} undo=${undo} />`}
           </${Shown}>
         </${Step}>`
       }
@@ -212,10 +215,23 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   </article>`;
 }
 
-/** @param at when the ban of a refusal was to end, in Unix seconds. @param isOver whether it does not refuse any more */
-function BanEnd({ at, isOver, now }: { at: number; isOver: boolean; now: number }) {
+/** @param at when the ban of the refusal was to end, in Unix seconds. @param isOver whether it does not refuse any more */
+function BanEnd({ of, at, isOver, now }: { of: Refusal; at: number; isOver: boolean; now: number }) {
   if (at * 1_000 <= now) return html`ended <${Time} at=${at} />`;
-  return isOver ? html`was lifted. It would have ended <${Time} at=${at} />` : html`until <${Until} at=${at} />`;
+  return isOver
+    ? html`was lifted<${Lift} of=${of} />. It would have ended <${Time} at=${at} />`
+    : html`until <${Until} at=${at} />`;
+}
+
+/** Who lifted the ban of a refusal, when and why, as far as it is recorded. */
+function Lift({ of: { consumerId, at } }: { of: Refusal }) {
+  const query = new URLSearchParams({ key: consumerId!, action: 'ban.lift', since: at, limit: '100' });
+  const { data } = useResource<ChangePage>(`/admin/audit?${query}`);
+  // The first one after the refusal: a later one lifted a later ban.
+  const lift = data?.changes.findLast(({ outcome }) => outcome === 'done');
+  if (lift === undefined) return null;
+  const { reason } = membersOf(lift.after);
+  return html` <${Time} at=${lift.time} /> by <bdi>${actorText(lift.actor)}</bdi>${typeof reason === 'string' && html` (<bdi>${reason}</bdi>)`}`;
 }
 
 /** What would happen to the same request now. @param usage null while it is not known */
@@ -227,40 +243,6 @@ function Since({ usage, of: refusal }: { usage: Usage | null; of: Refusal }) {
     ({ what, until }, i) =>
       html`${i > 0 && ' '}${what === 'ban' ? 'The caller is banned now' : `The ${windowText(what)} is used up now`}, until <${Until} at=${until} />.`,
   );
-}
-
-/** What would refuse the same request now: the ban, and windows by their names. */
-function refusing({ ban, windows }: Usage, { cost, limits }: Refusal): readonly Refusing[] {
-  // Only the windows that it charges can refuse it.
-  const needs = new Map(limits.map(({ window, needed = cost }) => [window as string, needed]));
-  const spent = Object.entries(windows).filter(
-    ([name, { remaining }]) => remaining !== 'unlimited' && remaining < (needs.get(name) ?? 0),
-  );
-  return [
-    ...(ban === null ? [] : [{ what: 'ban', until: ban.until }]),
-    ...spent.map(([what, { resetAt }]) => ({ what, until: resetAt })),
-  ];
-}
-
-interface Refusing {
-  readonly what: string;
-  /** Unix seconds. */
-  readonly until: number;
-}
-
-/** Whether what refused a request then still refuses it. A later ban is another one. */
-function isInForce(now: readonly Refusing[], { code, window, ban }: Refusal): boolean {
-  if (code !== 'api_key_banned') return now.some(({ what }) => what === window);
-  const present = now.find(({ what }) => what === 'ban');
-  return present !== undefined && ban !== null && Math.abs(present.until - wholeSecond(ban.until)!) <= SAME_END_S;
-}
-
-/** The API reports the end of a ban in seconds in one place and in milliseconds in another: the two differ by at most this, in seconds. */
-const SAME_END_S = 2;
-
-/** The moment from which on nothing of this refuses any more, in Unix seconds. */
-function endOf(now: readonly Refusing[]): number {
-  return Math.max(...now.map(({ until }) => until));
 }
 
 /** Reads the refusals again when the next of them may be repeated: their advice is another one then. */
@@ -280,48 +262,6 @@ const MAX_WAIT_MS = 86_400_000;
 
 /** How often the counts of the present are read again, in milliseconds. */
 const COUNTS_MS = 5_000;
-
-/** In Unix seconds, rounded up so that it is not too early. */
-function wholeSecond(at: string | null): number | null {
-  return at === null ? null : Math.ceil(millisecondsOf(at) / 1_000);
-}
-
-/**
- * Two sentences for the customer, without internals; null if the refusal was for no limit.
- * @param since what the caller has used since, if that is known and waiting helps
- */
-function answerOf(refusal: Refusal, since: Usage | null): string | null {
-  const { requestId, at, code, window, limits, retryAt, status, imposedBan } = refusal;
-  const standing = limits.find((one) => one.window === window);
-  if (window === null || standing === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
-    return null;
-  const why =
-    code === 'rate_limit_exceeded'
-      ? usedUp(standing)
-      : `${imposedBan ? 'it was one too many' : 'you had sent too many'} beyond your limit of ${countText(standing.limit)} ${standing.unit ?? 'requests'} a ${windowText(window, standing.unit)}, which blocks all requests for a while`;
-  const then =
-    since !== null
-      ? sinceForCustomer(since, refusal)
-      : retryAt === null
-        ? 'Waiting does not help: please ask us for a higher limit.'
-        : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
-  return `Your request ${requestId} at ${utcText(at)} got the response ${status} because ${why}. ${then}`;
-}
-
-function sinceForCustomer(usage: Usage, refusal: Refusal): string {
-  const now = refusing(usage, refusal);
-  if (now.length === 0) return 'That is over: requests succeed again, as long as you stay below the limit.';
-  const over = isInForce(now, refusal)
-    ? 'Requests'
-    : 'That is over, but requests are refused for another reason now. They';
-  return `${over} succeed again from ${utcText(endOf(now))} on, if you wait until then and stay below the limit.`;
-}
-
-function usedUp({ window, unit, limit, needed, remaining }: Refusal['limits'][number]): string {
-  const of = `${countText(limit)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
-  if (unit === undefined || remaining === 0) return `you had used all ${of}`;
-  return `it takes ${countText(needed ?? 1)} ${unit} in advance and you had ${countText(remaining)} of ${of} left`;
-}
 
 function Step({ title, note, children }: { title: string; note?: Children; children?: Children }) {
   return html`<li>

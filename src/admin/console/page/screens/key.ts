@@ -8,6 +8,7 @@ import { later } from '../kit/later.ts';
 import { Page } from '../kit/page.ts';
 import { calm, Problem } from '../kit/states.ts';
 import { UseSection } from '../kit/use.ts';
+import { isRefusing } from '../kit/windows.ts';
 import { Limits } from '../limits.ts';
 import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
@@ -69,7 +70,7 @@ export function KeyScreen({ rest }: { rest: string }) {
       <div>
         <${CallerCard}
           id=${id}
-          state=${key.data !== null && (usage.data?.ban == null || stateOf(key.data) !== 'active') && html`<${KeyState} of=${key.data} isBanned=${false} />`}
+          state=${key.data !== null && (!isRefusing(usage.data) || stateOf(key.data) !== 'active') && html`<${KeyState} of=${key.data} isBanned=${false} />`}
           ended=${ended}
           facts=${facts}
           usage=${usage.data}
@@ -81,12 +82,13 @@ export function KeyScreen({ rest }: { rest: string }) {
           html`<${Limits} of=${{ id, name }} usage=${calm(usage)} plan=${plans.data?.plans.find((one) => one.name === usage.data?.plan)} isLive=${key.data !== null && stateOf(key.data) !== 'revoked'} />`
         }
       </div>
+      ${key.data !== null && html`<aside aria-label="About the key"><${About} of=${key.data} /></aside>`}
       <div class="below">
         <${LastRefusals} id=${id} recent=${recent} />
+        ${key.data !== null && html`<${Secrets} of=${key.data} open=${open} />`}
         <${UseSection} id=${id} use=${use} usage=${usage.data} />
         <${Deprecated} routes=${calm(routes)} />
       </div>
-      ${key.data !== null && html`<aside aria-label="About the key"><${About} of=${key.data} /><${Secrets} of=${key.data} open=${open} /></aside>`}
     </div>
     <${LastChanges} id=${id} what="key" changes=${calm(changes)} />
     ${

@@ -46,7 +46,7 @@ export function LastRefusals({ id, recent }: { id: string; recent: Resource<Refu
                 {
                   title: 'Address',
                   sort: ({ clientAddress }: Refusal) => clientAddress,
-                  cell: ({ clientAddress }: Refusal) => html`<code>${clientAddress}</code>`,
+                  cell: ({ clientAddress }: Refusal) => html`<code class="whole">${clientAddress}</code>`,
                 },
               ]}
             />

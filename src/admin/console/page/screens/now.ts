@@ -89,7 +89,7 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
   const all = gateways.gateways;
   const now = Date.now();
   const banned = refused.filter(({ state }) => state === 'banned').length;
-  const limited = refused.length - banned;
+  const callers = `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`;
   const ready = all.filter(({ ready, draining }) => ready && !draining).length;
   const failed = sumOf(lastMinute(traffic), 'failed');
   const targets = all.flatMap(({ upstreams }) => upstreams.flatMap(({ targets }) => targets));
@@ -102,8 +102,11 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
     [down.size > 0, 'bad', `${plural(down.size, 'target')} left out: ${[...down].join(', ')}`],
     [days < 0, 'bad', 'a certificate has expired'],
     [days >= 0 && days < SOON_DAYS, 'warn', `a certificate expires in ${plural(days, 'day')}`],
-    [banned > 0, 'bad', `${plural(banned, 'caller')}${refusedMore ? ' and more' : ''} banned`],
-    [limited > 0, 'warn', `${plural(limited, 'caller')}${refusedMore ? ' and more' : ''} refused`],
+    [
+      refused.length > 0,
+      banned > 0 ? 'bad' : 'warn',
+      banned > 0 ? `${callers}, ${countText(banned)} of them banned` : callers,
+    ],
     [!gateways.complete, 'warn', `refusals unknown, ${lastKnownText(gateways)}`],
   ];
   const shown = wrong.filter(([isSo]) => isSo);

@@ -61,9 +61,8 @@ export function Drafting({ step }: { step: Step }) {
     else if (kept.draft.of.version === data.version) change({ of: data });
   }, [data, etag]);
   const { draft } = kept;
-  const beside = html`<a class="button" href=${hrefOf('/plans')}>Plans in force</a>
-    ${hasUnsavedDraft() && html`<${Discard} discard=${() => data !== null && set(draftOf(data, etag))} />`}`;
-  return html`<${Page} title=${step.title} beside=${beside}>
+  const beside = hasUnsavedDraft() && html`<${Discard} discard=${() => data !== null && set(draftOf(data, etag))} />`;
+  return html`<${Page} title=${step.title} back=${{ title: 'Plans', path: '/plans' }} beside=${beside}>
     ${draft !== null && html`<${Steps} at=${step} draft=${draft} />`}
     <${Shown} of=${file} what="plans.yaml">
       ${(data: PlansFile) =>

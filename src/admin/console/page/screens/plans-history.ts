@@ -30,8 +30,7 @@ export function History({ rest }: { rest: string }) {
 
 function Versions() {
   const history = useResource<PlansHistory>('/admin/plans/history');
-  const beside = html`<a class="button" href=${hrefOf('/plans')}>Plans in force</a>`;
-  return html`<${Page} title="History of plans" beside=${beside}>
+  return html`<${Page} title="History of plans" back=${{ title: 'Plans', path: '/plans' }}>
     <${Shown} of=${history} what="the history">
       ${({ versions }: PlansHistory) =>
         versions.length === 0
@@ -79,10 +78,9 @@ function Version({ name }: { name: string }) {
     ({ version }) => version !== name,
   );
   const isInForce = name === inForce;
-  const beside = html`<a class="button" href=${hrefOf('/plans/history')}>All versions</a>
-    ${!isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} />`}`;
+  const beside = !isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} />`;
   const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
-  return html`<${Page} title=${`Plans ${name}`} beside=${beside}>
+  return html`<${Page} title=${`Plans ${name}`} back=${{ title: 'History of plans', path: '/plans/history' }} beside=${beside}>
     <${Shown} of=${history.error === null ? shown : history} what="the version">
       ${({ text, patch, ...newest }: ShownPlansVersion) => {
         const one = versions[at] ?? newest;
