@@ -56,7 +56,7 @@ export function answerOf(refusal: Refusal, since: Usage | null): string | null {
   const why =
     code === 'rate_limit_exceeded'
       ? usedUp(standing)
-      : `${imposedBan ? 'it was one of too many requests' : 'there had been too many requests'} beyond your limit of ${limit}, and all requests are blocked for a while after that`;
+      : `${imposedBan ? 'it was one of too many requests' : 'there had been too many requests'} beyond your limit of ${limit}, after which all requests are blocked for a while`;
   const then =
     since !== null
       ? sinceForCustomer(since, refusal)
