@@ -359,7 +359,8 @@ function checkDates(deprecated: unknown, fault: Note): void {
   fault(['deprecated', 'sunset'], 'is before `since`; it must be the same time or a later one.');
 }
 
-function checkUpstreams(routes: readonly unknown[], raw: unknown, fault: Note, warn: Note): void {
+function checkUpstreams(routes: readonly unknown[], written: unknown, fault: Note, warn: Note): void {
+  const raw = written ?? {};
   if (!isMapping(raw)) return;
   const names = Object.keys(raw);
   const allowed = someOf(names);

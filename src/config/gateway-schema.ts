@@ -887,9 +887,13 @@ export const gatewaySchema = z
       .describe('What is kept of the use of each key.'),
     upstreams: z
       .record(values.name(), upstreamEntry.transform(inMs('connectTimeout', 'responseTimeout', 'bodyTimeout')))
-      .refine((upstreams) => Object.keys(upstreams).length > 0, 'is empty; name at least one upstream')
       .refine((upstreams) => Object.keys(upstreams).length <= 1_000, 'must not have more than 1000 upstreams')
-      .meta({ minProperties: 1, maxProperties: 1_000, description: 'The services behind the gateway, by name.' }),
+      .default({})
+      .meta({
+        maxProperties: 1_000,
+        description:
+          'The services behind the gateway, by name. A gateway whose routes all have `redirect` or `respond` needs none.',
+      }),
     routes: z
       .array(routeEntry, AT_LEAST_ONE_ROUTE)
       .min(1, AT_LEAST_ONE_ROUTE)

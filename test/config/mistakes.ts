@@ -372,8 +372,8 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'unknown-key': { kind: 'gateway', schema: 'refuses', faults: ['2:3: listen.prot'] },
   'unknown-top-level-key': { kind: 'gateway', schema: 'refuses', faults: ['1:1: listener'] },
   'upstream-name': { kind: 'gateway', schema: 'refuses', faults: ['1:59: upstreams.2nd'] },
-  'upstreams-empty': { kind: 'gateway', schema: 'refuses', faults: ['1:12: upstreams', '2:54: routes[0].upstream'] },
-  'upstreams-missing': { kind: 'gateway', schema: 'refuses', faults: ['1:1: upstreams'] },
+  'upstreams-empty': { kind: 'gateway', schema: 'accepts', faults: ['2:54: routes[0].upstream'] },
+  'upstreams-missing': { kind: 'gateway', schema: 'accepts', faults: ['1:54: routes[0].upstream'] },
   'validate-no-file': {
     kind: 'gateway',
     schema: 'refuses',

@@ -129,3 +129,23 @@ test('over HTTP/2 both are the same', async () => {
   const down = await askHttp2(session, { path: '/down', headers });
   expect([down.status, down.body]).toEqual([503, 'Zurück um 9']);
 });
+
+test('a gateway whose routes all redirect or respond needs no upstream', async () => {
+  const alone = await startGateway({
+    upstream: null,
+    routes: `
+  - { path: '/down', auth: none, limits: { minute: 9 }, respond: { status: 503 } }
+  - { path: '/**', auth: none, limits: { minute: 600 }, redirect: { to: 'https://api.example.com/**' } }
+`,
+  });
+  const replies = await Promise.all(
+    ['/v1/pets?a=b', '/down'].map(async (path) => {
+      const { status, headers } = await fetch(`http://127.0.0.1:${alone.port}${path}`, { redirect: 'manual' });
+      return [status, headers.get('location')];
+    }),
+  );
+  expect(replies).toEqual([
+    [308, 'https://api.example.com/v1/pets?a=b'],
+    [503, null],
+  ]);
+});

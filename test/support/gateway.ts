@@ -4,8 +4,8 @@ import { main } from '../../src/main.ts';
 import { type Running, runTollgate, startTollgate, temporaryFolder } from './processes.ts';
 
 export interface GatewaySetup {
-  /** Origin of the one upstream. */
-  readonly upstream: string;
+  /** Origin of the one upstream; null for a gateway that has none. */
+  readonly upstream: string | null;
   /** YAML of plans.yaml; PLANS by default. */
   readonly plans?: string;
   /** YAML laid into gateway.yaml: further lines of `listen:` and of the upstream, and the routes. */
@@ -61,9 +61,10 @@ export async function startGateway(setup: GatewaySetup): Promise<TestGateway> {
     Object.entries(settings ?? {}).map(([name, value]) => `${name}: ${value}`);
   const listen = ['port: 0', ...lines(setup.listen)].join('\n  ');
   const upstream = [`targets: [${setup.upstream}]`, ...lines(setup.upstreamSettings)].join('\n    ');
+  const upstreams = setup.upstream === null ? '' : `upstreams:\n  store:\n    ${upstream}\n`;
   await writeFile(
     join(folder, 'gateway.yaml'),
-    `listen:\n  ${listen}\nadmin: { ${['port: 0', ...lines(setup.admin)].join(', ')} }\nupstreams:\n  store:\n    ${upstream}\nroutes:${setup.routes ?? ROUTES}\n${withPatience(setup.more)}\n`,
+    `listen:\n  ${listen}\nadmin: { ${['port: 0', ...lines(setup.admin)].join(', ')} }\n${upstreams}routes:${setup.routes ?? ROUTES}\n${withPatience(setup.more)}\n`,
   );
   await writeFile(join(folder, 'plans.yaml'), setup.plans ?? PLANS);
   const env = {

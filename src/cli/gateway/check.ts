@@ -53,8 +53,9 @@ export function summaryOf({ configuration }: CheckedSettings, gateway: string, p
   const { settings, plans: inForce } = configuration!;
   const { routes, upstreams, listen, admin } = settings;
   const counted = (count: number, one: string) => `${count} ${one}${count === 1 ? '' : 's'}`;
+  const services = upstreams.size === 0 ? '' : ` (${[...upstreams.keys()].join(', ')})`;
   return (
-    `${gateway}: ${counted(routes.length, 'route')}, ${counted(upstreams.size, 'upstream')} (${[...upstreams.keys()].join(', ')}), ` +
+    `${gateway}: ${counted(routes.length, 'route')}, ${counted(upstreams.size, 'upstream')}${services}, ` +
     `clients on ${listen.host}:${listen.port}${listen.tls === null ? '' : ' with TLS'}, admin on ${admin.host}:${admin.port}.\n` +
     `${plans}: ${counted(inForce.plans.size, 'plan')} (${[...inForce.plans.keys()].join(', ')}).\n`
   );

@@ -33,6 +33,19 @@ test('sound settings are told in two lines, by serve --check as well, and nothin
   expect(await runCommand(env, 'serve', '--strict')).toMatchObject({ code: 2 });
 });
 
+test('a gateway that forwards nothing needs no upstream, and a route that forwards needs one', async () => {
+  writeFileSync(
+    file,
+    "routes:\n- { path: '/**', auth: none, limits: { minute: 600 }, redirect: { to: 'https://api.example.com/**' } }\n",
+  );
+  expect(await check({})).toMatchObject({ code: 0, stdout: expect.stringContaining('1 route, 0 upstreams, clients') });
+  writeFileSync(file, ROUTES);
+  expect(await check({})).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('is not one of `upstreams`; it must be defined there.'),
+  });
+});
+
 test('a description that is missing is told beside a fault of the environment', async () => {
   writeFileSync(
     file,
