@@ -45,6 +45,19 @@ test.each([
   expect([code, stdout.split('\n')[0]]).toEqual([0, heading]);
 });
 
+test('`docs PAGE#SECTION` shows a section with what belongs to it, as links name it', async () => {
+  const { code, stdout } = await runCommand({}, 'docs', 'guides/move-from.md#traefik');
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/^## Traefik\n[\s\S]*\n### What differs\n/);
+  expect(stdout).not.toContain('## Caddy');
+  expect(await runCommand({}, 'docs', 'limits#nothing')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(
+      "The page guides/limits has no section 'nothing'. Its sections are: fixed-windows, sliding-windows,",
+    ),
+  });
+});
+
 test('a word for no page, or for several, is an error that says what to do', async () => {
   expect(await runCommand({}, 'docs', 'nothing-of-this')).toMatchObject({
     code: 1,

@@ -1,7 +1,7 @@
 import { type ExitCode, Failure } from '../../failure.ts';
 import { PLAIN } from '../../io/terminal-text.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { type Page, pageNamed, pagesOfDocuments, searchPages, textOf } from './pages.ts';
+import { type Page, pageNamed, pagesOfDocuments, searchPages, sectionOf, textOf } from './pages.ts';
 
 /** At most this many places are listed. */
 const MAX_FOUND = 25;
@@ -16,6 +16,7 @@ export const docs: Command = {
   examples: [
     'tollgate docs',
     'tollgate docs limits | less -R',
+    'tollgate docs migrate#the-file',
     'tollgate docs --search sliding window',
     'tollgate docs --serve',
   ],
@@ -37,10 +38,17 @@ export const docs: Command = {
     if (options.port !== undefined) throw new Failure('bad_usage', '--port is for --serve.');
     if (options.search !== undefined) return search([options.search, ...words].join(' '), pages, terminal);
     if (words.length > 1) throw new Failure('bad_usage', 'PAGE is one word. `tollgate docs --search` takes several.');
-    terminal.out(word === undefined ? listOf(pages, terminal) : shown(textOf(pageNamed(word, pages).file), terminal));
+    terminal.out(word === undefined ? listOf(pages, terminal) : shown(textNamed(word, pages), terminal));
     return 0;
   },
 };
+
+/** A page, or a section of it as links name it: `limits`, `guides/limits.md#sliding-windows`. */
+function textNamed(word: string, pages: readonly Page[]): string {
+  const [name, anchor = ''] = word.split('#', 2) as [string, string?];
+  const page = pageNamed(name, pages);
+  return anchor === '' ? textOf(page.file) : sectionOf(page, anchor);
+}
 
 function listOf(pages: readonly Page[], { style = PLAIN }: Terminal): string {
   const width = Math.max(...pages.map(({ name }) => name.length));

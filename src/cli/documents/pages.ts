@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
+import { slugOf } from './slug.ts';
 
 // The documents that come with Tollgate, as Markdown. README.md lists them, for people, for the site and here.
 
@@ -94,6 +95,45 @@ export function pageNamed(word: string, pages: readonly Page[]): Page {
   );
 }
 
+/**
+ * A section of a page, with the sections in it.
+ * @param anchor as a link to the section has it: `limits-for-some-routes`
+ * @throws Failure `not_found`
+ */
+export function sectionOf(page: Page, anchor: string): string {
+  const lines = linesOf(page);
+  const begin = lines.findIndex(({ heading }) => heading !== null && slugOf(heading) === anchor.toLowerCase());
+  if (begin === -1) {
+    const anchors = lines.flatMap(({ heading, level }) => (heading !== null && level > 1 ? [slugOf(heading)] : []));
+    throw new Failure(
+      'not_found',
+      `The page ${page.name} has no section '${anchor.slice(0, 60)}'. Its sections are: ${anchors.join(', ')}.`,
+    );
+  }
+  const end = lines.findIndex(({ heading, level }, i) => i > begin && heading !== null && level <= lines[begin]!.level);
+  const section = lines.slice(begin, end === -1 ? undefined : end);
+  return section.map(({ text }) => text).join('\n');
+}
+
+interface Line {
+  readonly text: string;
+  /** The words of a heading; null for other lines, also in blocks of code. */
+  readonly heading: string | null;
+  /** Of the heading, 1 for the title of the page; 0 for other lines. */
+  readonly level: number;
+}
+
+function linesOf({ file }: Page): readonly Line[] {
+  let isCode = false;
+  return textOf(file)
+    .split('\n')
+    .map((text) => {
+      if (/^ *```/.test(text)) isCode = !isCode;
+      const [, marks = '', heading = null] = (isCode ? null : /^(#+) (.*)$/.exec(text)) ?? [];
+      return { text, heading, level: marks.length };
+    });
+}
+
 /** A place that a search finds. */
 interface Found {
   readonly page: Page;
@@ -111,17 +151,12 @@ export function searchPages(words: string, pages: readonly Page[]): readonly Fou
   if (wanted.length === 0) return [];
   const found = pages.flatMap((page) => {
     let section = page.title;
-    let isCode = false;
-    return textOf(page.file)
-      .split('\n')
-      .flatMap((line): Found[] => {
-        if (/^ *```/.test(line)) isCode = !isCode;
-        const heading = isCode ? undefined : /^#+ (.*)$/.exec(line)?.[1];
-        if (heading !== undefined) section = heading;
-        const [low, around] = [line.toLowerCase(), section.toLowerCase()];
-        const isFound = wanted.every((word) => low.includes(word) || around.includes(word));
-        return isFound && wanted.some((word) => low.includes(word)) ? [{ page, section, line: line.trim() }] : [];
-      });
+    return linesOf(page).flatMap(({ text, heading }): Found[] => {
+      section = heading ?? section;
+      const [low, around] = [text.toLowerCase(), section.toLowerCase()];
+      const isFound = wanted.every((word) => low.includes(word) || around.includes(word));
+      return isFound && wanted.some((word) => low.includes(word)) ? [{ page, section, line: text.trim() }] : [];
+    });
   });
   if (found.length === 0) {
     // No line has all of them, but a page may.
