@@ -1,7 +1,11 @@
 import { globSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { type Allowance, allowanceOf, type Plans } from '../../src/admit/plan.ts';
+import { verdictOf } from '../../src/admit/verdict.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { parsePlans } from '../../src/config/plans.ts';
 import { blocksOf, textOf } from '../support/guides.ts';
@@ -75,6 +79,38 @@ describe('the page', () => {
   test('has lines of at most 140 characters', () => {
     expect(page.split('\n').filter((line) => line.length > 140)).toEqual([]);
   });
+});
+
+test('the windows beside the bucket of Traefik refuse nobody whom the bucket admits', () => {
+  const { text } = blocksOf(PAGE).find((block) => block.text.includes('limit: 6250'))!;
+  const { value } = parsePlans(text, 'plans.yaml') as { value: Plans };
+  const held = allowanceOf(value.plans.get('basic')!, {}) as Allowance;
+  const [burst, gainedAMs] = [50, 100 / 60_000];
+  // After each pause the caller sends as fast as the bucket admits.
+  const phases = fc.array(fc.record({ pauseMs: fc.nat(60_000), requests: fc.nat(300) }), {
+    minLength: 5,
+    maxLength: 30,
+  });
+  fc.assert(
+    fc.property(phases, (all) => {
+      let [atMs, tokens, state] = [1_790_000_000_000, burst, UNSEEN];
+      const wait = (ms: number) => {
+        atMs += ms;
+        tokens = Math.min(burst, tokens + ms * gainedAMs);
+      };
+      for (const { pauseMs, requests } of all) {
+        wait(pauseMs);
+        for (let n = 0; n < requests; n++) {
+          if (tokens < 1) wait(Math.ceil((1 - tokens) / gainedAMs));
+          tokens -= 1;
+          const outcome = decide(state, held, atMs, 1, 1);
+          state = outcome.state;
+          expect(verdictOf(outcome, held, 0).kind).toBe('admitted');
+        }
+      }
+    }),
+    { numRuns: 50 },
+  );
 });
 
 describe('each file', () => {
