@@ -6,7 +6,7 @@ import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText, ownZone, plural, Until } from './kit/format.ts';
 import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
-import { entriesOf, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
+import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
 import { SHARED, useUsage } from './limits.ts';
 import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
@@ -131,7 +131,7 @@ function useTopUp({ id, name }: Helped, windows: Windows = {}): (form: FormData)
     const { status, data } = await request<TopUp>('POST', path, { body, headers: once(body) });
     const unit = windows[window]?.unit;
     const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
-    return `${name ?? id} has ${countText(data.limit)} ${unit ?? 'requests'} a ${windowText(data.window, unit)}${until}.${settledText(status)}`;
+    return `${name ?? id} has ${limitText(data.limit, data.window, unit)}${until}.${settledText(status)}`;
   };
 }
 
@@ -219,7 +219,7 @@ function TopUpEffect({
 }) {
   if (limit === 'unlimited') return null;
   const [until, zone] = end.split(' ');
-  const then = `${countText(limit + amount)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
+  const then = limitText(limit + amount, window, unit);
   const isShort = /(?:^|-)(?:second|minute|hour)$/.test(window);
   if (until === 'window') {
     // A sliding window has no end, so the top-up lasts for one length.

@@ -6,7 +6,7 @@ import { notify, settledText } from './kit/dialog.ts';
 import { countText, lengthText, ordinal, plural, Until } from './kit/format.ts';
 import { Badge, Section } from './kit/page.ts';
 import { Shown } from './kit/states.ts';
-import { type DrawUndo, InFlight, type TopUpPart, WindowList, windowText } from './kit/windows.ts';
+import { type DrawUndo, InFlight, limitText, type TopUpPart, WindowList } from './kit/windows.ts';
 import { useMay } from './session.ts';
 import type { Plan, UndoneTopUp, Usage } from './types.ts';
 
@@ -67,7 +67,7 @@ export function useUndo(of: { readonly id: string; readonly name: string | null 
 function UndoTopUp({
   of,
   part: { id: topUp, amount },
-  unit = 'requests',
+  unit,
   onUndone,
 }: {
   of: { readonly id: string; readonly name: string | null };
@@ -83,7 +83,7 @@ function UndoTopUp({
       const path = `${pathOf(of.id)}/topups/${encodeURIComponent(topUp)}`;
       const { status, data } = await request<UndoneTopUp>('DELETE', path);
       notify(
-        `The top-up of ${nameOf(of)} is undone: it has ${countText(data.limit)} ${unit} a ${windowText(data.window, unit)}.${settledText(status)}`,
+        `The top-up of ${nameOf(of)} is undone: it has ${limitText(data.limit, data.window, unit)}.${settledText(status)}`,
       );
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;

@@ -20,6 +20,11 @@ export function windowText(name: string, unit = ''): string {
   return `${name.slice(at + 1)}${budgetText(budget.slice(0, budget.length - unit.length))}`;
 }
 
+/** A limit in words: `60 requests a minute`. @param window its name. @param unit undefined for requests */
+export function limitText(limit: number | 'unlimited', window: string, unit: string | undefined): string {
+  return `${countText(limit)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
+}
+
 /** @param budget `customer`, `search` or `customer-search` */
 function budgetText(budget: string): string {
   const [, ofCustomer, group] = /^(customer(?:-|$))?(.*?)-?$/.exec(budget)!;

@@ -1,5 +1,5 @@
 import { countText, millisecondsOf, utcText } from '../kit/format.ts';
-import { windowText } from '../kit/windows.ts';
+import { limitText } from '../kit/windows.ts';
 import type { Refusal, Usage } from '../types.ts';
 
 // What would refuse a refused request now, and what to write to the customer about it.
@@ -52,7 +52,7 @@ export function answerOf(refusal: Refusal, since: Usage | null): string | null {
   const standing = limits.find((one) => one.window === window);
   if (window === null || standing === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
     return null;
-  const limit = `${countText(standing.limit)} ${standing.unit ?? 'requests'} a ${windowText(window, standing.unit)}`;
+  const limit = limitText(standing.limit, window, standing.unit);
   const why =
     code === 'rate_limit_exceeded'
       ? usedUp(standing)
@@ -81,11 +81,11 @@ function sinceForCustomer(usage: Usage, refusal: Refusal): string {
 function limitNow({ windows }: Usage, { window }: Refusal): string {
   const { limit, topUp, unit } = windows[window ?? ''] ?? {};
   if (limit === undefined || limit === 'unlimited' || topUp == null) return 'the limit';
-  return `your limit, which is ${countText(limit)} ${unit ?? 'requests'} a ${windowText(window!, unit)} until ${utcText(topUp.until)}`;
+  return `your limit, which is ${limitText(limit, window!, unit)} until ${utcText(topUp.until)}`;
 }
 
 function usedUp({ window, unit, limit, needed, remaining }: Refusal['limits'][number]): string {
-  const of = `${countText(limit)} ${unit ?? 'requests'} a ${windowText(window, unit)}`;
+  const of = limitText(limit, window, unit);
   if (unit === undefined || remaining === 0) return `you had used all ${of}`;
   return `it takes ${countText(needed ?? 1)} ${unit} in advance and you had ${countText(remaining)} of ${of} left`;
 }
