@@ -50,6 +50,12 @@ test('`docs PAGE#SECTION` shows a section with what belongs to it, as links name
   expect(code).toBe(0);
   expect(stdout).toMatch(/^## Traefik\n[\s\S]*\n### What differs\n/);
   expect(stdout).not.toContain('## Caddy');
+  for (const [link, line] of [
+    ['../contract.md#section-3', /^## .*3/],
+    ['reliability.md#244', /^\| <a id="244"><\/a>244 /m],
+    ['move-from#what-differs-1', /^### What differs\n\n- Both slide/],
+  ] as const)
+    expect((await runCommand({}, 'docs', link)).stdout, link).toMatch(line);
   expect(await runCommand({}, 'docs', 'limits#nothing')).toMatchObject({
     code: 1,
     stderr: expect.stringContaining(

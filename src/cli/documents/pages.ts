@@ -70,6 +70,7 @@ export function pageNamed(word: string, pages: readonly Page[]): Page {
   if (word === '') throw new Failure('bad_usage', 'PAGE is empty. `tollgate docs` lists the pages.');
   const asked = word
     .toLowerCase()
+    .replace(/^(?:\.{1,2}\/)+/, '')
     .replace(/^docs\//, '')
     .replace(/\.md$/, '');
   const tests: readonly ((page: Page) => boolean)[] = [
@@ -96,24 +97,34 @@ export function pageNamed(word: string, pages: readonly Page[]): Page {
 }
 
 /**
- * A section of a page, with the sections in it.
- * @param anchor as a link to the section has it: `limits-for-some-routes`
+ * A section of a page, with the sections in it. The anchor of a place within a section leads to that section.
+ * @param anchor as a link has it: `limits-for-some-routes`, `section-3`
  * @throws Failure `not_found`
  */
 export function sectionOf(page: Page, anchor: string): string {
   const lines = linesOf(page);
-  const begin = lines.findIndex(({ heading }) => heading !== null && slugOf(heading) === anchor.toLowerCase());
-  if (begin === -1) {
-    const anchors = lines.flatMap(({ heading, level }) => (heading !== null && level > 1 ? [slugOf(heading)] : []));
+  const wanted = anchor.toLowerCase();
+  const place = lines.findIndex(({ anchors }) => anchors.includes(wanted));
+  if (place === -1) {
+    const all = lines.filter(({ level }) => level > 1).map(({ anchors }) => anchors[0]!);
+    const more = all.length > MAX_NAMED ? `, and ${all.length - MAX_NAMED} more` : '';
     throw new Failure(
       'not_found',
-      `The page ${page.name} has no section '${anchor.slice(0, 60)}'. Its sections are: ${anchors.join(', ')}.`,
+      `The page ${page.name} has no section '${anchor.slice(0, 60)}'. Its sections are: ${all.slice(0, MAX_NAMED).join(', ')}${more}.`,
     );
   }
-  const end = lines.findIndex(({ heading, level }, i) => i > begin && heading !== null && level <= lines[begin]!.level);
+  // An anchor may stand alone in a line above its heading.
+  const isAlone = /^<a id="[^"]*"><\/a>$/.test(lines[place]!.text);
+  const next = lines.findIndex(({ text }, i) => i > place && text !== '');
+  const at = isAlone && next !== -1 && lines[next]!.level > 0 ? next : place;
+  const begin = lines.findLastIndex(({ level }, i) => i <= at && level > 0);
+  const end = lines.findIndex(({ level }, i) => i > begin && level > 0 && level <= lines[begin]!.level);
   const section = lines.slice(begin, end === -1 ? undefined : end);
   return section.map(({ text }) => text).join('\n');
 }
+
+/** How many sections an error lists. */
+const MAX_NAMED = 12;
 
 interface Line {
   readonly text: string;
@@ -121,16 +132,32 @@ interface Line {
   readonly heading: string | null;
   /** Of the heading, 1 for the title of the page; 0 for other lines. */
   readonly level: number;
+  /** What links to the line may name: first that of the heading, then those that are written in it. */
+  readonly anchors: readonly string[];
 }
 
 function linesOf({ file }: Page): readonly Line[] {
   let isCode = false;
+  const seen = new Map<string, number>();
+  /** As GitHub has it: the second of two equal headings ends with `-1`. */
+  const slugIn = (heading: string) => {
+    const slug = slugOf(heading);
+    const before = seen.get(slug) ?? 0;
+    seen.set(slug, before + 1);
+    return before === 0 ? slug : `${slug}-${before}`;
+  };
   return textOf(file)
     .split('\n')
     .map((text) => {
       if (/^ *```/.test(text)) isCode = !isCode;
       const [, marks = '', heading = null] = (isCode ? null : /^(#+) (.*)$/.exec(text)) ?? [];
-      return { text, heading, level: marks.length };
+      const written = isCode ? [] : [...text.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id!.toLowerCase());
+      return {
+        text,
+        heading,
+        level: marks.length,
+        anchors: [...(heading === null ? [] : [slugIn(heading)]), ...written],
+      };
     });
 }
 
