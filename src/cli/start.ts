@@ -48,7 +48,7 @@ export const start: Command = {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
     const settings = withSettings(given, dataFolder);
     if (await leavesStoreUnused(settings, dataFolder)) terminal.error(unusedStoreText(settings, dataFolder));
-    const replaced = await replacedTargets(settings);
+    const { isNeeded, replaced } = await petsOf(settings);
     const pets = await startPets({
       host: '127.0.0.1',
       port: petsPort.port,
@@ -56,7 +56,7 @@ export const start: Command = {
       report: (error) => terminal.error(`${error instanceof Error ? error.stack : error}\n`),
     });
     try {
-      const env = { ...settings, UPSTREAM_URL: given.UPSTREAM_URL || `http://127.0.0.1:${pets.port}` };
+      const env = isNeeded ? { ...settings, UPSTREAM_URL: `http://127.0.0.1:${pets.port}` } : settings;
       const configuration = await configurationFrom(env);
       const { token, tokensFile } = configuration.settings.admin;
       // Without a token of the operator's own, the console would be off: an admin whom only the printed link signs in keeps it on.
@@ -126,18 +126,22 @@ function withSettings(env: NodeJS.ProcessEnv, dataFolder: string): NodeJS.Proces
 }
 
 /**
- * The targets in gateway.yaml that the pet service replaces, without its own default address.
+ * Whether the gateway forwards to the pet service, and the targets in gateway.yaml that the service replaces, without its own default
+ * address. A gateway that forwards nothing needs none, and UPSTREAM_URL names another one.
  * @throws Failure `bad_settings` if gateway.yaml has several upstreams, or faults
  */
-async function replacedTargets(env: NodeJS.ProcessEnv): Promise<readonly string[]> {
-  if (env.UPSTREAM_URL) return [];
+async function petsOf(
+  env: NodeJS.ProcessEnv,
+): Promise<{ readonly isNeeded: boolean; readonly replaced: readonly string[] }> {
+  if (env.UPSTREAM_URL) return { isNeeded: false, replaced: [] };
   const { upstreams } = (await configurationFrom(env)).settings;
   if (upstreams.size > 1) {
     const names = [...upstreams.keys()].join(', ');
     const remedy = 'Run `tollgate serve`, which forwards to what gateway.yaml says.';
     throw new Failure('bad_settings', `The pet service can stand for one upstream, and there are ${names}. ${remedy}`);
   }
-  return [...upstreams.values()].flatMap(({ targets }) => targets).filter((target) => target !== DEFAULT_PETS_ORIGIN);
+  const targets = [...upstreams.values()].flatMap(({ targets }) => targets);
+  return { isNeeded: upstreams.size === 1, replaced: targets.filter((target) => target !== DEFAULT_PETS_ORIGIN) };
 }
 
 /** The admin whom the printed link signs in. Names of tokens have no spaces, so none can be the same. */

@@ -297,7 +297,8 @@ function conflictsOf(
 ): readonly string[] {
   const faults: string[] = [];
   if (environment.upstreamUrl !== null && upstreams.size !== 1) {
-    const message = 'can only replace the targets of one upstream, and gateway.yaml has several; leave it unset.';
+    const named = upstreams.size === 0 ? 'none' : 'several';
+    const message = `can only replace the targets of one upstream, and gateway.yaml has ${named}; leave it unset.`;
     faults.push(`environment: UPSTREAM_URL: ${message}`);
   }
   const isAnyAddress = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::');

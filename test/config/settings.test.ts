@@ -303,6 +303,13 @@ describe('nothing is loaded from', () => {
     expect(await faultsOf({ PORT: '9090', ADMIN_HOST: '127.0.0.2' })).toEqual([]);
   });
 
+  test('UPSTREAM_URL without upstreams: there is nothing that it could replace', async () => {
+    const file = fileWith("routes: [{ path: '/**', auth: none, limits: { minute: 9 }, respond: { status: 503 } }]\n");
+    expect((await faultsOf({ TOLLGATE_CONFIG: file, UPSTREAM_URL: 'http://127.0.0.1:9002' }))[0]).toContain(
+      'gateway.yaml has none',
+    );
+  });
+
   test('UPSTREAM_URL with several upstreams: it would send all routes to one service', async () => {
     const file = fileWith(
       `upstreams: { store: { targets: [http://127.0.0.1:9000] }, shop: { targets: [http://127.0.0.1:9001] } }\n${ROUTES}`,
