@@ -153,6 +153,63 @@ test('Explain shows a top-up with the text for the customer, and takes it back i
   await page.close();
 });
 
+test('a lift that fails after its top-up says so, and does not top up again', async () => {
+  const page = await operator.context.newPage();
+  const headers = { Authorization: `Bearer ${stand.keys.banned.key}` };
+  for (let i = 0; i < 160; i++) await (await fetch(`${stand.gateways[0].origin}/v1/pets`, { headers })).arrayBuffer();
+  let fails = true;
+  await page.route(/\/admin\/bans\//, (route) =>
+    fails
+      ? route.fulfill({ status: 503, json: { code: 'busy', message: 'Try again.', status: 503 } })
+      : route.continue(),
+  );
+  await page.goto(`/console/keys/${stand.keys.banned.id}`);
+  await page.getByRole('button', { name: 'Lift the ban…' }).click();
+  const dialog = dialogOf(page);
+  await dialog.getByLabel('Top up a limit, too').check();
+  await dialog.getByLabel('Window').selectOption('day');
+  await dialog.getByLabel('Requests to add').fill('30');
+  await dialog.getByRole('button', { name: 'Lift the ban' }).click();
+  const fault = await dialog
+    .getByRole('alert')
+    .getByText(/a day.*The ban is not lifted: Try again\./)
+    .innerText();
+  fails = false;
+  await dialog.getByLabel('Reason').fill('x'.repeat(200));
+  await dialog.getByRole('button', { name: 'Lift the ban' }).click();
+  const [, limit] = /has ([\d,]+) requests a day/.exec(fault)!;
+  await noticeOf(page)
+    .getByText(new RegExp(`has ${limit} requests a day.*is lifted`))
+    .waitFor();
+  await page.getByRole('table', { name: 'Last refusals' }).getByRole('link').first().click();
+  await page.getByText(/was lifted .*x{200}/).waitFor();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBeLessThanOrEqual(0);
+  await page.getByRole('button', { name: 'Undo the top-up of 30' }).click();
+  await page.getByRole('button', { name: 'Undo the top-up of 30' }).waitFor({ state: 'detached' });
+  await page.close();
+});
+
+test('Explain does not promise success to a key that is suspended', async () => {
+  const page = await operator.context.newPage();
+  const call = (path: string, data: object) =>
+    admin.context.request.post(path, { data, headers: { Authorization: `Bearer ${stand.tokens.admin}` } });
+  const headers = { Authorization: `Bearer ${stand.keys.refused.key}` };
+  let refused = '';
+  for (let i = 0; i < 400 && refused === ''; i++) {
+    const response = await fetch(`${stand.gateways[0].origin}/v1/pets`, { headers });
+    await response.arrayBuffer();
+    if (response.status === 429) refused = response.headers.get('x-request-id')!;
+  }
+  const { id } = stand.keys.refused;
+  await page.goto(`/console/explain/${refused}`);
+  await page.getByRole('button', { name: 'Top up…' }).waitFor();
+  expect((await call(`/admin/keys/${id}/suspend`, { reason: 'Ticket 9' })).ok()).toBe(true);
+  await page.getByText(/Requests are refused now, because the key is suspended\./).waitFor();
+  expect((await call(`/admin/keys/${id}/resume`, {})).ok()).toBe(true);
+  await page.getByText(/because the key is suspended/).waitFor({ state: 'detached' });
+  await page.close();
+});
+
 test('an operator tops up a window and reads the limit that it has now', async () => {
   const { page } = operator;
   await page.goto(`/console/keys/${stand.keys.banned.id}`);

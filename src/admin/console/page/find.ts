@@ -1,25 +1,24 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Destination } from './finder.ts';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { Destination, Listed } from './finder.ts';
 import { html } from './html.ts';
 import { Icon } from './kit/icon.ts';
 import { later } from './kit/later.ts';
 
 const Finder = later(async () => (await import('./finder.ts')).Finder);
 
+/** Until the finder is loaded, it offers nothing, and leaves the keys to the field. */
+const NONE: Listed = { active: undefined, key: () => {} };
+
 /** The field of the header that finds anything. It opens with a click, with ⌘K or Ctrl+K, and with `/` outside of a field. */
 export function Find({ screens }: { screens: readonly Destination[] }) {
   const [isOpen, setOpen] = useState(false);
-  /** Gives what was typed since the reader asked for the finder; null while it is closed. */
-  const typed = useRef<(() => string) | null>(null);
-  const open = () => {
-    typed.current ??= keepTyped();
-    setOpen(true);
-  };
-  const close = () => {
-    typed.current?.();
-    typed.current = null;
-    setOpen(false);
-  };
+  const dialog = useRef<HTMLDialogElement>(null);
+  const close = () => dialog.current!.close();
+  // Before the browser draws, so that the next letter finds the field.
+  useLayoutEffect(() => {
+    if (isOpen) dialog.current!.showModal();
+    else refocus();
+  }, [isOpen]);
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       const { target, metaKey, ctrlKey, shiftKey } = event;
@@ -28,33 +27,41 @@ export function Find({ screens }: { screens: readonly Destination[] }) {
         (event.key.toLowerCase() === 'k' && (metaKey || ctrlKey) && !shiftKey) || (event.key === '/' && !isTyping);
       if (!isAsked || document.querySelector('dialog[open]') !== null) return;
       event.preventDefault();
-      open();
+      setOpen(true);
     };
     document.addEventListener('keydown', key);
     return () => document.removeEventListener('keydown', key);
   }, []);
-  return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${open}>
+  return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${() => setOpen(true)}>
       <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">${/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}</kbd>
     </button>
-    ${isOpen && html`<${Finder} screens=${screens} typed=${typed.current} onClose=${close} />`}`;
+    <dialog ref=${dialog} class="finder" aria-label="Find anything" onClose=${() => setOpen(false)} onClick=${({ target }: Event) => target === dialog.current && close()}>
+      ${isOpen && html`<${FindField} screens=${screens} onClose=${close} />`}
+    </dialog>`;
 }
 
-/** Keeps what is typed and pasted while no field is there yet for it. @returns a function that ends this and gives the text */
-function keepTyped(): () => string {
-  let text = '';
-  const key = (event: KeyboardEvent) => {
-    if (event.key.length !== 1 || event.metaKey || event.ctrlKey || event.altKey) return;
-    event.preventDefault();
-    text += event.key;
-  };
-  const paste = (event: ClipboardEvent) => {
-    text += event.clipboardData?.getData('text') ?? '';
-  };
-  document.addEventListener('keydown', key);
-  document.addEventListener('paste', paste);
-  return () => {
-    document.removeEventListener('keydown', key);
-    document.removeEventListener('paste', paste);
-    return text;
-  };
+/** Chromium gives no letters to a field that had the focus before a dialog, and has it again, until it gets the focus once more. */
+function refocus(): void {
+  const focused = document.activeElement;
+  if (!(focused instanceof HTMLInputElement || focused instanceof HTMLTextAreaElement)) return;
+  focused.blur();
+  focused.focus({ preventScroll: true });
+}
+
+/**
+ * The field, which is there at once, so that no letter after the shortcut is lost, and what is found for its text, which the browser
+ * loads when it is first asked for.
+ */
+function FindField({ screens, onClose }: { screens: readonly Destination[]; onClose: () => void }) {
+  const [text, setText] = useState('');
+  const [{ active, key }, setListed] = useState(NONE);
+  return html`<div class="finder-body">
+    <label>
+      <${Icon} of="search" /><span class="hidden">Find</span>
+      <input value=${text} placeholder="Name, owner, id, last four, a secret, X-Request-Id…" autocomplete="off" autocapitalize="off" spellcheck="false" maxlength="4096"
+        role="combobox" aria-expanded=${active !== undefined} aria-controls="found" aria-activedescendant=${active} onKeyDown=${key} onInput=${(event: Event) => setText((event.target as HTMLInputElement).value)} />
+      <kbd>Esc</kbd>
+    </label>
+    <${Finder} screens=${screens} wanted=${text.trim()} onListed=${setListed} onClose=${onClose} />
+  </div>`;
 }

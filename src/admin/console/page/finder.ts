@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, request } from './api.ts';
 import { html } from './html.ts';
 import { isCustomer, isWholeId, nameOf } from './kit/callers.ts';
@@ -27,36 +27,40 @@ const MOST = 6;
 /** From how many characters on a text may be the id of a request. */
 const LEAST_OF_ID = 8;
 
+/** What the field above the list has to know of it. */
+export interface Listed {
+  /** The id of the element that Enter opens; undefined if nothing is listed. */
+  readonly active: string | undefined;
+  /** Moves in the list, and opens what is chosen. */
+  readonly key: (event: KeyboardEvent) => void;
+}
+
 /**
  * Finds anything by what is known of it: keys and customers by name, owner, id, metadata or the last four characters of a secret,
  * a key by a whole secret, a refused request by its id, screens and actions. A secret is sent in a body and put nowhere.
- * @param typed what the reader typed before the field was there; it is called once
+ * @param wanted the text, trimmed
  */
 export function Finder({
   screens,
-  typed,
+  wanted,
+  onListed,
   onClose,
 }: {
   screens: readonly Destination[];
-  typed: () => string;
+  wanted: string;
+  onListed: (listed: Listed) => void;
   onClose: () => void;
 }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const [text, setText] = useState('');
-  const [at, setAt] = useState(0);
-  const wanted = text.trim();
+  const [chosenFor, setChosenFor] = useState({ wanted, at: 0 });
   const near = useNearby(screens, wanted);
   const { of, found, status } = useFound(wanted);
   const all = [...found, ...near];
+  const at = chosenFor.wanted === wanted ? chosenFor.at : 0;
   const chosen = Math.min(at, all.length - 1);
-  // Before the browser draws, so that no letter falls between the two.
-  useLayoutEffect(() => {
-    dialog.current!.showModal();
-    setText(typed());
-  }, []);
+  const setAt = (next: number) => setChosenFor({ wanted, at: next });
   useEffect(() => document.getElementById(`found-${chosen}`)?.scrollIntoView({ block: 'nearest' }), [chosen]);
   const go = ({ path }: Found) => {
-    dialog.current!.close();
+    onClose();
     navigate(path);
   };
   const key = (event: KeyboardEvent) => {
@@ -71,32 +75,22 @@ export function Finder({
       if (all[chosen] !== undefined && !isStale) go(all[chosen]);
     }
   };
-  const input = (event: Event) => {
-    setText((event.target as HTMLInputElement).value);
-    setAt(0);
-  };
-  return html`<dialog ref=${dialog} class="finder" aria-label="Find anything" onClose=${onClose} onClick=${({ target }: Event) => target === dialog.current && dialog.current!.close()}>
-    <div class="finder-body">
-      <label>
-        <${Icon} of="search" /><span class="hidden">Find</span>
-        <input value=${text} placeholder="Name, owner, id, last four, a secret, X-Request-Id…" autocomplete="off" autocapitalize="off" spellcheck="false" maxlength="4096"
-          role="combobox" aria-expanded=${all.length > 0} aria-controls="found" aria-activedescendant=${all.length > 0 ? `found-${chosen}` : undefined} onKeyDown=${key} onInput=${input} />
-        <kbd>Esc</kbd>
-      </label>
-      <p class="muted" role="status">${status || (all.length === 0 && of === wanted ? 'Nothing is found.' : null)}</p>
-      <div class="found" id="found" role="listbox" aria-label="Found">
-        ${all.map(
-          (
-            one,
-            i,
-          ) => html`${one.group !== all[i - 1]?.group && html`<h2 role="presentation" key=${one.group}>${one.group}</h2>`}
-            <div key=${one.path} id="found-${i}" role="option" aria-selected=${i === chosen} onClick=${() => go(one)} onPointerMove=${() => setAt(i)}>
-              <${Icon} of=${one.icon} /><bdi>${one.title}</bdi>${one.note && html`<span class="muted">${one.note}</span>`}
-            </div>`,
-        )}
-      </div>
-    </div>
-  </dialog>`;
+  useLayoutEffect(
+    () => onListed({ active: all.length > 0 ? `found-${chosen}` : undefined, key }),
+    [wanted, of, found, near, chosen],
+  );
+  return html`<p class="muted" role="status">${status || (all.length === 0 && of === wanted ? 'Nothing is found.' : null)}</p>
+    <div class="found" id="found" role="listbox" aria-label="Found">
+      ${all.map(
+        (
+          one,
+          i,
+        ) => html`${one.group !== all[i - 1]?.group && html`<h2 role="presentation" key=${one.group}>${one.group}</h2>`}
+          <div key=${one.path} id="found-${i}" role="option" aria-selected=${i === chosen} onClick=${() => go(one)} onPointerMove=${() => setAt(i)}>
+            <${Icon} of=${one.icon} /><bdi>${one.title}</bdi>${one.note && html`<span class="muted">${one.note}</span>`}
+          </div>`,
+      )}
+    </div>`;
 }
 
 /** The screens and actions that match, without asking the gateway. */

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { ApiError, request, useOnce } from './api.ts';
 import { html } from './html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
@@ -53,19 +53,29 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     setToppingUp(!isToppingUp);
     setToppedUpWindow(null);
   };
+  /** What the top-up made, also if the lift fails after it: the dialog stays open then, without the fields of a top-up. */
+  const added = useRef('');
   const act = async (form: FormData) => {
-    // In this order, because a failure after the top-up can be repeated without adding twice.
-    const added = form.get('amount') ? `${await topUp(form)} ` : '';
+    if (form.get('amount')) {
+      added.current = `${await topUp(form)} `;
+      toggle();
+      void usage.reload();
+    }
     const reason = reasonIn(form);
     const query = reason === '' ? '' : `?reason=${encodeURIComponent(reason)}`;
-    const { status, data } = await request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}${query}`);
+    const lifting = request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}${query}`);
+    const { status, data } = await lifting.catch((failure) => {
+      if (!(failure instanceof ApiError) || added.current === '') throw failure;
+      onChanged?.();
+      throw new ApiError(failure.status, failure.code, `${added.current}The ban is not lifted: ${failure.message}`);
+    });
     onChanged?.();
     const spent = (data.spent ?? [])
       .map(({ window, resetAt }) => `${windowText(window)} (until ${momentText(resetAt)})`)
       .join(', ');
     const still =
       spent === '' ? '' : ` Still spent, so further requests are refused: ${spent}. Top it up to help at once.`;
-    return `${added}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
+    return `${added.current}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
     ${usage.data !== null && html`<${LiftEffect} of=${usage.data} toppedUpWindow=${toppedUpWindow} />`}

@@ -24,7 +24,7 @@ interface NamedScreen {
   readonly icon: IconName;
   readonly load: () => Promise<Screen>;
   /** Loads the screen of one record, or of a part, if that is another one. */
-  readonly loadOne?: () => Promise<Screen>;
+  readonly loadOne?: (rest: string) => Promise<Screen>;
 }
 
 /**
@@ -69,7 +69,10 @@ const SCREENS: readonly NamedScreen[] = [
     group: 'Manage',
     icon: 'plans',
     load: async () => (await import('./screens/plans.ts')).Plans,
-    loadOne: async () => (await import('./screens/plans-part.ts')).PlansPart,
+    loadOne: async (rest) =>
+      /^history(?:\/|$)/.test(rest)
+        ? (await import('./screens/plans-history.ts')).History
+        : (await import('./screens/plans-draft.ts')).Drafting,
   },
   {
     path: '/retiring',
@@ -205,14 +208,14 @@ function Shown({
   whole,
 }: {
   title: string;
-  load: () => Promise<Screen>;
+  load: (rest: string) => Promise<Screen>;
   rest: string;
   whole: string;
 }) {
   const [screen, setScreen] = useState<{ readonly body: Screen } | ApiError | null>(null);
   const read = () => {
     const lost = () => new ApiError(0, 'lost', 'The gateway does not send this screen. It may be restarting.');
-    load().then(
+    load(rest).then(
       (body) => setScreen({ body }),
       () => setScreen(lost()),
     );

@@ -28,6 +28,14 @@ export function hasEnded(key: Key): boolean {
   return state === 'revoked' || state === 'expired';
 }
 
+/** Why a key admits no request, whatever its limits are; null if it may. */
+export function refusalOf(key: Key): string | null {
+  const state = stateOf(key);
+  if (state !== 'active') return `the key is ${state === 'expired' ? 'expired' : state}`;
+  const ofCustomer = key.customer?.state ?? 'active';
+  return ofCustomer === 'active' ? null : `its customer is ${ofCustomer}`;
+}
+
 export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
   const state = stateOf(key);
   const ofCustomer = key.customer?.state ?? 'active';

@@ -7,7 +7,7 @@ import { AccessFacts } from './key-access.ts';
 
 // What is said of one customer, on its screen and in the list.
 
-function hasExpired({ expiresAt }: Customer): boolean {
+export function hasExpired({ expiresAt }: Customer): boolean {
   return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now();
 }
 

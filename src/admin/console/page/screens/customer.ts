@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { ApiError } from '../api.ts';
 import { html } from '../html.ts';
 import { auditHref, nameOf } from '../kit/callers.ts';
-import { plural } from '../kit/format.ts';
+import { plural, Time } from '../kit/format.ts';
 import { later } from '../kit/later.ts';
 import { Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
@@ -16,7 +16,7 @@ import { type Action, Actions, CallerCard } from './caller-card.ts';
 import { useCallerRecord } from './caller-record.ts';
 import { isSuspended, SuspendedText } from './caller-state.ts';
 import { LastChanges } from './changes.ts';
-import { CustomerFacts, CustomerState } from './customer-facts.ts';
+import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.ts';
 import { KeyTable } from './key-table.ts';
 import { LastRefusals } from './last-refusals.ts';
 import type { CustomerDialogName } from './opened-customer-dialog.ts';
@@ -53,8 +53,9 @@ export function CustomerScreen({ rest }: { rest: string }) {
     return html`<${Page} title=${id} back=${LIST}>${why ? html`<${Problem} error=${why} retry=${customer.reload} />` : html`<${Shown} of=${customer} what="the customer">${() => null}</${Shown}>`}</${Page}>`;
   }
   const plan = plans.data?.plans.find(({ name }) => name === data.plan);
-  const ended =
-    data.suspended !== undefined && isSuspended(data)
+  const ended = hasExpired(data)
+    ? html`Each request of its keys gets a 401: expired <${Time} at=${data.expiresAt} />.`
+    : data.suspended !== undefined && isSuspended(data)
       ? html`Each request of its keys gets a 403: suspended since <${SuspendedText} ...${data.suspended} />`
       : null;
   const actions = html`<${CustomerActions} of=${data} usage=${usage.data} open=${open} />`;

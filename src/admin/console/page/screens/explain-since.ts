@@ -45,9 +45,13 @@ export function wholeSecond(at: string | null): number | null {
 
 /**
  * Two sentences for the customer, without internals; null if the refusal was for no limit.
- * @param since what the caller has used since, if that is known and waiting helps
+ * @param usage what the caller has used since; null if that is unknown, or waiting does not help
+ * @param ended why the key is refused now whatever its limits are; null if it is not
  */
-export function answerOf(refusal: Refusal, since: Usage | null): string | null {
+export function answerOf(
+  refusal: Refusal,
+  { usage, ended }: { readonly usage: Usage | null; readonly ended: string | null },
+): string | null {
   const { requestId, method, path, at, code, window, limits, retryAt, status, imposedBan } = refusal;
   const standing = limits.find((one) => one.window === window);
   if (window === null || standing === undefined || !(code === 'rate_limit_exceeded' || code === 'api_key_banned'))
@@ -58,11 +62,13 @@ export function answerOf(refusal: Refusal, since: Usage | null): string | null {
       ? usedUp(standing)
       : `${imposedBan ? 'it was one of too many requests' : 'there had been too many requests'} beyond your limit of ${limit}, after which all requests are blocked for a while`;
   const then =
-    since !== null
-      ? sinceForCustomer(since, refusal)
-      : retryAt === null
-        ? 'Waiting does not help: please ask us for a higher limit.'
-        : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
+    ended !== null
+      ? `Requests are refused now, because ${ended}.`
+      : usage !== null
+        ? sinceForCustomer(usage, refusal)
+        : retryAt === null
+          ? 'Waiting does not help: please ask us for a higher limit.'
+          : `Requests succeed again from ${utcText(wholeSecond(retryAt)!)} on, if you wait until then and stay below the limit.`;
   const what = path === null ? '' : ` (${method} ${path})`;
   return `Your request ${requestId}${what} at ${utcText(at)} got the response ${status} because ${why}. ${then}`;
 }

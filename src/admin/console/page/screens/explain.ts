@@ -3,7 +3,7 @@ import { useRefresh, useResource } from '../api.ts';
 import type { Helped } from '../help.ts';
 import { HelpDialog } from '../help-later.ts';
 import { type Children, html } from '../html.ts';
-import { CallerName } from '../kit/callers.ts';
+import { CallerName, pathOf } from '../kit/callers.ts';
 import { Meter } from '../kit/charts.ts';
 import { CopyButton } from '../kit/copy.ts';
 import { Field } from '../kit/dialog.ts';
@@ -17,7 +17,8 @@ import { WindowList, windowText } from '../kit/windows.ts';
 import { useUndo, useUsage } from '../limits.ts';
 import { hrefOf, navigate } from '../router.ts';
 import { useMay } from '../session.ts';
-import type { ChangePage, Refusal, RefusalList, Usage } from '../types.ts';
+import type { ChangePage, Refusal, RefusalList, ShownKey, Usage } from '../types.ts';
+import { refusalOf, stateOf } from './caller-state.ts';
 import { actorText, membersOf } from './changes.ts';
 import { answerOf, isInForce, refusing, wholeSecond } from './explain-since.ts';
 import { useGatewayNames } from './gateways.ts';
@@ -119,6 +120,11 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   const gateways = useGatewayNames();
   const usage = useUsage(isKnown ? consumerId : null, plan);
   useRefresh(usage.reload, COUNTS_MS);
+  const key = useResource<ShownKey>(isKnown && consumerId.startsWith('key_') ? pathOf(consumerId) : null);
+  useRefresh(key.reload, COUNTS_MS);
+  // A key that is revoked, expired or suspended is refused whatever its limits are.
+  const ended = key.error?.status === 404 ? 'the key is deleted' : key.data === null ? null : refusalOf(key.data);
+  const isLive = key.error?.status !== 404 && (key.data === null || stateOf(key.data) !== 'revoked');
   const undo = useUndo({ id: consumerId ?? '', name }, usage.reload);
   const answerId = useId();
   const isAhead = retryAt !== null && retryAt * 1_000 > now;
@@ -126,18 +132,18 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   // The advice that was written for the refusal is about what may be over: an operator lifted the ban, or another limit refuses now.
   const isOver =
     isOfLimit && retryAt !== null && usage.data !== null && !isInForce(refusing(usage.data, refusal), refusal);
-  const answer = answerOf(refusal, retryAt === null ? null : usage.data);
+  const answer = answerOf(refusal, { usage: retryAt === null ? null : usage.data, ended });
   const isBanned = usage.data === null ? ban !== null && isAhead : usage.data.ban !== null;
   const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return html`<article class="panel explained" aria-label="Refusal">
     ${name !== null && html`<h2><bdi>${name}</bdi></h2>`}
     <p class="sentence"><${Prose} text=${refusal.sentence} /></p>
-    <p class="advice">${isOver ? html`What refused the request is over. <${Since} usage=${usage.data} of=${refusal} />` : html`<${Prose} text=${refusal.advice} />`}</p>
+    <p class="advice">${isOver ? html`What refused the request is over. <${Since} usage=${usage.data} of=${refusal} ended=${ended} />` : html`<${Prose} text=${refusal.advice} />`}</p>
     ${
       isKnown &&
       html`<p class="actions">
         ${mayHelp && isBanned && html`<button type="button" class=${isOfLimit ? 'primary' : ''} onClick=${() => help({ of: { ...one, how: 'lift' }, onChanged: usage.reload })}>Lift the ban…</button>`}
-        ${mayHelp && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ of: { ...one, how: 'topup' }, onChanged: usage.reload })}>Top up…</button>`}
+        ${mayHelp && isLive && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && html`<button type="button" onClick=${() => help({ of: { ...one, how: 'topup' }, onChanged: usage.reload })}>Top up…</button>`}
         <a class="button" href=${hrefOf(`/keys/${consumerId}`)}>Open the key</a>
       </p>`
     }
@@ -189,7 +195,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       ${
         ban !== null &&
         html`<${Step} title="Ban">
-          <p>Ban ${ban.number}${refusal.imposedBan ? ', begun by this request' : ''}: <${BanEnd} of=${refusal} at=${wholeSecond(ban.until)!} isOver=${isOver} now=${now} /></p>
+          <p class="break">Ban ${ban.number}${refusal.imposedBan ? ', begun by this request' : ''}: <${BanEnd} of=${refusal} at=${wholeSecond(ban.until)!} isOver=${isOver} now=${now} /></p>
         </${Step}>`
       }
       <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> ${refusal.judgement === 'admitted' ? 'by the limits, then refused with' : 'with'} ${status} <code>${code}</code></p></${Step}>
@@ -199,7 +205,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
             ? html`<p class="muted">Not a matter of waiting.</p>`
             : isAhead && !isOver
               ? html`<p class="countdown"><${Until} at=${retryAt} /></p>`
-              : html`<p>${!isAhead && html`<${Time} at=${retryAt} />: that has passed. `}<${Since} usage=${usage.data} of=${refusal} /></p>`
+              : html`<p>${!isAhead && html`<${Time} at=${retryAt} />: that has passed. `}<${Since} usage=${usage.data} of=${refusal} ended=${ended} /></p>`
         }
       </${Step}>
       ${
@@ -207,7 +213,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
         html`<${Step} title="Its windows now">
           <${Shown} of=${usage} what="the windows">
             ${({ windows, ban }: Usage) =>
-              html`${ban !== null && html`<p class="before"><${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}></p>`}<${WindowList} of=${windows} undo=${undo} />`}
+              html`${ban !== null && html`<p class="before"><${Badge} kind="bad">Banned until <${Until} at=${ban.until} /></${Badge}></p>`}<${WindowList} of=${windows} undo=${isLive ? undo : undefined} />`}
           </${Shown}>
         </${Step}>`
       }
@@ -234,8 +240,13 @@ function Lift({ of: { consumerId, at } }: { of: Refusal }) {
   return html` <${Time} at=${lift.time} /> by <bdi>${actorText(lift.actor)}</bdi>${typeof reason === 'string' && html` (<bdi>${reason}</bdi>)`}`;
 }
 
-/** What would happen to the same request now. @param usage null while it is not known */
-function Since({ usage, of: refusal }: { usage: Usage | null; of: Refusal }) {
+/**
+ * What would happen to the same request now.
+ * @param usage null while it is not known
+ * @param ended why the key is refused whatever its limits are; null if it is not
+ */
+function Since({ usage, of: refusal, ended }: { usage: Usage | null; of: Refusal; ended: string | null }) {
+  if (ended !== null) return `The same request is refused now: ${ended}.`;
   if (usage === null) return 'The same request succeeds, unless other requests have used up a limit since.';
   const now = refusing(usage, refusal);
   if (now.length === 0) return 'The same request succeeds now.';

@@ -15,7 +15,7 @@ import { useMay } from '../session.ts';
 import type { ChangePage, Key, Plan, ShownKey, Usage } from '../types.ts';
 import { type Action, Actions, CallerCard } from './caller-card.ts';
 import { useCallerRecord } from './caller-record.ts';
-import { hasEnded, KeyState, SuspendedText, stateOf } from './caller-state.ts';
+import { hasEnded, KeyState, refusalOf, SuspendedText, stateOf } from './caller-state.ts';
 import { actorText, LastChanges } from './changes.ts';
 import { About, Deprecated, Secrets } from './key-details.ts';
 import { LastRefusals } from './last-refusals.ts';
@@ -70,7 +70,7 @@ export function KeyScreen({ rest }: { rest: string }) {
       <div>
         <${CallerCard}
           id=${id}
-          state=${key.data !== null && (!isRefusing(usage.data) || stateOf(key.data) !== 'active') && html`<${KeyState} of=${key.data} isBanned=${false} />`}
+          state=${key.data !== null && (!isRefusing(usage.data) || ended !== null) && html`<${KeyState} of=${key.data} isBanned=${false} />`}
           ended=${ended}
           facts=${facts}
           usage=${usage.data}
@@ -110,7 +110,9 @@ export function KeyScreen({ rest }: { rest: string }) {
 /** Why a key admits no request, whatever its limits are; null if it may. */
 function endedText(key: Key, changes: ChangePage | null) {
   const state = stateOf(key);
-  if (state === 'active') return null;
+  const why = refusalOf(key);
+  if (why === null) return null;
+  if (state === 'active') return html`Each request gets a ${key.customer!.state === 'suspended' ? 403 : 401}: ${why}.`;
   if (state === 'suspended')
     return html`Each request gets a 403: suspended since <${SuspendedText} ...${key.suspended!} />`;
   if (state === 'expired') return html`Each request gets a 401: expired <${Time} at=${key.expiresAt!} />.`;

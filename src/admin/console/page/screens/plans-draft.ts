@@ -29,7 +29,7 @@ function draftOf(file: PlansFile, etag: string | null): Draft {
   return { of: file, etag, text: linesOf(file.text), checked: null, compared: null, simulated: null };
 }
 
-export const STEPS = [
+const STEPS = [
   { path: 'edit', name: 'Edit', title: 'Edit plans' },
   { path: 'compare', name: 'Compare', title: 'Compare the draft' },
   { path: 'simulate', name: 'Simulate', title: 'Simulate the draft' },
@@ -43,7 +43,15 @@ interface StepProps {
   readonly change: (part: Partial<Draft>) => void;
 }
 
-export function Drafting({ step }: { step: Step }) {
+/** `/plans/STEP`, the way to change the plans. */
+export function Drafting({ rest }: { rest: string }) {
+  const step = STEPS.find(({ path }) => path === rest);
+  return step === undefined
+    ? html`<${Page} title="Not found"><${Empty} title="There is no such step." /></${Page}>`
+    : html`<${Stepped} step=${step} />`;
+}
+
+function Stepped({ step }: { step: Step }) {
   const file = useResource<PlansFile>('/admin/plans/file');
   const [, redraw] = useState({});
   const set = (draft: Draft | null) => {

@@ -8,7 +8,7 @@ import { PatchText } from '../kit/patch.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { yamlParts } from '../kit/yaml-parts.ts';
-import { changeQuery, hrefOf, navigate, usePlace } from '../router.ts';
+import { changeQuery, decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Compared, PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
 import { actorText } from './changes.ts';
@@ -25,7 +25,8 @@ const FROM: Readonly<Record<PlansVersion['from'], string>> = {
 
 /** `/plans/history` and `/plans/history/VERSION`. */
 export function History({ rest }: { rest: string }) {
-  return rest === '' ? html`<${Versions} />` : html`<${Version} key=${rest} name=${rest} />`;
+  const name = decoded(rest.replace(/^history\/?/, ''));
+  return name === '' ? html`<${Versions} />` : html`<${Version} key=${name} name=${name} />`;
 }
 
 function Versions() {
