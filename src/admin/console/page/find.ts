@@ -12,12 +12,8 @@ const NONE: Listed = { active: undefined, key: () => {} };
 /** The field of the header that finds anything. It opens with a click, with ⌘K or Ctrl+K, and with `/` outside of a field. */
 export function Find({ screens }: { screens: readonly Destination[] }) {
   const [isOpen, setOpen] = useState(false);
-  const dialog = useRef<HTMLDialogElement>(null);
-  const close = () => dialog.current!.close();
-  // Before the browser draws, so that the next letter finds the field.
   useLayoutEffect(() => {
-    if (isOpen) dialog.current!.showModal();
-    else refocus();
+    if (!isOpen) refocus();
   }, [isOpen]);
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
@@ -35,33 +31,37 @@ export function Find({ screens }: { screens: readonly Destination[] }) {
   return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${() => setOpen(true)}>
       <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">${/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}</kbd>
     </button>
-    <dialog ref=${dialog} class="finder" aria-label="Find anything" onClose=${() => setOpen(false)} onClick=${({ target }: Event) => target === dialog.current && close()}>
-      ${isOpen && html`<${FindField} screens=${screens} onClose=${close} />`}
-    </dialog>`;
+    ${isOpen && html`<${FindDialog} screens=${screens} onClose=${() => setOpen(false)} />`}`;
 }
 
 /** Chromium gives no letters to a field that had the focus before a dialog, and has it again, until it gets the focus once more. */
 function refocus(): void {
-  const focused = document.activeElement;
-  if (!(focused instanceof HTMLInputElement || focused instanceof HTMLTextAreaElement)) return;
+  const focused = document.activeElement as HTMLElement;
+  if (!focused.matches('input, textarea')) return;
   focused.blur();
-  focused.focus({ preventScroll: true });
+  focused.focus();
 }
 
 /**
  * The field, which is there at once, so that no letter after the shortcut is lost, and what is found for its text, which the browser
  * loads when it is first asked for.
  */
-function FindField({ screens, onClose }: { screens: readonly Destination[]; onClose: () => void }) {
+function FindDialog({ screens, onClose }: { screens: readonly Destination[]; onClose: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState('');
   const [{ active, key }, setListed] = useState(NONE);
-  return html`<div class="finder-body">
-    <label>
-      <${Icon} of="search" /><span class="hidden">Find</span>
-      <input value=${text} placeholder="Name, owner, id, last four, a secret, X-Request-Id…" autocomplete="off" autocapitalize="off" spellcheck="false" maxlength="4096"
-        role="combobox" aria-expanded=${active !== undefined} aria-controls="found" aria-activedescendant=${active} onKeyDown=${key} onInput=${(event: Event) => setText((event.target as HTMLInputElement).value)} />
-      <kbd>Esc</kbd>
-    </label>
-    <${Finder} screens=${screens} wanted=${text.trim()} onListed=${setListed} onClose=${onClose} />
-  </div>`;
+  const close = () => dialog.current?.close();
+  // Before the browser draws, so that the next letter finds the field.
+  useLayoutEffect(() => dialog.current!.showModal(), []);
+  return html`<dialog ref=${dialog} class="finder" aria-label="Find anything" onClose=${onClose} onClick=${({ target }: Event) => target === dialog.current && close()}>
+    <div class="finder-body">
+      <label>
+        <${Icon} of="search" /><span class="hidden">Find</span>
+        <input value=${text} placeholder="Name, owner, id, last four, a secret, X-Request-Id…" autocomplete="off" autocapitalize="off" spellcheck="false" maxlength="4096"
+          role="combobox" aria-expanded=${active !== undefined} aria-controls="found" aria-activedescendant=${active} onKeyDown=${key} onInput=${(event: Event) => setText((event.target as HTMLInputElement).value)} />
+        <kbd>Esc</kbd>
+      </label>
+      <${Finder} screens=${screens} wanted=${text.trim()} onListed=${setListed} onClose=${close} />
+    </div>
+  </dialog>`;
 }

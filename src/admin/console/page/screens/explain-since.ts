@@ -77,9 +77,7 @@ function sinceForCustomer(usage: Usage, refusal: Refusal): string {
   const now = refusing(usage, refusal);
   if (now.length === 0)
     return `That is over: requests succeed again, as long as you stay below ${limitNow(usage, refusal)}.`;
-  const over = isInForce(now, refusal)
-    ? 'Requests'
-    : 'That is over, but requests are refused for another reason now. They';
+  const over = isInForce(now, refusal) ? 'Requests' : 'That is over, but something else refuses requests now. They';
   return `${over} succeed again from ${utcText(endOf(now))} on, if you wait until then and stay below the limit.`;
 }
 

@@ -103,7 +103,7 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
     <p class="muted">${message}</p>
     <ul class="bullets">
       <li>Compare the id with the response: <code>${id}</code>.</li>
-      <li>Search <a href=${hrefOf('/keys')}>the caller’s key</a> and see what its windows and its history say.</li>
+      <li>Look at <a href=${hrefOf('/keys')}>the caller’s key</a>.</li>
       <li>Watch <a href=${hrefOf('/live')}>Requests</a> while the caller tries again.</li>
     </ul>
     <p><button type="button" onClick=${retry}>Try again</button></p>
@@ -123,8 +123,9 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   const key = useResource<ShownKey>(isKnown && consumerId.startsWith('key_') ? pathOf(consumerId) : null);
   useRefresh(key.reload, COUNTS_MS);
   // A key that is revoked, expired or suspended is refused whatever its limits are.
-  const ended = key.error?.status === 404 ? 'the key is deleted' : key.data === null ? null : refusalOf(key.data);
-  const isLive = key.error?.status !== 404 && (key.data === null || stateOf(key.data) !== 'revoked');
+  const isGone = key.error?.status === 404;
+  const ended = isGone ? 'the key is deleted' : key.data && refusalOf(key.data);
+  const isLive = !isGone && (key.data === null || stateOf(key.data) !== 'revoked');
   const undo = useUndo({ id: consumerId ?? '', name }, usage.reload);
   const answerId = useId();
   const isAhead = retryAt !== null && retryAt * 1_000 > now;
