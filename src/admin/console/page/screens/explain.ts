@@ -99,7 +99,7 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
 
 function NotFound({ id, message, retry }: { id: string; message: string; retry: () => Promise<void> }) {
   return html`<${Empty} title="No refusal with this id is known.">
-    <p>Only refused requests are kept. A request that was admitted, or that your service answered with an error, is not among them.</p>
+    <p>Only refused requests are kept, and none that your service answered.</p>
     <p class="muted">${message}</p>
     <ul class="bullets">
       <li>Compare the id with the response: <code>${id}</code>.</li>
