@@ -1,10 +1,10 @@
+import { useEffect, useState } from 'preact/hooks';
 import type { Resource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { Meter } from '../kit/charts.ts';
 import { CopyId } from '../kit/copy.ts';
 import { countText, Time, Until } from '../kit/format.ts';
 import { MoreMenu } from '../kit/menu.ts';
-import { useIsNarrow } from '../kit/narrow.ts';
 import { Badge } from '../kit/page.ts';
 import { isRefusing, ResetText, tightestOf, windowText } from '../kit/windows.ts';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
@@ -43,6 +43,19 @@ export function CallerCard({
 
 /** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, or a usual button. */
 export type Action<Dialog extends string> = readonly [dialog: Dialog, text: string, place: 'primary' | 'more' | ''];
+
+/** Up to this width style.css gives a screen one column, and a row has room for one button and a menu. */
+const NARROW = window.matchMedia('(max-width: 46rem)');
+
+function useIsNarrow(): boolean {
+  const [isNarrow, setNarrow] = useState(NARROW.matches);
+  useEffect(() => {
+    const change = () => setNarrow(NARROW.matches);
+    NARROW.addEventListener('change', change);
+    return () => NARROW.removeEventListener('change', change);
+  }, []);
+  return isNarrow;
+}
 
 /** The actions that the reader may take now: on a phone the first one and a menu. @param of false: not that one */
 export function Actions<Dialog extends string>({

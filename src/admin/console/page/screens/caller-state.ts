@@ -31,7 +31,7 @@ export function hasEnded(key: Key): boolean {
 /** Why a key admits no request, whatever its limits are; null if it may. */
 export function refusalOf(key: Key): string | null {
   const state = stateOf(key);
-  if (state !== 'active') return `the key is ${state === 'expired' ? 'expired' : state}`;
+  if (state !== 'active') return `the key is ${state}`;
   const ofCustomer = key.customer?.state ?? 'active';
   return ofCustomer === 'active' ? null : `its customer is ${ofCustomer}`;
 }

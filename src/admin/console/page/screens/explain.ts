@@ -119,9 +119,8 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   const isKnown = consumerId !== null && isCallerId(consumerId);
   const gateways = useGatewayNames();
   const usage = useUsage(isKnown ? consumerId : null, plan);
-  useRefresh(usage.reload, COUNTS_MS);
   const key = useResource<ShownKey>(isKnown && consumerId.startsWith('key_') ? pathOf(consumerId) : null);
-  useRefresh(key.reload, COUNTS_MS);
+  useRefresh(() => Promise.all([usage.reload(), key.reload()]), COUNTS_MS);
   // A key that is revoked, expired or suspended is refused whatever its limits are.
   const isGone = key.error?.status === 404;
   const ended = isGone ? 'the key is deleted' : key.data && refusalOf(key.data);
