@@ -136,13 +136,9 @@ interface Asked extends Pick<Outcome, 'nowMs' | 'cost' | 'n'> {
   readonly leaseTerms: LeaseTerms;
 }
 
-function decideInFlight(
-  state: AccountState,
-  allowance: Allowance,
-  { nowMs, cost, n, amounts, leaseTerms }: Asked,
-  inFlight: readonly number[],
-): Outcome {
-  const accounts = presentAccounts(state, allowance, nowMs, cost, amounts);
+function decideInFlight(state: AccountState, allowance: Allowance, asked: Asked, inFlight: readonly number[]): Outcome {
+  const { nowMs, cost, n, leaseTerms } = asked;
+  const accounts = presentAccounts(state, allowance, asked);
   if (leaseTerms.returned !== undefined) takeBack(accounts, leaseTerms.returned, nowMs);
   if (!allowance.boundsInFlight) {
     return decideOn(accounts, allowance, { nowMs, cost, n, leaseTerms, roomInFlight: Number.POSITIVE_INFINITY });
@@ -248,13 +244,7 @@ interface Account {
 const NO_FURTHER: readonly Budget[] = Object.freeze([]);
 
 /** What of each account has not ended: the consumer's own, then those of the further budgets. */
-function presentAccounts(
-  state: AccountState,
-  allowance: Allowance,
-  nowMs: number,
-  cost: number,
-  amounts: Amounts | undefined,
-): Account[] {
+function presentAccounts(state: AccountState, allowance: Allowance, { nowMs, cost, n, amounts }: Asked): Account[] {
   const { limits: own, further = NO_FURTHER, bans, bansOfCustomer } = allowance;
   // Of this length from the start: an array that grows has room for 16.
   const accounts = new Array<Account>(1 + further.length);
@@ -270,7 +260,7 @@ function presentAccounts(
       limits,
       windows,
       strikes,
-      ban: currentBan(ban, rule, nowMs, further),
+      ban: currentBan(ban, rule, nowMs, further, n === 0),
       topUps: topUps && topUpsOf(limits),
       leases: leases ?? NO_LEASES,
     };
@@ -441,12 +431,14 @@ function currentBan(
   rule: BanRule | null,
   nowMs: number,
   further: readonly Pick<Budget, 'name'>[],
+  isRead: boolean,
 ): Ban | null {
   if (of === null) return null;
   const ban = of.budget === undefined || further.some(({ name }) => name === of.budget) ? of : withoutBudget(of);
   if (rule === null) return nowMs < ban.untilMs ? ban : null;
   if (nowMs >= ban.untilMs + rule.forgetMs) return null;
-  if (nowMs >= ban.untilMs) return ban;
+  // Nothing is stored when the state is only read. An end that is made of the present would be later at each reading.
+  if (isRead || nowMs >= ban.untilMs) return ban;
   // Bounded by this ban's own length. With `longest` as the bound, a clock set back by 12 h made a ban of 60 s last 12 h.
   const latestMs = nowMs + banLengthMs(rule, ban.number);
   return ban.untilMs > latestMs ? { ...ban, untilMs: latestMs } : ban;

@@ -46,6 +46,8 @@ interface FailureCount {
 }
 
 const MINUTE_MS = 60_000;
+/** Of two readings of a clock that differ by less, the first stays: the difference is that of the readings, not of the clock. */
+const SAME_MS = 1_000;
 
 /**
  * The failed-authentication budgets of client addresses (contract section 4). A failed authentication counts against no
@@ -59,6 +61,8 @@ export class FailedAttempts {
   readonly #options: FailedAttemptsOptions;
   readonly #counts: LRUCache<string, FailureCount>;
   readonly #keyOf: (address: string) => string;
+  /** The wall clock minus the monotonic one, so that the end of a minute is the same moment in each answer. */
+  #offsetMs = Number.NaN;
 
   constructor(options: FailedAttemptsOptions) {
     this.#options = options;
@@ -108,7 +112,11 @@ export class FailedAttempts {
     try {
       const { count, endsInMs } = await this.#within(this.#options.counter.add(address), waitedMs);
       // If the counter's clock was set back, its minute would last for hours.
-      current = { count, endsAtMs: this.#options.monotonicMs() + Math.min(endsInMs, MINUTE_MS) };
+      const endsAtMs = this.#options.monotonicMs() + Math.min(endsInMs, MINUTE_MS);
+      const before = this.#counts.get(address);
+      // The counter says how long its minute lasts still, and its answer took some time.
+      const isSame = before !== undefined && Math.abs(before.endsAtMs - endsAtMs) < SAME_MS;
+      current = { count, endsAtMs: isSame ? before.endsAtMs : endsAtMs };
     } catch {
       const nowMs = this.#options.monotonicMs();
       const before = this.#present(address, nowMs) ?? { count: 0, endsAtMs: nowMs + MINUTE_MS };
@@ -135,8 +143,14 @@ export class FailedAttempts {
 
   #budget(limit: number, { count, endsAtMs }: FailureCount, nowMs: number): Budget {
     const remaining = Math.max(limit - count, 0);
-    const resetAtMs = Math.ceil(this.#options.wallMs() + Math.max(endsAtMs - nowMs, 0));
+    const resetAtMs = Math.ceil(this.#offset(nowMs) + Math.max(endsAtMs, nowMs));
     return { limit, remaining, resetAtMs, allowed: count <= limit };
+  }
+
+  #offset(nowMs: number): number {
+    const offsetMs = this.#options.wallMs() - nowMs;
+    if (!(Math.abs(offsetMs - this.#offsetMs) < SAME_MS)) this.#offsetMs = offsetMs;
+    return this.#offsetMs;
   }
 }
 

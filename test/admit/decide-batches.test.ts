@@ -88,14 +88,16 @@ test('however the clock is set, nothing lasts longer than its own length from th
   expect(setBack).toBeGreaterThan(1_000);
 });
 
-/** What a ban rule says of the ban and the strikes that a decision leaves. */
-function holdToTheRule(before: AccountState, { nowMs, admitted, bannedFrom, state }: Outcome, plan: Allowance): void {
+/** What a ban rule says of the ban and the strikes that a decision leaves. A decision about no request leaves the ban as it is. */
+function holdToTheRule(before: AccountState, outcome: Outcome, plan: Allowance): void {
   if (plan.bans === null) return;
+  const { nowMs, n, admitted, bannedFrom, state } = outcome;
   const { ban, strikes } = state;
-  if (ban !== null) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
+  if (ban !== null && n > 0) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
   if (before.ban !== null && nowMs < before.ban.untilMs) {
     expect(ban).toMatchObject({ number: before.ban.number, window: before.ban.window });
-    expect(ban?.untilMs).toBe(Math.min(before.ban.untilMs, nowMs + banLengthMs(plan.bans, before.ban.number)));
+    const latestMs = n === 0 ? before.ban.untilMs : nowMs + banLengthMs(plan.bans, before.ban.number);
+    expect(ban?.untilMs).toBe(Math.min(before.ban.untilMs, latestMs));
     expect({ admitted, bannedFrom }).toEqual({ admitted: 0, bannedFrom: 0 });
   }
   if (strikes.count > 0) expect(strikes.endsAtMs - nowMs).toBeLessThanOrEqual(plan.bans.withinMs);

@@ -70,6 +70,25 @@ describe('the budget of an address', () => {
     expect(failed.peek('192.0.2.1')).toMatchObject({ allowed: false, resetAtMs: clock.wallMs + 60_000 });
   });
 
+  test('ends at one moment in each answer, however the clocks and the answers of the counter tremble (reliability 373)', async () => {
+    const counter = new FakeCounter();
+    const { failed, clock } = attempts(counter, { limit: 100 });
+    const { resetAtMs } = await failed.fail('192.0.2.1');
+    counter.add = async () => {
+      // The counter has rounded, and its answer took 3 ms.
+      const leftMs = Math.round(65_000 - clock.monotonicMs);
+      clock.monotonicMs += 3;
+      return { count: 2, endsInMs: leftMs };
+    };
+    for (let i = 0; i < 50; i++) {
+      // Whole milliseconds of a wall clock that NTP slows down.
+      clock.monotonicMs += 101.7;
+      clock.wallMs = Math.floor(1_800_000_000_000 + (clock.monotonicMs - 5_000) * 0.999);
+      expect((await failed.fail('192.0.2.1')).resetAtMs).toBe(resetAtMs);
+      expect(failed.peek('192.0.2.1').resetAtMs).toBe(resetAtMs);
+    }
+  });
+
   test('lasts no longer than a minute where the clock of the counter was set back', async () => {
     const counter: AttemptCounter = { add: async () => ({ count: 4, endsInMs: 43_260_000 }), forget: () => {} };
     const { failed, clock } = attempts(counter);

@@ -156,8 +156,9 @@ local function put(account, field, value)
   changes[#changes + 1] = value
 end
 
--- The ban of an account. The clock may jump: no ban lasts longer from now than its rung's length. `after` is 0 for an account
--- that gets no bans.
+-- The ban of an account. The clock may jump: no ban lasts longer from now than its rung's length, from the next request on. A mere
+-- reading stores nothing, and an end that is made of the present would be later at each reading. `after` is 0 for an account that
+-- gets no bans.
 local function readBan(account, rule, after, values)
   local number, ends, window = values[3], values[4], values[5]
   if number > 0 then
@@ -165,7 +166,7 @@ local function readBan(account, rule, after, values)
       number, ends, window = 0, 0, 0
       put(account, 'b', 0)
       put(account, 'B', 0)
-    elseif after > 0 and now < ends then
+    elseif after > 0 and now < ends and not account.onlyReturns then
       local latest = now + banLength(rule, number)
       if ends > latest then
         ends = latest
