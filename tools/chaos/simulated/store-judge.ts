@@ -447,30 +447,48 @@ function settle(
   { placeMs, delta, nowMs }: { readonly placeMs: number; readonly delta: number; readonly nowMs: number },
   told: AccountState['windows'][WindowName],
 ): string | null {
-  const { lengthMs, slices } = limit;
+  const { lengthMs, slices, calendar } = limit;
   const window = windowOf(account, limit);
   if (slices !== undefined) {
     const sliceMs = Math.ceil(lengthMs / slices);
-    // What is given back leaves with its slice. For the least that counts it was the newest there, for the most the oldest.
     if (delta > 0) window.log.push({ fromMs: nowMs, toMs: nowMs, cost: delta });
-    else if (placeMs > nowMs)
-      window.log.push({ fromMs: placeMs - lengthMs, toMs: placeMs - lengthMs - sliceMs, cost: delta });
+    else if (placeMs > nowMs && placeMs <= nowMs + lengthMs + sliceMs) {
+      // What is given back leaves with its slice. For the least that counts it was the newest there, for the most the oldest.
+      const slice = { fromMs: placeMs - lengthMs, toMs: placeMs - lengthMs - sliceMs };
+      window.log.push({ ...slice, cost: Math.max(delta, -countedWithin(window, slice)) });
+    }
+    // A place further ahead was noted before the store's clock was set back. The slice has another place since, so the store gives
+    // nothing back.
     return null;
   }
-  const isOpen = nowMs < window.endsAtMs;
-  if (delta < 0) {
-    if (isOpen && window.endsAtMs === placeMs) window.used += delta;
-  } else if (isOpen) window.used += delta;
-  else {
-    const { calendar } = limit;
-    window.used = delta;
-    window.endsAtMs = calendar === undefined ? nowMs + lengthMs : calendar.periodAt(nowMs).endsAtMs;
+  const periodEndsAtMs = calendar?.periodAt(nowMs).endsAtMs ?? Number.POSITIVE_INFINITY;
+  // Usage of a gateway whose own clock is wrong may end later than the period.
+  const endsAtMs = Math.min(window.endsAtMs, periodEndsAtMs);
+  if (nowMs >= endsAtMs) {
+    if (delta > 0) {
+      window.used = delta;
+      window.endsAtMs = calendar === undefined ? nowMs + lengthMs : periodEndsAtMs;
+    }
+  } else if (delta > 0 || endsAtMs === placeMs) {
+    // A store that has lost writes may have lost what is given back.
+    window.used = Math.max(window.used + delta, 0);
+    window.endsAtMs = endsAtMs;
   }
   const used = told !== undefined && nowMs < told.endsAtMs ? told.used : 0;
   const due = nowMs < window.endsAtMs ? window.used : 0;
   return used === due
     ? null
     : `The store counts ${used} in a ${limit.window} after ${delta} was settled; it should be ${due}.`;
+}
+
+/** What a window has counted in the slice that begins at `toMs` and ends at `fromMs`. */
+function countedWithin({ log }: JudgedWindow, slice: Pick<Counted, 'fromMs' | 'toMs'>): number {
+  let counted = 0;
+  for (const { fromMs, toMs, cost } of log) {
+    const isOfSlice = Math.min(fromMs, toMs) >= slice.toMs - 1 && Math.max(fromMs, toMs) <= slice.fromMs + 1;
+    if (isOfSlice) counted += cost;
+  }
+  return Math.max(counted, 0);
 }
 
 /** Whether the judge knows a window in the form of a settlement, which knows no zones. */
