@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { STORES } from '../admin/operator.ts';
 import { PLANS } from '../support/gateway.ts';
-import { runTollgate, temporaryFolder } from '../support/processes.ts';
+import { runCommand } from '../support/run-command.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const ANEW = 'Its counts start anew, except for what it used there before in windows that are still open.';
 
@@ -12,7 +13,7 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const plans = join(await temporaryFolder(), 'plans.yaml');
     await writeFile(plans, PLANS);
     const env = { ...(await emptyStore()), TOLLGATE_PLANS: plans };
-    const run = (...words: string[]) => runTollgate(words, { env });
+    const run = (...words: string[]) => runCommand(env, ...words);
     const json = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout);
     return { run, json, env };
   };
@@ -117,12 +118,12 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     ];
     await json('customers', 'suspend', before.id, '--reason', 'r');
     const file = join(await temporaryFolder(), 'keys.backup');
-    const withPassphrase = { env: { ...env, BACKUP_PASSPHRASE: 'a passphrase of the tests' } };
-    expect((await runTollgate(['keys', 'backup', file], withPassphrase)).code).toBe(0);
+    const withPassphrase = { ...env, BACKUP_PASSPHRASE: 'a passphrase of the tests' };
+    expect((await runCommand(withPassphrase, 'keys', 'backup', file)).code).toBe(0);
     await json('customers', 'suspend', since.id);
     await json('customers', 'resume', before.id);
     await json('customers', 'edit', before.id, '--scope', 'b', '--meta', '');
-    const restored = await runTollgate(['keys', 'restore', file, '--force'], withPassphrase);
+    const restored = await runCommand(withPassphrase, 'keys', 'restore', file, '--force');
     expect([restored.code, restored.stderr]).toEqual([
       0,
       `${since.id} differs in suspension, which is not put back; left as it is.\n` +
@@ -159,9 +160,8 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     const key = await json('keys', 'create', '--customer', id, '--name', 'web');
     const file = join(await temporaryFolder(), 'keys.backup');
     const passphrase = { BACKUP_PASSPHRASE: 'a passphrase of the tests' };
-    expect((await runTollgate(['keys', 'backup', file], { env: { ...env, ...passphrase } })).code).toBe(0);
-    const restore = (...words: string[]) =>
-      runTollgate(['keys', 'restore', file, ...words], { env: { ...env, ...passphrase } });
+    expect((await runCommand({ ...env, ...passphrase }, 'keys', 'backup', file)).code).toBe(0);
+    const restore = (...words: string[]) => runCommand({ ...env, ...passphrase }, 'keys', 'restore', file, ...words);
     expect((await restore()).stderr).toBe('');
     await run('customers', 'edit', id, '--plan', 'small', '--name', 'Other');
     await run('customers', 'delete', gone, '--yes');

@@ -5,7 +5,7 @@ import { loadConfiguration } from '../../src/config/settings.ts';
 import { exposedFiles } from '../../src/serve/exposed-files.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { startGateway } from '../support/gateway.ts';
-import { ROOT } from '../support/processes.ts';
+import { ROOT, runTollgate } from '../support/processes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -54,7 +54,8 @@ describe('a gateway and its commands', () => {
     };
     const gateway = await startGateway(setup);
     const cures = [`chmod 600 ${pepper}`, `chmod 600 ${key}`, `chmod 700 ${data}`];
-    const { stderr } = await gateway.command('keys', 'list');
+    const { env } = gateway;
+    const { stderr } = await runTollgate(['keys', 'list'], { env });
     for (const cure of cures) {
       expect(gateway.process.stdout).toContain(`Run \`${cure}\`.`);
       expect(stderr).toContain(`Run \`${cure}\`.`);
@@ -65,7 +66,7 @@ describe('a gateway and its commands', () => {
       [0o700, data],
     ] as const)
       await chmod(file, mode);
-    expect((await gateway.command('keys', 'list', '--json')).stderr).toBe('');
+    expect((await runTollgate(['keys', 'list', '--json'], { env })).stderr).toBe('');
   });
 });
 

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { main } from '../../src/main.ts';
-import { type Running, runTollgate, startTollgate, temporaryFolder } from './processes.ts';
+import { type Running, startTollgate, temporaryFolder } from './processes.ts';
+import { runCommand } from './run-command.ts';
 
 export interface GatewaySetup {
   /** Origin of the one upstream; null for a gateway that has none. */
@@ -91,7 +91,7 @@ async function attach(process: Running, env: Readonly<Record<string, string>>): 
   const [line] = await process.until(/^\{.*"msg":"serving"\}$/m);
   const { port, admin } = JSON.parse(line) as { port: number; admin: number };
   const origin = `http://127.0.0.1:${port}`;
-  const command = (...words: string[]) => runTollgate(words, { env });
+  const command = (...words: string[]) => runCommand(env, ...words);
   return {
     process,
     port,
@@ -100,20 +100,9 @@ async function attach(process: Running, env: Readonly<Record<string, string>>): 
     env,
     command,
     createKey: async (plan, ...options) => {
-      // The command itself, but in this process: most tests need a key, and a process for each would take half their time.
-      let [printed, complaint] = ['', ''];
-      const code = await main(['keys', 'create', '--plan', plan, '--json', ...options], {
-        env,
-        isTerminal: false,
-        out: (text) => {
-          printed += text;
-        },
-        error: (text) => {
-          complaint += text;
-        },
-      });
-      if (code !== 0) throw new Error(complaint);
-      return JSON.parse(printed) as { id: string; key: string };
+      const { code, stdout, stderr } = await command('keys', 'create', '--plan', plan, '--json', ...options);
+      if (code !== 0) throw new Error(stderr);
+      return JSON.parse(stdout) as { id: string; key: string };
     },
     get: (path, key, init = {}) => {
       const headers = new Headers(init.headers);

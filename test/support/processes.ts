@@ -1,7 +1,7 @@
-import * as require_fs from 'node:fs';
-import { expect } from 'vitest';
 import { type ChildProcess, spawn } from 'node:child_process';
+import * as require_fs from 'node:fs';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { endWithUs } from './end-with-us.ts';
 import { atEnd } from './endings.ts';
 import { ROOM } from './room.ts';
