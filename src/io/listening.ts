@@ -1,4 +1,5 @@
 import type { Server } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
 
 /**
@@ -21,6 +22,28 @@ export function listening(
     });
     server.listen(port, host, 4096, resolve);
   });
+}
+
+/** How long clients that keep connecting may delay the end of a listener. */
+const TAKE_MS = 1_000;
+
+/**
+ * Stops listening once every connection is accepted that the system holds ready. It resets those that are left when a listener
+ * closes, although their clients have sent a request already.
+ */
+export async function closeOnceAccepted(server: Server): Promise<void> {
+  const untilMs = performance.now() + TAKE_MS;
+  let hasAccepted = true;
+  server.on('connection', () => {
+    hasAccepted = true;
+  });
+  // Node accepts one connection each time it reads what has arrived, which it does between the first turn and the second.
+  while (hasAccepted && performance.now() < untilMs) {
+    hasAccepted = false;
+    await turn();
+    await turn();
+  }
+  server.close();
 }
 
 /** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */

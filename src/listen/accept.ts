@@ -2,7 +2,7 @@ import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../errors/catalogue.ts';
-import { listening } from '../io/listening.ts';
+import { closeOnceAccepted, listening } from '../io/listening.ts';
 import { Networks } from '../io/networks.ts';
 import { watchDeadlines } from '../io/node-internals.ts';
 import { SharedBufferSocket } from '../io/read-buffers.ts';
@@ -26,8 +26,8 @@ export interface ConnectionFeed {
 /** Reads requests from the connections handed to it. */
 interface ConnectionHandler {
   take(socket: Socket): ReadConnection;
-  /** Closes the connections that wait for a request. */
-  closeIdle(): void;
+  /** Closes the connections that wait for a request; those that wait for their first one only if `unused`. */
+  closeIdle(unused: boolean): void;
 }
 
 /** The certificate of the public listener, and what proves its domains to a certificate authority. */
@@ -83,7 +83,10 @@ export interface Listener {
   connections(): number;
   /** Closes the connections that wait for a request, because memory is nearly used up. */
   closeIdle(): void;
-  /** Accepts no more connections, closes idle ones at once and the others after their response. */
+  /**
+   * Accepts no more connections, closes idle ones at once and the others after their response. A connection on which no request has
+   * come yet has a second for its first one.
+   */
   stopAccepting(): void;
   /** Resolves when the last connection has ended. Connections that are still open after `deadlineMs` are cut off. */
   drained(deadlineMs: number): Promise<void>;
@@ -119,7 +122,7 @@ export async function openListener(
     },
     drained: async (deadlineMs) => {
       // A response that was sent just before the drain began did not announce that its connection would close.
-      const sweep = setInterval(() => reader.closeIdle(), 50);
+      const sweep = setInterval(() => stages.sweep(), SWEEP_EVERY_MS);
       const cut = setTimeout(() => stages.connections.close(), deadlineMs);
       await closed;
       clearInterval(sweep);
@@ -128,6 +131,14 @@ export async function openListener(
     },
   };
 }
+
+const SWEEP_EVERY_MS = 50;
+/**
+ * Fault: a client opens a connection in the moment in which the listener closes. Its first request is on its way, and is not
+ * repeated if the connection is closed, as the request of a reused connection is. So connections on which no request has come stay
+ * open for this long.
+ */
+const UNUSED_MS = 1_000;
 
 interface Arrivals {
   readonly host: string;
@@ -142,9 +153,9 @@ async function accepted(options: AcceptOptions, stages: Stages): Promise<Arrival
   });
   await listening(server, options, 'PORT');
   const { address, port } = server.address() as AddressInfo;
-  const close = () => {
-    server.close();
-    return stages.connections.emptied();
+  const close = async () => {
+    await closeOnceAccepted(server);
+    await stages.connections.emptied();
   };
   return { host: address, port, close };
 }
@@ -168,6 +179,7 @@ class Stages {
   readonly #sources = new WeakMap<Socket, Source>();
   readonly #encrypt: ((socket: Socket) => void) | null;
   readonly #http2: Http2Sessions | null;
+  #stoppedAtMs = Number.POSITIVE_INFINITY;
 
   constructor(options: AcceptOptions, reader: ConnectionHandler, streams: HttpServer) {
     this.#options = options;
@@ -207,9 +219,16 @@ class Stages {
   }
 
   stop(): void {
-    for (const socket of this.#arriving) socket.destroy();
-    this.#reader.closeIdle();
+    this.#stoppedAtMs = performance.now();
+    this.sweep();
     this.#http2?.drain();
+  }
+
+  /** Closes what is idle after `stop`. */
+  sweep(): void {
+    const isLate = performance.now() - this.#stoppedAtMs >= UNUSED_MS;
+    if (isLate) for (const socket of this.#arriving) socket.destroy();
+    this.#reader.closeIdle(isLate);
   }
 
   closeIdle(): void {

@@ -320,7 +320,8 @@ export function createTlsStage(options: TlsStageOptions): {
   const requestsCertificate = options.clientCertificate !== 'none';
   const server: Server = createServer({
     ...serverOptionsOf(options.certificates.current, options),
-    ALPNProtocols: options.http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
+    // curl and PHP offer `http/1.0` alone for a request of that version.
+    ALPNProtocols: [...(options.http2 ? ['h2'] : []), 'http/1.1', 'http/1.0'],
     handshakeTimeout: options.handshakeTimeoutMs,
   });
   server.on('tlsClientError', (error, socket) => {

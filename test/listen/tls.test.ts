@@ -78,6 +78,16 @@ test.each([
   expect(await failedHandshakes()).toBe(before + 1);
 });
 
+// Fault: curl and PHP offer nothing else for HTTP/1.0, and nginx accepts it.
+test('a client that offers http/1.0 alone is served', async () => {
+  const { gateway, ca, key } = shared;
+  const line = await openTls(gateway.port, { ca, ALPNProtocols: ['http/1.0'] });
+  line.socket.write(`GET /v1/pets HTTP/1.0\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`);
+  await eventually(() => expect(line.closed).toBe(true));
+  expect(line.socket.alpnProtocol).toBe('http/1.0');
+  expect(line.text).toMatch(/^HTTP\/1\.1 200 OK\r\n.*{"ok":true}$/s);
+});
+
 test('minVersion TLSv1.3 refuses TLS 1.2', async () => {
   const { gateway, ca } = await startEncrypted({ upstream: 'http://127.0.0.1:9' }, { minVersion: 'TLSv1.3' });
   const line = await openTls(gateway.port, { ca, maxVersion: 'TLSv1.2' });

@@ -1,57 +1,13 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import type { ClientResponse } from '../../src/http1/client.ts';
-import { OpenFiles } from '../../src/listen/open-files.ts';
-import { listenPublic } from '../../src/listen/public.ts';
 import { eventually } from '../support/conditions.ts';
+import { openListener } from '../support/listener.ts';
 import { Wire } from './fast-path/wire.ts';
 
-const never = () => {
-  throw new Error('this does not happen here');
-};
-
 /** A listener that is given one connection, and answers its requests at once. */
-async function served(wire: Wire, writeTimeoutMs: number): Promise<ClientResponse[]> {
-  const responses: ClientResponse[] = [];
-  await listenPublic({
-    ...{
-      host: '127.0.0.1',
-      port: 0,
-      maxConnections: 10,
-      maxConnectionsPerAddress: 10,
-      openFiles: new OpenFiles(Number.POSITIVE_INFINITY),
-      isShortOfMemory: () => false,
-      onEvict: never,
-      trustedProxies: [],
-      proxyProtocol: false,
-      tls: null,
-      http2: null,
-    },
-    ...{ maxUrlBytes: 8_192, maxHeaderBytes: 16_384, maxBodyBytes: 1_024 },
-    ...{ headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, idleTimeoutMs: 60_000, writeTimeoutMs },
-    ...{
-      onDrop: never,
-      onUnparsed: never,
-      onBadProxyHeader: never,
-      onHandshakeFailure: never,
-      onSessionBroken: never,
-      onPlainHttp: never,
-    },
-    wallMs: () => 0,
-    breakOff: () => false,
-    handler: {
-      mayUpgrade: () => false,
-      read: (_, work) => work(),
-      readLater: (_, work) => void setImmediate(work),
-      handle: (_, response) => {
-        responses.push(response);
-        response.writeHead(200, ['Content-Length', '2']);
-        response.end('{}');
-      },
-    },
-    feed: { open: (take) => take(wire as unknown as Socket, false) },
-  });
-  return responses;
+async function served(wire: Wire, writeTimeoutMs: number) {
+  const feed = { open: (take: (socket: Socket, isFull: boolean) => void) => take(wire as unknown as Socket, false) };
+  return (await openListener({ writeTimeoutMs, feed })).responses;
 }
 
 // Attack: a client asks and never reads, so that each of its connections costs one of maxConnections for ever.

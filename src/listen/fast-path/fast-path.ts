@@ -74,11 +74,11 @@ export class FastPath {
   }
 
   /**
-   * Closes idle connections. Called repeatedly, because a connection that cannot be identified as idle now may be
-   * later.
+   * Closes idle connections, but those that wait for their first request only if `unused`. Called repeatedly, because a connection
+   * that cannot be identified as idle now may be later.
    */
-  closeIdle(): void {
-    for (const connection of this.#connections) connection.closeIfIdle();
+  closeIdle(unused: boolean): void {
+    for (const connection of this.#connections) connection.closeIfIdle(unused);
     for (const [socket, feed] of this.#handedOver) if (feed.isIdle) socket.destroy();
   }
 
@@ -151,9 +151,9 @@ class FastConnection implements ResponseConnection, Timed {
     return this.#active === null ? this.#idleSinceMs : null;
   }
 
-  /** Closes the connection if it waits for a request. */
-  closeIfIdle(): void {
-    if (this.#active === null && this.#held.length === 0) this.#socket.destroy();
+  /** Closes the connection if it waits for a request, and for its first one only if `unused`. */
+  closeIfIdle(unused: boolean): void {
+    if (this.#active === null && this.#held.length === 0 && (unused || !this.#isNew)) this.#socket.destroy();
   }
 
   onUnread(): void {

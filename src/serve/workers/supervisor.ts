@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type AdminListenerOptions, listenAdmin } from '../../admin/listener.ts';
 import type { Configuration, Settings } from '../../config/settings.ts';
 import { CLOCKS } from '../../io/clocks.ts';
-import { listening } from '../../io/listening.ts';
+import { closeOnceAccepted, listening } from '../../io/listening.ts';
 import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
 import type { ProcessState } from '../../operations/live/shapes.ts';
 import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
@@ -196,7 +196,7 @@ async function start(supervised: Supervised, api: AdminListenerOptions['api']) {
     log.logger.info('draining');
     pool.drain();
     await delay(settings.listen.drainDelayMs);
-    server.close();
+    await closeOnceAccepted(server);
     await dispatcher.emptied(ANSWER_WITHIN_MS);
     const isBroken = await pool.end(settings.listen.drainTimeoutMs + END_WITHIN_MS);
     await admin.close();

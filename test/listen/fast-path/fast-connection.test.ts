@@ -87,8 +87,10 @@ test('idle connections are closed when it is asked, busy ones are not', async ()
     await eventually(() => expect(responses).toHaveLength(1));
   }
   answer(idle.responses[0]);
-  for (const { path } of [busy, idle, fresh]) path.closeIdle();
-  expect([busy, idle, fresh].map(({ wire }) => wire.destroyed)).toEqual([false, true, true]);
+  for (const { path } of [busy, idle, fresh]) path.closeIdle(false);
+  expect([busy, idle, fresh].map(({ wire }) => wire.destroyed)).toEqual([false, true, false]);
+  for (const { path } of [busy, fresh]) path.closeIdle(true);
+  expect([busy, fresh].map(({ wire }) => wire.destroyed)).toEqual([false, true]);
   busy.wire.destroy();
 });
 
@@ -135,12 +137,12 @@ test('at a drain node:http closes its idle connections, and none whose client ha
   // Two in one packet are not simple.
   send(GET + GET);
   await eventually(() => expect(wire.writableLength).toBeGreaterThan(0));
-  path.closeIdle();
+  path.closeIdle(true);
   expect(wire.destroyed).toBe(false);
   wire.go();
   await eventually(() => expect(wire.text.match(/x{100000}/g)).toHaveLength(2));
   await eventually(() => {
-    path.closeIdle();
+    path.closeIdle(true);
     expect(wire.destroyed).toBe(true);
   });
   node.close();
