@@ -284,14 +284,15 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   /**
-   * Whether to send the request once more, silently and on any route. That needs an idempotent request without a body, on
-   * a connection that was used before and closed before any byte of a response arrived. It is not counted against the
-   * quota again, because it happens after admission.
+   * Whether to send the request once more, silently and on any route. That needs an idempotent request whose body, if it
+   * has one, is held whole, on a connection that was used before and closed before any byte of a response arrived. It is
+   * not counted against the quota again, because it happens after admission.
    */
   #mayResend(): boolean {
     const { method, body } = this.#request;
     if (this.#isResent || this.#settled || this.#responseBegun) return false;
-    return body === null && IDEMPOTENT.has(method) && this.#connection?.mayHaveClosedIdle === true;
+    const isHeld = body === null || body.framing === 'whole';
+    return isHeld && IDEMPOTENT.has(method) && this.#connection?.mayHaveClosedIdle === true;
   }
 
   /** @returns false if the response with this status is dropped, because another attempt follows */

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { Pieces, type TextWriter } from '../io/writes.ts';
+import { Pieces } from '../io/writes.ts';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
 
 /*
@@ -57,7 +57,7 @@ export class UntakenBody {
   }
 
   /** @returns null if the system has accepted everything that was written to the socket, which is nearly always so */
-  static on(socket: Socket, { hasTakenAll }: TextWriter): UntakenBody | null {
+  static on(socket: Socket, hasTakenAll: boolean): UntakenBody | null {
     return hasTakenAll && socket.errored === null ? null : new UntakenBody(socket);
   }
 
@@ -157,8 +157,8 @@ export class BodySender {
   };
 
   /**
-   * Writes the pieces of this turn at once, after everything that arrived in the turn has been read. If an upstream
-   * responds early and closes the connection, the next write fails, and the unread part of its response is lost.
+   * Writes the pieces of this turn at once, after everything that arrived in the turn has been read: mostly an early
+   * response is read before a write can fail.
    */
   readonly #flush = (): void => {
     const bytes = this.#held.take();

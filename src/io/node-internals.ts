@@ -105,6 +105,31 @@ export function interceptDestroySoon(socket: Socket, instead: () => void): void 
 }
 
 /**
+ * Asks `outlives` what becomes of a connection to which a write has failed. If it returns true, the connection stays
+ * open, so that what the other side has sent can still be read.
+ *
+ * Node documents neither that a failed write destroys the socket by its `destroy`, with an error whose `syscall` is
+ * `write`, nor the `errored` of both states of a stream, which keeps it from emitting `end`. If Node destroyed it in
+ * another way, an answer that a service sent before it closed the connection would be lost. Nothing else would be wrong,
+ * so the gateway only warns.
+ */
+export function outliveFailedWrites(socket: Socket, outlives: (error: NodeJS.ErrnoException) => boolean): void {
+  const { destroy } = socket;
+  socket.destroy = (error?: NodeJS.ErrnoException) => {
+    if (error?.syscall !== 'write' || socket.destroyed || !outlives(error)) return destroy.call(socket, error);
+    const { _readableState, _writableState } = socket as unknown as StreamStates;
+    _readableState.errored = null;
+    _writableState.errored = null;
+    return socket;
+  };
+}
+
+interface StreamStates {
+  readonly _readableState: { errored: Error | null };
+  readonly _writableState: { errored: Error | null };
+}
+
+/**
  * Makes a server of node:http that does not listen enforce `headersTimeout` and `requestTimeout` for the connections
  * that it is given.
  *
@@ -366,6 +391,11 @@ const SELF_TESTS: readonly SelfTest[] = [
     lacks: 'its HTTP server closes connections in another way, so a client that is still sending may see a reset',
     isRequired: false,
     passes: closesByMethod,
+  },
+  {
+    lacks: 'it closes a connection in another way when a write fails, so an answer to an upload may be lost',
+    isRequired: false,
+    passes: () => onConnection(outlivesFailedWrites),
   },
   {
     lacks: 'its HTTP parser has other error codes, so a request of another version of HTTP gets 400 in place of 505',
@@ -660,6 +690,19 @@ async function closesByMethod(): Promise<boolean> {
   const client = serve(server).once('end', () => closed.resolve(false));
   client.resume().write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
   return closed.promise;
+}
+
+async function outlivesFailedWrites({ client, accepted }: Connection): Promise<boolean> {
+  let failed = 0;
+  outliveFailedWrites(client, () => ++failed > 0);
+  // Behind the answer come the end of the other half and, because these bytes stay unread, a reset.
+  accepted.pause();
+  client.write('a request');
+  await new Promise<void>((taken) => accepted.end('its answer', taken));
+  accepted.destroy();
+  await new Promise((closed) => accepted.once('close', closed));
+  client.write('more of it');
+  return (await textOf(client)) === 'its answer' && failed > 0;
 }
 
 async function tellsParseFaults(): Promise<boolean> {

@@ -198,19 +198,27 @@ describe('a whole request on a connection that breaks under it', () => {
   const BODY = 'Content-Length: 2\r\n';
 
   test.each([
-    ...['POST', 'PUT', 'PATCH', 'DELETE'].map((method) => [method, 'with a body', 502, 1] as const),
-    ...(['POST', 'PATCH'] as const).map((method) => [method, 'without one', 502, 1] as const),
-    ...(['PUT', 'DELETE'] as const).map((method) => [method, 'without one', 200, 2] as const),
-  ])('%s %s is answered %i, and sent so many times: %i (reliability 85, 90)', async (method, how, status, times) => {
-    for (const way of ['close', 'reset'] as const) {
-      breaks = 'no';
-      await rawExchange(gateway.port, asked('GET', ''));
-      [breaks, seen] = [way, 0];
-      const bytes = how === 'with a body' ? `${asked(method, BODY)}{}` : asked(method, '');
-      const { responses } = await rawExchange(gateway.port, bytes);
-      expect([responses.map((it) => it.status), seen]).toEqual([[status], times]);
-    }
-  });
+    ...(['POST', 'PATCH'] as const).flatMap((method) => [
+      [method, 'with a body', 502, 1] as const,
+      [method, 'without one', 502, 1] as const,
+    ]),
+    ...(['PUT', 'DELETE'] as const).flatMap((method) => [
+      [method, 'with a body', 200, 2] as const,
+      [method, 'without one', 200, 2] as const,
+    ]),
+  ])(
+    '%s %s is answered %i, and sent so many times: %i (reliability 85, 90, 334)',
+    async (method, how, status, times) => {
+      for (const way of ['close', 'reset'] as const) {
+        breaks = 'no';
+        await rawExchange(gateway.port, asked('GET', ''));
+        [breaks, seen] = [way, 0];
+        const bytes = how === 'with a body' ? `${asked(method, BODY)}{}` : asked(method, '');
+        const { responses } = await rawExchange(gateway.port, bytes);
+        expect([responses.map((it) => it.status), seen]).toEqual([[status], times]);
+      }
+    },
+  );
 });
 
 test('an upstream that takes a whole request and says nothing has its own time, no more: 504', async () => {

@@ -108,6 +108,7 @@ const LACKS: Readonly<Record<string, () => void>> = {
   'destroySoon that is called': () => {
     for (const { prototype } of [Socket, Duplex]) alter(prototype, 'destroySoon', ignored);
   },
+  'destroy that a failed write calls': () => alter(Socket.prototype, 'destroy', ignored),
   'codes of the parser': () => {
     const { emit } = EventEmitter.prototype;
     Server.prototype.emit = function (this: Server, event: string, ...args: unknown[]) {

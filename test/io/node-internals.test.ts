@@ -51,6 +51,7 @@ const WARNED = [
   ['handles that can be moved', /connections cannot be moved to sockets that share a buffer/],
   ['_write', /texts cannot be written directly/],
   ['destroySoon that is called', /closes connections in another way/],
+  ['destroy that a failed write calls', /closes a connection in another way when a write fails/],
   ['codes of the parser', /has other error codes/],
 ] as const;
 

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+import { outliveFailedWrites } from '../../io/node-internals.ts';
 import type { BufferReader, Intake } from '../../io/read-buffers.ts';
 import { type Ending, type EndOfTurn, TextWriter } from '../../io/writes.ts';
 import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
@@ -14,9 +15,15 @@ const REQUEST_TIMEOUT = /^HTTP\/1\.[01] 408[ \r]/;
 /** Reading less takes hardly longer than measuring it. The end of each response is measured anyway. */
 const MEASURED_BYTES = 4 * 1024;
 
+/**
+ * How long the head of an answer may take after a write has failed. What the target had sent has mostly arrived by then,
+ * and the target cannot send more if it has closed the connection.
+ */
+const LAST_ANSWER_MS = 1_000;
+
 /** One connection to a target, carrying one request at a time. */
 export class UpstreamConnection implements ResponseHandler, Timed, Ending, BufferReader {
-  /** When it has been idle for too long. */
+  /** When it has been idle for too long, or the answer after a failed write is late. */
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
   /** Meaningful only while it is idle. */
@@ -42,7 +49,11 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   #hasReportedUnasked = false;
   readonly #intake: Intake | null;
   #bodyUnsent = false;
-  #error: Error | null = null;
+  #error: NodeJS.ErrnoException | null = null;
+  /** Whether the head of a request is being written. */
+  #isAsking = false;
+  /** Whether a write has failed while a response was awaited. Nothing more is written then. */
+  #hasWriteFailed = false;
 
   /**
    * @param socket connected
@@ -69,8 +80,9 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
     else intake.into(this);
     socket.on('end', this.#onFin);
+    outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {
-      this.#error = error;
+      this.#error ??= error;
     });
     socket.on('close', this.#onClose);
     deadlines.watch(this);
@@ -112,7 +124,9 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#reader.begin(request.method);
     const { body } = request;
     const head = requestHead(request, this.#address);
+    this.#isAsking = true;
     this.#writer.write(body?.framing === 'whole' ? head + body.text : head);
+    this.#isAsking = false;
     this.#body = body === null ? null : this.#send(body);
   }
 
@@ -149,6 +163,8 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
 
   onHead(head: ResponseHead): void {
     this.#keepIdleMs = head.keepsAlive ? idleMs(head.keepAlive) : 0;
+    // From here the deadlines of the request are enough.
+    this.deadlineAtMs = Number.POSITIVE_INFINITY;
     this.#carried?.onHead(head);
   }
 
@@ -162,7 +178,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     const isWholeRequestSent = this.#body === null || this.#body.done;
     this.#release();
     this.#used = true;
-    if (!isWholeRequestSent || this.#keepIdleMs === 0) this.#socket.destroy();
+    if (!isWholeRequestSent || this.#keepIdleMs === 0 || this.#hasWriteFailed) this.#socket.destroy();
     this.#answered = carried;
     this.#endOfTurn.add(this);
   }
@@ -199,7 +215,9 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   }
 
   #send(body: RequestBody): BodySender | UntakenBody | null {
-    if (body.framing === 'whole') return UntakenBody.on(this.#socket, this.#writer);
+    if (body.framing === 'whole') {
+      return UntakenBody.on(this.#socket, this.#writer.hasTakenAll && !this.#hasWriteFailed);
+    }
     return new BodySender(body, this.#socket, {
       onBodySent: () => this.#carried?.onBodySent(),
       onBodyFault: (error) => this.#carried?.onBodyFault(error),
@@ -243,9 +261,32 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#socket.destroy();
   }
 
+  /**
+   * Continues to read after a failed write.
+   *
+   * Fault: a service answers an upload that it does not want and closes the connection. The next write fails, while the
+   * answer waits to be read. An error in one direction does not end the other.
+   *
+   * If the head of a request cannot be written on a reused connection, the service had closed it before. Bytes that wait
+   * there, such as a 408, do not answer this request.
+   */
+  readonly #onWriteFailed = (error: NodeJS.ErrnoException): boolean => {
+    if (this.#carried === null || (this.#isAsking && this.#used)) return false;
+    if (this.#hasWriteFailed) return true;
+    this.#hasWriteFailed = true;
+    this.#error = error;
+    this.#body?.stop();
+    if (!this.#reader.isAmidBody) this.deadlineAtMs = this.#deadlines.nowMs() + LAST_ANSWER_MS;
+    return true;
+  };
+
   readonly #onFin = (): void => {
-    if (this.#carried !== null && !this.#reader.end()) this.#break(new Error('the upstream closed the connection'));
-    else this.#socket.destroy();
+    // A write that failed for another reason than EPIPE has taken the reset off the connection, and what follows looks
+    // like the end of a body that only the end of the connection ends. Before an EPIPE the target has closed its half.
+    const isReset = this.#hasWriteFailed && this.#error?.code !== 'EPIPE';
+    if (this.#carried !== null && (isReset || !this.#reader.end())) {
+      this.#break(this.#error ?? new Error('the upstream closed the connection'));
+    } else this.#socket.destroy();
   };
 
   readonly #onClose = (): void => {
@@ -256,7 +297,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
 
   #break(error: Error): void {
     const carried = this.#carried;
-    this.#bodyUnsent = this.#body !== null && (!this.#body.done || !this.#writer.hasTakenAll);
+    this.#bodyUnsent = this.#body !== null && (this.#hasWriteFailed || !this.#body.done || !this.#writer.hasTakenAll);
     this.#release();
     this.#reader.abandon();
     this.#socket.destroy();
