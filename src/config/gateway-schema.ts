@@ -873,7 +873,7 @@ export const gatewaySchema = z
       .transform((limit) => ({ limitMs: typeof limit === 'number' ? limit : null }))
       .prefault('10s')
       .describe(
-        'How long the main thread of a process of the gateway may go without a turn of its event loop. Then the process is killed, which is logged. A worker is replaced by its supervisor; a gateway of one process is restarted by its service manager. Time in which the whole machine or all processes stand still does not count, and nothing is killed while a debugger is open. `off` leaves a process that hangs as it is. Not for a gateway in the process of another program. Changes take effect at the next start.',
+        'How long the main thread of a process of the gateway may go without a turn of its event loop. Then the process is killed, which is logged. A worker is replaced by its supervisor; a gateway of one process is restarted by its service manager. Time in which the whole machine or all processes stand still does not count, time in which the thread reads counts for a sixth (on Linux), and nothing is killed while a debugger is open. `off` leaves a process that hangs as it is. Not for a gateway in the process of another program. Changes take effect at the next start.',
       ),
     keys: keysSchema.describe('Where requests have their API key, and the formats of keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),

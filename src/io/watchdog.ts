@@ -20,7 +20,7 @@ export function turnEveryMs(limitMs: number): number {
 
 /**
  * Ends this process when its main thread no longer turns: the main thread counts turns in shared memory, and another thread
- * looks whether they grow. While a debugger is open nothing is ended, because a breakpoint stops the main thread.
+ * looks whether they grow. A thread that is busy with many callbacks is not silent (see {@link Silence}). While a debugger is open nothing is ended, because a breakpoint stops the main thread.
  *
  * Fault: a defect makes one request block the main thread for ever. The process then answers no request, reacts to no signal but
  * SIGKILL, and looks alive to the service manager.
@@ -84,7 +84,7 @@ function watch(SilenceHere: typeof Silence): void {
   const silence = new SilenceHere(everyMs);
 
   setInterval(() => {
-    const silentMs = silence.look(Atomics.load(cells, 0), performance.now());
+    const silentMs = silence.look(Atomics.load(cells, 0), performance.now(), SilenceHere.readsOf(process.pid));
     if (silentMs < limitMs || Atomics.load(cells, 1) === 1) return;
     // The process id of the parent changes when the parent ends.
     if (parent !== null && process.ppid === parent) return;

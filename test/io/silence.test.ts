@@ -1,11 +1,12 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { Silence } from '../../src/io/silence.ts';
 
 /** Looks at a thread that counted `turns` at each of the times. @returns the silence at the last look */
-function silenceAfter(looks: readonly (readonly [turns: number, nowMs: number])[]): number {
+function silenceAfter(looks: readonly (readonly [turns: number, nowMs: number, reads?: number])[]): number {
   const silence = new Silence(100);
   let silentMs = 0;
-  for (const [turns, nowMs] of looks) silentMs = silence.look(turns, nowMs);
+  for (const look of looks) silentMs = silence.look(...look);
   return silentMs;
 }
 
@@ -46,4 +47,29 @@ test('a look that comes an hour late counts for no more than one in time (reliab
       [7, 3_600_000],
     ]),
   ).toBe(100);
+});
+
+// Fault: the loop reads what thousands of connections have sent, and no timer runs meanwhile.
+test('time in which the thread reads counts for a sixth (reliability 319)', () => {
+  expect(
+    silenceAfter([
+      [7, 0, 1],
+      [7, 100, 9],
+      [7, 160, 15],
+    ]),
+  ).toBeCloseTo(160 / 6);
+  expect(
+    silenceAfter([
+      [7, 0, 1],
+      [7, 60, 9],
+      [7, 160, 9],
+    ]),
+  ).toBe(110);
+});
+
+test.runIf(process.platform === 'linux')('reads are counted where the system does so', () => {
+  const before = Silence.readsOf(process.pid);
+  readFileSync('/dev/null');
+  expect(Silence.readsOf(process.pid)).toBeGreaterThan(before);
+  expect(Silence.readsOf(2 ** 30)).toBe(0);
 });

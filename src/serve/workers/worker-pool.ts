@@ -166,11 +166,14 @@ export class WorkerPool {
     let turns = 0;
     const look = () => {
       const nowMs = performance.now();
+      let readsOfAll = 0;
       for (const one of this.#running) {
         if (one.state === 'starting' || one.isGivenUp) continue;
         const silence = silences.get(one) ?? new Silence(everyMs);
         silences.set(one, silence);
-        const silentMs = silence.look(one.turns, nowMs);
+        const reads = one.pid === null ? 0 : Silence.readsOf(one.pid);
+        readsOfAll += reads;
+        const silentMs = silence.look(one.turns, nowMs, reads);
         const isSilent = silentMs >= limitMs && !one.isDebugged && !isTraced(one);
         if (silentMs === 0 || (silentMs >= limitMs && !isSilent)) turns++;
         if (!isSilent) continue;
@@ -178,7 +181,7 @@ export class WorkerPool {
         dispatcher.retire(one);
         one.giveUp();
       }
-      this.#isTurning = silenceOfAll.look(turns, nowMs) < limitMs;
+      this.#isTurning = silenceOfAll.look(turns, nowMs, readsOfAll) < limitMs;
     };
     return setInterval(look, everyMs).unref();
   }

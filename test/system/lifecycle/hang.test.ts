@@ -102,3 +102,43 @@ test('a gateway in the process of another program never ends that (reliability 2
   expect(await running.exit).toEqual({ code: 0, signal: null });
   expect(running.stdout).toBe('closed\n');
 });
+
+// Fault: each of many connections has something to read, and Node runs all their callbacks before the next timer.
+test('a process that runs many short callbacks for longer than the limit, and no timer, is not killed (reliability 319)', async () => {
+  const connections = 96;
+  // libuv reads 32 times from each, and each callback takes a millisecond.
+  const atLeastMs = connections * 32;
+  const program = `
+    import { createServer, connect } from 'node:net';
+    import { startWatchdog } from '${join(ROOT, 'src', 'io', 'watchdog.ts')}';
+    let read = 0;
+    const callback = () => {
+      read++;
+      for (const fromMs = performance.now(); performance.now() - fromMs < 1; );
+      return true;
+    };
+    const server = createServer((socket) => socket.write('x'.repeat(32 * 1024))).listen(0, '127.0.0.1', async () => {
+      const onread = { buffer: Buffer.alloc(1024), callback };
+      const clients = [];
+      while (clients.length < ${connections}) {
+        const { promise, resolve } = Promise.withResolvers();
+        clients.push(connect({ port: server.address().port, host: '127.0.0.1', onread }, resolve).pause());
+        await promise;
+      }
+      startWatchdog({ limitMs: ${LIMIT_MS}, line: 'sentence' });
+      let longestMs = 0;
+      let lastMs = performance.now();
+      setInterval(() => {
+        longestMs = Math.max(longestMs, performance.now() - lastMs);
+        lastMs = performance.now();
+        if (read < ${connections} * 32) return;
+        console.log(longestMs);
+        process.exit();
+      });
+      setTimeout(() => clients.forEach((client) => client.resume()), 500);
+    });
+  `;
+  const running = startProcess(process.execPath, ['--input-type=module', '--eval', program]);
+  expect(await running.exit).toEqual({ code: 0, signal: null });
+  expect(Number(running.stdout)).toBeGreaterThan(Math.max(LIMIT_MS, atLeastMs));
+});
