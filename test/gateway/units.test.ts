@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
@@ -46,6 +46,10 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 async function setUp(answer: Answer, routes = ROUTES) {
   const upstream = await startUpstream((request, response) => answer(request, response));
   const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
+  return { upstream, gateway, ...(await callerOf(gateway)) };
+}
+
+async function callerOf(gateway: TestGateway) {
   const { key } = await gateway.createKey('model');
   const chat = (body: object | string = {}, init: RequestInit = {}) =>
     gateway.get('/v1/chat', key, {
@@ -54,7 +58,7 @@ async function setUp(answer: Answer, routes = ROUTES) {
       headers: { 'content-type': 'application/json' },
       ...init,
     });
-  return { upstream, gateway, key, chat };
+  return { key, chat };
 }
 
 const json = (response: ServerResponse, body: object) =>
@@ -107,65 +111,74 @@ test('a request takes what its body asks for in advance, and pays what its answe
   expect((await gateway.get('/v1/plain', key)).status).toBe(200);
 });
 
-test.each<readonly [string, Answer, number]>([
-  ['a field, which the client does not get', (_, response) => response.setHeader('x-tokens', '77').end('{}'), 77],
-  [
-    'a stream: its last event that has it',
-    (_, response) => {
-      response.setHeader('content-type', 'text/event-stream');
-      response.write('data: {"delta":"a"}\n\ndata: {"usage":{"total_tokens":5}}\n\n');
-      response.end('data: {"usage":{"total_tokens":42}}\n\ndata: {"usage":null}\n\ndata: [DONE]\n\n');
-    },
-    42,
-  ],
-  [
-    'a compressed answer',
-    (_, response) =>
-      response
-        .setHeader('content-type', 'application/json')
-        .setHeader('content-encoding', 'gzip')
-        .end(gzipSync('{"usage":{"total_tokens":33}}')),
-    33,
-  ],
-  ['a fraction, rounded up', (_, response) => json(response, { usage: { total_tokens: 2.1 } }), 3],
-  ['nothing: it pays the default reserve', (_, response) => json(response, {}), 300],
-  ['a negative number: the reserve', (_, response) => json(response, { usage: { total_tokens: -1 } }), 300],
-  [
-    'a number too large: the reserve',
-    (_, response) => response.setHeader('content-type', 'application/json').end('{"usage":{"total_tokens":1e999}}'),
-    300,
-  ],
-  ['a field twice: the reserve', (_, response) => response.setHeader('x-tokens', ['1', '2']).end('{}'), 300],
-  ['a failure with a status that refunds', (_, response) => response.writeHead(503).end('{}'), 0],
-  [
-    'a failure that says a cost, with a status that does not refund',
-    (_, response) =>
-      response.writeHead(400, { 'content-type': 'application/json' }).end('{"usage":{"total_tokens":9}}'),
-    9,
-  ],
-  [
-    'half an answer: the reserve',
-    (_, response) => {
-      response.writeHead(200, { 'content-type': 'application/json', 'content-length': '100' });
-      response.write('{"usage":{"total_tokens":7}', () => response.socket!.resetAndDestroy());
-    },
-    300,
-  ],
-  [
-    'half a stream that has said more than the reserve',
-    (_, response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
-      response.write('data: {"usage":{"total_tokens":650}}\n\ndata: {', () => response.socket!.resetAndDestroy());
-    },
-    650,
-  ],
-  ['no answer: 502, which refunds', (request) => request.socket.resetAndDestroy(), 0],
-])('a request pays by %s (reliability 289)', async (_, answer, used) => {
-  const { gateway, key, chat } = await setUp(answer);
-  const response = await chat('not JSON').catch(() => null);
-  expect(response?.headers.get('x-tokens') ?? null).toBeNull();
-  await response?.text().catch(() => null);
-  await usedIs(gateway, key, used);
+describe('whatever the service answers', () => {
+  let present: Answer;
+  let gateway: TestGateway;
+  beforeAll(async () => {
+    ({ gateway } = await setUp((request, response) => present(request, response)));
+  });
+
+  test.each<readonly [string, Answer, number]>([
+    ['a field, which the client does not get', (_, response) => response.setHeader('x-tokens', '77').end('{}'), 77],
+    [
+      'a stream: its last event that has it',
+      (_, response) => {
+        response.setHeader('content-type', 'text/event-stream');
+        response.write('data: {"delta":"a"}\n\ndata: {"usage":{"total_tokens":5}}\n\n');
+        response.end('data: {"usage":{"total_tokens":42}}\n\ndata: {"usage":null}\n\ndata: [DONE]\n\n');
+      },
+      42,
+    ],
+    [
+      'a compressed answer',
+      (_, response) =>
+        response
+          .setHeader('content-type', 'application/json')
+          .setHeader('content-encoding', 'gzip')
+          .end(gzipSync('{"usage":{"total_tokens":33}}')),
+      33,
+    ],
+    ['a fraction, rounded up', (_, response) => json(response, { usage: { total_tokens: 2.1 } }), 3],
+    ['nothing: it pays the default reserve', (_, response) => json(response, {}), 300],
+    ['a negative number: the reserve', (_, response) => json(response, { usage: { total_tokens: -1 } }), 300],
+    [
+      'a number too large: the reserve',
+      (_, response) => response.setHeader('content-type', 'application/json').end('{"usage":{"total_tokens":1e999}}'),
+      300,
+    ],
+    ['a field twice: the reserve', (_, response) => response.setHeader('x-tokens', ['1', '2']).end('{}'), 300],
+    ['a failure with a status that refunds', (_, response) => response.writeHead(503).end('{}'), 0],
+    [
+      'a failure that says a cost, with a status that does not refund',
+      (_, response) =>
+        response.writeHead(400, { 'content-type': 'application/json' }).end('{"usage":{"total_tokens":9}}'),
+      9,
+    ],
+    [
+      'half an answer: the reserve',
+      (_, response) => {
+        response.writeHead(200, { 'content-type': 'application/json', 'content-length': '100' });
+        response.write('{"usage":{"total_tokens":7}', () => response.socket!.resetAndDestroy());
+      },
+      300,
+    ],
+    [
+      'half a stream that has said more than the reserve',
+      (_, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write('data: {"usage":{"total_tokens":650}}\n\ndata: {', () => response.socket!.resetAndDestroy());
+      },
+      650,
+    ],
+    ['no answer: 502, which refunds', (request) => request.socket.resetAndDestroy(), 0],
+  ])('a request pays by %s (reliability 289)', async (_, answer, used) => {
+    present = answer;
+    const { key, chat } = await callerOf(gateway);
+    const response = await chat('not JSON').catch(() => null);
+    expect(response?.headers.get('x-tokens') ?? null).toBeNull();
+    await response?.text().catch(() => null);
+    await usedIs(gateway, key, used);
+  });
 });
 
 test('a HEAD pays its reserve, bytes are counted as the service sends them, and the log has both amounts', async () => {
