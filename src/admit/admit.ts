@@ -217,7 +217,7 @@ export class Admitter {
 
   /** Sends the settlements that wait, and returns what is borrowed. */
   async flush(): Promise<void> {
-    await Promise.all([this.#settlements.drain(), this.#leases?.returnAll()]);
+    await Promise.all([this.#settlements.drain(), this.#leases?.drain()]);
   }
 
   /**
@@ -227,7 +227,7 @@ export class Admitter {
    */
   forget(accountId: string | null = null): void {
     this.#accounts.forget();
-    if (accountId === null) void this.#leases?.returnAll();
+    if (accountId === null) this.#leases?.returnAll();
     else this.#leases?.recall(accountId);
   }
 

@@ -93,6 +93,8 @@ export class Leases {
   /** From a random number on, so that no two processes use the same ids. Short, because each is in a field of the account. */
   #nextId = 1 + Math.floor(Math.random() * 2 ** 31);
   #generation = 0;
+  /** Returns that the store has yet to answer, or that are tried again. */
+  readonly #returning = new Set<Promise<void>>();
 
   constructor(options: LeasesOptions) {
     this.#options = options;
@@ -169,7 +171,7 @@ export class Leases {
     const held = outcome === undefined ? previous : lent;
     if (held !== null) {
       if (generation === this.#generation && owner.recalledAtMs < askedAtMs) this.#keep(held);
-      else void this.#return([held]);
+      else this.#return([held]);
     }
     owner.unanswered--;
     this.#forgetOwner(consumerId, owner);
@@ -208,13 +210,19 @@ export class Leases {
     const owner = this.#owners.get(ownerIdOf(accountId));
     if (owner === undefined) return;
     if (owner.unanswered > 0) owner.recalledAtMs = this.#options.monotonicMs();
-    void this.#end([...owner.held].filter(({ accountIds }) => accountIds.includes(accountId)));
+    this.#end([...owner.held].filter(({ accountIds }) => accountIds.includes(accountId)));
   }
 
-  /** Returns all that is unused. Fulfilled when the store has it, or does not answer. */
-  returnAll(): Promise<void> {
+  /** Returns all that is unused. */
+  returnAll(): void {
     this.#generation++;
-    return this.#end([...this.#held.values()].flat());
+    this.#end([...this.#held.values()].flat());
+  }
+
+  /** Returns all that is unused. Fulfilled when the store has it and all that was returned before, or takes it no longer. */
+  async drain(): Promise<void> {
+    this.returnAll();
+    while (this.#returning.size > 0) await Promise.all(this.#returning);
   }
 
   #of(consumerId: string, allowance: Allowance): Held | null {
@@ -232,7 +240,7 @@ export class Leases {
     else all.push(held);
     held.owner.held.add(held);
     const leftMs = Math.max(held.untilMs - this.#options.monotonicMs(), 0);
-    held.timer = setTimeout(() => void this.#end([held]), leftMs).unref();
+    held.timer = setTimeout(() => this.#end([held]), leftMs).unref();
   }
 
   #drop(held: Held): void {
@@ -258,25 +266,32 @@ export class Leases {
     if (held.size === 0 && unanswered === 0) this.#owners.delete(ownerIdOf(consumerId));
   }
 
-  #end(all: readonly Held[]): Promise<void> {
+  #end(all: readonly Held[]): void {
     for (const held of all) this.#drop(held);
-    return this.#return(all);
+    this.#return(all);
+  }
+
+  #return(all: readonly Held[]): void {
+    const returning = this.#giveBack(all).finally(() => this.#returning.delete(returning));
+    this.#returning.add(returning);
   }
 
   /** What may have arrived stays so, and is never sent again: it might be given back twice. */
-  async #return(all: readonly Held[]): Promise<void> {
-    if (all.length === 0) return;
-    const requests = all.map((held): DecisionRequest => {
-      const { consumerId, allowance } = held;
-      return { consumerId, allowance, cost: 1, n: 0, leaseTerms: { returned: returnOf(held) } };
-    });
-    try {
-      await this.#options.ledger.decide(requests);
-    } catch (error) {
-      if (!(error instanceof NothingDone)) return;
-      const nowMs = this.#options.monotonicMs();
-      const again = all.filter((held, i) => error.outcomes[i] === undefined && nowMs < held.untilMs + RETURN_FOR_MS);
-      if (again.length > 0) setTimeout(() => void this.#return(again), RETURN_AGAIN_MS).unref();
+  async #giveBack(all: readonly Held[]): Promise<void> {
+    for (let left = all; left.length > 0; ) {
+      const requests = left.map((held): DecisionRequest => {
+        const { consumerId, allowance } = held;
+        return { consumerId, allowance, cost: 1, n: 0, leaseTerms: { returned: returnOf(held) } };
+      });
+      try {
+        await this.#options.ledger.decide(requests);
+        return;
+      } catch (error) {
+        if (!(error instanceof NothingDone)) return;
+        const nowMs = this.#options.monotonicMs();
+        left = left.filter((held, i) => error.outcomes[i] === undefined && nowMs < held.untilMs + RETURN_FOR_MS);
+      }
+      if (left.length > 0) await new Promise((resolve) => setTimeout(resolve, RETURN_AGAIN_MS).unref());
     }
   }
 }

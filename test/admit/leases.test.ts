@@ -278,6 +278,36 @@ test('what the store has certainly not got returns when it is back', async () =>
   expect(await usedIn(ledger)).toBe(10);
 });
 
+test('a gateway that stops waits until the store has what it returns, also at the second try (reliability 383)', async () => {
+  const { ledger, one, pass } = await withLease();
+  const { onReturn } = ledger;
+  ledger.onReturn = () => {
+    throw new NothingDone('away');
+  };
+  // The lease ends, and its return has failed when the gateway is stopped.
+  await pass(300);
+  let isFlushed = false;
+  const flushed = one.admitter.flush().then(() => {
+    isFlushed = true;
+  });
+  await pass(50);
+  expect(isFlushed).toBe(false);
+  ledger.onReturn = onReturn;
+  await pass(300);
+  await flushed;
+  expect(await usedIn(ledger)).toBe(10);
+});
+
+test('a gateway that stops gives up what the store takes no longer', async () => {
+  const { ledger, one, pass } = await withLease();
+  ledger.onReturn = () => {
+    throw new NothingDone('away');
+  };
+  const flushed = one.admitter.flush();
+  await pass(3_000);
+  await flushed;
+});
+
 test('a request that is certainly not decided leaves the lease, which is used to its end', async () => {
   const { ledger, one } = await withLease();
   const decided = ledger.decide.bind(ledger);
