@@ -1,7 +1,9 @@
 /**
- * How many bytes may be held for one connection, which its client sends before the response to its request is complete.
+ * Of the bytes that a client sends before the response to its request is complete, how many are held before its
+ * connection is no longer read. What arrives with the last of them is held as well.
  */
-const MAX_BYTES = 64 * 1024;
+const FULL_BYTES = 64 * 1024;
+const MAX_BYTES = 4 * FULL_BYTES;
 /** How many bytes may be held for all connections of a listener together, and for all bodies that are checked. */
 export const MAX_TOTAL_BYTES = 64 * 1024 * 1024;
 
@@ -11,7 +13,7 @@ const NOTHING = Buffer.alloc(0);
 export interface HeldMemory {
   /** @returns false if there are not as many bytes left */
   take(bytes: number): boolean;
-  /** Gives back what was taken. */
+  /** Gives back what was taken. @param bytes negative for what was taken although it was not left */
   release(bytes: number): void;
 }
 
@@ -56,16 +58,27 @@ export class HeldBytes {
     return this.#length;
   }
 
-  /** Appends a copy of the bytes. @returns false if that would be too many; all held bytes have then been dropped */
+  /** Whether its connection should not be read for now. */
+  get isFull(): boolean {
+    return this.#length >= FULL_BYTES;
+  }
+
+  /** Appends a copy of the bytes. @returns false, and appends nothing, if that would be too many */
   add(bytes: Buffer): boolean {
-    const length = this.#length + bytes.length;
-    if (length > this.#maxBytes || !this.#hasRoomFor(length)) {
-      this.drop();
-      return false;
-    }
-    bytes.copy(this.#bytes, this.#length);
-    this.#length = length;
+    if (this.#length + bytes.length > this.#maxBytes || !this.#hasRoomFor(bytes.length, false)) return false;
+    this.#append(bytes);
     return true;
+  }
+
+  /** Appends a copy of bytes that may not be dropped, even if the memory is used up. Their connection must not be read on. */
+  addAnyway(bytes: Buffer): void {
+    this.#hasRoomFor(bytes.length, true);
+    this.#append(bytes);
+  }
+
+  #append(bytes: Buffer): void {
+    bytes.copy(this.#bytes, this.#length);
+    this.#length += bytes.length;
   }
 
   /** All held bytes. */
@@ -86,12 +99,16 @@ export class HeldBytes {
     this.#length = 0;
   }
 
-  #hasRoomFor(length: number): boolean {
+  #hasRoomFor(more: number, anyway: boolean): boolean {
+    const length = this.#length + more;
     const before = this.#bytes.length;
     if (length <= before) return true;
     // Twice what is needed, so that a client that sends byte by byte does not cause a copy for each byte.
-    const after = Math.min(2 * length, this.#maxBytes);
-    if (!this.#budget.take(after - before)) return false;
+    const after = Math.max(length, Math.min(2 * length, this.#maxBytes));
+    if (!this.#budget.take(after - before)) {
+      if (!anyway) return false;
+      this.#budget.release(before - after);
+    }
     const larger = Buffer.allocUnsafeSlow(after);
     this.#bytes.copy(larger, 0, 0, this.#length);
     this.#bytes = larger;

@@ -3,11 +3,11 @@ import type { ClientRequest, ClientResponse } from '../../http1/client.ts';
 import type { HeadLimits } from '../../http1/request-framing.ts';
 import { type Head, type HeadFault, readHead } from '../../http1/request-head.ts';
 import { Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
-import { closeAfter, endAfterClient } from '../../io/graceful-close.ts';
+import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { ownCopy, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { TextWriter } from '../../io/writes.ts';
-import type { RequestFeed } from '../node-http/request-feed.ts';
+import { type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
 import { FastResponse, type ResponseConnection } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
@@ -109,8 +109,10 @@ class FastConnection implements ResponseConnection, Timed {
   #feed: RequestFeed | null = null;
   /** Bytes that follow the request that is being served. */
   readonly #held: HeldBytes;
-  /** The client has sent more than may be held, so the connection ends with the response in progress. */
-  #isFull = false;
+  /** Runs while the connection is not read, because its client has sent much behind the request that is being served. */
+  #givingUp: NodeJS.Timeout | null = null;
+  /** The connection ends with the response in progress, and bytes that still arrive are dropped. */
+  #hasGivenUp = false;
   #isNew = true;
   #idleSinceMs: number;
   /** Bytes that still arrive are ignored. */
@@ -148,12 +150,12 @@ class FastConnection implements ResponseConnection, Timed {
   /** When it began to wait for a request, on the clock of the deadlines; null while it serves one. */
   get idleSinceMs(): number | null {
     if (this.#feed !== null) return this.#feed.idleSinceMs;
-    return this.#active === null ? this.#idleSinceMs : null;
+    return this.#active === null && this.#held.length === 0 ? this.#idleSinceMs : null;
   }
 
   /** Closes the connection if it waits for a request, and for its first one only if `unused`. */
   closeIfIdle(unused: boolean): void {
-    if (this.#active === null && this.#held.length === 0 && (unused || !this.#isNew)) this.#socket.destroy();
+    if (this.idleSinceMs !== null && (unused || !this.#isNew)) this.#socket.destroy();
   }
 
   onUnread(): void {
@@ -163,7 +165,9 @@ class FastConnection implements ResponseConnection, Timed {
   onFinished(response: FastResponse): void {
     if (!response.shouldKeepAlive) {
       this.#close();
-      this.#socket.destroySoon();
+      // Closing a connection with unread bytes would make the client's system discard the response.
+      if (this.#held.length > 0) closeGently(this.#socket);
+      else this.#socket.destroySoon();
       return;
     }
     this.#active = null;
@@ -175,7 +179,7 @@ class FastConnection implements ResponseConnection, Timed {
 
   /** @param bytes valid during the call only: they are copied if they must be kept */
   readonly #onBytes = (bytes: Buffer): void => {
-    if (this.#isClosing || this.#isFull) return;
+    if (this.#isClosing || this.#hasGivenUp) return;
     if (this.#active !== null) this.#hold(bytes);
     else if (this.#held.length > 0) this.#take(Buffer.concat([this.#held.take(), bytes]));
     else if (!isEmptyLine(bytes)) this.#take(bytes);
@@ -207,17 +211,41 @@ class FastConnection implements ResponseConnection, Timed {
     options.handler.handle(request, response, readHead({ method, url, httpVersion: '1.1', fields }, options));
   }
 
-  /** Holds the bytes of later requests. A pipelined request is served after the response to the one before it. */
+  /**
+   * Holds the bytes of later requests. A pipelined request is served after the response to the one before it. The client may have
+   * all of the response before its end is noticed here, so nothing is dropped that a response did not announce as dropped.
+   */
   #hold(bytes: Buffer): void {
-    if (this.#held.add(bytes)) return;
-    // The connection ends with the response in progress. Bytes that still arrive are read and dropped, because only a
-    // connection that is read shows that the client has disconnected.
-    this.#isFull = true;
-    closeAfter(this.#active!, true);
+    const active = this.#active!;
+    if (this.#held.add(bytes)) {
+      if (!this.#held.isFull) return;
+      if (!active.headersSent) this.#givingUp ??= setTimeout(this.#giveUp, UNREAD_FOR_MS);
+    } else if (!active.headersSent) {
+      this.#giveUp();
+      return;
+    } else this.#held.addAnyway(bytes);
+    this.#socket.pause();
+  }
+
+  /** Only a connection that is read shows that the client has disconnected. */
+  readonly #giveUp = (): void => {
+    const active = this.#active;
+    if (active === null || active.headersSent) return;
+    this.#hasGivenUp = true;
+    this.#held.drop();
+    closeAfter(active, true);
+    this.#readOn();
+  };
+
+  #readOn(): void {
+    if (this.#givingUp !== null) clearTimeout(this.#givingUp);
+    this.#givingUp = null;
+    if (this.#socket.isPaused()) this.#socket.resume();
   }
 
   readonly #serveHeld = (): void => {
     if (this.#active !== null || this.#held.length === 0 || !this.#socket.writable || this.#isClosing) return;
+    this.#readOn();
     this.#take(this.#held.take());
   };
 
@@ -247,6 +275,7 @@ class FastConnection implements ResponseConnection, Timed {
 
   readonly #onClose = (): void => {
     this.#close();
+    if (this.#givingUp !== null) clearTimeout(this.#givingUp);
     this.#held.drop();
     this.#unregister();
     const active = this.#active;

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
-import { interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
+import { interceptDestroySoon, interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -18,6 +18,8 @@ const MAX_CHUNKS = 256;
 const SPARE_CHUNKS = 5_000;
 const SPARE_CHUNKS_PER_SECOND = 1_000;
 const CHUNK_BYTES = 64;
+/** How long a connection is not read because of what its client has sent behind a request that has no response yet. */
+export const UNREAD_FOR_MS = 500;
 /** Limit on the empty lines before a request. RFC 9112 section 2.2 asks a server to ignore at least one. */
 const MAX_EMPTY_BYTES = 64;
 
@@ -54,8 +56,8 @@ export interface BodyReading {
  * they mean. If node:http announces a second request anyway, the connection is closed.
  */
 export class RequestFeed {
-  /** When the connection began to wait for a request, on the clock of its listener; null while it serves one. */
-  idleSinceMs: number | null;
+  /** When it last began to wait for a request; null while it serves one. */
+  #idleSinceMs: number | null;
   readonly #socket: Socket;
   readonly #parse: Parse;
   readonly #nowMs: () => number;
@@ -69,8 +71,10 @@ export class RequestFeed {
   #rest: Buffer = NOTHING;
   /** Later bytes of the request that is being read, kept until its reader asks for more or the next turn begins. */
   #unread: Buffer = NOTHING;
-  /** Set while the connection is paused because of `#unread`; gives `resume` back to node:http. */
+  /** Set while the connection is paused; gives `resume` back to node:http. */
   #letResume: (() => void) | null = null;
+  /** Runs while the connection is paused because of what follows the request. */
+  #givingUp: NodeJS.Timeout | null = null;
   #isScheduled = false;
   /** Where in a chunked body the parser is; null for any other request. */
   #chunks: ChunkCuts | null = null;
@@ -93,7 +97,7 @@ export class RequestFeed {
     this.#bodies = bodies;
     this.#nowMs = nowMs;
     this.#held = new HeldBytes(held);
-    this.idleSinceMs = nowMs();
+    this.#idleSinceMs = nowMs();
     this.#parse = takeParser(server, socket, this.#onData);
     socket.once('end', this.#onEnd);
     socket.once('close', () => this.stop());
@@ -102,6 +106,11 @@ export class RequestFeed {
   /** Feeds the bytes that were read before node:http took the connection. They begin with a request. */
   begin(bytes: Buffer): void {
     this.#onData(bytes);
+  }
+
+  /** When the connection began to wait for a request, on the clock of its listener; null while it has one to serve. */
+  get idleSinceMs(): number | null {
+    return this.#waiting === 0 ? this.#idleSinceMs : null;
   }
 
   /** Whether a response may be only partly written. */
@@ -137,7 +146,7 @@ export class RequestFeed {
     }
     this.#request = request;
     this.#response = response;
-    this.idleSinceMs = null;
+    this.#idleSinceMs = null;
     this.#emptyBytes = 0;
     this.#bodyLeft = declaredLength(request);
     const isChunked = request.headers['transfer-encoding'] !== undefined;
@@ -156,7 +165,7 @@ export class RequestFeed {
    * @returns the bytes not yet given to the parser
    */
   release(): Buffer {
-    this.idleSinceMs = null;
+    this.#idleSinceMs = null;
     this.#socket.removeListener('end', this.#onEnd);
     return this.stop();
   }
@@ -167,7 +176,6 @@ export class RequestFeed {
     this.#isOver = true;
     this.#rest = NOTHING;
     this.#unread = NOTHING;
-    this.#held.drop();
     this.#socket.removeListener('data', this.#onData);
     this.#resume();
     return left;
@@ -201,7 +209,7 @@ export class RequestFeed {
       this.#unread = NOTHING;
       this.#feed(bytes);
     }
-    if (this.#unread.length === 0) this.#resume();
+    if (this.#unread.length === 0 && !this.#held.isFull) this.#resume();
   };
 
   #schedule(): void {
@@ -222,6 +230,8 @@ export class RequestFeed {
 
   #resume(): void {
     if (this.#letResume === null) return;
+    if (this.#givingUp !== null) clearTimeout(this.#givingUp);
+    this.#givingUp = null;
     this.#letResume();
     this.#letResume = null;
     this.#socket.resume();
@@ -320,13 +330,39 @@ export class RequestFeed {
       this.#holdBack();
       return;
     }
-    if (this.#held.add(bytes)) return;
-    // The connection ends with the response in progress. Bytes that still arrive are read and dropped, because only a
-    // connection that is read shows that the client has disconnected.
+    if (this.#held.add(bytes)) {
+      if (this.#held.isFull) this.#holdBackNext();
+    } else if (this.#mayClose) this.#giveUp();
+    else {
+      this.#held.addAnyway(bytes);
+      this.#holdBackNext();
+    }
+  }
+
+  /**
+   * Stops reading what follows the request. The client may have all of the response before node:http has noticed that, and the
+   * requests behind it are then no pipeline, so nothing of them is dropped.
+   *
+   * Fault: only a connection that is read shows that the client has disconnected. So what follows a request that takes longer is
+   * read and dropped, and its response announces that the connection is closed.
+   */
+  #holdBackNext(): void {
+    this.#holdBack();
+    // If the response ends the connection, unread bytes would make the client's system discard it.
+    interceptDestroySoon(this.#socket, () => closeGently(this.#socket));
+    if (this.#mayClose) this.#givingUp ??= setTimeout(() => this.#giveUp(), UNREAD_FOR_MS);
+  }
+
+  /** Whether a request is served whose response can still announce that the connection is closed (RFC 9112 section 9.6). */
+  get #mayClose(): boolean {
+    return this.#response?.headersSent === false;
+  }
+
+  #giveUp(): void {
+    if (!this.#mayClose) return;
     this.stop();
     this.#socket.on('data', drop);
-    if (this.#response === null) this.#socket.destroy();
-    else closeAfter(this.#response, true);
+    closeAfter(this.#response!, true);
   }
 
   #onResponded(response: ServerResponse): void {
@@ -335,7 +371,7 @@ export class RequestFeed {
     this.#chunks = null;
     this.#spare = null;
     this.#start = '';
-    this.idleSinceMs = this.#nowMs();
+    this.#idleSinceMs = this.#nowMs();
     const socket = this.#socket;
     if (!socket.destroyed && keepsConnection(response) && response.writableFinished) {
       // Only one request of each connection is served in a turn of the event loop, so that a long pipeline does not

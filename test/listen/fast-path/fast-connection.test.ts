@@ -65,18 +65,57 @@ test('requests are served one at a time, each when the one before it has been an
   wire.destroy();
 });
 
-test('of what comes behind a request no more is held than a bound; the connection then ends with the answer', async () => {
+test('what comes behind a request is not read beyond a bound until it is answered, and none of it is lost (reliability 308)', async () => {
+  const bodies: number[] = [];
+  const node = createServer((request, response) => {
+    let bytes = 0;
+    request.on('data', (piece: Buffer) => {
+      bytes += piece.length;
+    });
+    request.on('end', () => {
+      bodies.push(bytes);
+      response.end();
+    });
+  });
+  const { wire, send, responses } = open(feedingTo(node));
+  send(GET);
+  await eventually(() => expect(responses).toHaveLength(1));
+  // The client may have the whole response before its end is noticed here.
+  wire.takes = false;
+  answer(responses[0]);
+  send(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n${'x'.repeat(40_000)}`);
+  for (let i = 40_000; i < 500_000; i += 20_000) send('x'.repeat(20_000));
+  await eventually(() => expect(wire.isPaused()).toBe(true));
+  wire.go();
+  await eventually(() => expect(bodies).toEqual([500_000]));
+  expect(wire.text).not.toContain('Connection: close');
+  wire.destroy();
+});
+
+test('behind a request that takes long, what is too much to hold is dropped, and the response says that the connection ends (reliability 308)', async () => {
   const { wire, send, responses } = open();
   send(GET);
   await eventually(() => expect(responses).toHaveLength(1));
-  for (let i = 0; i < 70; i++) {
-    send('x'.repeat(1_000));
-    await new Promise(setImmediate);
-  }
+  for (let i = 0; i < 70; i++) send('x'.repeat(1_000));
+  await eventually(() => expect(wire.isPaused()).toBe(true));
+  await eventually(() => expect(wire.isPaused()).toBe(false));
   answer(responses[0]);
   expect(wire.text).toContain('Connection: close');
   await eventually(() => expect(wire.writableEnded).toBe(true));
   expect(responses).toHaveLength(1);
+  wire.destroy();
+});
+
+test('a connection on which the next request waits is not idle (reliability 308)', async () => {
+  const { wire, path, send, responses } = open();
+  send(GET);
+  await eventually(() => expect(responses).toHaveLength(1));
+  send(GET);
+  await new Promise(setImmediate);
+  answer(responses[0]);
+  path.closeIdle(true);
+  expect(wire.destroyed).toBe(false);
+  await eventually(() => expect(responses).toHaveLength(2));
   wire.destroy();
 });
 
