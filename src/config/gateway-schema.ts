@@ -803,7 +803,7 @@ export const routeEntry = z.strictObject({
     .optional()
     .transform((names) => names ?? null)
     .describe(
-      'Modules in TypeScript or JavaScript (`.ts`, `.mts`, `.js`, `.mjs`), each with a function that decides about the requests of this route in code: whether they are allowed, their cost, and fields for the service. They run in this order once the caller is known and before the request is counted, with 50 ms each. Relative paths are resolved against the folder of this file. A policy is loaded again when it or a file that it imports changes. It runs with the rights of the gateway.',
+      'Modules in TypeScript or JavaScript (`.ts`, `.mts`, `.js`, `.mjs`), each with a function that decides about the requests of this route in code: whether they are allowed, their cost, and fields for the service. They run in this order once the caller is known and before the request is counted; `policies.timeout` says how long each may take. Relative paths are resolved against the folder of this file. A policy is loaded again when it or a file that it imports changes. It runs with the rights of the gateway.',
     ),
   deprecated: orNull(deprecated).describe(
     'Marks the route as deprecated: its responses have Deprecation, Sunset and Link.',
@@ -828,6 +828,17 @@ const websockets = z
       ),
   })
   .transform(inMs('idleTimeout', 'finTimeout'))
+  .prefault({});
+
+const policies = z
+  .strictObject({
+    timeout: duration('1ms', '30s')
+      .prefault('50ms')
+      .describe(
+        'How long a request waits for the promise that a policy returns, from the call of the policy. Then it gets 500 `policy_failed`. A result that is there counts, however long it took.',
+      ),
+  })
+  .transform(inMs('timeout'))
   .prefault({});
 
 const WATCHDOG_RULE = 'must be `off`, or a duration from 2s to 10m, such as 10s';
@@ -877,6 +888,7 @@ export const gatewaySchema = z
       ),
     keys: keysSchema.describe('Where requests have their API key, and the formats of keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
+    policies: policies.describe('The policies that routes name (`policies` of a route).'),
     usage: z
       .strictObject({
         history: onOrOff().describe(

@@ -185,7 +185,7 @@ function isPipeOrDeviceAt(file: string): boolean {
 }
 
 function watchedFiles(env: Variables, { settings }: Configuration): readonly string[] {
-  const ofPolicies = [...settings.policies.values()].flatMap(({ files }) => files);
+  const ofPolicies = [...settings.policyFiles.values()].flatMap(({ files }) => files);
   return [...filesOf(env), ...settings.descriptions.keys(), ...ofPolicies];
 }
 

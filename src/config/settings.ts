@@ -41,7 +41,7 @@ export interface Configuration {
   readonly versions: Readonly<Record<SettingsFile, string>>;
   /** The text of plans.yaml, of which `versions.plans` is the version. */
   readonly plansText: string;
-  /** `signatureOf` both files and those of `settings.descriptions` and `settings.policies`, taken before they were read. */
+  /** `signatureOf` both files and those of `settings.descriptions` and `settings.policyFiles`, taken before they were read. */
   readonly signature: string;
 }
 
@@ -221,7 +221,7 @@ function settingsOf(
   routes: readonly Route[],
   environment: Environment,
   descriptions: ReadonlyMap<string, Program>,
-  policies: ReadonlyMap<string, PolicyFile>,
+  policyFiles: ReadonlyMap<string, PolicyFile>,
 ) {
   const { errors, keys, usage, listen, admin, ...sections } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
@@ -250,7 +250,7 @@ function settingsOf(
     /** The OpenAPI descriptions that requests are checked against, by their files. */
     descriptions,
     /** The policies of routes that are files, by their names in the routes. */
-    policies,
+    policyFiles,
     /** A hash of routes and targets. All replicas have the same, so that each recognises a request that another forwarded. */
     viaByDefault: viaOf(routes, upstreams),
     /** Absolute path of the embedded store's folder. */

@@ -313,7 +313,7 @@ export const ERRORS = {
     status: 500,
     closes: false,
     sentence: 'The gateway could not decide whether this request is allowed. Send the request id to its operator.',
-    when: 'The route has `policies`, and one of them threw an exception, took longer than 50 ms, or returned something other than a result of a policy. The log names the policy and the reason.',
+    when: 'The route has `policies`, and one of them threw an exception, did not answer within `policies.timeout`, or returned something other than a result of a policy. The log names the policy and the reason.',
     remedy: 'Report the request id to the operator, who finds the cause in the log.',
     counted: 'no',
     explanation: 'A policy of this route failed, so the request was neither counted nor forwarded.',

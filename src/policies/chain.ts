@@ -1,8 +1,7 @@
+import { setReplyTimeout } from '../io/deadlines.ts';
+import { inPolicy } from './context.ts';
 import type { Policy, PolicyCaller, PolicyRequest } from './policy.ts';
 import { ALLOWED, type Allowed, readResult } from './result.ts';
-
-/** How long a policy may take from its call to its result. */
-const MAX_POLICY_MS = 50;
 
 /** A policy, and its name in gateway.yaml. */
 interface NamedPolicy {
@@ -24,12 +23,20 @@ export type Ruling =
   /** The policy of this name has failed, so nothing is known of the request. `reason` is for operators. */
   | { readonly kind: 'failed'; readonly policy: string; readonly reason: string };
 
-/** Is told of each run of a policy. */
+/** Observes each run of a policy. */
 export interface PolicyObserver {
   /** @param ms from the call to the result, or until the policy was no longer waited for */
   ran(policy: string, outcome: Ruling['kind'], ms: number): void;
   /** @param error what the policy has thrown; undefined if it has thrown nothing */
   failed(policy: string, reason: string, error: unknown): void;
+  /** Before its result or its promise was there, the policy kept the thread for longer than it may wait. */
+  wasSlow(policy: string, ms: number): void;
+}
+
+/** How long a policy may take from its call to the result of its promise, and the clock for that. */
+interface PolicyTime {
+  readonly timeoutMs: number;
+  readonly monotonicMs: () => number;
 }
 
 /** How a call of a policy has ended. */
@@ -39,19 +46,21 @@ type End = { readonly value: unknown } | { readonly error: unknown } | 'late';
  * The policies of one route, which run one after the other in the order of gateway.yaml. The first that refuses, or fails, ends
  * the run. Of several costs the last one counts, and of several scopes, and of several fields or metadata of one name.
  *
- * Attack: a policy that never answers would keep its requests, and their connections, for ever. So each has 50 ms, by the
- * clock. A policy that keeps the thread is not interrupted, because nothing in this thread could do so; its result
- * is refused afterwards, and the watchdog ends a process that does not turn.
+ * Attack: a promise that never settles would keep its requests, and their connections, for ever. So each has a deadline.
+ *
+ * Fault: a quota of the processor or a garbage collection stops the process for 100 ms, and a policy of two lines fails because of
+ * the clock. So a result that is there counts, whenever it came. A policy that keeps the thread is not interrupted, because
+ * nothing in this thread could do so: it is reported, and the watchdog ends a process that does not turn.
  */
 export class PolicyChain {
   readonly #policies: readonly NamedPolicy[];
   readonly #observer: PolicyObserver;
-  readonly #monotonicMs: () => number;
+  readonly #time: PolicyTime;
 
-  constructor(policies: readonly NamedPolicy[], observer: PolicyObserver, monotonicMs: () => number) {
+  constructor(policies: readonly NamedPolicy[], observer: PolicyObserver, time: PolicyTime) {
     this.#policies = policies;
     this.#observer = observer;
-    this.#monotonicMs = monotonicMs;
+    this.#time = time;
   }
 
   /** @returns the ruling, at once unless a policy returns a promise. Never throws or rejects because of a policy. */
@@ -76,21 +85,27 @@ export class PolicyChain {
   }
 
   #runOne({ name, policy }: NamedPolicy, request: PolicyRequest, caller: PolicyCaller): Ruling | Promise<Ruling> {
-    const calledAtMs = this.#monotonicMs();
-    let value: unknown;
+    const { timeoutMs, monotonicMs } = this.#time;
+    const calledAtMs = monotonicMs();
+    let end: Exclude<End, 'late'>;
+    let promise: Promise<unknown> | null = null;
     try {
-      value = policy(request, caller);
-      if (!isThenable(value)) return this.#rulingOf(name, calledAtMs, { value });
+      const value = inPolicy(name, policy, request, caller);
+      if (isThenable(value)) promise = inPolicy(name, adopted, value);
+      end = { value };
     } catch (error) {
-      return this.#rulingOf(name, calledAtMs, { error });
+      end = { error };
     }
-    const leftMs = Math.max(0, calledAtMs + MAX_POLICY_MS - this.#monotonicMs());
-    return endOf(value, leftMs).then((end) => this.#rulingOf(name, calledAtMs, end));
+    const ms = monotonicMs() - calledAtMs;
+    if (ms > timeoutMs) this.#observer.wasSlow(name, ms);
+    if (promise === null) return this.#rulingOf(name, ms, end);
+    return endOf(promise, Math.max(0, timeoutMs - ms)).then((later) =>
+      this.#rulingOf(name, monotonicMs() - calledAtMs, later),
+    );
   }
 
-  #rulingOf(policy: string, calledAtMs: number, end: End): Ruling {
-    const ms = this.#monotonicMs() - calledAtMs;
-    const ruling = rulingOf(policy, ms > MAX_POLICY_MS ? 'late' : end);
+  #rulingOf(policy: string, ms: number, end: End): Ruling {
+    const ruling = rulingOf(policy, end, this.#time.timeoutMs);
     this.#observer.ran(policy, ruling.kind, ms);
     if (ruling.kind === 'failed') {
       this.#observer.failed(policy, ruling.reason, end !== 'late' && 'error' in end ? end.error : undefined);
@@ -99,8 +114,8 @@ export class PolicyChain {
   }
 }
 
-function rulingOf(policy: string, end: End): Ruling {
-  if (end === 'late') return { kind: 'failed', policy, reason: `it took longer than ${MAX_POLICY_MS} ms` };
+function rulingOf(policy: string, end: End, timeoutMs: number): Ruling {
+  if (end === 'late') return { kind: 'failed', policy, reason: `it took longer than ${timeoutMs} ms` };
   if ('error' in end) return { kind: 'failed', policy, reason: `it threw ${thrownText(end.error)}` };
   try {
     const read = readResult(end.value);
@@ -112,16 +127,24 @@ function rulingOf(policy: string, end: End): Ruling {
   }
 }
 
+/**
+ * A promise of the gateway's own with the result of another. Attack: `Promise.resolve` would return the promise of the policy
+ * itself, whose `constructor` or `then` may throw when it is used; here that is its rejection.
+ */
+function adopted(value: PromiseLike<unknown>): Promise<unknown> {
+  return new Promise((resolve) => resolve(value));
+}
+
 /** Waits for the result, or until it is late. What the policy does afterwards has no effect. Never rejects. */
-function endOf(value: PromiseLike<unknown>, leftMs: number): Promise<End> {
+function endOf(promise: Promise<unknown>, leftMs: number): Promise<End> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve('late'), leftMs);
+    const timer = setReplyTimeout(() => resolve('late'), leftMs);
     const ended = (end: End) => {
       clearTimeout(timer);
       resolve(end);
     };
-    Promise.resolve(value).then(
-      (result) => ended({ value: result }),
+    promise.then(
+      (value) => ended({ value }),
       (error: unknown) => ended({ error }),
     );
   });
@@ -152,11 +175,14 @@ function joinedFields(one: Readonly<Record<string, string>>, other: Readonly<Rec
 
 const MAX_THROWN = 200;
 
-/** An exception on one line. Attack: a thrown value whose conversion to text throws itself. */
+/**
+ * An exception on one line. Attack: a thrown value whose conversion to text throws itself, or is so long that the records of
+ * refusals would fill the memory: V8 keeps the whole text of which a string is a part, so this is a copy.
+ */
 function thrownText(error: unknown): string {
   try {
     const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    return text.split('\n', 1)[0]!.slice(0, MAX_THROWN);
+    return Buffer.from(text.slice(0, MAX_THROWN)).toString().split('\n', 1)[0]!;
   } catch {
     return 'a value without a text';
   }

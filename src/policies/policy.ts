@@ -3,8 +3,8 @@
 
 /**
  * What an operator decides about a request in code. It runs once the caller is known, before the request is counted.
- * A result later than 50 ms after the call, an exception, or a result of another form fails the request with 500
- * `policy_failed`, which is not counted.
+ * An exception, a promise without a result after `policies.timeout` (50 ms by default), or a result of another form fails the
+ * request with 500 `policy_failed`, which is not counted.
  */
 export type Policy = (
   request: PolicyRequest,
@@ -98,7 +98,7 @@ export interface PolicyAllowance {
   readonly metadata?: Readonly<Record<string, string>> | undefined;
   /**
    * The groups of routes of the caller's plan by whose limits this request is counted as well, by name, beside those that its
-   * path belongs to. A name that the plan lacks has no effect, so one policy can serve several plans. At most 16.
+   * path belongs to. A text that is no group of the plan has no effect, so one policy can serve several plans. At most 16.
    */
   readonly budgets?: { readonly groups: readonly string[] } | undefined;
   /**

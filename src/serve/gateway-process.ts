@@ -59,6 +59,8 @@ export interface RunningGateway extends AdminAddress {
   readonly scheme: 'http' | 'https';
   /** Logs an uncaught exception or an unhandled rejection. */
   reportDefect(error: unknown): void;
+  /** Logs and counts an uncaught error in what a policy has begun: a timer, or a promise that it neither returned nor caught. */
+  reportStray(policy: string, error: unknown): void;
   /**
    * Drains and closes everything (contract section 7).
    * @returns 0, or 1 if a worker did not end cleanly
@@ -120,7 +122,8 @@ export async function runGateway(
       return 0;
     };
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
-    return { ...listening, stores: opened.stores, reportDefect, stop };
+    const reportStray = (policy: string, error: unknown) => wired.surroundings.policyReports.strayed(policy, error);
+    return { ...listening, stores: opened.stores, reportDefect, reportStray, stop };
   } catch (error) {
     await close();
     throw error;

@@ -7,6 +7,7 @@ import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { escapedText } from '../io/terminal-text.ts';
 import { PolicyChain, type PolicyObserver } from '../policies/chain.ts';
+import { inPolicy } from '../policies/context.ts';
 import type { Policy } from '../policies/policy.ts';
 import type { Route } from '../routing/router.ts';
 
@@ -40,14 +41,14 @@ export class LoadedPolicies {
    * @returns null if nothing is to be imported; otherwise call `chainsOf` once it has resolved
    * @throws Failure `bad_settings` with a line for each policy that cannot be used; those that were loaded before stay
    */
-  load({ policies }: Pick<Settings, 'policies'>): Promise<void> | null {
-    const isLoaded = [...policies].every(([name, file]) => this.#isLoaded(name, file));
-    return isLoaded ? null : this.#load(policies);
+  load({ policyFiles }: Pick<Settings, 'policyFiles'>): Promise<void> | null {
+    const isLoaded = [...policyFiles].every(([name, file]) => this.#isLoaded(name, file));
+    return isLoaded ? null : this.#load(policyFiles);
   }
 
   /** The policies of each route that has some. Call `load` with the settings first. */
   chainsOf(
-    { routes }: Pick<Settings, 'routes'>,
+    { routes, policies: { timeoutMs } }: Pick<Settings, 'routes' | 'policies'>,
     observer: PolicyObserver,
     monotonicMs: () => number,
   ): ReadonlyMap<Route, PolicyChain> {
@@ -55,7 +56,7 @@ export class LoadedPolicies {
     for (const route of routes) {
       if (route.policies === null) continue;
       const policies = route.policies.map((name) => ({ name, policy: this.#policyOf(name) }));
-      chains.set(route, new PolicyChain(policies, observer, monotonicMs));
+      chains.set(route, new PolicyChain(policies, observer, { timeoutMs, monotonicMs }));
     }
     return chains;
   }
@@ -90,7 +91,7 @@ export class LoadedPolicies {
     const whole = { file: file.path, line: 1, column: 1 };
     let module: { readonly default?: unknown };
     try {
-      module = await import(url);
+      module = await inPolicy(name, () => import(url));
     } catch (error) {
       return importFault(name, file, error);
     }

@@ -1,5 +1,6 @@
 import { constants } from 'node:os';
 import type { ExitCode } from '../failure.ts';
+import { runningPolicy } from '../policies/context.ts';
 import type { RunningGateway } from './gateway-process.ts';
 
 /**
@@ -23,7 +24,7 @@ export function untilSignalled(): Promise<NodeJS.Signals> {
 /**
  * Lets the gateway serve until the signal, and then drains it. After an uncaught exception or an unhandled rejection the
  * state of the process is unknown. The gateway then logs the error, drains as after a signal, and exits with 1, so that the
- * service manager starts a new process.
+ * service manager starts a new process. One in what a policy has begun leaves the gateway as it was, and is only reported.
  */
 export async function serveUntil(signalled: Promise<unknown>, gateway: RunningGateway): Promise<ExitCode> {
   const broken = Promise.withResolvers<void>();
@@ -31,6 +32,11 @@ export async function serveUntil(signalled: Promise<unknown>, gateway: RunningGa
   let stopped: ExitCode = 0;
   // Node.js reports unhandled rejections here too.
   const onDefect = (error: unknown) => {
+    const policy = runningPolicy();
+    if (policy !== undefined) {
+      gateway.reportStray(policy, error);
+      return;
+    }
     code = 1;
     gateway.reportDefect(error);
     broken.resolve();

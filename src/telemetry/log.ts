@@ -4,6 +4,7 @@ import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { PaidUnits } from '../gateway/metering.ts';
 import { ClientNetworks } from '../identify/failed-attempts.ts';
 import { LogOutput } from './log-output.ts';
+import { loggedError } from './logged-error.ts';
 
 // The log: when a request gets a line, how the line is written, and how many requests of unidentified callers share
 // one.
@@ -54,7 +55,11 @@ export function openLog(options: LogOptions): GatewayLog {
   // blocking a thread.
   const out = new LogOutput({ fd: process.stdout.fd, maxBytes: MAX_HELD_BYTES, onDrop: options.onDrop });
   const sink = options.stream ?? out;
-  const logger = pino({ level: options.level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, sink);
+  const serializers = { err: loggedError };
+  const logger = pino(
+    { level: options.level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers },
+    sink,
+  );
   const accesses = new AccessLog(logger, sink, options);
   return {
     logger,

@@ -26,6 +26,8 @@ export interface GatewayMetrics
   retried(upstream: string, outcome: RetryOutcome): void;
   /** A policy has run. @param ms how long it was waited for */
   policyRan(policy: string, outcome: Ruling['kind'], ms: number): void;
+  /** What a policy has begun has failed, and no request waited for it. */
+  policyStrayed(policy: string): void;
   storeFailed(): void;
   /** The record of an operator's change is missing or lacks the outcome. */
   auditFailed(): void;
@@ -153,6 +155,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
       policies.runs.inc({ policy, outcome });
       policies.seconds.inc({ policy }, ms / 1000);
     },
+    policyStrayed: (policy) => policies.strays.inc({ policy }),
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs, gauges.isShortOfMemory),
     ...webSocketMetrics(registry, gauges.webSockets),
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
@@ -302,7 +305,16 @@ function policyMetrics(registry: Registry, names: () => readonly string[] = () =
       for (const policy of names()) this.inc({ policy }, 0);
     },
   });
-  return { runs, seconds };
+  const strays = new Counter({
+    name: 'tollgate_policy_stray_errors_total',
+    help: 'Errors in what a policy has begun and no request waits for, such as a timer or a promise without a `catch`, by the name of the policy.',
+    labelNames: ['policy'],
+    registers: [registry],
+    collect() {
+      for (const policy of names()) this.inc({ policy }, 0);
+    },
+  });
+  return { runs, seconds, strays };
 }
 
 function counter(registry: Registry, name: string, help: string): Counter {

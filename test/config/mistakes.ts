@@ -251,6 +251,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
       '6:61: routes[3].policies[0]',
     ],
   },
+  'policy-timeout': { kind: 'gateway', schema: 'accepts', faults: ['2:22: policies.timeout'] },
   'port-as-text': { kind: 'gateway', schema: 'refuses', faults: ['1:17: listen.port'] },
   'port-too-high': { kind: 'gateway', schema: 'refuses', faults: ['1:17: listen.port'] },
   'proxies-no-network': {

@@ -35,7 +35,7 @@ test('paths are relative to the folder of gateway.yaml, and what a policy import
   });
   const loaded = await loadConfiguration(env);
   if ('faults' in loaded) throw new Error(loaded.faults.join('\n'));
-  const [a, b] = ['./policies/a.ts', '../b.mjs'].map((name) => loaded.settings.policies.get(name)!);
+  const [a, b] = ['./policies/a.ts', '../b.mjs'].map((name) => loaded.settings.policyFiles.get(name)!);
   const own = [
     'config/policies/a.ts',
     'config/policies/lib/c.ts',
@@ -50,8 +50,8 @@ test('paths are relative to the folder of gateway.yaml, and what a policy import
   const again = await loadConfiguration(env);
   if ('faults' in again) throw new Error(again.faults.join('\n'));
   expect(again.versions.settings).not.toBe(loaded.versions.settings);
-  expect(again.settings.policies.get('./policies/a.ts')!.version).not.toBe(a!.version);
-  expect(again.settings.policies.get('../b.mjs')!.version).toBe(b!.version);
+  expect(again.settings.policyFiles.get('./policies/a.ts')!.version).not.toBe(a!.version);
+  expect(again.settings.policyFiles.get('../b.mjs')!.version).toBe(b!.version);
   expect(again.signature).not.toBe(loaded.signature);
 });
 

@@ -22,7 +22,7 @@ export default ((request, caller) => ({
   const wish = new URLSearchParams(request.query).get('do');
   if (wish === 'throw') throw new Error('internal detail');
   if (wish === 'never') return new Promise(() => {});
-  if (wish === 'late') return new Promise((resolve) => setTimeout(resolve, 120, { refuse: { status: 403, code: 'late', message: 'Late.' } }));
+  if (wish === 'late') return new Promise((resolve) => setTimeout(resolve, 10_000, { refuse: { status: 403, code: 'late', message: 'Late.' } }));
   if (wish === 'loop') for (const end = performance.now() + 80; performance.now() < end; );
   return wish === null || wish === 'loop' ? undefined : JSON.parse(wish);
 };`,
@@ -248,8 +248,6 @@ test.each([
   ['throws a text', '/sync', 'throw'],
   ['never answers', '/async', 'never'],
   ['answers late', '/async', 'late'],
-  ['keeps the thread for longer than 50 ms', '/sync', 'loop'],
-  ['keeps the thread in a promise', '/async', 'loop'],
 ])('a policy that %s fails the request, and the next one is served (reliability 277)', async (_what, path, what) => {
   const { key } = await gateway.createKey('free');
   await expectFailure(await gateway.get(`${path}${wish(what)}`, key));

@@ -1,6 +1,10 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { PolicyChain, type PolicyObserver, type Ruling } from '../../src/policies/chain.ts';
+import { runningPolicy } from '../../src/policies/context.ts';
 import type { Policy, PolicyCaller, PolicyRequest } from '../../src/policies/policy.ts';
+import { holdTime } from '../support/hold-time.ts';
 
 const REQUEST = {} as PolicyRequest;
 const CALLER = {} as PolicyCaller;
@@ -12,10 +16,11 @@ function chainOf(...policies: readonly unknown[]) {
   const observer: PolicyObserver = {
     ran: (policy, outcome) => told.push(`${policy} ${outcome}`),
     failed: (policy, reason) => told.push(`${policy}: ${reason}`),
+    wasSlow: (policy, ms) => told.push(`${policy} kept the thread for ${ms} ms`),
   };
   let nowMs = 0;
   const named = policies.map((policy, i) => ({ name: `p${i}`, policy: policy as Policy }));
-  const chain = new PolicyChain(named, observer, () => nowMs);
+  const chain = new PolicyChain(named, observer, { timeoutMs: 50, monotonicMs: () => nowMs });
   return { run: () => chain.run(REQUEST, CALLER), told, pass: (ms: number) => (nowMs += ms) };
 }
 
@@ -116,24 +121,69 @@ test.each<[string, unknown, string]>([
   expect(told).toEqual(['p0 failed', expect.stringContaining(reason)]);
 });
 
-test('the time of the thread counts, with a promise and without one', async () => {
-  const late = failure('it took longer than 50 ms');
-  const looping = chainOf(() => void looping.pass(51));
-  expect(looping.run()).toEqual(late);
-  const asynchronous = chainOf(async () => void asynchronous.pass(51));
-  expect(await asynchronous.run()).toEqual(late);
+test('a result that is there counts whatever the clock says, and a policy that keeps the thread is reported (reliability 353)', async () => {
+  const looping = chainOf(() => {
+    looping.pass(51);
+    return { cost: 2 };
+  });
+  expect(looping.run()).toMatchObject({ kind: 'allowed', cost: 2 });
+  const asynchronous = chainOf(async () => {
+    asynchronous.pass(51);
+    return REFUSE;
+  });
+  expect(await asynchronous.run()).toMatchObject({ kind: 'refused' });
   const punctual = chainOf(
     () => void punctual.pass(50),
     async () => void punctual.pass(50),
   );
   expect(await punctual.run()).toMatchObject({ kind: 'allowed' });
+  expect([looping.told, asynchronous.told, punctual.told]).toEqual([
+    ['p0 kept the thread for 51 ms', 'p0 allowed'],
+    ['p0 kept the thread for 51 ms', 'p0 refused'],
+    ['p0 allowed', 'p1 allowed'],
+  ]);
+});
+
+test('a result that has reached the process while it stood still is no late one (reliability 353)', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const [served] = (await once(server, 'connection')) as [Socket];
+  const answer = chainOf(() => {
+    const result = once(client, 'data').then(() => ({ cost: 2 }));
+    served.write('x');
+    answer.pass(51);
+    return result;
+  });
+  expect(await answer.run()).toMatchObject({ kind: 'allowed', cost: 2 });
+  client.destroy();
+  served.destroy();
+  server.close();
 });
 
 test('a result that comes after the end of the wait has no effect, and neither has an exception', async () => {
+  const pass = holdTime();
   const later = Promise.withResolvers<object>();
   const { run, told } = chainOf(() => later.promise);
-  expect(await run()).toEqual(failure('it took longer than 50 ms'));
+  const ruling = run();
+  await pass(49);
+  expect(told).toEqual([]);
+  await pass(1);
+  expect(await ruling).toEqual(failure('it took longer than 50 ms'));
   later.reject(new Error('late'));
   await new Promise(setImmediate);
   expect(told).toEqual(['p0 failed', 'p0: it took longer than 50 ms']);
+});
+
+test('code of a policy is known as its own, and what waits for it is not', async () => {
+  const seen: unknown[] = [];
+  const { run } = chainOf(async () => {
+    seen.push(runningPolicy());
+    await new Promise(setImmediate);
+    seen.push(runningPolicy());
+  });
+  const ruling = run();
+  seen.push(runningPolicy());
+  await ruling;
+  expect([...seen, runningPolicy()]).toEqual(['p0', undefined, 'p0', undefined]);
 });

@@ -8,6 +8,7 @@ import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
 import type { ProcessState } from '../../operations/live/shapes.ts';
 import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
 import { type GatewayLog, openLog } from '../../telemetry/log.ts';
+import { PolicyReports } from '../../telemetry/policy-reports.ts';
 import { type AdminAccess, adminAddressOf, consoleOf, openAdminAccess, shareSignOuts } from '../admin-access.ts';
 import { adminApiAlone } from '../admin-api.ts';
 import { connectionLimitOf, tooFewFiles, totalOf } from '../connection-limit.ts';
@@ -72,8 +73,11 @@ export async function supervise(
   const adminApi = adminApiOf(running, env);
   const load = (next: Configuration) => policies.load(next.settings);
   const leaves = [forwardSignals(pool), followSilently(live, { log, env, planUsers: adminApi.stores, load })];
+  // The workers count what policies do.
+  const policyReports = new PolicyReports(log.logger, { policyRan: () => {}, policyStrayed: () => {} });
   const close = async () => {
     for (const leave of leaves) await leave();
+    policyReports.close();
     access.close();
     await adminApi.close();
     await log.close();
@@ -88,7 +92,8 @@ export async function supervise(
       return isBroken ? 1 : 0;
     };
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
-    return { ...started, reportDefect, stop };
+    const reportStray = (policy: string, error: unknown) => policyReports.strayed(policy, error);
+    return { ...started, reportDefect, reportStray, stop };
   } catch (error) {
     await close();
     throw error;
