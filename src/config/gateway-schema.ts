@@ -387,7 +387,7 @@ const http2 = z.strictObject({
   maxResets: wholeNumber(1, 1_000_000)
     .prefault(200)
     .describe(
-      'Number of requests that a client may reset on one HTTP/2 connection in a burst, and again in each minute. Beyond that, the gateway closes the connection (rapid reset).',
+      'Number of requests that a client may reset on one HTTP/2 connection in a burst, and again in each minute. Beyond that, the gateway closes the connection (rapid reset). Connections from `trustedProxies` may have 100 times as many, because one of them carries the requests of many clients.',
     ),
 });
 

@@ -71,7 +71,7 @@ export interface AcceptOptions {
   readonly onHandshakeFailure: () => void;
   /** Writes the response to a client that has sent plain HTTP where `tls` is set. The connection is closed after it. */
   readonly answerPlainHttp: (socket: Socket) => void;
-  readonly onSessionBroken: (reason: BreakReason) => void;
+  readonly onSessionBroken: (reason: BreakReason, address: string | null) => void;
   /** Null if this process listens on `host` and `port` itself. */
   readonly feed: ConnectionFeed | null;
 }

@@ -16,9 +16,9 @@ import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
+import { warnOfBrokenSessions, warnOfPlainHttp } from '../telemetry/connection-warnings.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
-import { warnOfPlainHttp } from '../telemetry/plain-http-warning.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
@@ -451,6 +451,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
   const tooFew = context === null ? tooFewFiles(settings, [fitting], limit) : null;
   if (tooFew !== null) log.logger.warn(tooFew);
   if (run.ownsProcess) compactHeap();
+  const warnOfBroken = warnOfBrokenSessions(log.logger, CLOCKS.monotonicMs);
   const listener = await listenPublic({
     ...shareOf(settings).listen,
     ...fitting,
@@ -466,7 +467,10 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
     onBadProxyHeader: metrics.proxyHeaderRefused,
     onHandshakeFailure: metrics.handshakeFailed,
     onPlainHttp: warnOfPlainHttp(log.logger, CLOCKS.monotonicMs),
-    onSessionBroken: metrics.sessionBroken,
+    onSessionBroken: (reason, address) => {
+      metrics.sessionBroken(reason);
+      warnOfBroken(reason, address);
+    },
     feed: context?.feed ?? null,
   });
   later.listener = listener;

@@ -8,13 +8,14 @@ import { keepSessionOf } from '../../io/node-internals.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
+import { OverheadBudget, STREAM_WINDOW_BYTES } from './overhead.ts';
 import { StreamConnection } from './stream.ts';
 import { StreamTurns } from './stream-turns.ts';
 
 export interface Http2Settings {
   /** Streams of one session at a time. */
   readonly maxStreams: number;
-  /** Streams of one session that a client may reset: this many at once, and as many again in each minute. */
+  /** Streams of one session that a client may reset, at once and again in each minute. A trusted proxy may reset 100 times as many. */
   readonly maxResets: number;
 }
 
@@ -34,7 +35,8 @@ interface Http2Options {
   /** Shared by all sessions. */
   readonly turns: StreamTurns;
   readonly onUnparsed: (code: ErrorCode) => void;
-  readonly onBreak: (reason: BreakReason) => void;
+  /** @param address that the session comes from; null if it is not known any more */
+  readonly onBreak: (reason: BreakReason, address: string | null) => void;
 }
 
 /** Why the gateway closed a session. */
@@ -56,6 +58,8 @@ const MAX_PAIRS = 256;
 const SPARE_FRAMES = 10_000;
 const SPARE_FRAMES_PER_SECOND = 2_000;
 const FRAME_BYTES = 64;
+/** A load balancer has the requests of many clients on one session, each of whom may leave: so many times the resets of a client. */
+const RESETS_OF_PROXY = 100;
 const SESSION_MEMORY_MB = 10;
 
 /** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
@@ -83,7 +87,6 @@ class Http2Session implements ReadConnection {
   #isLeaving = false;
   #hasFailed = false;
   #hadStream = false;
-  #payload = 0;
   #draining = false;
   #broken = false;
   /** Since when only the closing of the connection is left to do; null before that. */
@@ -98,11 +101,12 @@ class Http2Session implements ReadConnection {
     this.#passedAtMs = nowMs;
     this.#bornAtMs = nowMs;
     this.#idleSinceMs = nowMs;
-    this.#overhead = new OverheadBudget(nowMs);
-    const { maxResets } = options.settings;
+    const { maxStreams } = options.settings;
+    const maxResets = options.settings.maxResets * (address === null ? RESETS_OF_PROXY : 1);
     this.#resets = new TokenBucket(maxResets, maxResets / 60, nowMs);
     this.#frames = new TokenBucket(SPARE_FRAMES, SPARE_FRAMES_PER_SECOND, nowMs);
-    this.#session = performServerHandshake(socket, sessionOptions(options));
+    this.#session = performServerHandshake(socket, sessionOptions(options, maxResets));
+    this.#overhead = new OverheadBudget(this.#session, maxStreams, nowMs);
     this.#session.on('error', (error: NodeJS.ErrnoException) => {
       this.#hasFailed = true;
       if (error.code?.startsWith('ERR_HTTP2_') === true) this.#report('protocol');
@@ -155,14 +159,21 @@ class Http2Session implements ReadConnection {
       this.#overSinceMs ??= nowMs;
       if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
     } else if (this.#isStuck(nowMs)) this.#cut();
-    else if (!this.#overhead.look({ read, written, payload: this.#payload }, nowMs)) this.#breakOff('overhead');
+    else if (!this.#overhead.look({ read, written, unread: this.#unreadOfRequests() }, nowMs))
+      this.#breakOff('overhead');
     else if (this.#open.size === 0) {
       const { headersTimeoutMs, idleTimeoutMs } = this.#options;
       const isLate = this.#hadStream
         ? nowMs - this.#idleSinceMs >= idleTimeoutMs
         : nowMs - this.#bornAtMs >= Math.min(headersTimeoutMs, idleTimeoutMs);
-      if (isLate) this.#session.close();
+      if (isLate) this.#close();
     }
+  }
+
+  #unreadOfRequests(): number {
+    let bytes = 0;
+    for (const stream of this.#open) bytes += stream.readableLength;
+    return bytes;
   }
 
   #lookAtUnread(written: number, nowMs: number): void {
@@ -197,7 +208,13 @@ class Http2Session implements ReadConnection {
     if (this.#draining || this.#session.destroyed) return;
     this.#draining = true;
     this.#session.goaway(NGHTTP2_NO_ERROR, ALL_STREAMS);
-    setTimeout(() => this.#session.close(), NOTICE_MS);
+    setTimeout(() => this.#close(), NOTICE_MS);
+  }
+
+  /** Ends the session once its current streams have ended. */
+  #close(): void {
+    this.#overhead.excuseAll();
+    this.#session.close();
   }
 
   #take(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
@@ -205,8 +222,10 @@ class Http2Session implements ReadConnection {
     keepSessionOf(stream, this.#session);
     this.#hadStream = true;
     const { streams, onUnparsed } = this.#options;
+    const hasEnded = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
     // The client reset it before the gateway saw it.
     if (stream.destroyed || stream.closed) {
+      this.#excuseBody(hasEnded);
       this.#spendReset();
       return;
     }
@@ -217,49 +236,54 @@ class Http2Session implements ReadConnection {
     });
     if (slot === null) {
       onUnparsed('overloaded');
+      this.#excuseBody(hasEnded);
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
-      const hasEnded = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
+      this.#open.add(stream);
       this.#options.turns.begin(this.#address ?? this, () => this.#begin(stream, raw, hasEnded, slot));
     }
   }
 
   /** It is the turn of a stream, whose client may have reset it meanwhile. */
   #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, slot: StreamSlot): void {
-    if (stream.destroyed || stream.closed) {
-      slot.release();
-      this.#spendReset();
+    const request = stream.destroyed || stream.closed ? null : readStreamHead(raw, hasEnded);
+    if (request?.kind === 'request') {
+      this.#serve(stream, request, slot);
       return;
     }
-    const request = readStreamHead(raw, hasEnded);
-    if (request.kind === 'request') this.#serve(stream, request, slot);
-    else {
-      slot.release();
+    slot.release();
+    this.#open.delete(stream);
+    this.#excuseBody(hasEnded);
+    if (request !== null) {
       this.#options.onUnparsed('invalid_request');
       stream.close(NGHTTP2_PROTOCOL_ERROR);
-      this.#spendReset();
     }
+    this.#spendReset();
+  }
+
+  /** A stream ends unread, whose client may have sent as much of a body as it was granted. */
+  #excuseBody(hasEnded: boolean): void {
+    if (!hasEnded) this.#overhead.excuse(STREAM_WINDOW_BYTES);
   }
 
   #serve(stream: ServerHttp2Stream, request: StreamRequest, slot: StreamSlot): void {
     const { server, writeTimeoutMs } = this.#options;
-    this.#payload += request.bytes;
+    this.#overhead.head(request.bytes);
     const onBytes = (bytes: number) => {
-      this.#payload += bytes;
+      this.#overhead.body(bytes);
       // Attack: a body in frames of one byte, each of which costs as much as one of kilobytes.
       const spare = 1 - bytes / FRAME_BYTES;
       if (spare > 0 && !this.#frames.spend(spare, this.#options.nowMs())) this.#breakOff('overhead');
     };
     // `Connection: close` in one response does not end the session. Only the refusal of an address without budget left
     // does.
-    const endSession = () => this.#session.close();
+    const endSession = () => this.#close();
     const onBegun = () => {
       this.#served.add(connection);
       slot.setServed(true);
     };
     const options = { writeTimeoutMs, onBytes, endSession, onBegun };
     const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
-    this.#open.add(stream);
     stream.once('close', () => {
       slot.release();
       this.#onStreamClose(stream, connection);
@@ -276,6 +300,7 @@ class Http2Session implements ReadConnection {
   #onStreamClose(stream: ServerHttp2Stream, connection: StreamConnection): void {
     this.#open.delete(stream);
     if (this.#open.size === 0) this.#idleSinceMs = this.#options.nowMs();
+    this.#overhead.excuse(connection.bytesToCome);
     if (connection.endedBy === 'client') this.#spendReset();
   }
 
@@ -297,17 +322,17 @@ class Http2Session implements ReadConnection {
   #report(reason: BreakReason): void {
     if (this.#broken) return;
     this.#broken = true;
-    this.#options.onBreak(reason);
+    this.#options.onBreak(reason, this.#address ?? this.#socket.remoteAddress ?? null);
   }
 }
 
 /** The limits that Node and nghttp2 enforce, all written out so that none depends on their defaults. */
-function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options) {
+function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options, maxResets: number) {
   return {
     settings: {
       maxConcurrentStreams: settings.maxStreams,
       maxHeaderListSize: maxHeaderBytes + maxUrlBytes,
-      initialWindowSize: 65_535,
+      initialWindowSize: STREAM_WINDOW_BYTES,
       enablePush: false,
       enableConnectProtocol: false,
     },
@@ -318,50 +343,12 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options)
     maxSessionInvalidFrames: 100,
     maxSessionRejectedStreams: 100,
     // A second line of defence besides our own budget, for resets that arrive faster than Node reports them.
-    streamResetBurst: Math.max(1_000, 2 * settings.maxResets),
-    streamResetRate: Math.max(33, settings.maxResets),
+    streamResetBurst: Math.max(1_000, 2 * maxResets),
+    streamResetRate: Math.max(33, maxResets),
     strictFieldWhitespaceValidation: true,
     // Fields that an upstream repeats are repeated to the client, as over HTTP/1.1.
     strictSingleValueFields: false,
   };
-}
-
-/** The bytes that one session has transferred so far. */
-interface Traffic {
-  /** Everything received. */
-  readonly read: number;
-  /** The part of `read` that was header fields and bodies of requests. */
-  readonly payload: number;
-  readonly written: number;
-}
-
-const BURST_BYTES = 256 * 1024;
-const BYTES_PER_SECOND = 32 * 1024;
-/** A client needs at most one byte of WINDOW_UPDATE frames for this many bytes of responses. */
-const WRITTEN_PER_READ = 100;
-
-/**
- * Bounds what a session may send besides requests.
- *
- * Attack: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, unknown frames and padding cost the client a few bytes each
- * and the server the work of reading them, without a request that a limit could count (CVE-2019-9511 to 9518). So bytes are
- * counted, of any kind: those received, less those of requests, less an allowance for acknowledging responses.
- */
-class OverheadBudget {
-  readonly #budget: TokenBucket;
-  #before: Traffic = { read: 0, payload: 0, written: 0 };
-
-  constructor(nowMs: number) {
-    this.#budget = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, nowMs);
-  }
-
-  /** @returns false if too many bytes were received that belong to no request */
-  look(traffic: Traffic, nowMs: number): boolean {
-    const { read, payload, written } = this.#before;
-    this.#before = traffic;
-    const useful = traffic.payload - payload + (traffic.written - written) / WRITTEN_PER_READ;
-    return this.#budget.spend(Math.max(0, traffic.read - read - useful), nowMs);
-  }
 }
 
 const LOOK_EVERY_MS = 100;

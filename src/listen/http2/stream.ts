@@ -92,6 +92,14 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     return !this.#whole || this.#late !== null;
   }
 
+  /** How many bytes of the request's body have not been read; infinite if that is not known. */
+  get bytesToCome(): number {
+    if (this.#whole) return 0;
+    return this.#body === 'length'
+      ? Math.max(0, this.#request.contentLength - this.#received)
+      : Number.POSITIVE_INFINITY;
+  }
+
   /** Which side ended the stream: the gateway, if it completed the response or broke it off, otherwise the client. */
   get endedBy(): 'gateway' | 'client' {
     return this.#answered || this.#brokenOff ? 'gateway' : 'client';
@@ -237,9 +245,10 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   }
 
   #onBody(chunk: Buffer): void {
-    if (this.destroyed || chunk.length === 0) return;
+    if (chunk.length === 0) return;
     this.#received += chunk.length;
     this.#onBytes(chunk.length);
+    if (this.destroyed) return;
     if (this.#body === 'unknown') {
       this.#body = 'chunked';
       this.#pushHead();
