@@ -108,16 +108,23 @@ interface Explained {
 
 export interface Refused extends Decision, Explained {
   readonly kind: 'refused';
+  /**
+   * The window of which all that the answer says is made. It resets at `retryAtMs`. If waiting cannot help, it is one whose limit is
+   * below what the request needs: of those of a unit the smallest.
+   */
   readonly binding: WindowBudget;
-  /** When every window of every budget will have room for the request, Unix milliseconds. */
-  readonly retryAtMs: number;
-  /** A limit is below the cost of the request, so waiting cannot help. */
-  readonly costExceedsLimit: boolean;
+  /**
+   * When every window of every budget will have room for the request, Unix milliseconds. Null if a limit is below what the request
+   * needs of it, so that waiting cannot help.
+   */
+  readonly retryAtMs: number | null;
 }
 
 export interface Banned extends Decision, Explained {
   readonly kind: 'banned';
+  /** The window whose refusal made the ban. It resets at `retryAtMs`. */
   readonly binding: WindowBudget;
+  /** When the ban has ended and every window that may ever have room for the request has it, Unix milliseconds. */
   readonly retryAtMs: number;
   readonly number: number;
   readonly untilMs: number;
@@ -318,23 +325,19 @@ function crowded(decision: Decision, inFlight: readonly (number | null)[]): Crow
 
 function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
   const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
-  let binding = standings[0]!;
-  let retryAtMs = nowMs;
-  let bindingAtMs = -1;
+  let last: WindowBudget | null = null;
+  let tooSmall: WindowBudget | null = null;
   for (const standing of standings) {
-    const { needed } = standing;
-    if (standing.remaining >= needed) continue;
-    // A limit below the cost refuses for ever. Retry-After is then the window's whole length (contract section 2).
-    const endsAtMs = standing.limit < needed ? nowMs + standing.lengthMs : standing.resetAtMs;
-    retryAtMs = Math.max(retryAtMs, endsAtMs);
-    if (endsAtMs >= bindingAtMs) {
-      binding = standing;
-      bindingAtMs = endsAtMs;
-    }
+    if (standing.remaining >= standing.needed) continue;
+    if (standing.limit < standing.needed) {
+      // The limits of two units cannot be compared.
+      if (tooSmall === null || (standing.unit === tooSmall.unit && standing.limit < tooSmall.limit))
+        tooSmall = standing;
+    } else if (last === null || standing.resetAtMs >= last.resetAtMs) last = standing;
   }
-  const costExceeds = neverFits(standings);
-  const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };
-  return { kind: 'refused', ...decided, retryAtMs, costExceedsLimit: costExceeds };
+  const binding = tooSmall ?? last ?? standings[0]!;
+  const retryAtMs = tooSmall !== null ? null : last === null ? nowMs : last.resetAtMs;
+  return { kind: 'refused', nowMs, allowance, limits, cost, standings, inFlight, binding, strike, retryAtMs };
 }
 
 /**
@@ -347,6 +350,7 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState)
   const budgets = [allowance, ...(allowance.further ?? [])];
   const accounts = [state, ...(state.further ?? [])];
   let { retryAtMs } = verdict;
+  if (retryAtMs === null) return verdict;
   for (let before = -1; before < retryAtMs; ) {
     before = retryAtMs;
     for (const [i, { topUps, windows }] of accounts.entries()) {
@@ -360,7 +364,8 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState)
       }
     }
   }
-  return retryAtMs === verdict.retryAtMs ? verdict : { ...verdict, retryAtMs };
+  if (retryAtMs === verdict.retryAtMs) return verdict;
+  return { ...verdict, retryAtMs, binding: { ...verdict.binding, resetAtMs: retryAtMs } };
 }
 
 function banned(
@@ -370,13 +375,12 @@ function banned(
 ): Banned {
   const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
   let retryAtMs = ban.untilMs;
-  for (const { limit, remaining, lengthMs, resetAtMs, needed } of standings) {
-    if (limit < needed) retryAtMs = Math.max(retryAtMs, nowMs + lengthMs);
-    else if (remaining < needed) retryAtMs = Math.max(retryAtMs, resetAtMs);
+  for (const { limit, remaining, resetAtMs, needed } of standings) {
+    if (remaining < needed && limit >= needed) retryAtMs = Math.max(retryAtMs, resetAtMs);
   }
   const name = nameOfBan(ban);
   const window = standings.find((standing) => standing.name === name);
-  // The window may have ended during the ban, or be gone from the plan. Its reset is never reported as past.
+  // The window may have ended during the ban, or be gone from the plan.
   const binding: WindowBudget = {
     window: ban.window,
     name,
@@ -386,7 +390,7 @@ function banned(
     needed: window?.needed ?? cost,
     used: window?.used ?? 0,
     remaining: 0,
-    resetAtMs: Math.max(ban.untilMs, window !== undefined && window.remaining < window.needed ? window.resetAtMs : 0),
+    resetAtMs: retryAtMs,
   };
   const { number, untilMs } = ban;
   const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };

@@ -108,8 +108,8 @@ export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs
 }
 
 /** 429 for a quota (contract section 4). */
-export function rateLimitExceeded({ binding, retryAtMs, nowMs, costExceedsLimit, allowance }: Refused): ErrorResponse {
-  const seconds = retryAfterSeconds(retryAtMs, nowMs);
+export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refused): ErrorResponse {
+  const seconds = retryAtMs === null ? null : retryAfterSeconds(retryAtMs, nowMs);
   const { window, name, limit, unit, needed, remaining } = binding;
   const budget = name === window ? null : (allowance.further?.find((one) => `${one.name}-${window}` === name) ?? null);
   const message = ERRORS.rate_limit_exceeded.sentence({
@@ -118,12 +118,12 @@ export function rateLimitExceeded({ binding, retryAtMs, nowMs, costExceedsLimit,
     needed,
     unit,
     remaining,
-    retryAfterSeconds: costExceedsLimit ? null : seconds,
+    retryAfterSeconds: seconds,
     mayBeBanned: allowance.bans !== null,
   });
   const details = { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) };
   return errorResponse('rate_limit_exceeded', message, {
-    fields: ['Retry-After', String(seconds)],
+    fields: seconds === null ? [] : ['Retry-After', String(seconds)],
     details:
       allowance.further === undefined
         ? details

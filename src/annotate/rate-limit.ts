@@ -140,7 +140,7 @@ function stateOf(verdict: Verdict): string {
   const { standings, allowance, nowMs, kind, binding } = verdict;
   let state = '';
   for (const standing of standings) {
-    const { name, remaining, resetAtMs } = kind === 'banned' && standing.name === binding.name ? binding : standing;
+    const { name, remaining, resetAtMs } = kind !== 'admitted' && standing.name === binding?.name ? binding : standing;
     state += `${state === '' ? '' : ', '}"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
   }
   const hasUnlimited =

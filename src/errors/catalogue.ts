@@ -231,13 +231,14 @@ export const ERRORS = {
       if (retryAfterSeconds === null)
         return `This request ${takes} and ${source} allows ${quota}: waiting will not help. Ask for ${unit === null ? '' : `fewer ${unit}, or for `}a higher limit.`;
       const isSpent =
-        unit === null || remaining === 0
+        remaining === 0
           ? 'is used up'
-          : `has less left than the ${needed} that this request takes in advance`;
+          : `has less left than the ${needed} that this request ${unit === null ? 'costs' : 'takes in advance'}`;
       return `The quota of ${source}, ${quota}, ${isSpent}. Retry after ${retryAfterSeconds} s${mayBeBanned ? '; requests before then count towards a ban' : ''}.`;
     },
-    when: "A window of the key, or of its customer, is used up. The answer is a strike. `details` has the window that resets last, and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the request charges a budget other than the key's own budget of requests.",
-    remedy: 'Wait as long as `Retry-After` says. Requests before then count towards a ban.',
+    when: "A window of the key, or of its customer, is used up. The answer is a strike. `details` has the refusing window that has to be waited for longest, or if the request needs more than a limit, the smallest such window; and its `name` in the header fields, its `unit` if it does not count requests, and its `scope` (`key` or `customer`) if the request charges a budget other than the key's own budget of requests.",
+    remedy:
+      'Wait as long as `Retry-After` says. Requests before then count towards a ban. Without `Retry-After` waiting will not help, because the request needs more than the limit: ask for less, or for a higher limit.',
     counted: 'no',
     explanation: null,
     advice: null,

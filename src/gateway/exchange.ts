@@ -110,7 +110,7 @@ export interface Exchange {
   readonly source: 'store' | 'lease' | 'memory' | 'local' | null;
   /** The time of the decision on the store's clock, Unix milliseconds; null without a decision. */
   readonly decidedAtMs: number | null;
-  /** When a refused request may be repeated by its Retry-After (store's clock, Unix milliseconds); null if it was admitted. */
+  /** When a refused request may be repeated by its Retry-After (store's clock, Unix milliseconds); null if it was admitted, or if waiting cannot help. */
   readonly retryAtMs?: number | null;
   /** The verdict that refused the request; null or absent if none did. */
   readonly refusal?: Refused | Banned | null;

@@ -125,7 +125,8 @@ export function presentRefusal(
   const asked = decide(unbanned, { ...allowance, bans: null }, nowMs, cost, 1, undefined, amounts);
   const verdict = verdictOf(asked, allowance, 0);
   if (verdict.kind !== 'refused') return null;
-  return { state: 'refused', window: verdict.binding.name, until: secondsOf(verdict.retryAtMs), ban: null };
+  const { binding, retryAtMs } = verdict;
+  return { state: 'refused', window: binding.name, until: secondsOf(retryAtMs ?? binding.resetAtMs), ban: null };
 }
 
 function withoutBan(state: AccountState): AccountState {

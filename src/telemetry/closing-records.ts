@@ -46,7 +46,7 @@ export class LogAndMetrics implements ClosingRecords {
         kind: judgement,
         window: window!,
         cost: refusal?.binding.needed ?? exchange.cost,
-        untilMs: retryAtMs!,
+        untilMs: retryAtMs ?? refusal!.binding.resetAtMs,
       });
     }
     const deprecated = route === null || judgement !== 'admitted' ? undefined : this.#deprecatedRoutes.get(route);

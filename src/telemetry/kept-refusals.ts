@@ -17,9 +17,9 @@ const NUMBER = {
   /** Of the texts, in their order; that of the path is NaN if the request had none. */
   ...{ idLength: 5, addressLength: 6, methodLength: 7, pathLength: 8 },
   /** Of the verdict that refused the request. */
-  ...{ strike: 9, costExceedsLimit: 10, retryAtMs: 11, banNumber: 12, banUntilMs: 13, imposedBan: 14 },
+  ...{ strike: 9, retryAtMs: 10, banNumber: 11, banUntilMs: 12, imposedBan: 13 },
   /** Then three for each limit that applied: the limit, the count at the decision, and what was left. */
-  limits: 15,
+  limits: 14,
 } as const;
 /** Those of further limits are kept in an array of their own. */
 const NUMBERS = NUMBER.limits + 3 * WINDOWS.length;
@@ -139,7 +139,6 @@ export class KeptRefusals {
     const numbers = this.#numbers;
     const ban = verdict?.kind === 'banned' ? verdict : null;
     numbers[at + NUMBER.strike] = verdict?.strike ?? Number.NaN;
-    numbers[at + NUMBER.costExceedsLimit] = verdict?.kind === 'refused' && verdict.costExceedsLimit ? 1 : 0;
     numbers[at + NUMBER.retryAtMs] = verdict?.retryAtMs ?? Number.NaN;
     numbers[at + NUMBER.banNumber] = ban?.number ?? Number.NaN;
     numbers[at + NUMBER.banUntilMs] = ban?.untilMs ?? Number.NaN;
@@ -237,7 +236,6 @@ export class KeptRefusals {
     const decidedAtMs = this.#number(row, 'decidedAtMs');
     const strike = this.#number(row, 'strike');
     const [banNumber, banUntilMs] = [this.#number(row, 'banNumber'), this.#number(row, 'banUntilMs')];
-    const costExceedsLimit = this.#number(row, 'costExceedsLimit') === 1;
     const retryAtMs = this.#number(row, 'retryAtMs');
     const facts: RefusalFacts = {
       ...this.#textsOf(row, longText),
@@ -253,10 +251,10 @@ export class KeptRefusals {
       strike: Number.isNaN(strike) ? null : { number: strike, of: allowance!.bans!.after },
       ban: Number.isNaN(banNumber) ? null : { number: banNumber, until: isoTime(banUntilMs) },
       imposedBan: this.#number(row, 'imposedBan') === 1,
-      costExceedsLimit,
+      costExceedsLimit: judgement === 'refused' && Number.isNaN(retryAtMs),
       bansOfCustomer: allowance?.bansOfCustomer === true,
       // Rounded up as Retry-After is: the same request succeeds then, and in the sentence it is the same second.
-      retryAt: Number.isNaN(retryAtMs) || costExceedsLimit ? null : isoTime(Math.ceil(retryAtMs / 1_000) * 1_000),
+      retryAt: Number.isNaN(retryAtMs) ? null : isoTime(Math.ceil(retryAtMs / 1_000) * 1_000),
     };
     const { cause: _, costExceedsLimit: __, bansOfCustomer: ___, ...shown } = facts;
     return { ...shown, ...textsOf(facts, nowMs) };

@@ -92,11 +92,11 @@ test('a strike is never answered from memory: the ban comes at exactly its strik
 test('a request that no waiting helps is asked about once a second, without a strike', async () => {
   const { burst, one, ledger, pass } = admitterOn();
   const closed = allowance({ minute: 0 });
-  expect(await one('a', closed)).toMatchObject({ verdict: { kind: 'refused', costExceedsLimit: true } });
+  expect(await one('a', closed)).toMatchObject({ verdict: { kind: 'refused', retryAtMs: null } });
   expect((await burst('a', closed, 100)).map(kindOf)).toEqual(Array(100).fill('refused'));
   expect(ledger.calls).toHaveLength(1);
   pass(1_001);
-  expect(retryAfterOf(await one('a', closed))).toBe(60);
+  expect(retryAfterOf(await one('a', closed))).toBe(null);
   expect(ledger.calls).toHaveLength(2);
 });
 

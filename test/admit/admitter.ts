@@ -33,11 +33,12 @@ export function admitterOn(ledger = new FakeLedger(), options: Partial<AdmitterO
 export const kindOf = (admission: Admission) =>
   admission.kind === 'decided' ? admission.verdict.kind : admission.kind;
 
-/** What a client is told to wait, seconds; null where it is admitted. */
+/** What a client is told to wait, seconds; null where it is admitted, or waiting does not help. */
 export function retryAfterOf(admission: Admission): number | null {
   if (admission.kind !== 'decided') return null;
   const { verdict } = admission;
   if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
   const { retryAtMs, nowMs } = verdict;
+  if (retryAtMs === null) return null;
   return Math.max(Math.ceil((retryAtMs - nowMs) / 1_000), 1);
 }

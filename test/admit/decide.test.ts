@@ -75,7 +75,7 @@ test('a limit of 0 and a cost above the limit refuse without a strike (reliabili
   expect(new Set(costly.kinds)).toEqual(new Set(['refused']));
   const plan = allowance({ minute: 3, day: 100 });
   const verdict = verdictOf(decide(UNSEEN, plan, T0, 4, 1), plan, 0);
-  expect(verdict).toMatchObject({ kind: 'refused', costExceedsLimit: true, retryAtMs: T0 + 60_000 });
+  expect(verdict).toMatchObject({ kind: 'refused', retryAtMs: null, binding: { window: 'minute' } });
 });
 
 test('the verdict tells the window with the fewest requests left, of equals the one that resets last', () => {

@@ -133,7 +133,7 @@ describe('of limits with bans', () => {
     const none = allowance({ minute: 0 });
     const { cache, pass, decided } = cacheAt();
     decided(none, 1, 1);
-    expect(cache.refusal('a', none, 1)).toMatchObject({ kind: 'refused', costExceedsLimit: true });
+    expect(cache.refusal('a', none, 1)).toMatchObject({ kind: 'refused', retryAtMs: null });
     pass(998);
     expect(cache.refusal('a', none, 1)).not.toBeNull();
     pass(1);
@@ -144,7 +144,7 @@ describe('of limits with bans', () => {
     const { cache, decided } = cacheAt();
     decided(plan, 2, 1);
     expect(cache.refusal('a', plan, 2)).toBeNull();
-    expect(cache.refusal('a', { ...plan, bans: null }, 2)).toMatchObject({ costExceedsLimit: true });
+    expect(cache.refusal('a', { ...plan, bans: null }, 2)).toMatchObject({ retryAtMs: null });
   });
 });
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
 import type { Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { WINDOW_MS } from '../../src/admit/windows.ts';
@@ -26,6 +27,11 @@ const histories = fc.record({
 
 const planOf = ({ slices, minute, second }: { slices: number; minute: number; second: number | undefined }) =>
   allowance({ minute, ...(second === undefined ? {} : { second }) }, null, { minute: { slices }, second: { slices } });
+
+/** When a refused request may be sent again. Its cost is within the limits. */
+const retryAt = (outcome: Outcome, plan: Allowance, index: number) => {
+  return (verdictOf(outcome, plan, index) as Refused).retryAtMs!;
+};
 
 describe('a sliding window', () => {
   // The judge keeps every admission and adds up each span on its own: nothing of the slices is in it.
@@ -62,7 +68,7 @@ describe('a sliding window', () => {
           const outcome = decide(state, plan, nowMs, cost, n);
           state = outcome.state;
           if (outcome.admitted === n || plan.limits.some(({ limit }) => limit < cost)) continue;
-          const { retryAtMs } = verdictOf(outcome, plan, n - 1) as Refused;
+          const retryAtMs = retryAt(outcome, plan, n - 1);
           expect(retryAtMs).toBeGreaterThan(nowMs);
           expect(decide(state, plan, retryAtMs, cost, 1).admitted).toBe(1);
           expect(decide(state, plan, retryAtMs - 1, cost, 1).admitted).toBe(0);
@@ -84,7 +90,7 @@ describe('a sliding window', () => {
           const outcome = decide(state, plan, nowMs, cost, 1);
           state = outcome.state;
           expect(state.ban).toBe(null);
-          if (outcome.admitted === 0) nowMs = (verdictOf(outcome, plan, 0) as Refused).retryAtMs;
+          if (outcome.admitted === 0) nowMs = retryAt(outcome, plan, 0);
         }
       }),
       { seed: 20261122, numRuns: 3_000 },
@@ -127,7 +133,7 @@ describe('a reload', () => {
     expect(first.state.windows.minute).toMatchObject({ used: 8, slices: { startsAtMs: T0 + 30_000, counts: [8] } });
     // A refusal keeps it, too: the time that a client was told does not move away from it.
     const refused = decide(before, sliding, T0 + 30_000, 8, 1);
-    const { retryAtMs } = verdictOf(refused, sliding, 0) as Refused;
+    const retryAtMs = retryAt(refused, sliding, 0);
     expect(decide(refused.state, sliding, retryAtMs, 8, 1).admitted).toBe(1);
   });
 

@@ -50,7 +50,7 @@ const EXAMPLES: Readonly<
   endpoint_removed: errors.endpointRemoved('/v2/pets'),
   uri_too_long: errorResponse('uri_too_long', ERRORS.uri_too_long.sentence(8192)),
   rate_limit_exceeded: errors.rateLimitExceeded({
-    ...{ ...VERDICT, kind: 'refused', costExceedsLimit: false },
+    ...{ ...VERDICT, kind: 'refused' },
     retryAtMs: BINDING.resetAtMs,
   }),
   api_key_banned: errors.apiKeyBanned({

@@ -61,16 +61,16 @@ function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
   const { window, limits, cost, costExceedsLimit, strike, plan } = refusal;
   const standing = limits.find((limit) => limit.window === window);
   if (costExceedsLimit) {
-    const tooLow = limits.find(({ limit, needed = cost }) => limit < needed) ?? standing;
-    const { owner, counted, quota, ofGroup } = partsOf(tooLow ?? { window: window! }, refusal);
-    const takes = tooLow?.unit === undefined ? `costs ${cost}` : `takes ${tooLow.needed} ${tooLow.unit} in advance`;
+    const { owner, counted, quota, ofGroup } = partsOf(standing ?? { window: window! }, refusal);
+    const takes =
+      standing?.unit === undefined ? `costs ${cost}` : `takes ${standing.needed} ${standing.unit} in advance`;
     const whom =
       ofGroup === '' ? `for this ${owner === 'The customer' ? 'customer' : 'caller'}` : `in the plan ${plan}`;
     const it = owner === 'The customer' ? 'the customer' : 'it';
     const orLess =
-      tooLow?.unit === undefined ? '' : ` Or the client asks for less, or the route takes less in advance.`;
+      standing?.unit === undefined ? '' : ` Or the client asks for less, or the route takes less in advance.`;
     return {
-      sentence: `The request ${takes} and ${owner.toLowerCase()} may use ${tooLow?.limit ?? 0} a ${quota}${ofGroup}, so it is refused however long the client waits.`,
+      sentence: `The request ${takes} and ${owner.toLowerCase()} may use ${standing?.limit ?? 0} a ${quota}${ofGroup}, so it is refused however long the client waits.`,
       advice: `Raise the limit of the ${counted}${quota}${ofGroup} ${whom}, or move ${it} from the plan ${plan} to a larger one.${orLess}`,
     };
   }

@@ -533,7 +533,8 @@ function judgeStrikes(
     const { retryAtMs } = verdictOf({ ...outcome, cost }, plan, n - 1) as Refused;
     const endMs = account.strikes === 0 ? nowMs + rule.withinMs : account.strikesEndAtMs;
     account.strikes += refused;
-    account.strikesEndAtMs = Math.min(endMs, retryAtMs);
+    // A request that needs more than a limit makes no strike.
+    account.strikesEndAtMs = Math.min(endMs, retryAtMs!);
     return state.strikes.count === account.strikes
       ? null
       : `The store counts ${state.strikes.count} strikes of ${account.strikes}.`;
