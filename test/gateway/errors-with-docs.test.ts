@@ -58,7 +58,7 @@ describe('a client', () => {
     expect(response.status).toBe(429);
     expect(response.header('content-type')).toBe('application/problem+json');
     expect(response.header('link')).toBe(LINK);
-    expect(response.header('retry-after')).not.toBeNull();
+    expect(response.header('retry-after')).toBeNull();
     expect(JSON.parse(response.body.toString())).toEqual({
       type: 'https://docs.example.com/errors?v=1#rate_limit_exceeded',
       title: 'Rate limit exceeded',
