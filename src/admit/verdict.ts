@@ -34,7 +34,7 @@ export type Admission =
   | { readonly kind: 'unavailable' };
 
 /** The budget of one counted window after a request. */
-interface WindowBudget {
+export interface WindowBudget {
   readonly window: WindowName;
   readonly name: LimitName;
   readonly lengthMs: number;

@@ -1,6 +1,6 @@
 import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
-import type { Banned, Refused, Verdict } from '../admit/verdict.ts';
+import type { Banned, Refused, Verdict, WindowBudget } from '../admit/verdict.ts';
 import type { LimitName, WindowLimit } from '../admit/windows.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -91,10 +91,13 @@ export interface Exchange {
   readonly cost: number;
   /** What it paid in units of their own, and a refused request would have taken in advance; null or absent if nothing. */
   readonly units?: PaidUnits | null;
-  /** The limits that applied. */
+  /** The limits that applied, without what operators have added: the same array for all requests under them. */
   readonly limits: readonly WindowLimit[];
-  /** Requests left in each of them, in the same order. */
-  readonly remaining: readonly number[];
+  /**
+   * The standing of each of them after the decision, in the same order. A limit that is shown beside what is used or left is that of
+   * its standing, which contains the top-ups.
+   */
+  readonly standings: readonly WindowBudget[];
   readonly judgement: Judgement;
   /**
    * The binding window. For an admitted request the one with the fewest left, for a refused one the one that refused
@@ -162,7 +165,7 @@ export class ExchangeRecorder implements Exchange {
   cost = 0;
   units: PaidUnits | null = null;
   limits: readonly WindowLimit[] = NONE;
-  remaining: readonly number[] = NONE;
+  standings: readonly WindowBudget[] = NONE;
   window: LimitName | null = null;
   imposedBan: number | null = null;
   decidedAtMs: number | null = null;
@@ -232,7 +235,7 @@ export class ExchangeRecorder implements Exchange {
     this.source = source;
     this.cost = verdict.cost;
     this.limits = verdict.limits;
-    this.remaining = verdict.standings.map(({ remaining }) => remaining);
+    this.standings = verdict.standings;
     this.window = verdict.binding?.name ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
     // A request that was not counted belongs to no simulation.

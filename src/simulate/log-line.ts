@@ -138,6 +138,8 @@ export class LogLine {
     this.decidedAtMs = numberAt(text, decided);
     this.isLocal = text.startsWith('"local"', source);
     this.isFromMemory = text.charCodeAt(source + 1) === SMALL_M;
+    // Few lines have top-ups.
+    if (text.startsWith(',"topUps":', rest + 1)) return null;
     this.limits = text.slice(limits, text.indexOf('}', limits));
     this.used = this.limits === '' ? 0 : this.#usedOf(text.slice(remaining, rest));
     // Nearly every line has no units, and this next.
@@ -183,7 +185,10 @@ export class LogLine {
     this.decidedAtMs = Number(line.decidedAtMs ?? Number.NaN);
     this.isLocal = line.source === 'local';
     this.isFromMemory = line.source === 'memory';
-    this.limits = limits.map(([window, limit]) => `"${window}":${limit}`).join(',');
+    const topUps = (line.topUps ?? {}) as Record<string, unknown>;
+    this.limits = limits
+      .map(([window, limit]) => `"${window}":${Number(limit) - Number(topUps[window] ?? 0)}`)
+      .join(',');
     const [name, limit] =
       (this.customerId === '' ? undefined : limits.find(([name]) => isSharedName(name))) ?? limits[0] ?? [];
     this.used = name === undefined ? 0 : Number(limit) - Number(left[name] ?? 0);

@@ -146,24 +146,22 @@ export class KeptRefusals {
   }
 
   /**
-   * A request that was admitted, and refused afterwards because its route does not serve it, has limits and no verdict.
+   * A request that was admitted, and refused afterwards because its route does not serve it, has them too.
    * @returns the numbers of the limits beyond those that have a place in the row; null if there are none
    */
-  #addLimits(at: number, { limits, remaining, refusal }: Exchange): readonly number[] | null {
+  #addLimits(at: number, { standings }: Exchange): readonly number[] | null {
     const numbers = this.#numbers;
     let further: number[] | null = null;
-    for (let i = 0; i < limits.length; i++) {
-      const left = remaining[i]!;
-      const limit = refusal?.standings[i]?.limit ?? limits[i]!.limit;
-      const used = refusal?.standings[i]?.used ?? Math.max(limit - left, 0);
+    for (let i = 0; i < standings.length; i++) {
+      const { limit, used, remaining } = standings[i]!;
       if (i >= WINDOWS.length) {
         further ??= [];
-        further.push(limit, used, left);
+        further.push(limit, used, remaining);
         continue;
       }
       numbers[at + 3 * i] = limit;
       numbers[at + 3 * i + 1] = used;
-      numbers[at + 3 * i + 2] = left;
+      numbers[at + 3 * i + 2] = remaining;
     }
     return further;
   }

@@ -1,5 +1,6 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { partsOfAccount } from '../admit/account-id.ts';
+import type { WindowLimit } from '../admit/windows.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { PaidUnits } from '../gateway/metering.ts';
 import { ClientNetworks } from '../identify/failed-attempts.ts';
@@ -200,6 +201,8 @@ export class AccessLines {
   #decidedText = 'null';
   #kind: LoggedExchange | null = null;
   #kindText = '';
+  #limits: Exchange['limits'] | null = null;
+  #limitsText = '';
   #upstream: string | null = null;
   #target: string | null = null;
   #targetText = ',"upstream":null,"target":null';
@@ -210,18 +213,24 @@ export class AccessLines {
    * @returns the line as pino would write it, with its line feed
    */
   lineOf(exchange: LoggedExchange, nowMs: number, more: string, message: string): string {
-    const { limits, remaining, attempts = 1 } = exchange;
+    const { limits, standings, attempts = 1 } = exchange;
     let tried = attempts > 1 ? `,"attempts":${attempts}` : '';
     if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
     if (exchange.policy != null) tried += `,"policy":${text(exchange.policy)}`;
     if (exchange.units != null) tried += unitsOf(exchange.units);
     let left = '';
-    for (let i = 0; i < limits.length; i++)
-      left += `${i === 0 ? '"' : ',"'}${limits[i]!.name ?? limits[i]!.window}":${remaining[i]}`;
+    let hasTopUp = false;
+    for (let i = 0; i < standings.length; i++) {
+      const { name, limit, remaining } = standings[i]!;
+      left += `${i === 0 ? '"' : ',"'}${name}":${remaining}`;
+      if (limit !== limits[i]!.limit) hasTopUp = true;
+    }
+    if (hasTopUp) tried = `${topUpsOf(exchange)}${tried}`;
     return (
       `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
-      `,"consumerId":${text(exchange.consumerId)}${customerOf(exchange)}${this.#kindOf(exchange)}${this.#targetOf(exchange)}` +
+      `,"consumerId":${text(exchange.consumerId)}${customerOf(exchange)}${this.#kindOf(exchange)}` +
+      `,"limits":{${hasTopUp ? limitsText(standings) : this.#limitsOf(limits)}}${this.#targetOf(exchange)}` +
       `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
       `,"remaining":{${left}}${tried},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
       `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
@@ -232,14 +241,21 @@ export class AccessLines {
   #kindOf(exchange: LoggedExchange): string {
     if (this.#kind !== null && isSameKind(this.#kind, exchange)) return this.#kindText;
     this.#kind = exchange;
-    const limits = exchange.limits.map(({ window, name = window, limit }) => `"${name}":${limit}`).join();
     this.#kindText =
       `,"method":${text(exchange.method)},"route":${text(exchange.route)},"plan":${text(exchange.plan)}` +
       `,"judgement":"${exchange.judgement}","cost":${exchange.cost},"window":${text(exchange.window)}` +
       `,"imposedBan":${exchange.imposedBan},"source":${text(exchange.source)}` +
       `,"shadow":${text(exchange.shadow?.judgement ?? null)},"status":${exchange.status},"code":${text(exchange.code)}` +
-      `,"cause":${text(exchange.cause)},"limits":{${limits}}`;
+      `,"cause":${text(exchange.cause)}`;
     return this.#kindText;
+  }
+
+  #limitsOf(limits: Exchange['limits']): string {
+    if (limits !== this.#limits) {
+      this.#limits = limits;
+      this.#limitsText = limitsText(limits);
+    }
+    return this.#limitsText;
   }
 
   /** Not part of `#kindOf`, because the next request often goes to another target of the same upstream. */
@@ -271,6 +287,19 @@ export class AccessLines {
   }
 }
 
+function limitsText(limits: readonly Pick<WindowLimit, 'window' | 'name' | 'limit'>[]): string {
+  return limits.map(({ window, name = window, limit }) => `"${name}":${limit}`).join();
+}
+
+/** What operators have added to the limits, as a member. A simulation takes it off, because plans lack it. */
+function topUpsOf({ limits, standings }: LoggedExchange): string {
+  const added = standings.flatMap(({ name, limit }, i) => {
+    const amount = limit - limits[i]!.limit;
+    return amount === 0 ? [] : [`"${name}":${amount}`];
+  });
+  return `,"topUps":{${added.join()}}`;
+}
+
 /** Whether a request ended with a 5xx answer. Its access line has the level `warn`, other lines have `info`. */
 function isServerError({ status }: Pick<Exchange, 'status'>): boolean {
   return status >= 500;
@@ -289,7 +318,6 @@ function thousandths(ms: number): string {
 
 function isSameKind(one: LoggedExchange, other: LoggedExchange): boolean {
   return (
-    one.limits === other.limits &&
     one.method === other.method &&
     one.route === other.route &&
     one.plan === other.plan &&

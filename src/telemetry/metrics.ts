@@ -239,15 +239,15 @@ function recordQuotas(registry: Registry): Recorder {
     'Requests that limits which are only watched would have refused, by their window; they were served all the same.',
     ['plan', 'window', 'judgement'],
   );
-  return ({ plan, window, judgement, limits, remaining, imposedBan, shadow }) => {
+  return ({ plan, window, judgement, standings, imposedBan, shadow }) => {
     if (plan !== null && shadow?.window) shadows.count(plan, shadow.window, shadow.judgement);
     if (plan === null || window === null) return;
     if (judgement === 'refused' || judgement === 'banned') over.count(plan, window, judgement);
     if (imposedBan !== null) bans.inc({ plan, rung: imposedBan < RUNGS ? String(imposedBan) : `${RUNGS}+` });
     if (judgement !== 'admitted') return;
-    for (let i = 0; i < limits.length; i++) {
-      const { window: kind, name = kind } = limits[i]!;
-      if (name === window && remaining[i]! <= limits[i]!.limit * NEAR) near.inc({ plan, window });
+    for (let i = 0; i < standings.length; i++) {
+      const { name, limit, remaining } = standings[i]!;
+      if (name === window && remaining <= limit * NEAR) near.inc({ plan, window });
     }
   };
 }

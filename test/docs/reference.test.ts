@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { windowLimit } from '../../src/admit/windows.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { RECORDED_ACTIONS } from '../../src/operations/audit-trail.ts';
 import { OPERATIONS } from '../../src/operations/catalogue/all.ts';
@@ -12,6 +13,7 @@ import { generatedPages } from '../../tools/docs/pages.ts';
 import { unknownCitations } from '../../tools/docs/reliability.ts';
 import { metrics } from '../../tools/docs/sources.ts';
 import { ROOT } from '../support/processes.ts';
+import { standingsOf } from '../support/standings.ts';
 
 const pages = await generatedPages();
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
@@ -129,8 +131,11 @@ function accessLines(): object[] {
     ...{ policy: './policies/tenant.ts', accountId: 'cus_1/key_1' },
     units: [{ unit: 'tokens', reserved: 1_000, settled: 742, why: null }],
   });
+  const minute = windowLimit('minute', 60);
+  const [topped] = standingsOf([{ ...minute, limit: 90 }], [89]);
+  log.access({ ...EXCHANGE, status: 504, limits: [minute], standings: [topped!] });
   void log.close();
-  expect(lines).toHaveLength(4);
+  expect(lines).toHaveLength(5);
   return lines;
 }
 
@@ -145,7 +150,7 @@ const EXCHANGE: Exchange = {
   plan: 'free',
   cost: 1,
   limits: [],
-  remaining: [],
+  standings: [],
   judgement: 'admitted',
   window: null,
   imposedBan: null,

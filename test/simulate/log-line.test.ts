@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { LogLine } from '../../src/simulate/log-line.ts';
+import { standingsOf } from '../support/standings.ts';
 import { processorMs } from '../support/stopwatch.ts';
 import { lineOf } from './recorded.ts';
 
@@ -25,10 +26,23 @@ const LIMITS: Exchange['limits'] = [
 ];
 
 describe('a line of a request', () => {
+  test('with a top-up is read with the limits of its plan, and with what was used of the raised one', () => {
+    const [minute, day] = standingsOf(LIMITS, [8, 900]);
+    const line = lineOf({ limits: LIMITS, standings: [{ ...minute!, limit: 110 }, day!] });
+    expect(JSON.parse(line)).toMatchObject({
+      limits: { minute: 110 },
+      remaining: { minute: 8 },
+      topUps: { minute: 50 },
+    });
+    const log = new LogLine(false);
+    expect(log.read(line, 0, line.length - 1)).toBe('decided');
+    expect([log.limits, log.used]).toEqual(['"minute":60,"day":999999999999999', 102]);
+  });
+
   test('is read to what a replay needs', () => {
     const line = lineOf({
       limits: LIMITS,
-      remaining: [58, 900],
+      standings: standingsOf(LIMITS, [58, 900]),
       judgement: 'banned',
       imposedBan: 3,
       cost: 2,
@@ -58,7 +72,13 @@ describe('a line of a request', () => {
   test('has what it charges in units, also behind other members and in another order', () => {
     const tokens = { unit: 'tokens', reserved: 1_000, settled: 742, why: 'cut' } as const;
     const line = lineOf({
-      ...{ limits: LIMITS, remaining: [58, 900], attempts: 2, isOverRetryBudget: true, policy: 'a,"units":{' },
+      ...{
+        limits: LIMITS,
+        standings: standingsOf(LIMITS, [58, 900]),
+        attempts: 2,
+        isOverRetryBudget: true,
+        policy: 'a,"units":{',
+      },
       units: [tokens, { unit: 'rows', reserved: 0, settled: 9, why: null }],
     });
     const units = [
@@ -68,20 +88,26 @@ describe('a line of a request', () => {
     for (const one of [line, rewritten(line), reversed(line)]) {
       expect(read(one)).toMatchObject({ kind: 'decided', units, used: 2, count: 1 });
     }
-    expect(read(lineOf({ limits: LIMITS, remaining: [58, 900], attempts: 2 })).units).toEqual([]);
+    expect(read(lineOf({ limits: LIMITS, standings: standingsOf(LIMITS, [58, 900]), attempts: 2 })).units).toEqual([]);
     const broken = ['7', 'null', '{"tokens":{}}', '{"tokens":7}', '{"tokens":{"reserved":-1,"settled":0}}'];
     for (const units of broken) {
       expect(read(line.replace(/"units":.*\}\}/, `"units":${units}`)).kind, units).toBe('broken');
     }
     const nine = Array.from({ length: 9 }, (_, i) => ({ ...tokens, unit: `u${i}` }));
-    expect(read(lineOf({ limits: LIMITS, remaining: [58, 900], units: nine })).kind).toBe('broken');
+    expect(read(lineOf({ limits: LIMITS, standings: standingsOf(LIMITS, [58, 900]), units: nine })).kind).toBe(
+      'broken',
+    );
   });
 
   test('as the gateway writes it is read without parsing it as JSON', () => {
     const parse = vi.spyOn(JSON, 'parse');
     const kinds = [
-      lineOf({ limits: LIMITS, remaining: [58, 900] }),
-      lineOf({ limits: LIMITS, remaining: [0, 900], judgement: 'refused', source: 'memory' }, ',"count":7', 'refusals'),
+      lineOf({ limits: LIMITS, standings: standingsOf(LIMITS, [58, 900]) }),
+      lineOf(
+        { limits: LIMITS, standings: standingsOf(LIMITS, [0, 900]), judgement: 'refused', source: 'memory' },
+        ',"count":7',
+        'refusals',
+      ),
       lineOf({ status: 502, code: 'upstream_unavailable', cause: 'ECONNREFUSED: connect "a"' }),
       lineOf({ upstream: null, target: null }, ',"sample":0.5'),
     ].map((line) => read(line).kind);
@@ -92,14 +118,15 @@ describe('a line of a request', () => {
 
   test('of a caller of a customer has the customer, the path, and the use of a window that all its keys share', () => {
     const parse = vi.spyOn(JSON, 'parse');
+    const limits: Exchange['limits'] = [
+      { window: 'minute', lengthMs: 60_000, limit: 60 },
+      { window: 'hour', name: 'customer-search-hour', lengthMs: 3_600_000, limit: 50 },
+      { window: 'day', name: 'customer-day', lengthMs: 86_400_000, limit: 1_000 },
+    ];
     const line = lineOf({
       ...{ accountId: 'cus_1/key_1', path: '/v1/search/a', method: 'POST' },
-      limits: [
-        { window: 'minute', lengthMs: 60_000, limit: 60 },
-        { window: 'hour', name: 'customer-search-hour', lengthMs: 3_600_000, limit: 50 },
-        { window: 'day', name: 'customer-day', lengthMs: 86_400_000, limit: 1_000 },
-      ],
-      remaining: [58, 49, 900],
+      limits,
+      standings: standingsOf(limits, [58, 49, 900]),
     });
     const readPaths = (text: string) => {
       const log = new LogLine(true);

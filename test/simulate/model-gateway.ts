@@ -87,7 +87,7 @@ export class Gateway {
       lineOf({
         ...{ consumerId: caller.id, accountId, plan: caller.plan, path, method, cost, judgement: verdict.kind },
         limits: limitsOf(allowance),
-        remaining: verdict.standings.map(({ remaining }) => remaining),
+        standings: verdict.standings,
         imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
         decidedAtMs: atMs,
         units: units.length === 0 ? null : units,

@@ -17,7 +17,7 @@ export const EXCHANGE: Exchange = {
   plan: 'free',
   cost: 1,
   limits: [],
-  remaining: [],
+  standings: [],
   judgement: 'admitted',
   window: null,
   imposedBan: null,
@@ -63,7 +63,7 @@ export function linesOf(consumerId: string, allowance: Allowance, calls: readonl
         status: verdict.kind === 'admitted' ? 200 : 429,
         cost,
         limits: allowance.limits,
-        remaining: verdict.standings.map(({ remaining }) => remaining),
+        standings: verdict.standings,
         imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
         decidedAtMs: atMs,
       });

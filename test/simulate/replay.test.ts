@@ -5,6 +5,7 @@ import { type Replay, replay } from '../../src/simulate/replay.ts';
 import { mostChanged, reportOf } from '../../src/simulate/report.ts';
 import { allowance, BANS } from '../support/allowance.ts';
 import { histories } from '../support/histories.ts';
+import { standingsOf } from '../support/standings.ts';
 import { type Call, lineOf, linesOf, plansOf, recordingOf } from './recorded.ts';
 
 const T = 1_790_000_000_000;
@@ -60,7 +61,13 @@ describe('a replay with the plans that were in force', () => {
   test('takes a summary for as many refusals as it says', () => {
     const plans = plansOf({ free: { minute: 1 } }, { bans: null });
     const limits = allowance({ minute: 1 }).limits;
-    const refused = { limits, remaining: [0], judgement: 'refused', status: 429, source: 'memory' } as const;
+    const refused = {
+      limits,
+      standings: standingsOf(limits, [0]),
+      judgement: 'refused',
+      status: 429,
+      source: 'memory',
+    } as const;
     const lines = [
       ...linesOf('key_1', under(plans, 'free'), every(10, 2)),
       lineOf({ ...refused, decidedAtMs: T + 20 }, ',"count":500', 'refusals'),
@@ -73,7 +80,14 @@ describe('a replay with the plans that were in force', () => {
   test('refuses from memory what cost too much, although another gateway had brought a ban about meanwhile', () => {
     const plans = plansOf({ free: { minute: 1 } }, { bans: { ...BANS, after: 2 } });
     const { limits } = allowance({ minute: 1 });
-    const refused = { limits, remaining: [0], judgement: 'refused', status: 429, source: 'memory', cost: 5 } as const;
+    const refused = {
+      limits,
+      standings: standingsOf(limits, [0]),
+      judgement: 'refused',
+      status: 429,
+      source: 'memory',
+      cost: 5,
+    } as const;
     const lines = [
       ...linesOf('key_1', under(plans, 'free'), every(10, 4)),
       lineOf({ ...refused, decidedAtMs: T + 25 }),
@@ -232,7 +246,7 @@ describe('a replay with other plans', () => {
 describe('what cannot be exact is told', () => {
   const plans = plansOf({ free: { minute: 10 } });
   const limits = allowance({ minute: 10 }).limits;
-  const line = (more: object, suffix = '') => lineOf({ limits, remaining: [9], ...more }, suffix);
+  const line = (more: object, suffix = '') => lineOf({ limits, standings: standingsOf(limits, [9]), ...more }, suffix);
   const notesOf = (came: Replay) =>
     reportOf(came, plans, { plans: 'new.yaml', fromPlans: 'old.yaml', logs: ['-'] }).notes.join('\n');
 
@@ -254,7 +268,7 @@ describe('what cannot be exact is told', () => {
 
   test('requests without a decision, and other plans than were named', () => {
     const lost = lineOf({ judgement: 'unauthenticated', source: null, decidedAtMs: null, status: 499 });
-    const others = [1, 2].map((i) => line({ consumerId: `key_${i}`, remaining: [3] }));
+    const others = [1, 2].map((i) => line({ consumerId: `key_${i}`, standings: standingsOf(limits, [3]) }));
     const old = plansOf({ free: { minute: 60 } });
     const notes = notesOf(replay(recordingOf([lost, ...others]), { plans, before: old }));
     expect(notes).toContain('1 request of known callers without a decision in the log');

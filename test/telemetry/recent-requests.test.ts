@@ -5,6 +5,7 @@ import { windowLimit } from '../../src/admit/windows.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { STEP_MS, type TailFilter, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';
 import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
+import { standingsOf } from '../support/standings.ts';
 
 const NOTHING = { sought: [], tails: [] };
 const EVERYTHING: TailFilter = { plan: null, key: null, route: null, verdict: null, status: null };
@@ -18,12 +19,13 @@ const WITH_BANS = {
   bans: { after: 4, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
 };
 
-function exchangeOf(members: Partial<Exchange> = {}): Exchange {
+function exchangeOf(members: Partial<Exchange> = {}, left: readonly number[] = [50]): Exchange {
   return {
     ...{ requestId: 'r', traceId: null, method: 'GET', path: '/v1/pets', route: '/v1/pets', clientAddress: '10.0.0.1' },
-    ...{ consumerId: 'key_a', plan: 'free', cost: 1, limits: [LIMIT], remaining: [50], judgement: 'admitted' },
+    ...{ consumerId: 'key_a', plan: 'free', cost: 1, limits: [LIMIT], judgement: 'admitted' },
     ...{ window: 'minute', imposedBan: null, source: 'store', decidedAtMs: 1, shadow: null, status: 200, code: null },
     ...{ cause: null, upstream: 'store', target: null, totalMs: 1, storeMs: 0, upstreamMs: 0, bytesIn: 0, bytesOut: 0 },
+    standings: members.refusal?.standings ?? standingsOf(members.limits ?? [LIMIT], left),
     ...members,
   } as Exchange;
 }
@@ -225,9 +227,9 @@ describe('consumers near a limit', () => {
       ['c', 60, 61],
       ['d', 0, 1],
     ] as const) {
-      recent.note(exchangeOf({ consumerId, remaining: [remaining], cost }));
+      recent.note(exchangeOf({ consumerId, cost }, [remaining]));
     }
-    recent.note(exchangeOf({ consumerId: 'e', remaining: [0], judgement: 'refused', code: 'x' }));
+    recent.note(exchangeOf({ consumerId: 'e', judgement: 'refused', code: 'x' }, [0]));
     expect(near(recent)).toEqual([
       ['d', 0],
       ['b', 0.5],
@@ -237,9 +239,9 @@ describe('consumers near a limit', () => {
 
   test('are at most 4,000, and forgotten when their window has ended', () => {
     const { clock, recent } = recentAt();
-    for (let i = 0; i < 4_001; i++) recent.note(exchangeOf({ consumerId: `key_${i}`, remaining: [0] }));
+    for (let i = 0; i < 4_001; i++) recent.note(exchangeOf({ consumerId: `key_${i}` }, [0]));
     expect(near(recent).length).toBe(4_000);
-    recent.note(exchangeOf({ consumerId: 'half', remaining: [50] }));
+    recent.note(exchangeOf({ consumerId: 'half' }));
     expect(near(recent).some(([id]) => id === 'half')).toBe(false);
     clock.nowMs += 120_001;
     expect(near(recent)).toEqual([]);
@@ -248,8 +250,8 @@ describe('consumers near a limit', () => {
   test('are kept as long as the longest window that they are near to', () => {
     const { clock, recent } = recentAt();
     const limits = [LIMIT, windowLimit('month', 12)];
-    recent.note(exchangeOf({ consumerId: 'both', limits, remaining: [0, 0] }));
-    recent.note(exchangeOf({ consumerId: 'minute', limits, remaining: [0, 7] }));
+    recent.note(exchangeOf({ consumerId: 'both', limits }, [0, 0]));
+    recent.note(exchangeOf({ consumerId: 'minute', limits }, [0, 7]));
     clock.nowMs += 120_001;
     expect(near(recent)).toEqual([['both', 0]]);
   });
@@ -356,7 +358,7 @@ describe('the record for simulations', () => {
   test('has the customer of a request, and what is left of a window that the keys of the customer share', () => {
     const { recent } = recentAt();
     const shared = { ...windowLimit('minute', 90), name: 'customer-minute' } as const;
-    recent.note(exchangeOf({ accountId: 'cus_1/key_a', limits: [LIMIT, shared], remaining: [50, 12] }));
+    recent.note(exchangeOf({ accountId: 'cus_1/key_a', limits: [LIMIT, shared] }, [50, 12]));
     recent.note(exchangeOf({ accountId: 'key_a' }));
     const { customerIds, remaining, limitSets } = recent.decidedColumns();
     expect([customerIds, [...remaining]]).toEqual([

@@ -15,6 +15,7 @@ import { RecentRequests } from '../../../src/telemetry/recent-requests.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { LATE_MS } from '../../support/room.ts';
+import { standingsOf } from '../../support/standings.ts';
 
 const NOTHING_FOUND = { refusals: [], calls: null };
 
@@ -79,7 +80,8 @@ function breakable() {
 describe('the record of recent requests', () => {
   const decided = (consumerId: string, decidedAtMs: number) =>
     ({
-      ...{ consumerId, decidedAtMs, plan: 'free', cost: 1, limits: [windowLimit('minute', 60)], remaining: [5] },
+      ...{ consumerId, decidedAtMs, plan: 'free', cost: 1, limits: [windowLimit('minute', 60)] },
+      standings: standingsOf([windowLimit('minute', 60)], [5]),
       ...{ method: 'GET', path: '/v1/pets', route: '/v1/pets' },
       ...{
         judgement: 'admitted',
