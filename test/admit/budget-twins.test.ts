@@ -10,6 +10,7 @@ import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { type SharedStep, sharedHistories } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
+import { SEED, tries } from '../support/sample.ts';
 import { setClock, T0, twinLedger } from './twin-ledger.ts';
 
 let redis: Redis;
@@ -37,7 +38,7 @@ test(
           expect(await redis.pttl(keyspace.account(account))).toBeGreaterThan(0);
         }
       }),
-      { seed: 20261124, numRuns: 400 },
+      { seed: SEED, numRuns: tries(150, 3_000) },
     );
   },
   120_000 * ROOM,

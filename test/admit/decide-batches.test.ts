@@ -5,6 +5,7 @@ import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { endIfOpened, type WindowName } from '../../src/admit/windows.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
+import { SEED, tries } from '../support/sample.ts';
 
 const T0 = 1_800_000_000_000;
 
@@ -31,7 +32,7 @@ test('n requests decided at once are judged as n single ones, and leave the same
         state = batch.state;
       }
     }),
-    { seed: 20260101, numRuns: 2_000 },
+    { seed: SEED, numRuns: tries(700, 10_000) },
   );
 });
 
@@ -53,7 +54,7 @@ test('no history admits more than a limit in a window, nor spends anything on a 
         state = outcome.state;
       }
     }),
-    { seed: 20260102, numRuns: 2_000 },
+    { seed: SEED, numRuns: tries(700, 10_000) },
   );
 });
 
@@ -120,7 +121,7 @@ test('however the clock is set, strikes are over when a window that refused sinc
         if (state.strikes.count > present.strikes.count) refusing.add(refusingLast(state, plan, cost));
       }
     }),
-    { seed: 20260105, numRuns: 3_000 },
+    { seed: SEED, numRuns: tries(1_000, 10_000) },
   );
 });
 

@@ -9,6 +9,7 @@ import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { histories, historiesWithChanges } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
+import { SEED, tries } from '../support/sample.ts';
 import { setClock, T0, twinLedger } from './twin-ledger.ts';
 
 let redis: Redis;
@@ -41,7 +42,7 @@ test(
           expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
         }
       }),
-      { seed: 20260103, numRuns: 400 },
+      { seed: SEED, numRuns: tries(150, 3_000) },
     );
   },
   120_000 * ROOM,
@@ -71,7 +72,7 @@ test(
         });
         expect(await ledger.decide(asks)).toEqual(expected);
       }),
-      { seed: 20261121, numRuns: 200 },
+      { seed: SEED, numRuns: tries(100, 2_000) },
     );
   },
   120_000 * ROOM,
@@ -133,7 +134,7 @@ test(
           expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
         }
       }),
-      { seed: 20261123, numRuns: 300 },
+      { seed: SEED, numRuns: tries(120, 2_000) },
     );
     expect([...seen].sort()).toEqual(['all undone', 'made', 'not there', 'one undone', 'refused']);
   },
