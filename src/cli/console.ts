@@ -6,7 +6,7 @@ import { openInBrowser } from '../io/open-browser.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { LINK_LIFETIME_MS, offerSignIn } from '../operations/sign-in-links.ts';
 import { withKeys } from '../serve/open-store.ts';
-import type { Command } from './terminal/command.ts';
+import type { Command, Terminal } from './terminal/command.ts';
 import { OF_STORE, VARIABLES } from './terminal/variables.ts';
 
 /** How long the command waits for the admin port of the gateway, milliseconds. */
@@ -47,7 +47,7 @@ export const consoleLink: Command = {
       async (store) => {
         const { host, port, tls } = store.settings.admin;
         const origin = given ?? urlOfListener(host, port, tls === null ? 'http' : 'https');
-        const state = await consoleAt(origin);
+        const state = await consoleAt(origin, terminal);
         if (state === 'off') {
           throw new Failure(
             'refused',
@@ -103,9 +103,12 @@ function originFrom(text: string): string {
 }
 
 /** Whether a gateway there has its console on. One whose certificate this machine does not trust counts as on. */
-async function consoleAt(origin: string): Promise<'on' | 'off' | 'silent'> {
+async function consoleAt(
+  origin: string,
+  { answerWithinMs = ANSWER_WITHIN_MS }: Terminal,
+): Promise<'on' | 'off' | 'silent'> {
   try {
-    const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+    const signal = AbortSignal.timeout(answerWithinMs);
     const { status } = await exchange({ url: `${origin}/console/`, method: 'GET', signal });
     return status === 403 ? 'off' : 'on';
   } catch (error) {

@@ -1,4 +1,5 @@
 import { main } from '../../src/main.ts';
+import { ROOM } from './room.ts';
 
 /**
  * Runs a command without a process of its own, which would cost most of a second each time, on the store that `env`
@@ -17,6 +18,7 @@ export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
     },
     hiddenInput: async () => env.TEST_INPUT ?? '',
     isTerminal: env.TEST_TERMINAL === 'yes',
+    answerWithinMs: 5_000 * ROOM,
     ...(env.TEST_COLUMNS === undefined ? {} : { columns: Number(env.TEST_COLUMNS) }),
     ...(env.TEST_TERMINAL === 'yes' ? { question: async () => env.TEST_INPUT ?? '' } : {}),
   });

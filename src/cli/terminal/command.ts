@@ -52,6 +52,8 @@ export interface Terminal {
    * @throws Failure `refused` if it is longer than 64 KiB
    */
   readonly hiddenInput?: (prompt: string) => Promise<string>;
+  /** How long a command waits for the answer of a gateway, milliseconds. Absent: 5 s. */
+  readonly answerWithinMs?: number;
 }
 
 export interface Command {

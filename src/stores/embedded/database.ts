@@ -95,16 +95,16 @@ export function neverWait(db: DatabaseSync): void {
 }
 
 /**
- * Repeats an attempt that failed because another process has locked the database, for up to two seconds, without holding the
- * event loop. @throws what the last attempt threw
+ * Repeats an attempt that failed because another process has locked the database, for at least two seconds, without holding the
+ * event loop. Attempts are counted, because a process that stood still meanwhile has not tried.
+ * @throws what the last attempt threw
  */
 export async function whenFree<T>(attempt: () => T): Promise<T> {
-  const untilMs = performance.now() + BUSY_TIMEOUT_MS;
-  for (;;) {
+  for (let left = BUSY_TIMEOUT_MS / AGAIN_MS; ; left--) {
     try {
       return attempt();
     } catch (error) {
-      if (!isHeldByAnother(error) || performance.now() > untilMs) throw error;
+      if (!isHeldByAnother(error) || left <= 0) throw error;
     }
     await delay(AGAIN_MS);
   }
