@@ -64,11 +64,18 @@ export interface ForwardHooks {
   readonly timeouts: ResponseTimeouts | null;
   /** Null if no attempt is retried. */
   readonly retries: RetryRules | null;
-  /**
-   * Reads the body as it is passed on, in as few pieces as it arrived in. The memory of a piece may be used again after the call.
-   * Null if the gateway does not read the body.
-   */
-  readonly reader: ((bytes: Buffer) => void) | null;
+  /** Null if the gateway does not read the body. */
+  readonly reader: AnswerBodyReader | null;
+}
+
+/** Reads the body as it is passed on, in as few pieces as it arrived in. */
+export interface AnswerBodyReader {
+  /** The memory of the piece may be used again after the call. */
+  chunk(bytes: Buffer): void;
+  /** Whether the body arrives faster than it is read, so that the service should not be read on. */
+  readonly isBehind: boolean;
+  /** Calls `next` once it is no longer behind. */
+  whenCaughtUp(next: () => void): void;
 }
 
 /** How long the service may take to send the head of its response, and pause within the body. */
@@ -269,16 +276,24 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   #flush(): void {
-    if (this.#relay.flush() || this.#wait === 'client') return;
+    const isTaken = this.#relay.flush();
+    const isBehind = this.#hooks.reader?.isBehind === true;
+    if ((isTaken && !isBehind) || this.#wait === 'client') return;
     this.#connection?.pause();
     this.#waitFor('client', this.#hooks.writeTimeoutMs);
     // Created only when needed, because the gateway has to wait for hardly any client.
     this.#drained ??= () => this.#onDrain();
-    this.#response.once('drain', this.#drained);
+    if (isTaken) this.#hooks.reader!.whenCaughtUp(this.#drained);
+    else this.#response.once('drain', this.#drained);
   }
 
   #onDrain(): void {
     if (this.#settled) return;
+    const { reader } = this.#hooks;
+    if (reader?.isBehind === true) {
+      reader.whenCaughtUp(this.#drained!);
+      return;
+    }
     this.#waitFor('body', this.#timeouts.bodyTimeoutMs);
     this.#connection?.resume();
   }
@@ -452,7 +467,7 @@ class ResponseToClient {
 
   #take(): Buffer | null {
     const bytes = this.#held.take();
-    if (bytes !== null && this.#reader !== null) this.#reader(bytes);
+    if (bytes !== null && this.#reader !== null) this.#reader.chunk(bytes);
     return bytes;
   }
 }

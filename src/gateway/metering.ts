@@ -3,6 +3,7 @@ import type { Allowance } from '../admit/plan.ts';
 import { type FieldValues, fieldValues, onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
+import { isInBody, PLAIN, readableCodings } from '../meter/asked-answer.ts';
 import { numberIn } from '../meter/body-reader.ts';
 import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
 import { amountOf, type CostReading } from '../meter/cost.ts';
@@ -77,21 +78,44 @@ function amountIn(body: Buffer | null, pointer: readonly string[]): number | nul
   return typeof found === 'number' ? found : null;
 }
 
+/** How the answer of a request is decompressed: `Decoders` for its consumer. */
+export interface Decompression {
+  /** Takes a place, for a request that asks for a compressed answer. @returns false if none is free */
+  take(): boolean;
+  /** Gives it back. */
+  leave(): void;
+  readonly start: StartDecoding;
+}
+
 /** Follows the answer of an admitted request to find what the request cost in units. It is settled once, when it has ended. */
 export class Metering {
   readonly #charges: readonly Charge[];
   readonly #reserved: Amounts;
-  readonly #decode: StartDecoding;
+  readonly #decompression: Decompression;
+  /** Whether it has a place among the requests that ask for a compressed answer. */
+  #hasPlace = false;
   /** The charges whose cost is read from the answer. */
   #read: readonly Charge[] = [];
   #reader: AnswerReader | null = null;
   #hasHead = false;
 
-  /** @param charges with at least one @param decode begins to read a compressed answer */
-  constructor(charges: readonly Charge[], reserved: Amounts, decode: StartDecoding) {
+  /** @param charges with at least one */
+  constructor(charges: readonly Charge[], reserved: Amounts, decompression: Decompression) {
     this.#charges = charges;
     this.#reserved = reserved;
-    this.#decode = decode;
+    this.#decompression = decompression;
+  }
+
+  /**
+   * The Accept-Encoding with which the service is asked; null if it is asked as the client has sent it. Called once, before
+   * the request is forwarded.
+   */
+  asks({ fields }: Head): string | null {
+    if (!this.#charges.some(({ sources }) => isInBody(sources))) return null;
+    const codings = fields.derived(readableCodings);
+    if (codings === null) return PLAIN;
+    this.#hasPlace = this.#decompression.take();
+    return this.#hasPlace ? codings : PLAIN;
   }
 
   /** The answer of the service begins. */
@@ -99,12 +123,23 @@ export class Metering {
     this.#hasHead = true;
     const isRead = (charge: Charge) => charge.sources.length > 0 && !isRefunded(charge, status);
     this.#read = this.#charges.every(isRead) ? this.#charges : this.#charges.filter(isRead);
-    if (this.#read.length > 0) this.#reader = new AnswerReader(this.#read, fields, this.#decode);
+    if (this.#read.length > 0) this.#reader = new AnswerReader(this.#read, fields, this.#decompression.start);
+    if (this.#reader?.isCompressed !== true) this.#leave();
   }
 
   /** A piece of its body. */
   chunk(bytes: Buffer): void {
     this.#reader?.chunk(bytes);
+  }
+
+  /** Whether the body arrives faster than it is read, so that the next piece should wait. */
+  get isBehind(): boolean {
+    return this.#reader?.isBehind === true;
+  }
+
+  /** Calls `next` once it is no longer behind. */
+  whenCaughtUp(next: () => void): void {
+    this.#reader?.whenCaughtUp(next);
   }
 
   /**
@@ -118,8 +153,20 @@ export class Metering {
     // A client that leaves before the head pays for the time it took, where that is the cost.
     if (!this.#hasHead && ended === 'cut') this.head(0, NO_FIELDS);
     const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? [];
-    if (read instanceof Promise) return read.then((readings) => this.#paid(ended, status, readings));
+    if (read instanceof Promise) {
+      return read.then((readings) => {
+        this.#leave();
+        return this.#paid(ended, status, readings);
+      });
+    }
+    this.#leave();
     return this.#paid(ended, status, read);
+  }
+
+  #leave(): void {
+    if (!this.#hasPlace) return;
+    this.#hasPlace = false;
+    this.#decompression.leave();
   }
 
   /** @param readings of the charges that are read */

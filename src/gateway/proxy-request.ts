@@ -4,7 +4,7 @@ import { CORS_FIELDS } from '../annotate/cors.ts';
 import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
 import { CompressedResponse } from '../forward/compressed-response.ts';
 import type { ForwardResult } from '../forward/faults.ts';
-import { type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
+import { type AnswerBodyReader, type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
 import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
 import type { RetryRules } from '../forward/retries.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
@@ -24,6 +24,7 @@ import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../ht
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
+import { askingFor } from '../meter/asked-answer.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller, ExchangeRecorder } from './exchange.ts';
@@ -52,6 +53,8 @@ interface Admitted {
   readonly metering: Metering | null;
   /** The body, if it has been read whole to be checked; else null. */
   readonly checkedBody: Buffer | null;
+  /** Replaces the Accept-Encoding of the client, so that the cost in the answer can be read; null if nothing is replaced. */
+  readonly acceptEncoding: string | null;
   /** Fields for the service that the policies of the route have set; null if they have set none. */
   readonly fieldsOfPolicies: Readonly<Record<string, string>> | null;
 }
@@ -122,7 +125,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly writeTimeoutMs: number;
   readonly timeouts: ResponseTimeouts | null;
   readonly retries: RetryRules | null;
-  readonly reader: ((bytes: Buffer) => void) | null;
+  readonly reader: AnswerBodyReader | null;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
@@ -147,8 +150,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.writeTimeoutMs = deps.writeTimeoutMs;
     this.timeouts = match.route.timeouts;
     this.retries = match.route.retries;
-    const { metering } = admitted;
-    this.reader = metering === null ? null : (bytes) => metering.chunk(bytes);
+    this.reader = admitted.metering;
     this.#deps = deps;
     this.#response = response;
     this.#compressed = compressed;
@@ -267,16 +269,21 @@ function replacedBy({ cors }: GatewayDeps, { route }: Match): FieldNames {
 
 /** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */
 function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
-  const own = [...repeatedFields(inputOf(deps, admitted)), ...uniqueFields(admitted)];
-  const { match, fieldsOfPolicies } = admitted;
+  const { match, acceptEncoding, fieldsOfPolicies } = admitted;
+  const repeated = repeatedFields(inputOf(deps, admitted));
+  const own = [
+    ...(acceptEncoding === null ? repeated : askingFor(acceptEncoding, repeated)),
+    ...uniqueFields(admitted),
+  ];
   const rules = match.route.requestHeaders;
   const fields = rules === null ? own : withRules(own, rules, variablesOf(admitted));
   return fieldsOfPolicies === null ? fields : withFields(fields, fieldsOfPolicies);
 }
 
 function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {
-  // The lines that are kept with the fields of a connection are those of requests without rules.
-  if (admitted.match.route.requestHeaders !== null || admitted.fieldsOfPolicies !== null)
+  const { match, acceptEncoding, fieldsOfPolicies } = admitted;
+  // The lines that are kept with the fields of a connection are those of requests whose fields nothing changes.
+  if (match.route.requestHeaders !== null || acceptEncoding !== null || fieldsOfPolicies !== null)
     return linesOf(requestFieldsOf(deps, admitted));
   const repeated = admitted.head.fields.derived(newRepeatedLines).of(inputOf(deps, admitted));
   return repeated + responseLinesOf(uniqueFields(admitted));
@@ -443,10 +450,10 @@ function answerHooks(deps: GatewayDeps, admitted: Admitted) {
       if (status !== SWITCHING_PROTOCOLS) metering?.head(status, fieldValues(fields));
       return responseFieldsOf(deps, admitted, status, fields);
     },
-    chunk: (bytes: Buffer) => {
-      record.bytesOut += bytes.length;
-      metering?.chunk(bytes);
+    chunk: (bytes: number) => {
+      record.bytesOut += bytes;
     },
+    reader: metering,
   };
 }
 

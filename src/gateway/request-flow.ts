@@ -40,6 +40,7 @@ import { HeldBody, type HeldResult } from './held-body.ts';
 import {
   amountsOf,
   chargesOf,
+  type Decompression,
   type Ended,
   leastAmountsOf,
   Metering,
@@ -433,7 +434,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#charging !== null) {
       const { charges, amounts } = this.#charging;
       this.#verdict = verdict;
-      this.#metering = new Metering(charges, amounts, (coding, read) => this.#decode(coding, read));
+      this.#metering = new Metering(charges, amounts, this.#decompression(this.#caller!));
       // The client disconnected while the store was asked: its record has been reported, and it pays nothing.
       if (this.#finished) this.#deps.admitter.settle(this.#caller!.id, verdict, unpaid(amounts));
     }
@@ -544,6 +545,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       flow: this,
       metering: this.#metering,
       checkedBody,
+      acceptEncoding: this.#metering?.asks(head) ?? null,
       fieldsOfPolicies: this.#allowed?.headers ?? null,
     };
     this.#forwarding =
@@ -698,16 +700,31 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#deps.records.close(this.#record);
   }
 
-  /** Begins to read a compressed answer for its cost. That is work for the caller, also once the answer has passed. */
-  #decode(coding: string, read: (bytes: Buffer) => boolean): Decoding | null {
-    const { decoders, monotonicMs } = this.#deps;
-    const timed = (bytes: Buffer): boolean => {
-      const fromMs = monotonicMs();
-      const readsOn = read(bytes);
-      this.worked(fromMs, monotonicMs());
-      return readsOn;
+  #decompression({ shareId }: Caller): Decompression {
+    const { decoders } = this.#deps;
+    return {
+      take: () => decoders.take(shareId),
+      leave: () => decoders.leave(shareId),
+      start: (coding, first, read) => this.#decode(coding, first, read),
     };
-    return decoders.start(coding, this.#caller!.shareId, timed);
+  }
+
+  /** Begins to read a compressed answer for its cost. That is work for the caller, also once the answer has passed. */
+  #decode(coding: string, first: number, read: (bytes: Buffer) => boolean): Decoding {
+    const { decoders, monotonicMs, thread } = this.#deps;
+    return decoders.start(coding, first, {
+      read: (bytes) => {
+        const fromMs = monotonicMs();
+        const readsOn = read(bytes);
+        this.worked(fromMs, monotonicMs());
+        return readsOn;
+      },
+      waitForTurn: (next) => {
+        if (!thread.mustWait(this.#time!)) return false;
+        thread.wait(this.#time!, next);
+        return true;
+      },
+    });
   }
 
   // The thread's time

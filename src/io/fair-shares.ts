@@ -161,6 +161,15 @@ export function partOf(whole: number, share: number): number {
   return Math.max(1, Math.floor(whole * share));
 }
 
+/**
+ * What one consumer may have at most of something that all share: half of what the others leave, and at least 1.
+ *
+ * Attack: one consumer may have a quarter, so four have all of it, and a fifth gets nothing.
+ */
+export function halfOfRest(whole: number, othersHave: number): number {
+  return Math.max(1, Math.floor((whole - othersHave) / 2));
+}
+
 /** The first element of a set that is not empty. */
 function first<T>(set: ReadonlySet<T>): T {
   for (const element of set) return element;

@@ -4,11 +4,8 @@ import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUN
 import { type Decoding, isDecodable } from './decoders.ts';
 import type { Found } from './json-number.ts';
 
-/** The longest event stream that is read if it is compressed, in bytes after decompression. */
-const MAX_DECODED_BYTES = 64 * 1024 * 1024;
-
-/** Begins to decompress an answer, as `Decoders.start` does for its consumer. Null if there is no room for one more. */
-export type StartDecoding = (coding: string, onBytes: (bytes: Buffer) => boolean) => Decoding | null;
+/** Begins to decompress an answer, as `Decoders.start` does. @param read returns false if no more is needed */
+export type StartDecoding = (coding: string, first: number, read: (bytes: Buffer) => boolean) => Decoding;
 
 /** What each kind of body has as its media type. JSON has every type that ends in `+json` as well. */
 const KINDS: ReadonlyMap<string, BodySource['kind']> = new Map([
@@ -43,7 +40,10 @@ interface MeteredUnit {
  * answer's media type; an answer without a media type, or with `text/plain`, may have any, if the unit has one such source
  * only. Otherwise the length or the duration counts, if it is a source.
  *
- * A compressed body is decompressed by a thread, on the side. Any other is read at once, with some nanoseconds for each byte.
+ * A compressed body is decompressed by a thread, on the side. Any other is read at once, with some nanoseconds for each byte. Neither
+ * has a longest length that is read.
+ *
+ * Attack: a client asks for an answer that is longer than what the gateway reads, so that its cost is not found.
  */
 export class AnswerReader {
   readonly #decode: StartDecoding;
@@ -66,8 +66,7 @@ export class AnswerReader {
     const codings = codingsOf(fields);
     this.#coding = codings[0] ?? null;
     if (codings.length > 1 || (this.#coding !== null && !isDecodable(this.#coding))) this.#fault = 'undecodable';
-    const maxStreamBytes = this.#coding === null ? Number.POSITIVE_INFINITY : MAX_DECODED_BYTES;
-    this.#ways = units.map(({ sources }) => wayOf(sources, fields, type, maxStreamBytes));
+    this.#ways = units.map(({ sources }) => wayOf(sources, fields, type));
     if (this.#fault !== null) return;
     for (const { kind } of this.#ways) if (kind === 'body') this.#reading++;
   }
@@ -80,21 +79,35 @@ export class AnswerReader {
       this.#read(bytes);
       return;
     }
-    this.#decoding ??= this.#decode(this.#coding, (decoded) => this.#read(decoded));
-    this.#decoding?.add(bytes);
-    if (this.#decoding !== null) return;
-    this.#fault = 'busy';
-    this.#reading = 0;
+    this.#decoding ??= this.#decode(this.#coding, bytes[0]!, (decoded) => this.#read(decoded));
+    this.#decoding.add(bytes);
+  }
+
+  /** Whether the body is decompressed to be read. */
+  get isCompressed(): boolean {
+    return this.#reading > 0 && this.#coding !== null;
+  }
+
+  /** Whether the body arrives faster than it is decompressed, so that the next piece should wait. */
+  get isBehind(): boolean {
+    return this.#decoding?.isBehind === true;
+  }
+
+  /** Calls `next` once it is no longer behind. */
+  whenCaughtUp(next: () => void): void {
+    this.#decoding?.whenCaughtUp(next);
   }
 
   /**
+   * Attack: a client leaves as soon as it has the last event of a compressed stream, while that is still being decompressed. So
+   * all that has arrived is read.
    * @param isWhole false if the answer broke off, or the client left
    * @param elapsedMs how long the request was at the service
    * @returns by unit, in their order; a promise, which never rejects, only while a thread still decompresses
    */
   end(isWhole: boolean, elapsedMs: number): Readings | Promise<Readings> {
-    if (!isWhole || this.#decoding === null || this.#decoding.isOver) return this.#take(isWhole, elapsedMs);
-    return this.#decoding.end().then(() => this.#take(true, elapsedMs));
+    if (this.#decoding === null || this.#decoding.isOver) return this.#take(isWhole, elapsedMs);
+    return this.#decoding.end().then(() => this.#take(isWhole, elapsedMs));
   }
 
   /** @returns whether any reader reads on */
@@ -109,7 +122,6 @@ export class AnswerReader {
 
   /** Takes the readings and frees all that is kept. */
   #take(isWhole: boolean, elapsedMs: number): Readings {
-    this.#decoding?.stop();
     const fault = this.#decoding?.fault ?? this.#fault;
     const measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
     const readings = this.#ways.map((way): CostReading => {
@@ -126,7 +138,7 @@ export class AnswerReader {
   }
 }
 
-function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string | null, maxStreamBytes: number): Way {
+function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string | null): Way {
   for (const source of sources) {
     if (source.kind !== 'header') continue;
     const values = fields.values(source.name);
@@ -134,7 +146,7 @@ function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string
     if (values.length > 1) return { kind: 'read', found: 'invalid' };
   }
   const source = bodySourceOf(sources, type);
-  return source === null ? measuredWay(sources) : { kind: 'body', reader: new BodyReader(source, maxStreamBytes) };
+  return source === null ? measuredWay(sources) : { kind: 'body', reader: new BodyReader(source) };
 }
 
 /** The way of an answer of which nothing but its length and its duration can be known. */

@@ -3,8 +3,6 @@ import { EventStream } from './event-stream.ts';
 import { JsonLines } from './json-lines.ts';
 import { type Found, JsonNumber } from './json-number.ts';
 
-/** The longest JSON body that is read, in bytes after decompression. Each byte takes time on the serving thread. */
-const MAX_JSON_BYTES = 64 * 1024 * 1024;
 /** The byte order mark that may be at the beginning of a text in UTF-8. */
 const MARK = [0xef, 0xbb, 0xbf];
 
@@ -17,16 +15,13 @@ interface TextReader {
   readonly isOver: boolean;
 }
 
-/** Reads one number in a body that arrives in pieces: in no more than some bytes, and behind its byte order mark. */
+/** Reads one number in a body that arrives in pieces, behind its byte order mark. */
 export class BodyReader {
   readonly #text: TextReader;
-  #bytesLeft: number;
   /** How many bytes of the mark have passed; all if the text has begun. */
   #marked = 0;
 
-  /** @param maxStreamBytes how much of an event stream or of lines is read */
-  constructor({ kind, pointer }: BodySource, maxStreamBytes: number) {
-    this.#bytesLeft = kind === 'json' ? MAX_JSON_BYTES : maxStreamBytes;
+  constructor({ kind, pointer }: BodySource) {
     if (kind === 'json') this.#text = new JsonNumber(pointer);
     else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer);
   }
@@ -38,17 +33,16 @@ export class BodyReader {
 
   /** Whether nothing that follows changes what was found. */
   get isOver(): boolean {
-    return this.#bytesLeft < 0 || this.#text.isOver;
+    return this.#text.isOver;
   }
 
   add(bytes: Buffer): void {
-    this.#bytesLeft -= bytes.length;
-    if (this.#bytesLeft >= 0) this.#text.add(bytes, this.#beginning(bytes), bytes.length);
+    this.#text.add(bytes, this.#beginning(bytes), bytes.length);
   }
 
-  /** What it has found in the whole body; `too_large` if that is longer than what is read. */
+  /** What it has found in the whole body. */
   end(): Found {
-    return this.#bytesLeft < 0 ? 'too_large' : this.#text.end();
+    return this.#text.end();
   }
 
   /** @returns where the text begins in its next piece */
@@ -66,8 +60,8 @@ export class BodyReader {
 
 /** Reads the number at a pointer in a whole JSON body. @param pointer its tokens, see `pointerOf` */
 export function numberIn(body: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
-  const reader = new BodyReader({ kind: 'json', pointer }, 0);
+  const reader = new BodyReader({ kind: 'json', pointer });
   reader.add(Buffer.from(body.buffer, body.byteOffset, body.length));
   const found = reader.end();
-  return found === 'too_large' || found === 'no_json' ? 'invalid' : found;
+  return found === 'no_json' ? 'invalid' : found;
 }

@@ -23,9 +23,9 @@ export interface BodySource {
  *
  * - `absent`: the answer does not state it
  * - `invalid`: it states it twice, or not as an amount
- * - `too_large`: its body is longer or nested deeper than what is read, or the cost is above `MAX_AMOUNT`
+ * - `too_large`: what was measured is above `MAX_AMOUNT`
  * - `undecodable`: the Content-Encoding is unknown, or the body is not in it
- * - `busy`: too many compressed answers are being read, see `Decoders`
+ * - `busy`: the gateway stopped while the body was being decompressed
  * - `cut`: the answer did not arrive whole
  */
 export type CostReading =

@@ -1,41 +1,69 @@
 import type { Transform } from 'node:stream';
-import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
+import {
+  constants,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createInflateRaw,
+  createZstdDecompress,
+} from 'node:zlib';
+import { halfOfRest } from '../io/fair-shares.ts';
 
-/** How many compressed answers are read at a time. */
-const MAX_ANSWERS = 64;
-/** How many of them one consumer may have. */
-const MAX_OF_CONSUMER = 16;
-/** How many compressed bytes of an answer wait for a thread. */
-const MAX_WAITING_BYTES = 1024 * 1024;
+/** For how many requests at a time the service may be asked for a compressed answer. */
+const MAX_PLACES = 64;
 /** The window of zstd as a power of two: 8 MiB. That of Brotli has at most 16 MiB, those of the others 32 KiB. */
 const MAX_ZSTD_WINDOW = 23;
 
-const OPTIONS = { rejectGarbageAfterEnd: true, chunkSize: 64 * 1024 };
-const ZSTD_OPTIONS = { ...OPTIONS, params: { [constants.ZSTD_d_windowLogMax]: MAX_ZSTD_WINDOW } };
-const CREATE: ReadonlyMap<string, () => Transform> = new Map([
+const OPTIONS = { chunkSize: 64 * 1024 };
+/** With gzip this option would also refuse a second member (RFC 1952 section 2.2). */
+const STRICT = { ...OPTIONS, rejectGarbageAfterEnd: true };
+const ZSTD_OPTIONS = { ...STRICT, params: { [constants.ZSTD_d_windowLogMax]: MAX_ZSTD_WINDOW } };
+/** Makes the decompressor of a body. @param first its first byte */
+type Create = (first: number) => Transform;
+const CREATE: ReadonlyMap<string, Create> = new Map<string, Create>([
   ['gzip', () => createGunzip(OPTIONS)],
   ['x-gzip', () => createGunzip(OPTIONS)],
-  ['deflate', () => createInflate(OPTIONS)],
-  ['br', () => createBrotliDecompress(OPTIONS)],
+  ['deflate', (first) => (beginsWithZlibHeader(first) ? createInflate(STRICT) : createInflateRaw(STRICT))],
+  ['br', () => createBrotliDecompress(STRICT)],
   ['zstd', () => createZstdDecompress(ZSTD_OPTIONS)],
 ]);
+
+/**
+ * Some services send `deflate` without the header of zlib, and clients read both. The first byte of that header has the method 8
+ * and a window of at most 32 KiB (RFC 1950 section 2.2). A raw stream cannot begin so: it would be a stored block with a padding
+ * bit that no compressor sets.
+ */
+function beginsWithZlibHeader(first: number): boolean {
+  return (first & 0x8f) === 8;
+}
 
 /** Whether a Content-Encoding of one coding can be read. @param coding in lower case */
 export function isDecodable(coding: string): boolean {
   return CREATE.has(coding);
 }
 
+/** Takes an answer as it is decompressed. */
+export interface DecodedReader {
+  /** @returns false if no more is needed */
+  read(bytes: Buffer): boolean;
+  /** Calls `next` later if the consumer must wait for its turn on the serving thread. @returns false if it must not */
+  waitForTurn(next: () => void): boolean;
+}
+
 /**
  * The answers of a process that are decompressed to be read.
  *
- * Attack: many clients ask for compressed answers at once, until their windows take all memory and the threads of the
- * pool do nothing else. So answers beyond `MAX_ANSWERS` are not read.
+ * Attack: many clients ask for compressed answers at once, until the windows of their decompressors take all memory. So the service
+ * is asked for a compressed answer only while a place is free, and for a plain one otherwise. An answer that comes compressed all
+ * the same is read without a place: the client cannot choose that, and there are no more of them than connections to services.
  *
- * Attack: one consumer keeps that many answers open, so that the costs of all others are unknown. So it has at most its part.
+ * Attack: one consumer, or four of them, keep answers open until no place is free, so that what others pay is not read. No cost is
+ * left unread for want of a place, and one consumer has at most half of the places that the others leave.
  */
 export class Decoders {
   readonly #open = new Set<Decoding>();
-  /** How many, by consumer. */
+  #taken = 0;
+  /** Places taken, by consumer. */
   readonly #ofConsumers = new Map<string, number>();
 
   /** How many answers are being read. */
@@ -43,18 +71,31 @@ export class Decoders {
     return this.#open.size;
   }
 
-  /**
-   * @param coding one that `isDecodable`
-   * @param consumerId whose answer it is
-   * @param onBytes takes the next piece of the body; it returns false if it needs no more
-   * @returns null if there is no room for one more
-   */
-  start(coding: string, consumerId: string, onBytes: (bytes: Buffer) => boolean): Decoding | null {
+  /** How many places are taken. */
+  get taken(): number {
+    return this.#taken;
+  }
+
+  /** @returns false if no place is free for one more request of this consumer; otherwise call `leave` */
+  take(consumerId: string): boolean {
     const own = this.#ofConsumers.get(consumerId) ?? 0;
-    if (this.#open.size >= MAX_ANSWERS || own >= MAX_OF_CONSUMER) return null;
-    const decoding = new Decoding(CREATE.get(coding)!(), onBytes, () => this.#leave(consumerId, decoding));
-    this.#open.add(decoding);
+    if (this.#taken >= MAX_PLACES || own >= halfOfRest(MAX_PLACES, this.#taken - own)) return false;
+    this.#taken++;
     this.#ofConsumers.set(consumerId, own + 1);
+    return true;
+  }
+
+  leave(consumerId: string): void {
+    this.#taken--;
+    const left = this.#ofConsumers.get(consumerId)! - 1;
+    if (left === 0) this.#ofConsumers.delete(consumerId);
+    else this.#ofConsumers.set(consumerId, left);
+  }
+
+  /** @param coding one that `isDecodable` @param first the first byte of the body */
+  start(coding: string, first: number, reader: DecodedReader): Decoding {
+    const decoding = new Decoding(CREATE.get(coding)!(first), reader, () => this.#open.delete(decoding));
+    this.#open.add(decoding);
     return decoding;
   }
 
@@ -62,39 +103,39 @@ export class Decoders {
   giveUp(): void {
     for (const decoding of this.#open) decoding.giveUp();
   }
-
-  #leave(consumerId: string, decoding: Decoding): void {
-    this.#open.delete(decoding);
-    const left = this.#ofConsumers.get(consumerId)! - 1;
-    if (left === 0) this.#ofConsumers.delete(consumerId);
-    else this.#ofConsumers.set(consumerId, left);
-  }
 }
 
 /**
- * The body of one answer while it is decompressed. It is over when it has ended, when it fails, when `onBytes` needs no more,
- * or with `stop`; then its memory and its place are given back.
+ * The body of one answer while it is decompressed. It is over when it has ended, when it fails, when its reader needs no more,
+ * or with `stop`; then its memory is given back.
+ *
+ * Attack: a small answer that is huge when it is decompressed keeps the serving thread from others. So it is read in the turns of
+ * its consumer, and what has arrived waits as a few pieces: the service is read no faster (`isBehind`).
  */
 export class Decoding {
   /** Null once it is over. */
   #stream: Transform | null;
   readonly #leave: () => void;
-  #fault: 'undecodable' | 'too_large' | 'busy' | null = null;
+  #fault: 'undecodable' | 'busy' | null = null;
   #onOver: (() => void) | null = null;
+  #onCaughtUp: (() => void) | null = null;
 
   /** @param leave called once, when it is over */
-  constructor(stream: Transform, onBytes: (bytes: Buffer) => boolean, leave: () => void) {
+  constructor(stream: Transform, reader: DecodedReader, leave: () => void) {
     this.#stream = stream;
     this.#leave = leave;
     stream.on('data', (bytes: Buffer) => {
-      if (this.#stream !== null && !onBytes(bytes)) this.stop();
+      if (this.#stream === null) return;
+      if (!reader.read(bytes)) this.stop();
+      else if (reader.waitForTurn(() => stream.resume())) stream.pause();
     });
+    stream.on('drain', () => this.#caughtUp());
     stream.on('end', () => this.stop());
     stream.on('error', () => this.#fail('undecodable'));
   }
 
-  /** Why it could not be read to its end; null if it could, or if `onBytes` needed no more. */
-  get fault(): 'undecodable' | 'too_large' | 'busy' | null {
+  /** Why it could not be read to its end; null if it could, or if its reader needed no more. */
+  get fault(): 'undecodable' | 'busy' | null {
     return this.#fault;
   }
 
@@ -102,14 +143,22 @@ export class Decoding {
     return this.#stream === null;
   }
 
-  /** Takes a copy of the next piece as the service sends it. */
-  add(bytes: Buffer): void {
-    if (this.#stream === null) return;
-    if (this.#stream.writableLength + bytes.length > MAX_WAITING_BYTES) this.#fail('too_large');
-    else this.#stream.write(Buffer.from(bytes));
+  /** Whether what has arrived waits to be decompressed, so that no more should be added. */
+  get isBehind(): boolean {
+    return this.#stream?.writableNeedDrain === true;
   }
 
-  /** The service's body has ended. @returns resolves when it is over, and never rejects */
+  /** Calls `next` once it is no longer behind. */
+  whenCaughtUp(next: () => void): void {
+    this.#onCaughtUp = next;
+  }
+
+  /** Takes a copy of the next piece as the service sends it. */
+  add(bytes: Buffer): void {
+    this.#stream?.write(Buffer.from(bytes));
+  }
+
+  /** Nothing follows. @returns resolves when all that was added has been read, and never rejects */
   end(): Promise<void> {
     return new Promise((resolve) => {
       if (this.#stream === null) return resolve();
@@ -125,6 +174,7 @@ export class Decoding {
     stream.destroy();
     this.#leave();
     this.#onOver?.();
+    this.#caughtUp();
   }
 
   /** It is not read to its end, because the gateway stops. */
@@ -132,7 +182,13 @@ export class Decoding {
     this.#fail('busy');
   }
 
-  #fail(fault: 'undecodable' | 'too_large' | 'busy'): void {
+  #caughtUp(): void {
+    const next = this.#onCaughtUp;
+    this.#onCaughtUp = null;
+    next?.();
+  }
+
+  #fail(fault: 'undecodable' | 'busy'): void {
     if (this.#stream === null) return;
     this.#fault = fault;
     this.stop();

@@ -1,6 +1,6 @@
 import { amountOf } from './cost.ts';
 
-/** How deep lists and objects of a JSON text may be nested. */
+/** Of how many lists and objects in one another the kind is kept. Deeper ones are counted, and passed over. */
 const MAX_DEPTH = 512;
 /** The longest text of a number that is kept, in characters: one more than an amount may have. */
 const MAX_NUMBER = 41;
@@ -9,10 +9,10 @@ const BYTES_PER_BYTE = 6;
 
 /**
  * What a JSON text has at a pointer. `absent`: nothing, or null. `invalid`: something else than an amount, or the text has a
- * name of the path twice, or is no longer JSON behind the number. `too_large`: it is nested too deeply. `no_json`: the text
- * is not JSON, or ends too early, and no number was found before.
+ * name of the path twice, or is no longer JSON behind the number. `no_json`: the text is not JSON, or ends too early, and no
+ * number was found before.
  */
-export type Found = number | 'absent' | 'invalid' | 'too_large' | 'no_json';
+export type Found = number | 'absent' | 'invalid' | 'no_json';
 
 // What may come next.
 const VALUE = 0;
@@ -75,6 +75,9 @@ function pathOf(pointer: readonly string[]): Path {
  * Numbers elsewhere, and escapes and control characters in texts, are not checked: they do not change where something begins or
  * ends.
  *
+ * Attack: a client sends lists nested in one another, which the service repeats in its answer, so that its cost is not found. So
+ * what is deeper than `MAX_DEPTH` is passed over, and only its texts and brackets are read.
+ *
  * Attack: an object has a name twice. The gateway reads the first value, the service and its client the last one. So a name
  * of the path that is there twice is `invalid`.
  */
@@ -86,6 +89,8 @@ export class JsonNumber {
   /** How many lists and objects are open, and how many of them, from the outside, the path leads through. */
   #depth = 0;
   #onPath = 0;
+  /** How many more are open within the deepest that is kept. */
+  #deeper = 0;
   /** How many tokens of the path were found. */
   #reached = 0;
   /** Of each open list or object whether it is an object. */
@@ -120,6 +125,7 @@ export class JsonNumber {
     this.#state = VALUE;
     this.#depth = 0;
     this.#onPath = 0;
+    this.#deeper = 0;
     this.#reached = 0;
     this.#isEscaped = false;
     this.#number = null;
@@ -157,7 +163,7 @@ export class JsonNumber {
         case OVER:
           return;
         default:
-          at = this.#readMarks(bytes, at, to);
+          at = this.#deeper === 0 ? this.#readMarks(bytes, at, to) : this.#passDeeper(bytes, at, to);
       }
     }
   }
@@ -186,9 +192,23 @@ export class JsonNumber {
       } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) this.#close(byte);
       else if (state === VALUE || state === FIRST_ITEM) {
         const next = this.#beginValue(byte, at);
-        if (this.#state >= IN_NAME) return next;
+        if (this.#state >= IN_NAME || this.#deeper > 0) return next;
       } else this.#stop('no_json');
       if (this.#state === OVER) return to;
+    }
+    return to;
+  }
+
+  /** Passes over what is deeper than what is kept. */
+  #passDeeper(bytes: Buffer, from: number, to: number): number {
+    for (let at = from; at < to; at++) {
+      const byte = bytes[at]!;
+      if (byte === QUOTE) {
+        this.#state = IN_TEXT;
+        return at + 1;
+      }
+      if (byte === OPEN_OBJECT || byte === OPEN_LIST) this.#deeper++;
+      else if ((byte === CLOSE_OBJECT || byte === CLOSE_LIST) && --this.#deeper === 0) return at + 1;
     }
     return to;
   }
@@ -237,7 +257,8 @@ export class JsonNumber {
 
   #open(isObject: boolean, isOnPath: boolean): void {
     if (this.#depth === MAX_DEPTH) {
-      this.#stop('too_large');
+      this.#deeper = 1;
+      this.#state = AFTER_VALUE;
       return;
     }
     const depth = ++this.#depth;
@@ -382,7 +403,7 @@ export class JsonNumber {
   }
 
   /** The text cannot be read on, or there is no amount in it. A number that was found in what is not JSON is `invalid`. */
-  #stop(why: 'invalid' | 'too_large' | 'no_json'): void {
+  #stop(why: 'invalid' | 'no_json'): void {
     if (this.#state === OVER) return;
     this.#state = OVER;
     this.#found = why === 'no_json' && this.#found !== 'absent' ? 'invalid' : why;

@@ -225,15 +225,28 @@ test('a number is seen once it has ended', () => {
 });
 
 describe('Attack:', () => {
-  test('100,000 lists in one another are given up (reliability 290)', () => {
-    expect(foundIn([Buffer.from('['.repeat(100_000))], ['1'])).toBe('too_large');
-    expect(foundIn([Buffer.from('{"a":'.repeat(100_000))], ['b'])).toBe('too_large');
+  test('a number behind 100,000 lists or objects in one another is found, in any pieces (reliability 290)', () => {
+    const lists = `${'['.repeat(100_000)}"]]\\"["${']'.repeat(100_000)}`;
+    const objects = `${'{"}\\"":'.repeat(100_000)}1${'}'.repeat(100_000)}`;
+    for (const deep of [lists, objects]) {
+      const bytes = Buffer.from(`{"x":${deep},"u":{"t":5}}`);
+      expect(foundIn([bytes], ['u', 't'])).toBe(5);
+      expect(foundIn(bytewise(bytes), ['u', 't'])).toBe(5);
+      expect(foundIn([bytes.subarray(0, bytes.length / 2)], ['u', 't'])).toBe('no_json');
+    }
+    expect(foundIn([Buffer.from(`{"x":${lists}]}`)], ['u', 't'])).toBe('no_json');
+    expect(foundIn([Buffer.from('['.repeat(100_000))], ['1'])).toBe('no_json');
   });
 
-  test('a pointer of 511 lists is followed, and one list more in it is not (reliability 290)', () => {
+  test('of 511, 512 and 513 lists in one another the kinds of 512 are kept (reliability 290)', () => {
     const zeros = Array.from({ length: 512 }, () => '0');
     expect(foundIn([Buffer.from(`${'['.repeat(512)}5${']'.repeat(512)}`)], zeros)).toBe(5);
-    expect(foundIn([Buffer.from(`${'['.repeat(512)}5,[]${']'.repeat(512)}`)], zeros)).toBe('too_large');
+    expect(foundIn([Buffer.from(`${'['.repeat(512)}5,[]${']'.repeat(512)}`)], zeros)).toBe(5);
+    for (const depth of [510, 511, 512, 513]) {
+      const text = `{"x":${'['.repeat(depth)}${']'.repeat(depth)},"u":{"t":5}}`;
+      expect(foundIn([Buffer.from(text)], ['u', 't'])).toBe(5);
+      expect(foundIn([Buffer.from(text.replace(']', '}'))], ['u', 't'])).toBe(depth < 512 ? 'no_json' : 5);
+    }
   });
 
   test('a number behind 10 MiB of texts is found (reliability 290)', () => {

@@ -42,8 +42,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   unit: 'The unit, by its name in plans.yaml.',
   'tollgate_unit_requests_total cost':
     '`known`; else why it is not: `absent` (the answer does not state it), `invalid` (not as an amount, or twice), `too_large`, ' +
-    '`undecodable` (a compressed answer that cannot be read), `busy` (too many compressed answers are read) or `cut` (the answer ' +
-    'did not pass whole, or the client left).',
+    '`undecodable` (a compressed answer that cannot be read), `busy` (the gateway stopped while it was decompressed) or `cut` (the ' +
+    'answer did not pass whole, or the client left).',
   'tollgate_unit_amount_total amount': '`reserved` (taken in advance) or `settled` (paid in the end).',
   'tollgate_settlements_total outcome':
     '`settled` or `lost` (sent and not answered, or more than the gateway can remember).',

@@ -4,6 +4,7 @@ import { valuesOf } from '../../http1/fields.ts';
 import { BadResponseError, type ResponseHead, readResponseHead } from '../../http1/response-head.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
+import type { AnswerBodyReader } from '../forward.ts';
 
 interface NonUpgradeResponseOptions {
   readonly deadlines: Deadlines;
@@ -11,7 +12,9 @@ interface NonUpgradeResponseOptions {
   readonly bodyTimeoutMs: number;
   /** How long a client may read nothing before it is disconnected. */
   readonly writeTimeoutMs: number;
-  readonly chunk: (bytes: Buffer) => void;
+  readonly chunk: (bytes: number) => void;
+  /** Null if the gateway does not read the body. */
+  readonly reader: AnswerBodyReader | null;
   /** Called once. */
   readonly done: (result: ForwardResult) => void;
 }
@@ -50,17 +53,28 @@ export class NonUpgradeResponse implements Timed {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#options.chunk(chunk);
+    const { reader } = this.#options;
+    this.#options.chunk(chunk.length);
+    reader?.chunk(chunk);
     this.#waitFor(false);
-    if (this.#response.write(chunk)) return;
+    const isTaken = this.#response.write(chunk);
+    if (isTaken && reader?.isBehind !== true) return;
     this.#answer.pause();
     this.#waitFor(true);
     // node:http has released this response, so only its socket still emits `drain`.
-    this.#response.socket?.once('drain', () => {
-      if (this.#settled) return;
-      this.#waitFor(false);
-      this.#answer.resume();
-    });
+    if (isTaken) this.#onDrain();
+    else this.#response.socket?.once('drain', this.#onDrain);
+  };
+
+  readonly #onDrain = (): void => {
+    if (this.#settled) return;
+    const { reader } = this.#options;
+    if (reader?.isBehind === true) {
+      reader.whenCaughtUp(this.#onDrain);
+      return;
+    }
+    this.#waitFor(false);
+    this.#answer.resume();
   };
 
   readonly #onEnd = (): void => {

@@ -5,7 +5,7 @@ import { BadResponseError } from '../../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptDestroySoon, leaveConnection, requestOn, setTarget } from '../../io/node-internals.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
-import type { ResponseTimeouts } from '../forward.ts';
+import type { AnswerBodyReader, ResponseTimeouts } from '../forward.ts';
 import type { RequestAddress } from '../upstream/connection.ts';
 import { dial } from '../upstream/dial.ts';
 import type { LeaseOutcome, TargetLease, Upstream } from '../upstream/upstream.ts';
@@ -35,7 +35,9 @@ interface UpgradeHooks {
   /** Makes the fields of the client's response, without those that only a 101 has. Called once. */
   readonly head: (status: number, fields: readonly string[]) => string[];
   /** Called with the size of each piece of a response other than 101. */
-  readonly chunk: (bytes: Buffer) => void;
+  readonly chunk: (bytes: number) => void;
+  /** Reads the body of such a response; null if the gateway does not read it. */
+  readonly reader: AnswerBodyReader | null;
   readonly writeTimeoutMs: number;
   /** Deadlines that replace those of the upstream; null for those of the upstream. */
   readonly timeouts: ResponseTimeouts | null;
@@ -215,6 +217,7 @@ class Upgrading implements Timed {
       bodyTimeoutMs: this.#timeouts.bodyTimeoutMs,
       writeTimeoutMs: this.#hooks.writeTimeoutMs,
       chunk: this.#hooks.chunk,
+      reader: this.#hooks.reader,
       done: (result) => {
         socket?.destroy();
         this.#done(result);

@@ -1,0 +1,58 @@
+import { valuesOf } from '../http1/fields.ts';
+import { weightsOf } from '../http1/preferences.ts';
+import type { CostSource } from './cost.ts';
+import { isDecodable } from './decoders.ts';
+
+/*
+ * What the service is asked for, so that the cost in the body of its answer can be read.
+ *
+ * Attack: a client asks for a coding that the gateway does not read, or for a part of the body in which the cost does not stand,
+ * and pays what was taken in advance for whatever it costs. So the service is asked only for what can be read.
+ */
+
+/** The codings that a client which names none of them means with `*`. */
+const COMMON = ['gzip', 'deflate', 'br', 'zstd'];
+
+/** The Accept-Encoding of a request for an answer that is not compressed. */
+export const PLAIN = 'identity';
+
+/** Whether the cost is looked for in the body. */
+export function isInBody(sources: readonly CostSource[]): boolean {
+  return sources.some((source) => 'pointer' in source);
+}
+
+/**
+ * The client's Accept-Encoding without the codings that the gateway does not read.
+ * @returns null if none is left. A client that sends no such field, or an empty one, asks for none
+ */
+export function readableCodings(rawHeaders: readonly string[]): string | null {
+  const weights = weightsOf(valuesOf(rawHeaders, 'accept-encoding').join(','));
+  const others = weights.get('*') ?? 0;
+  const names = [...new Set([...weights.keys(), ...(others > 0 ? COMMON : [])])];
+  const readable = names
+    .filter((name) => isDecodable(name))
+    .map((name) => ({ name, weight: weights.get(name) ?? others }))
+    .filter(({ weight }) => weight > 0)
+    .map(({ name, weight }) => weighted(name, weight));
+  if (readable.length === 0) return null;
+  const plain = weights.get(PLAIN) ?? (weights.has('*') ? others : undefined);
+  return [...readable, ...(plain === undefined ? [] : [weighted(PLAIN, plain)])].join(', ');
+}
+
+function weighted(name: string, weight: number): string {
+  return weight === 1 ? name : `${name};q=${weight}`;
+}
+
+/** Fields by which a client asks for a part of an answer, or for how it differs from an earlier one (RFC 9110 section 14, RFC 3229). */
+const ASKING_FOR_PART = ['range', 'if-range', 'a-im'];
+
+/** The fields of a request, with this Accept-Encoding in place of the client's. @param fields names and values alternating */
+export function askingFor(acceptEncoding: string, fields: readonly string[]): string[] {
+  const asking: string[] = [];
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i]!.toLowerCase();
+    if (name !== 'accept-encoding' && !ASKING_FOR_PART.includes(name)) asking.push(fields[i]!, fields[i + 1]!);
+  }
+  asking.push('Accept-Encoding', acceptEncoding);
+  return asking;
+}
