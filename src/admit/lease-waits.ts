@@ -1,3 +1,4 @@
+import { halfOfRest } from '../io/fair-shares.ts';
 import { type Batch, isAlike, join } from './batch.ts';
 
 interface LeaseWaitsOptions {
@@ -7,7 +8,10 @@ interface LeaseWaitsOptions {
   readonly onReady: (batches: readonly Batch[]) => void;
 }
 
-/** Maximum requests of one consumer, and of all, that wait in this process. Further ones are refused if they do not fit. */
+/**
+ * Maximum requests of one consumer, and of all, that wait in this process. Further ones are refused if they do not fit. One consumer
+ * has at most half of what the others leave, too, so that ten of them do not have it all.
+ */
 const MAX_WAITING = 1_000;
 const MAX_WAITING_OF_ALL = 10_000;
 /** The first pause before the store is asked again, milliseconds; each further one is twice as long, up to the last. */
@@ -33,7 +37,9 @@ export class LeaseWaits {
 
   /** Whether requests are to be refused if they do not fit, because they have waited long enough, or too many wait. */
   isOver({ consumerId, wait }: Batch): boolean {
-    if (this.all >= MAX_WAITING_OF_ALL || this.#of(consumerId) >= MAX_WAITING) return true;
+    const own = this.#of(consumerId);
+    const most = Math.min(MAX_WAITING, halfOfRest(MAX_WAITING_OF_ALL, this.all - own));
+    if (this.all >= MAX_WAITING_OF_ALL || own >= most) return true;
     return wait !== undefined && this.#options.monotonicMs() >= wait.untilMs;
   }
 

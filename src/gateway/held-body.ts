@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { HeldBytes, HeldBytesBudget, type HeldMemory } from '../io/held-bytes.ts';
+import { halfOfRest } from '../io/fair-shares.ts';
+import { HeldBytes, type HeldMemory, MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
 
 /** How reading a body ended. `no_room`: the bodies of its consumer, or all of them, have taken all their memory. */
 export type HeldResult =
@@ -10,10 +11,11 @@ export type HeldResult =
  * The memory of all bodies that are held.
  *
  * Attack: one consumer sends many large bodies slowly, or with requests that the service answers late, until there is no
- * memory left and the bodies of all others are refused. So one consumer has at most its part.
+ * memory left and the bodies of all others are refused. So one consumer has at most its part, and at most half of what the
+ * others leave.
  */
 export class HeldBodies {
-  readonly #all = new HeldBytesBudget();
+  #all = 0;
   /** The bytes of each consumer that holds some. */
   readonly #held = new Map<string, number>();
 
@@ -21,8 +23,10 @@ export class HeldBodies {
   of(consumerId: string, maxBytes: number): HeldMemory {
     return {
       take: (bytes) => {
-        const held = (this.#held.get(consumerId) ?? 0) + bytes;
-        if (held > maxBytes || !this.#all.take(bytes)) return false;
+        const before = this.#held.get(consumerId) ?? 0;
+        const held = before + bytes;
+        if (held > Math.min(maxBytes, halfOfRest(MAX_TOTAL_BYTES, this.#all - before))) return false;
+        this.#all += bytes;
         this.#held.set(consumerId, held);
         return true;
       },
@@ -30,7 +34,7 @@ export class HeldBodies {
         const held = (this.#held.get(consumerId) ?? 0) - bytes;
         if (held > 0) this.#held.set(consumerId, held);
         else this.#held.delete(consumerId);
-        this.#all.release(bytes);
+        this.#all -= bytes;
       },
     };
   }

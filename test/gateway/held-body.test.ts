@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { HeldBody, type HeldResult } from '../../src/gateway/held-body.ts';
+import { HeldBodies, HeldBody, type HeldResult } from '../../src/gateway/held-body.ts';
 import { HeldBytesBudget } from '../../src/io/held-bytes.ts';
 import { type GatewaySetup, startGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
@@ -42,6 +42,19 @@ test('a body beyond its own bound takes no memory, nor one whose client left', a
   expect(gone.result.kind).toBe('gone');
   for (const { body } of [large, gone]) body.release();
   expect(budget.take(64 * MIB)).toBe(true);
+});
+
+test('consumers that hold all that they may leave room for a fifth (reliability 345)', () => {
+  const bodies = new HeldBodies();
+  const mibOf = (consumerId: string) => {
+    const memory = bodies.of(consumerId, 16 * MIB);
+    let count = 0;
+    while (memory.take(MIB)) count++;
+    return count;
+  };
+  expect(['key_1', 'key_2', 'key_3', 'key_4', 'key_5', 'key_6'].map(mibOf)).toEqual([16, 16, 16, 8, 4, 2]);
+  bodies.of('key_1', 16 * MIB).release(16 * MIB);
+  expect(mibOf('key_6')).toBe(8);
 });
 
 const DESCRIPTION = `
