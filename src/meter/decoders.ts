@@ -43,7 +43,7 @@ export function isDecodable(coding: string): boolean {
 }
 
 /** Takes an answer as it is decompressed. */
-export interface DecodedReader {
+interface DecodedReader {
   /** @returns false if no more is needed */
   read(bytes: Buffer): boolean;
   /** Calls `next` later if the consumer must wait for its turn on the serving thread. @returns false if it must not */

@@ -11,6 +11,7 @@ function batchOf(consumerId: string): Batch {
   const waiting = Array.from({ length: 100 }, () => ({ onAdmission: () => {} }));
   return {
     consumerId,
+    accounts: null,
     allowance: PLAN,
     cost: 1,
     amounts: undefined,
