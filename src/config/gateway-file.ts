@@ -170,7 +170,7 @@ function checkRetries(route: unknown, upstreams: unknown, fault: Note, warn: Not
   const at = ['retries'];
   const reply = ['redirect', 'respond'].find((name) => field(route, name) !== undefined);
   if (reply !== undefined) warn(at, `has no effect beside \`${reply}\`; leave it out.`, 'key');
-  if (field(route, 'websocket') === true) {
+  if (field(route, 'websocket') === true || asArray(field(route, 'upgrades')).length > 0) {
     warn(at, 'has no effect on upgrades, which are never retried, only on other requests of this route.', 'key');
   }
   const methods = asArray(field(route, 'methods'));
@@ -325,12 +325,19 @@ function repeated(list: readonly unknown[]): readonly number[] {
   return [...list.keys()].filter((i) => seen.size === seen.add(list[i]).size);
 }
 
-/** RFC 6455 section 4.1: a client opens a WebSocket with a GET request. */
+/** A client asks for an upgrade with a GET request, as RFC 6455 section 4.1 says of WebSocket. */
 function checkUpgrade(route: unknown, fault: Note): void {
-  if (field(route, 'websocket') !== true) return;
+  const protocols = asArray(field(route, 'upgrades'));
+  for (const [i, name] of protocols.entries()) {
+    if (typeof name !== 'string' || !/^websocket(?:\/|$)/i.test(name)) continue;
+    fault(['upgrades', i], 'is allowed by `websocket: true`; leave it out.');
+  }
   const methods = asArray(field(route, 'methods'));
   if (methods.length === 0 || methods.includes('GET')) return;
-  fault(['websocket'], 'needs GET among `methods`: a WebSocket is asked for with it.');
+  if (field(route, 'websocket') === true) {
+    fault(['websocket'], 'needs GET among `methods`: a WebSocket is asked for with it.');
+  }
+  if (protocols.length > 0) fault(['upgrades'], 'needs GET among `methods`: an upgrade is asked for with it.');
 }
 
 function checkAuth(entry: unknown, fault: Note): void {

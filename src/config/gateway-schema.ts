@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
+import { PROTOCOL } from '../http1/request-head.ts';
 import { addresses, scopes } from '../identify/access.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { routeCost } from './charges.ts';
@@ -738,6 +739,12 @@ export const routeEntry = z.strictObject({
     .prefault(false)
     .describe(
       '`true` lets a client upgrade to WebSocket, over HTTP/1.1 only. The request is admitted first and counted once; `websockets` bounds how many there are. A WebSocket ends within a second of its key, the secret that opened it, or the customer of its key or token being revoked, ended or suspended or expiring, but not when the key is banned; during a drain it stays open until `drainTimeout`. `false` removes Upgrade and serves the request as plain HTTP.',
+    ),
+  upgrades: z
+    .array(z.string().regex(PROTOCOL, 'must be the name of a protocol, such as `irc/6.9`'))
+    .prefault([])
+    .describe(
+      'Protocols besides WebSocket to which a client may upgrade, as it names them in Upgrade; case does not matter. All that is said of `websocket` applies to them. The gateway does not read what such a connection carries: name no protocol that carries HTTP, such as `h2c`, since its requests would not be counted. Any other Upgrade is removed, and the request served as plain HTTP.',
     ),
   auth: z
     .enum(['key', 'none'], 'must be `key` or `none`')

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
+import { WEBSOCKET } from '../http1/request-head.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, type RouteReply, withHead } from '../routing/router.ts';
 import type { GatewayFile } from './gateway-file.ts';
@@ -33,6 +34,11 @@ function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, s
   );
 }
 
+function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
+  const names = upgrades.map((name) => name.toLowerCase());
+  return websocket ? [WEBSOCKET, ...names] : names;
+}
+
 /** What a route is by itself and by its upstream. Without an upstream, the gateway replies. */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
   const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate } = entry;
@@ -45,7 +51,7 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     cost: cost.requests,
     charges: cost.charges,
     allowsBody: entry.body,
-    allowsUpgrade: entry.websocket && reply === null,
+    upgrades: reply === null ? upgradesOf(entry) : [],
     rewrite: rewrite && pathTemplateOf(path, patternAfter(path, rewrite)),
     requestHeaders: fieldRulesOf('request', [upstream?.headers?.request, headers?.request]),
     responseHeaders: fieldRulesOf('response', [

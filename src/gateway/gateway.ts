@@ -33,7 +33,9 @@ export class Gateway {
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
   mayUpgrade({ upgrade, path, method }: Head): boolean {
-    return upgrade.kind === 'upgrade' && this.#deps.router.match(path, method)?.route?.allowsUpgrade === true;
+    if (upgrade.kind !== 'upgrade') return false;
+    const upgrades = this.#deps.router.match(path, method)?.route?.upgrades;
+    return upgrades?.includes(upgrade.protocol.toLowerCase()) === true;
   }
 
   /**

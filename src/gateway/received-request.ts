@@ -3,7 +3,7 @@ import type { ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
 import { requestIdOf } from '../http1/fields.ts';
 import { BODYLESS } from '../http1/request-framing.ts';
-import type { Head } from '../http1/request-head.ts';
+import { type Head, WEBSOCKET } from '../http1/request-head.ts';
 import type { Match } from '../routing/router.ts';
 import { ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -32,7 +32,7 @@ export function ambiguousPath(): ErrorResponse {
 export function formFault(head: Head, match: Match | null, via: string): ErrorResponse | null {
   if (isLoop(head, via)) return plainError('loop_detected');
   const { upgrade } = head;
-  if (upgrade.kind === 'fault' && match?.route.allowsUpgrade === true) {
+  if (upgrade.kind === 'fault' && match?.route.upgrades.includes(WEBSOCKET) === true) {
     return errorResponse('invalid_request', upgrade.message, { fields: upgrade.fields });
   }
   if (head.body === 'none') return null;

@@ -100,24 +100,20 @@ function readMaxForwards(rawHeaders: readonly string[]) {
 
 /** Whether a request asks for another protocol. */
 type UpgradeForm =
-  /** Asks for none, or for one that the gateway ignores and serves as plain HTTP (allowed by RFC 9110 section 7.8). */
+  /** Asks for none, or in a way that the gateway ignores and serves as plain HTTP (allowed by RFC 9110 section 7.8). */
   | { readonly kind: 'none' }
+  /** @param protocol as received; whether it is allowed depends on the route. @param key null if it is not WebSocket */
   | { readonly kind: 'upgrade'; readonly protocol: string; readonly key: string | null }
   /** @param fields of the response that refuses it, names and values alternating */
   | { readonly kind: 'fault'; readonly message: string; readonly fields: readonly string[] };
 
 const NONE: UpgradeForm = { kind: 'none' };
-const PROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:\/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?$/;
+/** The protocol of RFC 6455, as it is compared: in lower case. */
+export const WEBSOCKET = 'websocket';
+/** A name, mostly without a version: `websocket`, `irc/6.9` (RFC 9110 section 7.8). */
+export const PROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:\/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?$/;
 /** 16 bytes in base64. Of the last of the 22 digits, four bits are unused and must be 0. */
 const KEY = /^[A-Za-z0-9+/]{21}[AQgw]==$/;
-
-/**
- * Protocols that carry HTTP, or hide what they carry.
- *
- * Attack: over a connection that has switched to HTTP/2 in clear text (`h2c`), a client sends any number of requests to
- * the upstream that the gateway neither identifies nor counts.
- */
-const CARRIES_HTTP = /^(?:h[23]|http|tls|ssl|spdy|quic)/i;
 
 /**
  * Finds out whether a request asks for an upgrade, and whether it is valid: RFC 6455 section 4.2.1 for a WebSocket. A
@@ -137,8 +133,9 @@ function readUpgrade(
   const isWebSocket = protocols.some((name) => /^websocket(?:\/|$)/i.test(name));
   if (isWebSocket) return webSocketForm(isPlainGet, connectionNames, asked);
   const [protocol = ''] = protocols;
-  const isTunnel = protocols.length === 1 && PROTOCOL.test(protocol) && !CARRIES_HTTP.test(protocol);
-  return isTunnel && isPlainGet ? { kind: 'upgrade', protocol, key: null } : NONE;
+  return isPlainGet && protocols.length === 1 && PROTOCOL.test(protocol)
+    ? { kind: 'upgrade', protocol, key: null }
+    : NONE;
 }
 
 interface UpgradeFields {
@@ -164,7 +161,7 @@ function webSocketForm(
 ): UpgradeForm {
   const [protocol = ''] = upgrade;
   const [key = ''] = keys;
-  if (upgrade.length !== 1 || protocol.toLowerCase() !== 'websocket')
+  if (upgrade.length !== 1 || protocol.toLowerCase() !== WEBSOCKET)
     return upgradeFault('Upgrade must be websocket alone.');
   if (!isPlainGet) return upgradeFault('A WebSocket is asked for with GET, without a body.');
   if ([...connectionNames].some((name) => name.startsWith('sec-websocket-'))) {

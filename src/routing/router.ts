@@ -21,8 +21,14 @@ export interface Route {
   readonly charges: readonly Charge[] | null;
   /** Whether methods that usually carry no body (GET, HEAD, DELETE, OPTIONS) may carry one here. */
   readonly allowsBody: boolean;
-  /** Whether a client may upgrade its connection to WebSocket or another protocol. */
-  readonly allowsUpgrade: boolean;
+  /**
+   * The protocols to which a client may upgrade its connection, in lower case.
+   *
+   * Attack: over a connection that has switched to HTTP/2 in clear text (`h2c`), or to any protocol that carries HTTP or
+   * hides what it carries, a client sends any number of requests to the upstream that the gateway neither identifies nor
+   * counts. So only what the operator has named is allowed.
+   */
+  readonly upgrades: readonly string[];
   /** The allowance of one client address on a route without keys; null if the route needs a key. */
   readonly perAddress: { readonly id: string; readonly allowance: Allowance } | null;
   readonly deprecated: Deprecation | null;
@@ -427,7 +433,7 @@ export const USAGE: Route = Object.freeze({
   cost: 1,
   charges: null,
   allowsBody: false,
-  allowsUpgrade: false,
+  upgrades: Object.freeze([]),
   perAddress: null,
   deprecated: null,
   rewrite: null,

@@ -24,7 +24,7 @@ export function connectionLimitOf(settings: Settings, limit: number): Connection
   let reserved = OWN_FILES;
   for (const upstream of settings.upstreams.values()) reserved += upstream.maxConnections;
   // The upstream connection of a WebSocket does not count towards the upstream's `maxConnections`.
-  const tunnels = settings.routes.some(({ allowsUpgrade }) => allowsUpgrade) ? settings.websockets.max : 0;
+  const tunnels = settings.routes.some(({ upgrades }) => upgrades.length > 0) ? settings.websockets.max : 0;
   const needed = reserved + maxConnections + Math.min(tunnels, maxConnections);
   if (needed <= limit) return { maxConnections, maxConnectionsPerAddress, reserved: needed - maxConnections, needed };
   const room = limit - reserved;

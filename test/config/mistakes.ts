@@ -390,6 +390,12 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'via-no-token': { kind: 'gateway', schema: 'refuses', faults: ['1:16: listen.via'] },
   'watchdog-too-short': { kind: 'gateway', schema: 'accepts', faults: ['1:11: watchdog'] },
   'window-unknown': { kind: 'plans', schema: 'refuses', faults: ['1:28: plans.free.limits.minuet'] },
+  'upgrades-no-name': { kind: 'gateway', schema: 'refuses', faults: ['6:16: routes[0].upgrades[0]'] },
+  'upgrades-unfit': {
+    kind: 'gateway',
+    schema: 'accepts',
+    faults: ['6:15: routes[0].upgrades', '6:24: routes[0].upgrades[1]'],
+  },
   'websocket-without-get': { kind: 'gateway', schema: 'accepts', faults: ['6:16: routes[0].websocket'] },
   'websockets-none': { kind: 'gateway', schema: 'refuses', faults: ['1:26: websockets.maxPerKey'] },
   'websockets-without-end': { kind: 'gateway', schema: 'accepts', faults: ['1:28: websockets.idleTimeout'] },

@@ -192,6 +192,7 @@ describe('other routes serve the request as plain HTTP, and so do other requests
       () => asking(key, '/v1/live', HANDSHAKE.replace('Connection: Upgrade', 'Connection: close')),
     ],
     ['h2c, which would carry requests past the gateway', () => asking(key, '/v1/live', h2c)],
+    ['WebSocket where only another protocol is named', () => asking(key, '/v1/chat')],
     ['two protocols that are none of these', () => asking(key, '/v1/live', HANDSHAKE.replace('websocket', 'a, b'))],
   ])('%s (reliability 26)', async (_, bytes) => {
     const seen = upstream.plain.length;
@@ -200,6 +201,26 @@ describe('other routes serve the request as plain HTTP, and so do other requests
     expect(upstream.plain).toHaveLength(seen + 1);
     expect(upstream.plain.at(-1)?.headers.upgrade).toBeUndefined();
   });
+});
+
+const NAMES =
+  'h2c H2C h2 h3 HTTP HTTP/2.0 connect-udp connect-ip tcp irc/6.9 x-h2c raw TLS/1.2 SPDY/3.1 quic WebTransport foo h2c-foo prpc ssh chat chat/1 websockets';
+
+test('on no route is a protocol tunnelled that it does not name, whatever the service would agree to (reliability 335)', async () => {
+  const seen = upstream.plain.length;
+  const names = NAMES.split(' ');
+  for (const name of names) {
+    for (const path of ['/v1/live', '/v1/chat']) {
+      const { responses } = await rawExchange(
+        gateway.port,
+        asking(key, path, `Connection: Upgrade\r\nUpgrade: ${name}\r\n`),
+        { until: 'closed' },
+      );
+      expect([name, ...responses.map(({ status }) => status)]).toEqual([name, 200]);
+    }
+  }
+  expect(upstream.plain).toHaveLength(seen + 2 * names.length);
+  for (const { headers } of upstream.plain.slice(seen)) expect(headers.upgrade).toBeUndefined();
 });
 
 describe('a WebSocket that is not asked for as it must be: 400, and nothing reaches the upstream', () => {

@@ -67,7 +67,7 @@ function served(deprecated: Deprecation, nowMs: number) {
         cost: 1,
         charges: null,
         allowsBody: false,
-        allowsUpgrade: false,
+        upgrades: [],
         perAddress: null,
         deprecated,
         rewrite: null,

@@ -22,7 +22,7 @@ function route(path: string, methods: readonly string[] = ['GET']): Route {
     cost: 1,
     charges: null,
     allowsBody: false,
-    allowsUpgrade: false,
+    upgrades: [],
     perAddress: null,
     deprecated: null,
     rewrite: null,

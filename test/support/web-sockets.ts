@@ -15,6 +15,7 @@ export { HANDSHAKE, switching, WEBSOCKET_KEY } from './web-socket-handshake.ts';
 export const WEBSOCKET_ROUTES = `
   - { path: /v1/live, methods: [GET], upstream: store, websocket: true }
   - { path: '/v1/live/**', methods: [GET, POST], upstream: store, websocket: true }
+  - { path: /v1/chat, methods: [GET], upstream: store, upgrades: [chat/2] }
   - { path: /v1/pets, methods: [GET, POST], upstream: store }
   - { path: /v1/costly, methods: [GET], upstream: store, websocket: true, cost: 5 }
 `;

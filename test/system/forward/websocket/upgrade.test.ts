@@ -501,10 +501,10 @@ describe('once one side has closed its half', () => {
 });
 
 describe('another protocol than WebSocket', () => {
-  test('is tunnelled when the upstream agrees to that very one', async () => {
+  test('that the route names is tunnelled when the upstream agrees to that very one', async () => {
     const agreed = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat/2\r\n\r\nwelcome';
     const { ask, received } = stage((socket) => socket.write(agreed));
-    const client = await ask('/v1/live', 'Connection: Upgrade\r\nUpgrade: Chat/2\r\n');
+    const client = await ask('/v1/chat', 'Connection: Upgrade\r\nUpgrade: Chat/2\r\n');
     expect(await client.head()).toMatch(/^HTTP\/1\.1 101 .*\r\nConnection: Upgrade\r\nUpgrade: Chat\/2\r\n/);
     expect(String(await client.after(7))).toBe('welcome');
     client.socket.write('hello');
@@ -513,9 +513,9 @@ describe('another protocol than WebSocket', () => {
     await expectNothingLeft();
   });
 
-  test('a 101 to WebSocket where that was not asked for is none', async () => {
+  test('a 101 to WebSocket where that was not asked for is none (reliability 335)', async () => {
     const { ask } = stage((socket) => socket.write(switching()));
-    const client = await ask('/v1/live', HANDSHAKE.replace('websocket', 'chat'));
+    const client = await ask('/v1/chat', HANDSHAKE.replace('websocket', 'chat/2'));
     expect((await client.answer()).status).toBe(502);
   });
 });
