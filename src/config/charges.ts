@@ -169,8 +169,8 @@ function chargeOf(unit: string, entry: number | z.output<typeof charge>) {
   const sources = entry.from === undefined ? [] : Array.isArray(entry.from) ? entry.from : [entry.from];
   const statuses = (entry.refund ?? []).map((one) => {
     if (typeof one === 'number') return { from: one, to: one };
-    const from = one === '4xx' ? 400 : 500;
-    return { from, to: from + 99 };
+    // RFC 9110 section 15: a status from 600 to 999 is taken for one of 5xx.
+    return one === '4xx' ? { from: 400, to: 499 } : { from: 500, to: 999 };
   });
   return {
     charge: { unit, reserve: entry.reserve, sources: sources.map((one) => one.source), refund: statuses },

@@ -51,8 +51,8 @@ export interface ForwardHooks {
   overRetryBudget(): void;
   /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
   head(head: ResponseHead): void;
-  /** A 103 (Early Hints) to forward. */
-  earlyHints(fields: readonly string[]): void;
+  /** An interim response other than 100 and 101. @returns whether the client gets it */
+  information(status: number, fields: readonly string[]): boolean;
   chunk(bytes: number): void;
   /** The thread has worked on the response since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
@@ -85,10 +85,10 @@ export interface ResponseTimeouts {
 }
 
 /**
- * Attack: an upstream sends endless early hints to a client that does not read, until memory is full. So further ones
- * are dropped.
+ * Attack: an upstream sends endless interim responses to a client that does not read, until memory is full. So further
+ * ones are dropped.
  */
-const MAX_HINTS = 8;
+const MAX_INTERIM = 8;
 
 class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   deadlineAtMs = Number.POSITIVE_INFINITY;
@@ -112,7 +112,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   readonly #retries: Retries | null;
   /** The response that is being received is not passed on, because another attempt follows. */
   #isDropping = false;
-  #hints = 0;
+  /** How many interim responses the client has got. */
+  #interim = 0;
   #drained: (() => void) | null = null;
   /** Stops waiting for the first byte of the body. */
   #stopWaiting: (() => void) | null = null;
@@ -175,7 +176,9 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onInformation(status: number, fields: readonly string[]): void {
     this.#responseBegun = true;
-    if (status === 103 && this.#hints++ < MAX_HINTS) this.#hooks.earlyHints(fields);
+    // The gateway has answered `Expect` itself.
+    if (status === 100 || this.#interim === MAX_INTERIM) return;
+    if (this.#hooks.information(status, fields)) this.#interim++;
   }
 
   onHead(head: ResponseHead): void {
@@ -324,7 +327,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   /** Takes another attempt, if the client has received nothing yet and everything else allows one. */
   #takeRetry(): boolean {
-    if (this.#settled || this.#isDropping || this.#wait !== 'head' || this.#hints > 0) return false;
+    if (this.#settled || this.#isDropping || this.#wait !== 'head' || this.#interim > 0) return false;
     if (!this.#upstream.canRetry) return false;
     const retries = this.#retries!;
     const isTaken = retries.take(this.#upstream.deadlines.nowMs());

@@ -16,10 +16,11 @@ import {
   type CompressionRules,
   codingFor,
   fieldsOfCompressed,
+  fieldsWithoutLength,
   mayBeCompressed,
 } from '../http1/content-coding.ts';
 import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
-import { fieldValues, linesOf, responseLinesOf, valuesOf } from '../http1/fields.ts';
+import { fieldValues, linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
 import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
@@ -76,6 +77,9 @@ export interface ProxyFlow {
 }
 
 const SWITCHING_PROTOCOLS = 101;
+const BAD_GATEWAY = 502;
+/** Of the IETF's Resumable Uploads for HTTP. */
+const UPLOAD_RESUMPTION_SUPPORTED = 104;
 
 /** On a deprecated route the gateway's own values of these fields replace those of the service. */
 const DEPRECATION = ['deprecation', 'sunset'];
@@ -110,11 +114,14 @@ function compressedFor(
   { head, match, caller }: Admitted,
 ): CompressedResponse | null {
   const rules = match.route.compression;
-  if (rules === null || head.method === 'HEAD' || head.httpVersion !== '1.1') return null;
-  const { coding } = codingFor(head.fields.derived(acceptedCodings), rules);
-  // See `mayBeCompressed` for the cookie.
-  if (coding === null || valuesOf(head.fields.rawHeaders, 'cookie').length > 0) return null;
+  if (rules === null || head.method === 'HEAD' || !wantsCompression(head, rules)) return null;
   return new CompressedResponse(response, compressors, caller.shareId, upstream.options.fairShare);
+}
+
+function wantsCompression({ httpVersion, fields }: Head, rules: CompressionRules): boolean {
+  if (httpVersion !== '1.1' || codingFor(fields.derived(acceptedCodings), rules).coding === null) return false;
+  // See `mayBeCompressed` for the cookie.
+  return valuesOf(fields.rawHeaders, 'cookie').length === 0;
 }
 
 class Passing implements ForwardRequest, ForwardHooks {
@@ -174,44 +181,57 @@ class Passing implements ForwardRequest, ForwardHooks {
     const { match, verdict, record } = admitted;
     if (admitted.flow.closes()) closeAfter(response, false);
     admitted.metering?.head(head.status, head);
+    const status = statusFor(head.status, admitted.origin);
     const { route } = match;
     const isAllPassed = this.#deps.cors === null && route.deprecated === null && route.responseHeaders === null;
     if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
-      response.writeLines(head.status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
+      response.writeLines(status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
       return;
     }
-    const fields = responseFieldsOf(this.#deps, admitted, head.status, head.fields);
+    const fields = responseFieldsOf(this.#deps, admitted, status, head.fields);
     const { compression } = route;
-    if (compression === null) response.writeHead(head.status, fields);
-    else this.#writeCompressible(head, fields, compression);
+    if (compression === null) response.writeHead(status, fields);
+    else this.#writeCompressible(head, status, fields, compression);
   }
 
   /** Writes a head of a route with `compression`, and begins to compress if the client and the response allow it. */
-  #writeCompressible(head: ResponseHead, fields: string[], rules: CompressionRules): void {
+  #writeCompressible(head: ResponseHead, status: number, fields: string[], rules: CompressionRules): void {
     // A field that the service sent counts even if a rule of the operator has removed it.
-    const { status } = head;
-    const framing = this.method === 'HEAD' ? 'length' : head.framing;
+    const isHead = this.method === 'HEAD';
+    const framing = isHead ? 'length' : head.framing;
     const isCompressible = [fields, head.fields].every((one) => mayBeCompressed({ status, framing }, one));
     // The response depends on Accept-Encoding whether this one is compressed or not (RFC 9110 section 12.5.5).
     if (isCompressible || status === 304) fields.push('Vary', 'Accept-Encoding');
-    const coding = isCompressible ? this.#codingFor(head, rules) : null;
-    this.#response.writeHead(head.status, coding === null ? fields : fieldsOfCompressed(fields, coding));
+    if (isHead) {
+      // Its Content-Length would be that of GET (RFC 9110 section 8.6), which is not known before GET is compressed.
+      const length = onlyValue(head.fields, 'content-length');
+      const isChanged =
+        isCompressible &&
+        wantsCompression(this.#admitted.head, rules) &&
+        this.#codingFor(length === null ? null : Number(length), rules) !== null;
+      this.#response.writeHead(status, isChanged ? fieldsWithoutLength(fields) : fields);
+      return;
+    }
+    const length = framing === 'length' ? head.length : null;
+    let coding = isCompressible && this.#compressed !== null ? this.#codingFor(length, rules) : null;
+    if (coding !== null && !this.#compressed!.takePlace()) coding = null;
+    this.#response.writeHead(status, coding === null ? fields : fieldsOfCompressed(fields, coding));
     if (coding !== null) this.#compressed!.compress(coding);
   }
 
-  #codingFor({ framing, length }: ResponseHead, rules: CompressionRules): Coding | null {
-    if (this.#compressed === null) return null;
+  /** @param length of the uncompressed body; null if the service has not declared it */
+  #codingFor(length: number | null, rules: CompressionRules): Coding | null {
     const { coding, refusesPlain } = codingFor(this.#admitted.head.fields.derived(acceptedCodings), rules);
-    const isSmall = framing === 'length' && length < rules.minBytes && !refusesPlain;
-    return isSmall || coding === null || !this.#compressed.takePlace() ? null : coding;
+    return length !== null && length < rules.minBytes && !refusesPlain ? null : coding;
   }
 
-  earlyHints(fields: readonly string[]): void {
-    const { head, match } = this.#admitted;
-    if (head.httpVersion !== '1.1') return;
-    const hints = responseFields(fields, replacedBy(this.#deps, match), 103);
+  information(status: number, fields: readonly string[]): boolean {
+    const { head, match, origin } = this.#admitted;
+    if (!takesInformation(status, head, origin)) return false;
+    const passed = responseFields(fields, replacedBy(this.#deps, match), status);
     const rules = match.route.responseHeaders;
-    this.#response.writeInformation(103, rules === null ? hints : withoutDropped(hints, rules));
+    this.#response.writeInformation(status, rules === null ? passed : withoutDropped(passed, rules));
+    return true;
   }
 
   chunk(bytes: number): void {
@@ -225,6 +245,30 @@ class Passing implements ForwardRequest, ForwardHooks {
   done(result: ForwardResult): void {
     this.#admitted.flow.forwarded(result);
   }
+}
+
+/**
+ * Whether a client may get an interim response of the service.
+ *
+ * Fault: some clients of HTTP/1.1 (Python's http.client, Perl's LWP) take any interim response but 100 for the final one,
+ * and the final one for the response to their next request, which may be another caller's. RFC 8297 section 3 warns of that.
+ * So over HTTP/1.1 only a client gets one that shows that it expects it: a browser that navigates, and for 104 a client that
+ * uploads resumably. A proxy in front passes the fields by which a client shows it, but need not take interim responses itself.
+ */
+function takesInformation(status: number, { httpVersion, fields }: Head, origin: ClientAddress): boolean {
+  if (origin.httpVersion !== null) return true;
+  if (httpVersion !== '1.1' || origin.trustedPeer) return false;
+  const { rawHeaders } = fields;
+  if (status === UPLOAD_RESUMPTION_SUPPORTED) return valuesOf(rawHeaders, 'upload-complete').length > 0;
+  return onlyValue(rawHeaders, 'sec-fetch-mode') === 'navigate';
+}
+
+/**
+ * The status that the client gets. RFC 9110 section 15 has a client take one from 600 to 999 for one of 5xx. It is passed
+ * on as it is over HTTP/1.1; node:http2 sends none.
+ */
+function statusFor(status: number, { httpVersion }: ClientAddress): number {
+  return status > 599 && httpVersion !== null ? BAD_GATEWAY : status;
 }
 
 /**

@@ -85,13 +85,17 @@ export function mayBeCompressed(
   return type !== null && COMPRESSIBLE.test(type.split(';', 1)[0]!.trim());
 }
 
-/** The fields of a response that is compressed: a length and ranges of the original no longer apply. */
+/** The fields of a response that is compressed. */
 export function fieldsOfCompressed(fields: readonly string[], coding: Coding): string[] {
+  return [...fieldsWithoutLength(fields), 'Content-Encoding', coding];
+}
+
+/** Without the length and the ranges of the original, which do not apply to a compressed response. */
+export function fieldsWithoutLength(fields: readonly string[]): string[] {
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i]!;
     if (!isContentLength(name) && !/^accept-ranges$/i.test(name)) kept.push(name, fields[i + 1]!);
   }
-  kept.push('Content-Encoding', coding);
   return kept;
 }

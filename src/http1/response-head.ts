@@ -34,7 +34,7 @@ export interface ResponseLines {
 
 /** Maximum number of fields in a head, by default. */
 const MAX_FIELDS = 1_000;
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?$/;
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9][0-9][0-9])(?: [\t -~\x80-\xff]*)?$/;
 const LENGTH_VALUE = /^[0-9]{1,15}$/;
 /**
  * A value that is only white space under RFC 9112, but that llhttp reads as a coding other than chunked, with a body
@@ -139,7 +139,7 @@ function framingOf(method: string, status: number, isChunked: boolean, length: n
 
 /** The status line of a final response, and field lines with a space after the colon (RFC 9112 sections 4 and 5). */
 const HEAD = new RegExp(
-  String.raw`^HTTP/1\.1 [2-5][0-9][0-9](?: [\t -~\x80-\xff]*)?(?:\r\n${TOKEN_CHARACTER}+: [\t -~\x80-\xff]+)+$`,
+  String.raw`^HTTP/1\.1 [2-9][0-9][0-9](?: [\t -~\x80-\xff]*)?(?:\r\n${TOKEN_CHARACTER}+: [\t -~\x80-\xff]+)+$`,
 );
 const LINE_END = '\r\n';
 const NONE: readonly string[] = Object.freeze([]);

@@ -189,7 +189,8 @@ function recordRequests(registry: Registry): Recorder {
       route ?? 'none',
       plan ?? 'none',
       judgement,
-      status === 499 ? '499' : STATUS_CLASSES[Math.floor(status / 100)]!,
+      // RFC 9110 section 15: a client takes a status from 600 to 999 for one of 5xx.
+      status === 499 ? '499' : (STATUS_CLASSES[Math.floor(status / 100)] ?? '5xx'),
       // Attack: a policy that puts a text of the client into its code makes a series of each.
       judgement === 'denied' && policy != null ? BY_POLICY : (code ?? 'none'),
       source ?? 'none',

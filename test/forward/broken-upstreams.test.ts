@@ -29,8 +29,6 @@ const UNUSABLE: Record<string, string> = {
   'gzip-chunked-transfer': `${OK}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
   'status-000': 'HTTP/1.1 000 OK\r\nContent-Length: 2\r\n\r\n{}',
   'status-099': 'HTTP/1.1 099 OK\r\nContent-Length: 2\r\n\r\n{}',
-  'status-600': 'HTTP/1.1 600 OK\r\nContent-Length: 2\r\n\r\n{}',
-  'status-999': 'HTTP/1.1 999 OK\r\nContent-Length: 2\r\n\r\n{}',
   'status-1000': 'HTTP/1.1 1000 OK\r\nContent-Length: 2\r\n\r\n{}',
   'unasked-101': 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n',
   'bare-101': 'HTTP/1.1 101 Switching Protocols\r\n\r\n',
@@ -60,6 +58,8 @@ const ODD: Record<string, [bytes: string, status: number, body: string]> = {
   'obs-text': [`${OK}X-Name: caf\xe9\r\nContent-Length: 2\r\n\r\n{}`, 200, '{}'],
   'http-1.0': ['HTTP/1.0 200 OK\r\n\r\n{}', 200, '{}'],
   'until-close': [`${OK}\r\n{}`, 200, '{}'],
+  'status-600': ['HTTP/1.1 600 Odd\r\nContent-Length: 2\r\n\r\n{}', 600, '{}'],
+  'status-999': ['HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\n{}', 999, '{}'],
   'status-599': ['HTTP/1.1 599 Odd\r\nContent-Length: 2\r\n\r\n{}', 599, '{}'],
   'proto-field': [`${OK}__proto__: x\r\nconstructor: y\r\nContent-Length: 2\r\n\r\n{}`, 200, '{}'],
 };
@@ -158,6 +158,16 @@ test.each(Object.entries(ODD))(
     expect(finals[0]?.header('trailer')).toBeNull();
   },
 );
+
+test('a status beyond 599 counts as one of 5xx (reliability 337)', async () => {
+  const counted = async () => {
+    const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+    return Number(/^tollgate_requests_total\{[^}]*status="5xx",code="none"[^}]*\} (\d+)$/m.exec(metrics)?.[1] ?? 0);
+  };
+  const before = await counted();
+  for (const name of ['status-600', 'status-999', 'status-999']) await ask(name);
+  await eventually(async () => expect(await counted()).toBe(before + 3));
+});
 
 test('bytes behind an answer are never the answer to the next request (reliability 79)', async () => {
   const poisoned = `${TWO}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison`;

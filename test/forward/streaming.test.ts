@@ -1,8 +1,10 @@
+import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { createConnection } from 'node:net';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openHttp2, startEncrypted } from '../support/encrypted.ts';
+import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -77,20 +79,59 @@ test.each(['websocket', 'h2c'])(
   },
 );
 
-test('103 Early Hints are passed on, cleaned like an answer; to HTTP/1.0 they are not (reliability 82)', async () => {
-  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n';
-  const hinting = await startRawUpstream((socket) =>
-    socket.write(`${hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}`),
-  );
-  const alone = await startGateway({ upstream: hinting.origin });
-  const own = await alone.createKey('free');
-  const fields = `Host: a\r\nAuthorization: Bearer ${own.key}\r\n\r\n`;
-  const { responses } = await rawExchange(alone.port, `GET /v1/pets HTTP/1.1\r\n${fields}`);
-  expect(responses.map(({ status }) => status)).toEqual([103, 200]);
-  expect(responses[0]?.header('link')).toBe('</a.css>; rel=preload');
-  expect(responses[0]?.header('x-hop')).toBeNull();
-  const old = await rawExchange(alone.port, `GET /v1/pets HTTP/1.0\r\n${fields}`, { until: 'closed' });
-  expect(old.responses.map(({ status }) => status)).toEqual([200]);
+describe('interim answers of the service', () => {
+  const INTERIM = [102, 103, 104, 150]
+    .map((status) => `HTTP/1.1 ${status} Any\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n`)
+    .join('');
+
+  /** A gateway before a service that sends all of them. @returns asks it, for all responses */
+  const startBehind = async (setup: Partial<GatewaySetup> = {}) => {
+    const hinting = await startRawUpstream((socket) =>
+      socket.write(`${INTERIM}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}`),
+    );
+    const alone = await startGateway({ upstream: hinting.origin, ...setup });
+    const own = await alone.createKey('free');
+    return async (fields = '', line = 'GET /v1/pets HTTP/1.1') => {
+      const head = `${line}\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer ${own.key}\r\n${fields}\r\n`;
+      return (await rawExchange(alone.port, head, { until: 'closed' })).responses;
+    };
+  };
+  const NAVIGATE = 'Sec-Fetch-Mode: navigate\r\n';
+
+  test('reach a client of HTTP/1.1 only if it shows that it expects them (reliability 82, 336)', async () => {
+    const ask = await startBehind();
+    const got = async (...asked: Parameters<typeof ask>) => (await ask(...asked)).map(({ status }) => status);
+    expect(await got()).toEqual([200]);
+    expect(await got('Sec-Fetch-Mode: cors\r\n')).toEqual([200]);
+    expect(await got(NAVIGATE)).toEqual([102, 103, 150, 200]);
+    expect(await got('Upload-Complete: ?0\r\n')).toEqual([104, 200]);
+    expect(await got(`${NAVIGATE}Upload-Complete: ?0\r\n`)).toEqual([102, 103, 104, 150, 200]);
+    expect(await got(`${NAVIGATE}Upload-Complete: ?0\r\n`, 'GET /v1/pets HTTP/1.0')).toEqual([200]);
+    const [, hints] = await ask(NAVIGATE);
+    expect([hints?.header('link'), hints?.header('x-hop')]).toEqual(['</a.css>; rel=preload', null]);
+  });
+
+  test('do not reach a proxy of HTTP/1.1, whatever its client can (reliability 336)', async () => {
+    const ask = await startBehind({ listen: { trustedProxies: '[127.0.0.1]' } });
+    expect((await ask(`${NAVIGATE}X-Forwarded-For: 192.0.2.1\r\n`)).map(({ status }) => status)).toEqual([200]);
+  });
+
+  test('reach a client of HTTP/2 (reliability 336)', async () => {
+    const hinting = await startRawUpstream((socket) =>
+      socket.write(`${INTERIM}HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\n{}`),
+    );
+    const { gateway: encrypted, ca } = await startEncrypted({ upstream: hinting.origin });
+    const own = await encrypted.createKey('free');
+    const session = await openHttp2(encrypted.port, ca);
+    const stream = session.request({ ':path': '/v1/pets', authorization: `Bearer ${own.key}` });
+    const got: unknown[] = [];
+    stream.on('headers', (head) => got.push(head[':status'], head['x-hop']));
+    const [head] = await once(stream, 'response');
+    expect(got).toEqual([102, undefined, 103, undefined, 104, undefined, 150, undefined]);
+    // node:http2 sends no status beyond 599.
+    expect(head[':status']).toBe(502);
+    stream.resume();
+  });
 });
 
 test('an early final answer to an upload is passed on, and both connections are closed behind it (reliability 22, 84)', async () => {

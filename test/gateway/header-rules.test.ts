@@ -94,7 +94,7 @@ test('the service gets the fields of the upstream and of the route, and none tha
 });
 
 test('the client gets what the rules make of the response, interim ones included, and the gateway’s own fields', async () => {
-  const { raw } = await ask('/ruled');
+  const { raw } = await ask('/ruled', 'Sec-Fetch-Mode: navigate\r\n');
   const [hints, head] = raw.split('\r\n\r\n');
   expect(hints).toMatch(/^HTTP\/1\.1 103 /);
   expect(hints).toContain('</a>');

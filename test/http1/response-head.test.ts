@@ -100,7 +100,7 @@ test.each([
   'HTTP/1.1 101 Switching Protocols',
   'HTTP/1.1 103 X',
   'HTTP/1.1 204 No Content',
-  'HTTP/1.1 600 X',
+  'HTTP/1.1 099 X',
   'HTTP/1.1  200 OK',
   'HTTP/1.1 2000',
   'HTTP/1.1 200 a\x01',

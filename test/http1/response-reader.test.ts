@@ -65,7 +65,7 @@ describe('what leaves a doubt is refused, as soon as it can be seen', () => {
     'http/1.1 200 OK\r\n\r\n',
     'HTTP/1.1  200 OK\r\n\r\n',
     'HTTP/1.1 099 X\r\n\r\n',
-    'HTTP/1.1 600 X\r\n\r\n',
+    'HTTP/1.1 1000 X\r\n\r\n',
     'HTTP/1.1 2000 X\r\n\r\n',
     'HTTP/1.1 200 a\x01b\r\n\r\n',
     'HTTP/1.1 200 a\rb\r\n\r\n',

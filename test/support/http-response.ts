@@ -56,7 +56,7 @@ export function readResponses(bytes: Buffer, methods: readonly string[], ended: 
 type Arrived = Body & { readonly complete: boolean };
 
 function readStatusLine(line: string, bytes: Buffer, at: number): ['1.0' | '1.1', number, string] {
-  const [, version, status, reason] = /^HTTP\/(1\.[01]) ([1-5]\d\d) ([\t\x20-\x7e\x80-\xff]*)$/.exec(line) ?? [];
+  const [, version, status, reason] = /^HTTP\/(1\.[01]) ([1-9]\d\d) ([\t\x20-\x7e\x80-\xff]*)$/.exec(line) ?? [];
   if (version === undefined) throw new BrokenMessage('A malformed status line', bytes, at);
   return [version as '1.0' | '1.1', Number(status), reason ?? ''];
 }

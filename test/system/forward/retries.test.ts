@@ -180,7 +180,7 @@ describe('a first attempt that is hostile (reliability 183)', () => {
         'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 503 Any\r\nContent-Length: 0\r\n\r\n',
       );
     const { gateway, head, seen } = await start([hints, OK]);
-    const { responses } = await rawExchange(gateway.port, head('GET', '\r\n'));
+    const { responses } = await rawExchange(gateway.port, head('GET', 'Sec-Fetch-Mode: navigate\r\n\r\n'));
     expect(responses.map(({ status }) => status)).toEqual([103, 503]);
     expect(seen).toHaveLength(1);
   });

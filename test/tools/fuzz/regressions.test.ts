@@ -145,7 +145,7 @@ test.each(['204 No Content', '103 Early Hints'])(
   'a %s never has a Content-Length, whatever the upstream says',
   async (line) => {
     answer = `HTTP/1.1 ${line}\r\nContent-Length: 14\r\nLink: </a>\r\n\r\n${line.startsWith('103') ? OK : ''}`;
-    const { responses } = await rawExchange(gateway.port, get());
+    const { responses } = await rawExchange(gateway.port, get('/v1/pets', 'Sec-Fetch-Mode: navigate\r\n'));
     expect(responses[0]?.status).toBe(Number(line.slice(0, 3)));
     expect(responses[0]?.header('Content-Length')).toBeNull();
   },
