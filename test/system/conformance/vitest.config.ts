@@ -7,7 +7,7 @@ export default defineConfig({
   ...base,
   test: {
     ...base.test,
-    include: ['test/system/conformance/*.test.ts'],
+    include: ['test/system/conformance/*.test.ts', 'test/system/conformance/*.conformance.ts'],
     // No Redis: these gateways have the embedded store.
     globalSetup: [],
     env: { ...base.test?.env, CONFORMANCE: 'all' },
