@@ -48,7 +48,7 @@ interface AdminApiOptions {
   /** Null without an admin token. Every request is refused then. */
   readonly live: Live | null;
   readonly audit: (line: AuditLine) => void;
-  /** Called for a defect, or a store that holds something unreadable. The response does not reveal the error. */
+  /** Called for a defect. The response does not reveal the error. */
   readonly onDefect: (error: unknown, requestId: string) => void;
 }
 

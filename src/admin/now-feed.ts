@@ -1,4 +1,4 @@
-import { isTokenHolder } from '../identify/token-holder.ts';
+import { isTokenHolder } from '../identify/api-key.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import { NEAR_SHARE, type NearReport } from '../operations/live/near-limits.ts';
 import type { RefusedCount } from '../operations/live/shapes.ts';
@@ -130,7 +130,8 @@ export class NowFeed {
       if (report !== null) refused.push(report);
       lookedAt++;
     }
-    const near = await operations.nearLimits(await this.#fleet.presence.near(), { share: NEAR_SHARE, most: MAX_NEAR });
+    const wanted = { share: NEAR_SHARE, most: MAX_NEAR };
+    const { keys: near } = await operations.nearLimits(await this.#fleet.presence.near(), wanted);
     return { refused, refusedMore, near, asOf: at };
   }
 }

@@ -161,7 +161,7 @@ export const RESPONSES = {
   }),
   Other: error(405, 'method_not_allowed', 'This is used with GET, HEAD, POST.', {
     description:
-      '408 for a sign-in whose body takes longer than two seconds, 404 for another path, 405 with Allow for another method, 500 for a defect, ' +
+      '408 for a sign-in whose body takes longer than two seconds, 404 for another path, 405 with Allow for another method, 500 for a defect (`internal_error`) or a record that the store has and cannot read (`store_corrupt`, whose message says where it is and what to do), ' +
       '503 `identity_unavailable` while the keys of the authenticating proxy cannot be read.',
   }),
 };

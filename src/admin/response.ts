@@ -37,6 +37,7 @@ export const STATUS = {
   too_many_failed_attempts: 429,
   too_many_streams: 429,
   internal_error: 500,
+  store_corrupt: 500,
   audit_unavailable: 503,
   identity_unavailable: 503,
   busy: 503,
@@ -85,7 +86,7 @@ export function codeOf({ body }: AdminResponse): string {
   return 'code' in body ? String(body.code) : 'internal_error';
 }
 
-/** The response to an error that refuses a request; null if it is a defect, or the store holds something unreadable: those stay private. */
+/** The response to an error that refuses a request; null if it is a defect, which stays private. */
 export function refusalOf(error: unknown): AdminResponse | null {
   if (error instanceof Refused) return responseToRefused(error);
   return error instanceof Failure ? responseToFailure(error) : null;

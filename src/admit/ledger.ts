@@ -171,9 +171,9 @@ export interface LedgerView {
   /** The top-ups of a consumer one by one, oldest first. Some may have ended, and those of earlier versions are missing. */
   topUpNotes(consumerId: string): Promise<readonly TopUpNote[]>;
   /**
-   * Sets what was counted in some windows to nothing, clears the strikes, and notifies every gateway. A ban stays.
+   * Sets what was counted in some windows to nothing, clears the strikes, and notifies every gateway. A ban stays. What cannot be
+   * read of these windows, the strikes, a ban or the top-ups is removed and counts as nothing.
    * @param id the change is made once for each id of a consumer
-   * @throws Failure `store_corrupt` if the store holds a foreign value
    */
   resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>>;
   /**
@@ -185,6 +185,8 @@ export interface LedgerView {
   forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */
   bans(): Promise<readonly BanInForce[]>;
+  /** Where the store has an account, for operators: `tg:a:{key_1} in Redis`. */
+  placeOf(consumerId: string): string;
 }
 
 export interface BanInForce {
@@ -208,6 +210,10 @@ export function topUpIdOf(id: string): string {
   return `top_${hash('sha256', id, 'base64url').slice(0, 16)}`;
 }
 
-export function foreignAccount(consumerId: string): Failure {
-  return new Failure('store_corrupt', `What the store holds for ${consumerId} cannot be read.`);
+/** @param place where the account is, for operators */
+export function foreignAccount(consumerId: string, place: string): Failure {
+  return new Failure(
+    'store_corrupt',
+    `What was counted for ${consumerId} cannot be read: ${place} holds something else. \`tollgate usage reset\` for its key or customer sets that to nothing.`,
+  );
 }

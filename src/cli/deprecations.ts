@@ -41,12 +41,12 @@ export const deprecations: Command = {
         const rows = reports.flatMap(({ route, methods, sunset, callers }) =>
           callers.length === 0
             ? [[route, methods.join(','), sunset?.slice(0, 10) ?? '', 'nobody', '', '', '0', '']]
-            : callers.map(({ id, name, plan, calls, lastDay }) => [
+            : callers.map(({ id, name, plan, calls, lastDay, unreadable }) => [
                 route,
                 methods.join(','),
                 sunset?.slice(0, 10) ?? '',
                 id,
-                name ?? '',
+                unreadable === undefined ? (name ?? '') : 'unreadable',
                 plan ?? '',
                 String(calls),
                 lastDay,

@@ -10,7 +10,7 @@ export const doctor: Command = {
   name: 'doctor',
   about:
     'Looks at all that a gateway with these settings depends on, and changes nothing: settings, Node.js, the store with its version, ' +
-    'persistence, memory, rights, clock and pepper, the targets, certificates and open files. Prints a line for each, with what to do.',
+    'persistence, memory, rights, clock and pepper, every key and customer, the targets, certificates and open files. Prints a line for each, with what to do.',
   positionals: [],
   environment: OF_GATEWAY,
   options: {

@@ -1,5 +1,6 @@
 import { Failure } from '../failure.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import { isReadable } from '../identify/stored-record.ts';
 import { escapedText } from '../io/terminal-text.ts';
 import { folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
 import type { OpenStore } from '../serve/open-store.ts';
@@ -84,8 +85,10 @@ const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGener
     const words = { nameOf: String, secretAdvice: '', formats: store.settings.keyFormats, keepsHistory: false };
     const filter = keyFilterFrom(given, true, words);
     if ('fault' in filter) return;
-    for await (const { key } of operationsOn(store).everyMatch(filter, () => {}))
-      yield { ...key, isRevoked: key.revokedAtMs !== null };
+    for await (const found of operationsOn(store).everyMatch(filter, () => {})) {
+      // One that cannot be read is found by its id alone.
+      if (isReadable(found)) yield { ...found.key, isRevoked: found.key.revokedAtMs !== null };
+    }
   },
   async *customer(store, text) {
     if (text === '' || isSecretLike(text, store.settings.keyFormats)) return;

@@ -26,7 +26,8 @@ export const now: Command = {
     },
     json: {
       type: 'boolean',
-      about: 'Prints an array of {"id","name","owner","plan","state","window","until","ban"}, times in Unix seconds.',
+      about:
+        'Prints an array of {"id","name","owner","plan","state","window","until","ban"}, times in Unix seconds; with "unreadable" where the record of the key cannot be read.',
     },
   },
   async run({ options }, terminal) {
@@ -68,10 +69,17 @@ const COLUMNS: readonly Column[] = [
 ];
 
 function rowOf(
-  { id, name, plan, state, window, until, ban }: RefusedReport,
+  { id, name, plan, state, window, until, ban, unreadable }: RefusedReport,
   nowMs: number,
   terminal: Terminal,
 ): readonly string[] {
   const shown = ban === null ? state : `ban ${ban}`;
-  return [id, name ?? '', plan ?? '', shown, window, momentText(until * 1000, nowMs, terminal)];
+  return [
+    id,
+    unreadable === undefined ? (name ?? '') : 'unreadable',
+    plan ?? '',
+    shown,
+    window,
+    momentText(until * 1000, nowMs, terminal),
+  ];
 }

@@ -1,11 +1,12 @@
 import type { z } from 'zod';
-import { DURABLE } from '../admit/ledger.ts';
+import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { momentText } from '../io/time-text.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';
+import { unreadableText } from '../operations/unreadable.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
 import { type Kind, meantId } from './meant-id.ts';
 import { contextOn } from './operations.ts';
@@ -136,7 +137,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
         const report = spec.asJson === undefined ? output : spec.asJson(done, store);
         if (words.options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(spec.text(done, printOn(terminal, id ?? '')));
-        return exitCodeOf(change?.durability ?? DURABLE, terminal);
+        return change === undefined ? 0 : codeOf(output, change.durability ?? DURABLE, terminal);
       };
       return withStore(terminal.env, work, { warn: terminal.error, ...open });
     },
@@ -176,6 +177,15 @@ async function withMeantIds(
     return [member, isWord ? await meantId(store, word, { kinds: [idOf], isRead: false, note }) : word] as const;
   });
   return Object.fromEntries(await Promise.all(meant));
+}
+
+/** The exit code of a change. Names the records that it has left as they are, because they could not be read. */
+function codeOf(output: object, durability: Durability, terminal: Terminal): ExitCode {
+  const { unreadable = [] } = output as { readonly unreadable?: readonly { readonly id: string }[] };
+  const code = exitCodeOf(durability, terminal);
+  if (unreadable.length === 0) return code;
+  terminal.error(`warning: ${unreadableText(unreadable)}. They stay as they are.\n`);
+  return 1;
 }
 
 function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {

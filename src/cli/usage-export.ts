@@ -7,6 +7,7 @@ import { meantId } from './meant-id.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
+import { UnreadRecords } from './unreadable.ts';
 import { NOT_KEPT } from './usage.ts';
 
 const HEADER = [
@@ -87,7 +88,8 @@ export const usageExport: Command = {
         return word === null ? null : meantId(store, word, { kinds: [kind], isRead: true, note: terminal.error });
       };
       const of = { key: await idOf('key'), customer: await idOf('customer') };
-      const records = operationsOn(store).usageRecords(span, of);
+      const unread = new UnreadRecords();
+      const records = operationsOn(store).usageRecords(span, of, unread.add);
       // An unknown key is an error before anything is printed.
       let next = await records.next();
       if (isCsv) terminal.out(csvLine(HEADER));
@@ -98,7 +100,11 @@ export const usageExport: Command = {
       }
       if (given.to === undefined) terminal.error(noteOnEnd(span));
       if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
-      return 0;
+      unread.describe(
+        terminal,
+        () => 'what the keys used is left out, or the plan where the record is that of a customer',
+      );
+      return unread.exitCode;
     });
   },
 };

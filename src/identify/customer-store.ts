@@ -3,7 +3,8 @@ import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { STORED_ACCESS, type StoredAccess } from './access.ts';
 import { newId, type Random } from './api-key.ts';
-import { type AppliedEntry, readRecord } from './key-store.ts';
+import type { AppliedEntry } from './key-store.ts';
+import { type Listed, readRecord } from './stored-record.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** One customer: who pays for some keys. Its plan and limits are shared by all its keys. */
@@ -31,7 +32,7 @@ export interface StoredCustomer extends StoredAccess {
 
 /** A page of customers in the order of their creation. `cursor` is the id of its last customer, and null on the last page. */
 export interface CustomerPage {
-  readonly customers: readonly StoredCustomer[];
+  readonly customers: readonly Listed<StoredCustomer>[];
   readonly cursor: string | null;
 }
 
@@ -49,7 +50,7 @@ export interface DeletedCustomer {
 
 /**
  * The store of customers. Owned by identify, implemented by stores/embedded and stores/redis; test/contracts/customer-store.ts
- * tests both. Every method rejects with Failure `store_unavailable` if the store does not answer. Which keys a customer has is
+ * tests both. Every method rejects as those of KeyStore do, and lists have records that cannot be read as its lists do. Which keys a customer has is
  * in the records of the keys (`KeyStore.list`).
  */
 export interface CustomerStore {

@@ -1,9 +1,9 @@
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
+import { jwtConsumerId } from './api-key.ts';
 import { type Consumer, consumerWith, NO_META } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 import type { CustomerFound, KnownCustomers } from './known-customers.ts';
-import { jwtConsumerId } from './token-holder.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
 
 /** The rules that a token must meet (contract section 5). */

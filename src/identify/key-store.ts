@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
-import { Failure } from '../failure.ts';
 import { STORED_ACCESS, type StoredAccess } from './access.ts';
 import { certificateDigest } from './certificates.ts';
+import { type Listed, readRecord } from './stored-record.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** The store's record of one secret of an API key. It never holds the secret itself. */
@@ -65,14 +65,14 @@ export interface StoredKey extends StoredAccess {
 
 /** A page of keys in the order of their creation. `cursor` is the id of its last key, and null on the last page. */
 export interface KeyPage {
-  readonly keys: readonly StoredKey[];
+  readonly keys: readonly Listed<StoredKey>[];
   readonly cursor: string | null;
 }
 
 /** The part of the list of keys that a search has looked at. */
 export interface KeyScan {
-  /** The keys whose record may match, in the order of the list. `place` is the place of a key in this part, from 1. */
-  readonly found: readonly { readonly key: StoredKey; readonly place: number }[];
+  /** The keys whose record may match, and those that cannot be read, in the order of the list. `place` is the place of a key in this part, from 1. */
+  readonly found: readonly { readonly key: Listed<StoredKey>; readonly place: number }[];
   /** How many keys were looked at. */
   readonly searched: number;
   /** The id of the last of them, and null at the end of the list. */
@@ -98,7 +98,8 @@ export interface UpdateOptions {
 
 /**
  * The store of API keys. Owned by identify, implemented by stores/embedded and stores/redis; test/contracts/key-store.ts
- * tests both. Every method rejects with Failure `store_unavailable` if the store does not answer.
+ * tests both. Every method rejects with Failure `store_unavailable` if the store does not answer, and with UnreadableRecord if it is
+ * asked for one key whose record cannot be read. Lists have that in the place of the key.
  */
 export interface KeyStore {
   /** The key that has a secret with this digest; revoked and expired keys are found too. */
@@ -112,12 +113,13 @@ export interface KeyStore {
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
   /**
    * The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor.
-   * @param page with `customer`, only the keys whose record names this customer
+   * @param page with `customer`, only the keys whose record names this customer, and those that cannot be read and may be its
    */
   list(page: { readonly limit: number; readonly cursor: string | null; readonly customer?: string }): Promise<KeyPage>;
   /**
    * Looks at the next `most` keys after the one with the id `cursor`, and parses only those whose record, JSON, passes
-   * `mayMatch`: parsing every record would make a search over a million keys several times slower. Otherwise as `list`.
+   * `mayMatch`, or does not look like one: parsing every record would make a search over a million keys several times slower. So a
+   * damaged record that still looks whole and does not pass is not found. Otherwise as `list`.
    */
   scan(part: {
     readonly most: number;
@@ -230,21 +232,4 @@ export function certificateDigestsOf({ certificates = [], revokedAtMs }: StoredK
  */
 export function readStoredKey(text: string): StoredKey {
   return readRecord(text, STORED_KEY, 'an API key') as StoredKey;
-}
-
-/**
- * Parses a record of the store, JSON.
- * @param what it should be, for the sentence
- * @throws Failure `store_corrupt` if it is not
- */
-export function readRecord<T>(text: string, schema: z.ZodType<T>, what: string): T {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // The syntax error is dropped: it quotes the text, which may be anything.
-  }
-  const read = schema.safeParse(value);
-  if (read.success) return read.data;
-  throw new Failure('store_corrupt', `The store holds a value that is not ${what} under the name of one.`);
 }

@@ -1,8 +1,9 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
+import { isTokenHolder } from '../identify/api-key.ts';
 import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { isTokenHolder } from '../identify/token-holder.ts';
+import { type Listed, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 
 /** Who is behind an account: a key, a caller with tokens, or a customer. */
 interface AccountOwner {
@@ -27,9 +28,13 @@ interface OwnerStores {
 }
 
 /** @returns null if nothing calls under this account any more: the key or the customer is deleted, or the key was moved */
-export async function ownerOf(accountId: string, { keys, customers }: OwnerStores): Promise<AccountOwner | null> {
+export async function ownerOf(
+  accountId: string,
+  { keys, customers }: OwnerStores,
+): Promise<Listed<AccountOwner> | null> {
   const { consumerId, customerId } = partsOfAccount(accountId);
-  const customer = customerId === null ? null : await customers.get(customerId);
+  const customer = customerId === null ? null : await orUnreadable(customers.get(customerId));
+  if (customer instanceof UnreadableRecord) return customer;
   if (customerId !== null && customer === null) return null;
   if (consumerId === null) return ownerOfCustomer(customer!);
   const ofCustomer = {
@@ -40,7 +45,8 @@ export async function ownerOf(accountId: string, { keys, customers }: OwnerStore
     const isLive = (nowMs: number) => lives(customer, nowMs);
     return { id: accountId, name: null, owner: null, plan: customer?.plan ?? null, limits: {}, ...ofCustomer, isLive };
   }
-  const key = await keys.get(consumerId);
+  const key = await orUnreadable(keys.get(consumerId));
+  if (key instanceof UnreadableRecord) return key;
   if (key === null || (key.customer ?? null) !== customerId) return null;
   const { id, name, owner, limits } = key;
   const isLive = (nowMs: number) => key.revokedAtMs === null && lives(key, nowMs) && lives(customer, nowMs);

@@ -2,15 +2,14 @@ import { noTopUp } from '../admit/account-changes.ts';
 import { accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
 import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import { type Durability, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
+import { type Durability, foreignAccount, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
 import { type Allowance, allowanceOf, type Limits, type Plans, unitNamesIn, withAllBudgets } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { isLimitName, type LimitName, type WindowLimit, type WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
-import type { Random } from '../identify/api-key.ts';
+import { isTokenHolder, type Random } from '../identify/api-key.ts';
 import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
-import { isTokenHolder } from '../identify/token-holder.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import {
   type CountedLimit,
@@ -83,7 +82,7 @@ export class AccountUsage {
     const { ledger } = this.#options;
     const { accountId, allowance } = await this.#counted(id, plan);
     const outcome = await ledger.present(accountId, allowance);
-    if (outcome === null) throw new Failure('store_corrupt', `What the store holds for ${id} cannot be read.`);
+    if (outcome === null) throw foreignAccount(id, ledger.placeOf(accountId));
     const { shadow } = allowance;
     const watched = shadow === undefined ? null : await ledger.present(shadowIdOf(accountId), shadow);
     return { report: usageReport(id, allowance, outcome, watched), allowance, outcome, accountId };
@@ -198,7 +197,7 @@ export class AccountUsage {
       if (made.kind === 'reused') return made;
       resets.push({ made, limits: some });
     }
-    const { ban } = await this.of(id);
+    const { ban } = await this.of(id).catch(withoutBan);
     return { ...joined(resets), report: { id, windows: limits.map(({ name }) => name), ban } };
   }
 
@@ -268,6 +267,12 @@ type MadeReset = Exclude<
   MadeOnce<{ used: Readonly<Partial<Record<WindowName, number>>>; strikes: number }>,
   { kind: 'reused' }
 >;
+
+/** The reset was made, although windows that were not among those that were named cannot be read. */
+function withoutBan(error: unknown): { readonly ban: null } {
+  if (error instanceof Failure && error.code === 'store_corrupt') return { ban: null };
+  throw error;
+}
 
 /** One change of several accounts: made if any was made now. */
 function joined(resets: readonly { readonly made: MadeReset; readonly limits: readonly CountedLimit[] }[]) {

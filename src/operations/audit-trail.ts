@@ -1,10 +1,9 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import { accessOf, type StoredAccess } from '../identify/access.ts';
-import { isKeyId } from '../identify/api-key.ts';
+import { isKeyId, isTokenHolder } from '../identify/api-key.ts';
 import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
-import { isTokenHolder } from '../identify/token-holder.ts';
 import type { AuditStore } from './audit-store.ts';
 import { entryText, timeOf } from './key-report.ts';
 import { suspendedMember, type suspensionReport } from './suspensions.ts';

@@ -3,7 +3,9 @@ import { Failure } from '../failure.ts';
 import { type AccessEdits, changedAccess } from '../identify/access.ts';
 import type { Random } from '../identify/api-key.ts';
 import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
+import type { UnreadableRecord } from '../identify/stored-record.ts';
 import { edited, label, noted, type RecordEdits, refusePast, refuseUnusable } from './key-changes.ts';
+import { unreadableText } from './unreadable.ts';
 
 // What operators change in a customer, as pure functions. The values that a customer shares with a key have the same rules.
 
@@ -69,8 +71,14 @@ export function deletedCustomer(customer: StoredCustomer, nowMs: number): Stored
   return { id, plan: '', limits: {}, name: null, owner: null, createdAtMs, expiresAtMs: null, deletedAtMs: nowMs };
 }
 
-/** @throws Failure `conflict` if the customer has keys that are not revoked */
-export function refuseWithKeys(id: string, keys: number): void {
+/** @throws Failure `conflict` if the customer has keys that are not revoked, or that cannot be read */
+export function refuseWithKeys(id: string, keys: number, unreadable: readonly UnreadableRecord[]): void {
+  if (keys === 0 && unreadable.length > 0) {
+    throw new Failure(
+      'conflict',
+      `Customer ${id} may have keys that are not revoked: ${unreadableText(unreadable)}. Put them right first, or ask for its keys to be revoked with it: without their customer they are refused.`,
+    );
+  }
   if (keys === 0) return;
   const [have, them] = keys === 1 ? ['a key that is', 'it'] : [`${keys} keys that are`, 'them'];
   throw new Failure(

@@ -8,6 +8,13 @@ import type { Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import {
+  byReadability,
+  isReadable,
+  type Listed,
+  orUnreadable,
+  type UnreadableRecord,
+} from '../identify/stored-record.ts';
+import {
   type CustomerAttributes,
   deletedCustomer,
   editedCustomer,
@@ -44,6 +51,8 @@ interface CustomerFilter {
 /** A page of a search. It may have fewer customers than its limit, even none, although another page follows. */
 interface FoundCustomers {
   readonly customers: readonly StoredCustomer[];
+  /** Those that were looked at and cannot be read, so that they may match. */
+  readonly unreadable: readonly UnreadableRecord[];
   readonly cursor: string | null;
   /** How many customers were looked at for this page. */
   readonly searched: number;
@@ -161,38 +170,46 @@ export class CustomerOperations {
 
   /**
    * Removes a customer for good, with its counters and bans. Its id stays as a tombstone. Deleting one twice is no error.
-   * @param revokesKeys false: refused while it has keys that are not revoked. True: they are revoked first
+   * @param revokesKeys false: refused while it has keys that are not revoked, or cannot be read. True: they are revoked first
+   * @returns as `unreadable` the keys that may be its and cannot be revoked, because they cannot be read. Without the customer none
+   *   of its keys is served
    */
   async delete(id: string, { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: CustomerGuard }) {
     const { customers, ledger, plans, nowMs } = this.#options;
     if (guard !== undefined) guard(await this.show(id));
     let keysRevoked = 0;
-    if (revokesKeys) keysRevoked = await this.#revokeKeys(id);
-    else refuseWithKeys(id, (await Array.fromAsync(this.#liveKeys(id))).length);
+    if (revokesKeys) keysRevoked = (await this.#revokeKeys(id)).revoked;
+    else {
+      const { readable, unreadable } = byReadability(await Array.fromAsync(this.#liveKeys(id)));
+      refuseWithKeys(id, readable.length, unreadable);
+    }
     const done = await customers.delete(id, (customer) => {
       if (customer.deletedAtMs === undefined) guard?.(customer);
       return deletedCustomer(customer, nowMs());
     });
     if (done === null) return unknownCustomer(id);
-    // A key that was made or moved here meanwhile is refused already, because it has no customer.
-    if (revokesKeys) keysRevoked += await this.#revokeKeys(id);
+    // A key that was made or moved here meanwhile is refused already, because it has no customer. One that is made or moved here from
+    // now on is taken back, because that looks at the customer after its write.
+    const late = revokesKeys ? await this.#revokeKeys(id) : { revoked: 0, unreadable: [] };
+    keysRevoked += late.revoked;
     const accounts = accountsUnder(id, groupNamesIn(plans()), unitNamesIn(plans()));
     for (const accountId of accounts) await ledger.forget(accountId);
-    return { ...done, keysRevoked };
+    return { ...done, keysRevoked, unreadable: late.unreadable };
   }
 
-  async #revokeKeys(id: string): Promise<number> {
+  async #revokeKeys(id: string) {
     const { keys, nowMs } = this.#options;
-    const live = await Array.fromAsync(this.#liveKeys(id));
-    for (const key of live) await keys.update(key.id, (one) => (one.customer === id ? revoked(one, nowMs()) : one));
-    return live.length;
+    const { readable, unreadable } = byReadability(await Array.fromAsync(this.#liveKeys(id)));
+    for (const key of readable) await keys.update(key.id, (one) => (one.customer === id ? revoked(one, nowMs()) : one));
+    return { revoked: readable.length, unreadable };
   }
 
-  async *#liveKeys(customer: string): AsyncGenerator<StoredKey> {
+  /** The keys of a customer that are not revoked, and those that cannot be read. */
+  async *#liveKeys(customer: string): AsyncGenerator<Listed<StoredKey>> {
     let cursor: string | null = null;
     do {
       const page = await this.#options.keys.list({ limit: PAGE, cursor, customer });
-      for (const key of page.keys) if (key.revokedAtMs === null) yield key;
+      for (const key of page.keys) if (!isReadable(key) || key.revokedAtMs === null) yield key;
       cursor = page.cursor;
     } while (cursor !== null);
   }
@@ -207,9 +224,9 @@ export class CustomerOperations {
   }
 
   /** The customers of some keys, by id, without those that are deleted. */
-  async of(keys: readonly StoredKey[]): Promise<ReadonlyMap<string, StoredCustomer>> {
+  async of(keys: readonly StoredKey[]): Promise<ReadonlyMap<string, Listed<StoredCustomer>>> {
     const ids = [...new Set(keys.flatMap(({ customer }) => customer ?? []))];
-    const found = await Promise.all(ids.map((id) => this.#options.customers.get(id)));
+    const found = await Promise.all(ids.map((id) => orUnreadable(this.#options.customers.get(id))));
     return new Map(found.flatMap((customer) => (customer === null ? [] : [[customer.id, customer]])));
   }
 
@@ -220,26 +237,28 @@ export class CustomerOperations {
   ): Promise<FoundCustomers> {
     const matches = testOf(filter, this.#options.nowMs());
     const found: StoredCustomer[] = [];
+    const unreadable: UnreadableRecord[] = [];
     let searched = 0;
     let after = cursor;
     for (;;) {
       const page = await this.#options.customers.list({ limit: PAGE, cursor: after });
       for (const customer of page.customers) {
         searched++;
-        if (matches(customer)) found.push(customer);
-        if (found.length < limit) continue;
+        if (!isReadable(customer)) unreadable.push(customer);
+        else if (matches(customer)) found.push(customer);
+        if (found.length + unreadable.length < limit) continue;
         const isLast = customer === page.customers.at(-1) && page.cursor === null;
-        return { customers: found, cursor: isLast ? null : customer.id, searched };
+        return { customers: found, unreadable, cursor: isLast ? null : customer.id, searched };
       }
       after = page.cursor;
-      if (after === null || searched >= MAX_LOOKED_AT) return { customers: found, cursor: after, searched };
+      if (after === null || searched >= MAX_LOOKED_AT) return { customers: found, unreadable, cursor: after, searched };
       // The embedded store answers within the same turn.
       await nextTurn();
     }
   }
 
-  /** Yields every customer, page by page. */
-  async *every(): AsyncGenerator<StoredCustomer> {
+  /** Yields every customer, also those that cannot be read, page by page. */
+  async *every(): AsyncGenerator<Listed<StoredCustomer>> {
     let cursor: string | null = null;
     do {
       const page = await this.#options.customers.list({ limit: PAGE, cursor });

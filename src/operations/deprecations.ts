@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import type { KeyStore } from '../identify/key-store.ts';
+import { orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 import type { Route } from '../routing/router.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf } from './key-report.ts';
+import { unreadableRow } from './unreadable.ts';
 import { count, type DeepReadonly, day, time } from './values.ts';
 
 const deprecatedRoute = {
@@ -28,6 +30,7 @@ export const deprecationReport = z
         plan: z.string().nullable(),
         calls: count,
         lastDay: day,
+        unreadable: unreadableRow,
       }),
     ),
   })
@@ -68,8 +71,9 @@ async function reportOf(
   const called = [...(await deprecatedCalls.of(days, deprecated!.countedAs))].sort(([, a], [, b]) => b.calls - a.calls);
   const callers: Caller[] = [];
   for (const [id, { calls, lastDay }] of called) {
-    const key = await keys.get(id);
+    const read = await orUnreadable(keys.get(id));
     onCaller?.();
+    const key = read instanceof UnreadableRecord ? null : read;
     callers.push({
       id,
       name: key?.name ?? null,
@@ -77,6 +81,7 @@ async function reportOf(
       plan: key?.plan ?? null,
       calls,
       lastDay,
+      ...(read instanceof UnreadableRecord ? { unreadable: read.message } : {}),
     });
   }
   return {

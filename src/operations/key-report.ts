@@ -4,6 +4,7 @@ import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { accessOf, givenAccess, givenCustomerAccess } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
+import { type Listed, UnreadableRecord } from '../identify/stored-record.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
 import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
@@ -45,10 +46,16 @@ export const customerOfKey = z
   .describe('The customer that the key belongs to; absent without one. Its `plan` is then the plan of the customer.')
   .meta({ id: 'CustomerOfKey' });
 
-const CUSTOMER_STATES = ['active', 'suspended', 'expired', 'deleted'] as const;
+const CUSTOMER_STATES = ['active', 'suspended', 'expired', 'deleted', 'unreadable'] as const;
 type CustomerState = (typeof CUSTOMER_STATES)[number];
 const customerWithState = customerOfKey
-  .extend({ state: z.enum(CUSTOMER_STATES).describe('Unless it is `active`, the key is refused.') })
+  .extend({
+    state: z
+      .enum(CUSTOMER_STATES)
+      .describe(
+        'Unless it is `active`, the key is refused. `unreadable`: the store has its record and it cannot be read.',
+      ),
+  })
   .meta({ id: 'CustomerOfKeyWithState' });
 
 /** A key as operators see it, without any secret. */
@@ -94,7 +101,8 @@ export type KeyReport = Pick<
 >;
 
 /** The customers of some keys, by id. One that is missing is deleted. */
-export type CustomersOfKeys = ReadonlyMap<string, Pick<StoredCustomer, 'id' | 'name' | 'plan' | keyof CustomerTimes>>;
+export type CustomersOfKeys = ReadonlyMap<string, Listed<CustomerOfKeys>>;
+type CustomerOfKeys = Pick<StoredCustomer, 'id' | 'name' | 'plan' | keyof CustomerTimes>;
 type CustomerTimes = Pick<StoredCustomer, 'expiresAtMs' | 'suspended'>;
 
 /** The report of a key without its secret. @param customers those of the key */
@@ -104,7 +112,8 @@ export function keyReport(
   { customers, nowMs }: { readonly customers: CustomersOfKeys; readonly nowMs: number },
 ): KeyReport {
   const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
-  const customer = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
+  const found = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
+  const customer = found instanceof UnreadableRecord ? null : found;
   const plan = customer?.plan ?? key.plan;
   return {
     id,
@@ -116,13 +125,14 @@ export function keyReport(
     expiresAt: timeOf(expiresAtMs),
     ...(customer === undefined
       ? {}
-      : { customer: { id: customerId!, name: customer?.name ?? null, state: customerState(customer, nowMs) } }),
+      : { customer: { id: customerId!, name: customer?.name ?? null, state: customerState(found ?? null, nowMs) } }),
   };
 }
 
 /** Whether the keys of a customer can be used, in one word. @param customer null: deleted */
-function customerState(customer: CustomerTimes | null, nowMs: number): CustomerState {
+function customerState(customer: Listed<CustomerTimes> | null, nowMs: number): CustomerState {
   if (customer === null) return 'deleted';
+  if (customer instanceof UnreadableRecord) return 'unreadable';
   if (customer.expiresAtMs !== null && nowMs >= customer.expiresAtMs) return 'expired';
   return isSuspended(customer.suspended, nowMs) ? 'suspended' : 'active';
 }

@@ -6,6 +6,7 @@ import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { isReadable, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*
@@ -45,6 +46,8 @@ export interface FoundKey {
 /** A page of a search. It may have fewer keys than its limit, even none, although another page follows. */
 export interface FoundKeys {
   readonly keys: readonly FoundKey[];
+  /** The keys that were looked at and cannot be read, so that they may match. */
+  readonly unreadable: readonly UnreadableRecord[];
   readonly cursor: string | null;
   /** How many keys were looked at for this page. */
   readonly searched: number;
@@ -162,37 +165,43 @@ export async function searchKeys(
   const onPlan = (some: readonly StoredKey[]) => withPlan(some, filter.plan, customers);
   const used = (some: readonly StoredKey[]) => withLastUse(some, filter.unusedDays, history, nowMs);
   if (filter.text !== null && isWholeId(filter.text)) {
-    const key = await keys.get(filter.text);
+    const key = await orUnreadable(keys.get(filter.text));
+    if (key instanceof UnreadableRecord) return { keys: [], unreadable: [key], cursor: null, searched: 1 };
     const found = key !== null && matches(key) ? await used(await onPlan([key])) : [];
-    return { keys: found, cursor: null, searched: key === null ? 0 : 1 };
+    return { keys: found, unreadable: [], cursor: null, searched: key === null ? 0 : 1 };
   }
   const mayMatch = recordTestOf(filter);
   const found: FoundKey[] = [];
+  const unreadable: UnreadableRecord[] = [];
   let searched = 0;
   let work = 0;
   let after = cursor;
   for (let most = FIRST_READ; ; most = FURTHER_READS) {
     const ofCustomer = filter.customer === null ? {} : { customer: filter.customer };
     const part = await keys.scan({ most, cursor: after, mayMatch, ...ofCustomer });
-    const matching = part.found.filter(({ key }) => matches(key));
-    const places = new Map(matching.map(({ key, place }) => [key, place]));
-    for (const one of await used(await onPlan(matching.map(({ key }) => key)))) {
-      found.push(one);
-      if (found.length < limit) continue;
-      const place = places.get(one.key)!;
+    const matching = part.found.flatMap(({ key }) => (isReadable(key) && matches(key) ? [key] : []));
+    const kept = new Map((await used(await onPlan(matching))).map((one) => [one.key, one]));
+    for (const { key, place } of part.found) {
+      if (!isReadable(key)) unreadable.push(key);
+      else if (kept.has(key)) found.push(kept.get(key)!);
+      else continue;
+      if (found.length + unreadable.length < limit) continue;
       const isLast = place === part.searched && part.cursor === null;
-      return { keys: found, cursor: isLast ? null : one.key.id, searched: searched + place };
+      return { keys: found, unreadable, cursor: isLast ? null : key.id, searched: searched + place };
     }
     searched += part.searched;
     work += part.searched + (filter.unusedDays === null ? 0 : matching.length * LAST_USE_WORK);
     after = part.cursor;
-    if (after === null || work >= MAX_WORK) return { keys: found, cursor: after, searched };
+    if (after === null || work >= MAX_WORK) return { keys: found, unreadable, cursor: after, searched };
     // The embedded store answers within the same turn.
     await nextTurn();
   }
 }
 
-/** Leaves out the keys on another plan. That of a key of a customer is the customer's. @param plan null: none is left out */
+/**
+ * Leaves out the keys on another plan. That of a key of a customer is the customer's; the keys of a customer that cannot be read may be on
+ * it. @param plan null: none is left out
+ */
 async function withPlan(
   keys: readonly StoredKey[],
   plan: string | null,
@@ -200,7 +209,11 @@ async function withPlan(
 ): Promise<readonly StoredKey[]> {
   if (plan === null) return keys;
   const ids = [...new Set(keys.flatMap(({ customer }) => customer ?? []))];
-  const plans = new Map(await Promise.all(ids.map(async (id) => [id, (await customers.get(id))?.plan] as const)));
+  const planOf = async (id: string) => {
+    const customer = await orUnreadable(customers.get(id));
+    return customer instanceof UnreadableRecord ? plan : customer?.plan;
+  };
+  const plans = new Map(await Promise.all(ids.map(async (id) => [id, await planOf(id)] as const)));
   return keys.filter(({ customer, plan: own }) => (customer === undefined ? own : plans.get(customer)) === plan);
 }
 

@@ -9,6 +9,7 @@ import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
+import { isReadable, type Listed, orUnreadable, type UnreadableRecord } from '../identify/stored-record.ts';
 import { AccountUsage, isTokenCaller } from './account-usage.ts';
 import { type Created, createKey, createOnce, type Made } from './create-once.ts';
 import { CustomerOperations } from './customers.ts';
@@ -27,7 +28,7 @@ import {
 } from './key-changes.ts';
 import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
-import { type NearReport, nearLimits } from './live/near-limits.ts';
+import { nearLimits } from './live/near-limits.ts';
 import type { NearCandidate } from './live/shapes.ts';
 import { refusedConsumers } from './refused-now.ts';
 import { type SpentWindow, spentWindows } from './usage-changes.ts';
@@ -184,27 +185,28 @@ export class Operations {
   }
 
   /**
-   * Yields every key that matches a filter.
+   * Yields every key that matches a filter, and every one that may and cannot be read.
    * @param onPage called after each page with the number of keys that were looked at so far
    */
-  async *everyMatch(filter: KeyFilter, onPage: (searched: number) => void): AsyncGenerator<FoundKey> {
+  async *everyMatch(filter: KeyFilter, onPage: (searched: number) => void): AsyncGenerator<Listed<FoundKey>> {
     let cursor: string | null = null;
     let searched = 0;
     do {
       const page: FoundKeys = await this.search(filter, { limit: PAGE, cursor });
       yield* page.keys;
+      yield* page.unreadable;
       searched += page.searched;
       onPage(searched);
       cursor = page.cursor;
     } while (cursor !== null);
   }
 
-  /** Yields every key. It reads page by page, so that the whole list is never in memory. */
-  async *everyKey({ all }: { readonly all: boolean }): AsyncGenerator<StoredKey> {
+  /** Yields every key, also those that cannot be read. It reads page by page, so that the whole list is never in memory. */
+  async *everyKey({ all }: { readonly all: boolean }): AsyncGenerator<Listed<StoredKey>> {
     let cursor: string | null = null;
     do {
       const page: KeyPage = await this.#options.keys.list({ limit: PAGE, cursor });
-      for (const key of page.keys) if (all || key.revokedAtMs === null) yield key;
+      for (const key of page.keys) if (all || !isReadable(key) || key.revokedAtMs === null) yield key;
       cursor = page.cursor;
       // The embedded store answers within the same turn.
       await nextTurn();
@@ -246,40 +248,57 @@ export class Operations {
   /**
    * Yields what every consumer used by hour or by day, also in each unit of the plans in force, some consumers at a time.
    * @param of only this key, which may be revoked, or token caller, and only what was used under this customer; null for all
+   * @param onUnreadable called with each record that cannot be read: what the key used is left out, the plan of the customer's keys is null
    * @throws Failure `not_found` at the first step, if there is no such key or customer
    */
   async *usageRecords(
     span: AskedSpan,
     of: { readonly key: string | null; readonly customer: string | null },
+    onUnreadable: (record: UnreadableRecord) => void,
   ): AsyncGenerator<readonly UsageRecord[]> {
     // A deleted customer still has a bill, as long as its keys are there.
     const { customers } = this.#options;
-    if (of.customer !== null && (await customers.get(of.customer, { evenDeleted: true })) === null)
+    if (of.customer !== null && (await orUnreadable(customers.get(of.customer, { evenDeleted: true }))) === null)
       await this.customers.show(of.customer);
-    for await (const records of this.#usageRecords(span, of.key)) {
+    for await (const records of this.#usageRecords(span, of.key, onUnreadable)) {
       yield of.customer === null ? records : records.filter(({ customer }) => customer === of.customer);
     }
   }
 
-  async *#usageRecords(span: AskedSpan, id: string | null): AsyncGenerator<readonly UsageRecord[]> {
+  async *#usageRecords(
+    span: AskedSpan,
+    id: string | null,
+    onUnreadable: (record: UnreadableRecord) => void,
+  ): AsyncGenerator<readonly UsageRecord[]> {
     const { history } = this.#options;
     const units = unitNamesIn(this.plans);
-    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(), history, span, units);
+    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(onUnreadable), history, span, units);
     else {
-      const consumer = isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id));
+      const consumer = isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id), onUnreadable);
       yield await recordsOf([consumer], history, span, units);
     }
   }
 
-  async *#everyKeyWithPlan(): AsyncGenerator<StoredKey> {
-    for await (const key of this.everyKey({ all: true })) yield await this.#withPlan(key);
+  async *#everyKeyWithPlan(onUnreadable: (record: UnreadableRecord) => void) {
+    const told = new Set<string>();
+    const once = (record: UnreadableRecord) => {
+      if (!told.has(record.id)) onUnreadable(record);
+      told.add(record.id);
+    };
+    for await (const key of this.everyKey({ all: true })) {
+      if (isReadable(key)) yield await this.#withPlan(key, once);
+      else once(key);
+    }
   }
 
-  /** The key with the plan that it has: that of its customer, if it has one. */
-  async #withPlan(key: StoredKey): Promise<StoredKey> {
+  /** The key with the plan that it has: that of its customer, if it has one; null if that cannot be read. */
+  async #withPlan(key: StoredKey, onUnreadable: (record: UnreadableRecord) => void) {
     if (key.customer === undefined) return key;
-    const customer = await this.#options.customers.get(key.customer);
-    return customer === null ? key : { ...key, plan: customer.plan };
+    const customer = await orUnreadable(this.#options.customers.get(key.customer));
+    if (customer === null) return key;
+    if (isReadable(customer)) return { ...key, plan: customer.plan };
+    onUnreadable(customer);
+    return { ...key, plan: null };
   }
 
   /** Yields the consumers that were refused lately, with a report for each that still would be. See refusedConsumers. */
@@ -292,7 +311,7 @@ export class Operations {
   nearLimits(
     candidates: readonly NearCandidate[],
     wanted: { readonly share: number; readonly most: number },
-  ): Promise<readonly NearReport[]> {
+  ): ReturnType<typeof nearLimits> {
     const { history, ledger, keys, customers, nowMs } = this.#options;
     return nearLimits({ history, ledger, keys, customers, plans: this.plans, nowMs: nowMs() }, candidates, wanted);
   }
@@ -309,11 +328,12 @@ export class Operations {
     return found;
   }
 
-  /** Whether an account is not that of a key which has another one now. */
+  /** Whether an account is not that of a key which has another one now. One that cannot be read may have this one. */
   async #isPresent(accountId: string): Promise<boolean> {
     const { consumerId } = partsOfAccount(accountId);
-    const key = consumerId !== null && isKeyId(consumerId) ? await this.#options.keys.get(consumerId) : null;
-    return key === null || accountsOf(key)[0] === accountId;
+    if (consumerId === null || !isKeyId(consumerId)) return true;
+    const key = await orUnreadable(this.#options.keys.get(consumerId));
+    return key === null || !isReadable(key) || accountsOf(key)[0] === accountId;
   }
 
   /**

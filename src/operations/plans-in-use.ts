@@ -4,6 +4,8 @@ import type { Limits, Plans } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
 import type { KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { isReadable } from '../identify/stored-record.ts';
+import { unreadableText } from './unreadable.ts';
 
 /** How many keys and customers a plan has that are live: not revoked, not expired, and of no customer that has expired. */
 export interface LiveKeys {
@@ -23,6 +25,13 @@ export interface LiveKeys {
 }
 
 export type LiveKeysByPlan = ReadonlyMap<string, LiveKeys>;
+
+/** The users of plans that were counted. */
+export interface CountedUsers {
+  readonly byPlan: LiveKeysByPlan;
+  /** The ids of the keys and customers whose records cannot be read: each may be live, on any plan. */
+  readonly unreadable: readonly string[];
+}
 
 /** The stores of those who use plans. */
 export interface PlanUserStores {
@@ -53,23 +62,32 @@ export async function countLiveKeys(
   { keys, customers }: PlanUserStores,
   nowMs: number,
   { page: limit = 1_000, onPage, onUser }: CountingOptions,
-): Promise<LiveKeysByPlan> {
+): Promise<CountedUsers> {
   const count = new LiveCounts();
+  const { byPlan, unreadable } = count;
   let cursor: string | null = null;
   do {
     const page = await customers.list({ limit, cursor });
     for (const customer of page.customers) {
+      if (!isReadable(customer)) {
+        unreadable.push(customer.id);
+        continue;
+      }
       if (!isInForce(customer, nowMs)) continue;
       count.addCustomer(customer);
       onUser?.(customer, 'customers');
     }
-    if (!(await onPage(0))) return count.byPlan;
+    if (!(await onPage(0))) return { byPlan, unreadable };
     cursor = page.cursor;
   } while (cursor !== null);
   let keysRead = 0;
   do {
     const page: KeyPage = await keys.list({ limit, cursor });
     for (const key of page.keys) {
+      if (!isReadable(key)) {
+        unreadable.push(key.id);
+        continue;
+      }
       if (key.revokedAtMs !== null || !isInForce(key, nowMs)) continue;
       count.addKey(key);
       if (key.customer === undefined) onUser?.(key, 'keys');
@@ -77,7 +95,7 @@ export async function countLiveKeys(
     keysRead += page.keys.length;
     cursor = (await onPage(keysRead)) ? page.cursor : null;
   } while (cursor !== null);
-  return count.byPlan;
+  return { byPlan, unreadable };
 }
 
 type Mutable<T> = { -readonly [Member in keyof T]: T[Member] };
@@ -90,6 +108,7 @@ interface LiveCount extends Mutable<Omit<LiveKeys, 'own' | 'limitedByCustomer' |
 
 class LiveCounts {
   readonly byPlan = new Map<string, LiveCount>();
+  readonly unreadable: string[] = [];
   /** The live customers, each with its plan and the windows of its own limits: one object for all that have the same. */
   readonly #customers = new Map<string, { readonly plan: string; readonly own: readonly WindowName[] }>();
   readonly #shared = new Map<string, { readonly plan: string; readonly own: readonly WindowName[] }>();
@@ -161,8 +180,9 @@ export const ASK_AGAIN_MS = 5_000;
 /** After its start the gateway reads at most this many keys, oldest first, with pauses: no request needs the result. */
 const MAX_AT_START = 100_000;
 const PAUSE_AT_START_MS = 20;
-/** At most this many plans are logged. */
+/** At most this many plans are logged, and ids of records that cannot be read. */
 const MAX_PLANS_LOGGED = 100;
+const MAX_RECORDS_LOGGED = 20;
 
 /** The names of the plans that a file has, and of those that it removes. */
 interface PlanNames {
@@ -199,7 +219,7 @@ export async function retentionOf(
 ): Promise<Retention | null> {
   const gone = [...before.plans.keys()].filter(lostFrom(after));
   if (gone.length === 0) return null;
-  let live: LiveKeysByPlan;
+  let live: CountedUsers;
   try {
     live = await countLiveKeys(await stores(), Date.now(), {
       page: PAGE,
@@ -217,10 +237,23 @@ export async function retentionOf(
   return faults.length === 0 ? null : { faults, isUnknown: false };
 }
 
-/** A sentence for each plan that live keys or customers use and a change removes without naming it in `removed`. */
-export function faultsOfLostPlans({ before, after, file }: PlansReplacement, live: LiveKeysByPlan): readonly string[] {
+/**
+ * A sentence for each plan that live keys or customers use and a change removes without naming it in `removed`; and one if records that
+ * cannot be read may use such a plan. Fault: only a damaged record used the plan, and the key got 500 once the record was put right.
+ */
+export function faultsOfLostPlans(
+  { before, after, file }: PlansReplacement,
+  { byPlan: live, unreadable }: CountedUsers,
+): readonly string[] {
   const gone = [...before.plans.keys()].filter(lostFrom(after));
-  return gone.flatMap((name) => {
+  const records = unreadableText(unreadable.map((id) => ({ id })));
+  const unknown =
+    gone.length === 0 || records === ''
+      ? []
+      : [
+          `${file}: plans: lacks ${gone.map((name) => `\`${name}\``).join(', ')}, and ${records}. They may use what is gone: put them right, or name it in \`removed\`.`,
+        ];
+  const used = gone.flatMap((name) => {
     const { keys = 0, ofCustomers = 0, customers = 0 } = live.get(name) ?? {};
     const use = usersText({ keys, customers });
     if (use === '') return [];
@@ -232,6 +265,7 @@ export function faultsOfLostPlans({ before, after, file }: PlansReplacement, liv
     const ways = `Keep it; move ${them} (${moves.join(', ')}) and send SIGHUP; or name it in \`removed\``;
     return [`${file}: plans: lacks \`${name}\`, which ${use}. ${ways}, and ${get} 500.`];
   });
+  return [...used, ...unknown];
 }
 
 /**
@@ -258,7 +292,11 @@ export function warnOfLostPlans(plans: () => Plans, stores: PlanUserStores, logg
       }
     }
   };
-  const warn = (live: LiveKeysByPlan) => {
+  const warn = ({ byPlan: live, unreadable }: CountedUsers) => {
+    if (unreadable.length > 0) {
+      const ids = unreadable.slice(0, MAX_RECORDS_LOGGED);
+      logger.warn({ records: unreadable.length, ids }, 'records of keys or customers cannot be read');
+    }
     const isLost = lostFrom(plans());
     const lost = [...live].filter(([name]) => isLost(name));
     for (const [plan, { keys, customers }] of lost.slice(0, MAX_PLANS_LOGGED)) {

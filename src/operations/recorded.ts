@@ -116,17 +116,24 @@ function noteChange(
   void durability.settled.then((settlement) => note({ ...result, outcome: outcomes[settlement] }));
 }
 
-/** The code under which a failure is recorded, and answered; null for a defect, or a store that holds something unreadable. */
+/** The code under which a failure is recorded, and answered; null for a defect. */
 export function codeOfFailure(error: unknown): FailedCode | null {
   return error instanceof Failure ? (CODES.get(error.code) ?? null) : null;
 }
 
-type FailedCode = 'store_unavailable' | 'audit_unavailable' | 'not_found' | 'conflict' | 'invalid_request';
+type FailedCode =
+  | 'store_unavailable'
+  | 'store_corrupt'
+  | 'audit_unavailable'
+  | 'not_found'
+  | 'conflict'
+  | 'invalid_request';
 
 /** By the code of the failure. */
 const CODES: ReadonlyMap<FailureCode, FailedCode> = new Map([
   ['store_unavailable', 'store_unavailable'],
   ['audit_unavailable', 'audit_unavailable'],
+  ['store_corrupt', 'store_corrupt'],
   ['pepper_mismatch', 'store_unavailable'],
   ['not_found', 'not_found'],
   ['conflict', 'conflict'],

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isShadowId } from '../admit/account-id.ts';
+import { isShadowId, partsOfAccount } from '../admit/account-id.ts';
 import { type AccountState, banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
@@ -7,8 +7,10 @@ import type { Allowance, Plans } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
 import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore } from '../identify/key-store.ts';
+import { UnreadableRecord } from '../identify/stored-record.ts';
 import { allowanceOfOwner, ownerOf } from './account-owners.ts';
 import { customerOfKey } from './key-report.ts';
+import { unreadableRow } from './unreadable.ts';
 import { count, limitName, unixSeconds } from './values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */
@@ -23,6 +25,7 @@ export const refusedReport = z
     until: unixSeconds,
     ban: count.min(1).nullable().describe('Which ban it is; null if the key is not banned.'),
     customer: customerOfKey.optional(),
+    unreadable: unreadableRow,
   })
   .meta({ id: 'Refused' });
 export type RefusedReport = Readonly<z.output<typeof refusedReport>>;
@@ -73,7 +76,8 @@ async function missingBans(
   const missing: RefusedConsumer[] = [];
   for (const { consumerId, ban } of await ledger.bans()) {
     if (isShadowId(consumerId) || banned.has(consumerId)) continue;
-    const plan = (await ownerOf(consumerId, { keys, customers }))?.plan ?? '';
+    const owner = await ownerOf(consumerId, { keys, customers });
+    const plan = owner instanceof UnreadableRecord ? '' : (owner?.plan ?? '');
     missing.push({ consumerId, plan, kind: 'banned', window: nameOfBan(ban), cost: 1, untilMs: ban.untilMs });
   }
   await history.addRefusals(missing.map((entry) => ({ ...entry, refused: 0, banned: 0 })));
@@ -83,6 +87,7 @@ async function missingBans(
 async function presentReport(entry: RefusedConsumer, sources: RefusedSources): Promise<RefusedReport | null> {
   const { consumerId: accountId } = entry;
   const owner = await ownerOf(accountId, sources);
+  if (owner instanceof UnreadableRecord) return reportWithoutRecord(entry, owner, sources);
   if (owner === null || !owner.isLive(sources.nowMs)) return null;
   const { id, name, owner: whose, customer } = owner;
   const plan = owner.plan ?? entry.plan;
@@ -95,6 +100,22 @@ async function presentReport(entry: RefusedConsumer, sources: RefusedSources): P
     presentRefusal(outcome, allowance ?? WITHOUT_PLAN, entry) ?? (isLastRefusal ? lastRefusal(entry) : null);
   if (refusal === null) return null;
   return { id, name, owner: whose, plan: plan === '' ? null : plan, ...refusal, ...customer };
+}
+
+/** Its limits are not known: only its ban and its last refusal are. */
+async function reportWithoutRecord(
+  entry: RefusedConsumer,
+  { message: unreadable }: UnreadableRecord,
+  { ledger, nowMs }: RefusedSources,
+): Promise<RefusedReport | null> {
+  const outcome = await ledger.present(entry.consumerId, WITHOUT_PLAN);
+  const ban = outcome === null ? null : presentRefusal(outcome, WITHOUT_PLAN, entry);
+  const isRefused = entry.kind === 'refused' && nowMs < entry.untilMs;
+  const refusal = ban ?? (isRefused ? lastRefusal(entry) : null);
+  if (refusal === null) return null;
+  const { consumerId } = partsOfAccount(entry.consumerId);
+  const [id, plan] = [consumerId ?? entry.consumerId, entry.plan === '' ? null : entry.plan];
+  return { id, name: null, owner: null, plan, ...refusal, unreadable };
 }
 
 const WITHOUT_PLAN: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });

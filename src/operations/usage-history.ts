@@ -11,8 +11,7 @@ import {
   STEPS_KEPT,
 } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
-import { isTokenHolder, TOKEN_HOLDER } from '../identify/token-holder.ts';
+import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
 import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */
@@ -81,7 +80,7 @@ const READ_AT_ONCE = 100;
  * @throws Failure `store_unavailable`
  */
 export async function* usageRecords(
-  keys: AsyncIterable<StoredKey>,
+  keys: AsyncIterable<Consumer>,
   store: Pick<HistoryStore, 'of' | 'consumerIds'>,
   span: AskedSpan,
   units: readonly string[],

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { statfsSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { availableParallelism } from 'node:os';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
@@ -11,6 +12,8 @@ import { addressOf, dial } from '../forward/upstream/dial.ts';
 import { checkPeppers, type PepperStore } from '../identify/pepper-record.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
 import { openFilesLimit } from '../listen/open-files.ts';
+import { countLiveKeys, type PlanUserStores } from '../operations/plans-in-use.ts';
+import { unreadableText } from '../operations/unreadable.ts';
 import type { ServerDiagnosis } from '../stores/redis/diagnosis.ts';
 import { type CheckedCertificate, checkSettings } from './check-settings.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
@@ -89,6 +92,7 @@ async function* findingsOfEmbedded(settings: Settings): AsyncGenerator<Finding> 
       if (store.older !== null) yield { check: 'store', state: 'warn', message: store.older };
       else yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
       yield await findingOfPepper(store.pepperRecord, store.peppers());
+      yield await findingOfRecords(store.records());
     } finally {
       store.close();
     }
@@ -118,6 +122,7 @@ async function* findingsOfRedis(
       if (faults.length > 0) return;
       yield* findingsOfReplicas(await redis.replicaTrouble(durability.replicas), redis.where);
       yield await findingOfPepper(redis.pepperRecord, peppers, redis.where);
+      yield await findingOfRecords(redis.records());
     } finally {
       redis.close();
     }
@@ -230,6 +235,26 @@ async function findingOfPepper(record: PepperStore, peppers: readonly string[], 
     return { check: 'pepper', state: 'ok', message: `The pepper is that of the keys in ${where}.` };
   } catch (error) {
     return failed('pepper', error);
+  }
+}
+
+/** Reads every key and every customer. */
+async function findingOfRecords(stores: PlanUserStores): Promise<Finding> {
+  try {
+    let keys = 0;
+    const onPage = async (read: number) => {
+      keys = read;
+      await nextTurn();
+      return true;
+    };
+    const { unreadable } = await countLiveKeys(stores, 0, { onPage });
+    const message = `${amountOf(keys, 'key')} and every customer can be read.`;
+    if (unreadable.length === 0) return { check: 'records', state: 'ok', message };
+    const records = unreadableText(unreadable.map((id) => ({ id })));
+    const advice = '`tollgate keys show` and `customers show` say where each is and what to do; a backup lacks them.';
+    return { check: 'records', state: 'fail', message: `${records}. ${advice}` };
+  } catch (error) {
+    return failed('records', error);
   }
 }
 

@@ -192,6 +192,7 @@ const REFUSALS: Readonly<Record<RefusalCode, readonly Refused[] | string>> = {
   too_many_failed_attempts: 'Nobody is identified, or a secret was looked up.',
   too_many_streams: 'Only of streams.',
   internal_error: 'The outcome is unknown.',
+  store_corrupt: 'Nothing of this gateway can be damaged from outside: see unreadable-records.',
   audit_unavailable: 'Nothing can be recorded: a line alone.',
   identity_unavailable: 'Nobody is identified.',
   busy: 'No way to fill all places here. It passes through the same function as the others.',

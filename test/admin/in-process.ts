@@ -37,6 +37,7 @@ export async function adminApiWith(
   const settings = { ...configuration.settings, audit: { required, keep: 1_000 } };
   let failures = 0;
   const nothing = {
+    placeOf: String,
     bans: async () => [],
     lift: async () => null,
     topUp: async () => ({ kind: 'reused' as const }),

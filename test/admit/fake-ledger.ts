@@ -94,6 +94,10 @@ export class FakeLedger implements Ledger {
     return { kind: 'made', value: reset, durability: DURABLE } as const;
   }
 
+  placeOf(consumerId: string): string {
+    return consumerId;
+  }
+
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
     const { ban } = this.#of(fromAccountId);
     if (ban !== null) this.#accounts.set(toAccountId, banned(this.#of(toAccountId), ban, this.nowMs));

@@ -46,6 +46,7 @@ test('a sound embedded store: a line for each check, and exit code 0', async () 
       node: 'ok',
       store: 'ok',
       pepper: 'ok',
+      records: 'ok',
       disk: 'ok',
       target: 'ok',
       'open files': states['open files'],

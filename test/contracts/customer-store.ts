@@ -1,6 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
+import type { Listed } from '../../src/identify/stored-record.ts';
 import { someCustomer } from '../identify/some-customer.ts';
 
 /**
@@ -84,7 +85,7 @@ export function customerStoreContract(
   test.each([1, 3, 7, 8])('a list in pages of %i has each customer once, the oldest first', async (limit) => {
     const customers = [3, 1, 1, 2, 2, 2, 4].map((createdAtMs) => someCustomer({ createdAtMs }));
     for (const customer of customers) await here.create(customer);
-    const found: StoredCustomer[] = [];
+    const found: Listed<StoredCustomer>[] = [];
     let cursor: string | null = null;
     do {
       const page = await there.list({ limit, cursor });

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import { certificateDigest } from '../../src/identify/certificates.ts';
-import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import type { KeyPage, KeyStore, StoredKey } from '../../src/identify/key-store.ts';
 import { deleted, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';
 
@@ -17,7 +17,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
     ({ here, there } = await open());
   });
   const everyKey = async (limit = 100) => {
-    const pages: (readonly StoredKey[])[] = [];
+    const pages: KeyPage['keys'][] = [];
     for (let cursor: string | null = null; ; ) {
       const page = await there.list({ limit, cursor });
       pages.push(page.keys);

@@ -1,10 +1,10 @@
 import { createHmac, hash } from 'node:crypto';
 import { exportSPKI, importJWK } from 'jose';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { jwtConsumerId } from '../../src/identify/api-key.ts';
 import { JwtVerifier } from '../../src/identify/jwt.ts';
 import { JwtKeys } from '../../src/identify/jwt-keys.ts';
 import type { CustomerFound, KnownCustomers } from '../../src/identify/known-customers.ts';
-import { jwtConsumerId } from '../../src/identify/token-holder.ts';
 import { Verifications } from '../../src/identify/verifications.ts';
 import { AUDIENCE, ISSUER, jwksOf, rawToken, type SigningKey, signingKey } from './jwt-issuer.ts';
 

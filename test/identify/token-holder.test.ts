@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isTokenHolder, jwtConsumerId } from '../../src/identify/token-holder.ts';
+import { isTokenHolder, jwtConsumerId } from '../../src/identify/api-key.ts';
 
 test('the id of a token holder tells neither issuer nor subject, and is one that is known as such', () => {
   const id = jwtConsumerId('https://issuer', 'key_1\r\n');

@@ -23,12 +23,11 @@ function callsOf(replies: readonly (string | Error)[], wallMs?: () => number) {
     },
   } as unknown as Redis;
   const abouts: unknown[] = [];
-  const circuit = {
-    run: <T>(call: () => Promise<T>, about?: unknown) => {
-      abouts.push(about);
-      return call();
-    },
+  const run = <T>(call: () => Promise<T>, about?: unknown) => {
+    abouts.push(about);
+    return call();
   };
+  const circuit = { run, read: run };
   return { calls: new DecisionCalls({ redis, circuit, holder: 'one', lua: 'return 1', wallMs }), sent, abouts };
 }
 

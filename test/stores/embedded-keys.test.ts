@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
+import { byReadability } from '../../src/identify/stored-record.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory, Histories } from '../../src/stores/embedded/history.ts';
@@ -57,7 +58,7 @@ describe('keys in the embedded store', () => {
     await expect.poll(async () => (await keys.list({ limit: 20, cursor: null })).keys.length).toBe(20);
     writer.signal('SIGKILL');
     await writer.exit;
-    for (const key of (await keys.list({ limit: 10_000, cursor: null })).keys) {
+    for (const key of byReadability((await keys.list({ limit: 10_000, cursor: null })).keys).readable) {
       expect(await keys.findByDigest(key.secrets[0]!.digest)).toEqual(key);
     }
   });

@@ -37,6 +37,36 @@ function busyFor(ms: number): void {
 }
 
 describe('the circuit', () => {
+  test.each([
+    'OOM command not allowed',
+    "READONLY You can't write against a read only replica.",
+    "NOPERM User jo has no permissions to run the 'hset' command",
+  ])('is away for what writes and not for what reads after %s (reliability 366)', async (message) => {
+    let isFull = true;
+    const refused = async () => {
+      if (isFull) throw new Error(message);
+    };
+    const { circuit, states } = circuitWith({ probe: async () => 'PONG', trial: refused });
+    for (let i = 0; i < 3 && circuit.state === 'present'; i++) await failing(circuit, refused);
+    expect(circuit.state).toBe('away');
+    let writes = 0;
+    await failing(circuit, async () => writes++);
+    expect(await circuit.read(async () => 'a record')).toBe('a record');
+    await expect(circuit.read(never)).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect([writes, circuit.state]).toEqual([0, 'away']);
+    isFull = false;
+    await eventually(() => expect(states).toEqual(['away', 'present']));
+  });
+
+  test('makes no call that reads either, while nothing answers', async () => {
+    const { circuit } = circuitWith({ probe: () => Promise.reject(new Error('Connection is closed.')) });
+    for (let i = 0; i < 3; i++) await failing(circuit, () => Promise.reject(new Error('Connection is closed.')));
+    expect(circuit.state).toBe('away');
+    let reads = 0;
+    await expect(circuit.read(async () => reads++)).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(reads).toBe(0);
+  });
+
   test('gives a silent store its time, three times, and after that makes no call at all', async () => {
     const { circuit, states } = circuitWith({ probeEveryMs: 60_000 });
     const pass = holdTime();

@@ -56,6 +56,7 @@ const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'a
 const FOR_STORES = [
   'src/identify/customer-store.ts',
   'src/identify/key-store.ts',
+  'src/identify/stored-record.ts',
   'src/identify/pepper-record.ts',
   'src/identify/secret-use-store.ts',
   'src/admit/ledger.ts',

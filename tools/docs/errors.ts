@@ -115,7 +115,11 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
     429,
     'The gateway has 20 streams of events open, and no other sender has more of them. Close one, or ask another gateway.',
   ],
-  internal_error: [500, 'A defect, or something in the store that this version cannot read.'],
+  internal_error: [500, 'A defect.'],
+  store_corrupt: [
+    500,
+    'The store has the record or the counts that were asked for, and cannot read them: they are damaged, or another program has written them. The message says where, and what to do. Nothing was changed.',
+  ],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
   identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy are not available.'],
   busy: [

@@ -1,4 +1,5 @@
 import type { ExitCode } from '../../failure.ts';
+import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
@@ -38,8 +39,8 @@ export const bansList: Command = {
         const rows: string[][] = [];
         for (const { consumerId, ban } of bans) {
           // A consumer that is identified by tokens has no key.
-          const key = await store.keys.get(consumerId);
-          const planAndName = [key?.plan ?? '', key?.name ?? ''];
+          const key = await orUnreadable(store.keys.get(consumerId));
+          const planAndName = key instanceof UnreadableRecord ? ['', 'unreadable'] : [key?.plan ?? '', key?.name ?? ''];
           rows.push([
             consumerId,
             String(ban.number),

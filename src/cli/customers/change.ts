@@ -130,7 +130,7 @@ export const customersDelete: Command = operationCommand({
       about: 'Deletes without asking; required where there is no terminal to ask on.',
     },
   },
-  json: 'Prints {"id","deleted","keysRevoked"}.',
+  json: 'Prints {"id","deleted","keysRevoked","unreadable"}; unreadable are keys that may be its and whose records cannot be read, so that they were not revoked.',
   open: { needsPlans: false },
   check({ options }, { question = null }) {
     if (options.yes === true || question !== null) return;

@@ -1,11 +1,12 @@
 import type { ExitCode } from '../../failure.ts';
+import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { accessRows, suspendedRows } from '../keys/show.ts';
-import { json, limitsText, readDuration } from '../keys/text-form.ts';
+import { json, limitsText, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
@@ -43,7 +44,7 @@ export const customersList: Command = {
       type: 'boolean',
       about:
         'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt, notes, ownLimits; and suspended, scopes, addresses, origins and ' +
-        'meta for those that have them.',
+        'meta for those that have them; {"id","unreadable"} for one whose record cannot be read.',
     },
   },
   examples: [
@@ -59,22 +60,24 @@ export const customersList: Command = {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const { customers } = operationsOn(store);
       const found: CustomerReport[] = [];
+      const unreadable: UnreadableRecord[] = [];
       let cursor: string | null = null;
       do {
         const page = await customers.search(filter, { limit: PAGE, cursor });
         found.push(...page.customers.map((one) => customerReport(one, store.plans, Date.now())));
+        unreadable.push(...page.unreadable);
         cursor = page.cursor;
       } while (cursor !== null);
       const isFiltered = Object.values(filter).some((value) => value !== null);
       const none = isFiltered
         ? 'No customer matches.'
         : 'There are no customers. `tollgate customers create --plan PLAN` makes one.';
-      if (options.json === true) terminal.out(json(found));
+      if (options.json === true) terminal.out(json([...found, ...unreadable.map(unreadableEntry)]));
       else
         printTable(
           terminal,
           COLUMNS,
-          found.map((one) => rowOf(one, terminal)),
+          [...found.map((one) => rowOf(one, terminal)), ...unreadable.map(({ id }) => unreadableCells(id, COLUMNS))],
           `${none}\n`,
         );
       return 0;
@@ -122,12 +125,13 @@ export const customersShow: Command = {
         unusedDays: null,
         all: false,
       };
-      const found = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id }, () => {}));
+      const all = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id }, () => {}));
+      const { readable: found, unreadable } = byReadability(all);
       const report = customerReport(customer, store.plans, Date.now());
       const owners = new Map([[customer.id, customer]]);
       const keys = found.map(({ key }) => shortReport(wholeKeyReport(key, store.plans, Date.now(), owners)));
-      if (options.json === true) terminal.out(json({ ...report, keys }));
-      else terminal.out(customerText(report, keys, terminal));
+      if (options.json === true) terminal.out(json({ ...report, keys: [...keys, ...unreadable.map(unreadableEntry)] }));
+      else terminal.out(customerText(report, { keys, unreadable }, terminal));
       return 0;
     });
   },
@@ -136,7 +140,10 @@ export const customersShow: Command = {
 /** A customer in lines, one for each thing that is known of it. */
 function customerText(
   report: CustomerReport,
-  keys: readonly ReturnType<typeof shortReport>[],
+  {
+    keys,
+    unreadable,
+  }: { readonly keys: readonly ReturnType<typeof shortReport>[]; readonly unreadable: readonly UnreadableRecord[] },
   terminal: Terminal,
 ): string {
   const moment = momentsOf(terminal);
@@ -159,6 +166,7 @@ function customerText(
       const own = limitsText(limits);
       return ['key', `${id}${name === null ? '' : ` ${escapedText(name)}`}${own === '' ? '' : ` (${own})`}`];
     }),
+    ...unreadable.map(({ id }): [string, string] => ['key', `${id} (unreadable)`]),
   ];
   return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
 }

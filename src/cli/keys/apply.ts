@@ -26,6 +26,7 @@ import type { PlannedCustomer } from '../../operations/apply/plan-customers.ts';
 import { SecretFolder } from '../../operations/apply/secret-folder.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfCustomer, changeOfKey } from '../../operations/recorded.ts';
+import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
@@ -75,7 +76,7 @@ export const keysApply: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","notInFile","customers","keys"}; the numbers count keys and customers; notInFile names the keys of the set that FILE lacks and that stay without --prune; customers and keys are those that differ, each with entry, id, action, outcome, changes and why.',
+        'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","notInFile","unreadable","customers","keys"}; the numbers count keys and customers; notInFile names the keys of the set that FILE lacks and that stay without --prune; customers and keys are those that differ, each with entry, id, action, outcome, changes and why.',
     },
   },
   async run(words, terminal) {
@@ -90,9 +91,10 @@ export const keysApply: Command = {
       warn: terminal.error,
     });
     await prepareFolder(secrets, plan, isDry);
+    warnOfUnreadable(plan, terminal);
     if (isDry) {
       report(plan, [], file, words, terminal);
-      if (endedIn(plan).length > 0) return 1;
+      if (isIncomplete(plan, words)) return 1;
       return options['exit-code'] === true && changesIn(plan) > 0 ? 1 : 0;
     }
     if (!(await isConfirmed(plan, words, terminal))) {
@@ -239,7 +241,19 @@ async function apply(
   progress.end();
   report(plan, outcomes, file, words, terminal);
   if (failure !== null) throw failure.error;
-  return endedIn(plan).length > 0 || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
+  return isIncomplete(plan, words) || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
+}
+
+function warnOfUnreadable({ unreadable }: ApplyPlan, terminal: Terminal): void {
+  const records = unreadableText(unreadable);
+  if (records === '') return;
+  const what = 'Whether they are keys of this set that the file lacks is not known; they stay as they are.';
+  terminal.error(`warning: ${records}. ${what}\n`);
+}
+
+/** Whether entries are left as they are, or keys that cannot be read may be some that --prune should revoke. */
+function isIncomplete(plan: ApplyPlan, { options }: Words): boolean {
+  return endedIn(plan).length > 0 || (options.prune === true && plan.unreadable.length > 0);
 }
 
 /** Customers first: the keys of a new customer belong to it. */
@@ -299,7 +313,8 @@ function report(
       })),
     ];
     const [customers, keys] = [true, false].map((of) => entries.filter(({ id }) => isCustomerId(id) === of));
-    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, notInFile: plan.unpruned, customers, keys }));
+    const left = { notInFile: plan.unpruned, unreadable: unreadableReport(plan.unreadable) };
+    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, ...left, customers, keys }));
     return;
   }
   for (const { change, kind, why } of listed) {

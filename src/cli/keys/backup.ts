@@ -17,6 +17,7 @@ import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { UnreadRecords } from '../unreadable.ts';
 import { json } from './text-form.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
@@ -34,7 +35,11 @@ export const keysBackup: Command = {
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
     force: { type: 'boolean', about: 'Replaces FILE if it exists.' },
-    json: { type: 'boolean', about: 'Prints {"file","keys"}.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints {"file","keys","unreadable"}; unreadable are the records that FILE lacks because they cannot be read.',
+    },
   },
   examples: [
     'tollgate keys backup keys.backup',
@@ -56,23 +61,27 @@ export const keysBackup: Command = {
         let count = 0;
         const operations = operationsOn(store);
         const records = { customers: operations.customers.every(), keys: operations.everyKey({ all: true }) };
-        const text = backupText(records, { peppers: store.peppers, nowMs: Date.now() }, (keys) => {
+        const unread = new UnreadRecords();
+        const onKeys = (keys: number) => {
           count = keys;
           progress.show('keys', keys, null, String);
-        });
+        };
+        const head = { peppers: store.peppers, nowMs: Date.now() };
+        const text = backupText(records, head, { onKeys, onUnreadable: unread.add });
         try {
           await writeWhole(file, sealed(text, passphrase, randomBytes), refuseExisting);
         } finally {
           progress.end();
         }
-        if (options.json === true) terminal.out(json({ file, keys: count }));
+        if (options.json === true) terminal.out(json({ file, keys: count, unreadable: unread.report }));
         else {
           terminal.out(`${file} has ${keysText(count)} of ${store.name}.\n`);
           terminal.out(
             'It is of use only with its passphrase and with the pepper of the store: keep each of them elsewhere.\n',
           );
         }
-        return 0;
+        unread.describe(terminal, (isOne) => `${isOne ? 'is' : 'are'} not in ${file}`);
+        return unread.exitCode;
       },
       { needsPlans: false, warn: terminal.error },
     );
@@ -130,7 +139,7 @@ export const keysRestore: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints {"madeAt","restored","same","left","replaced","unknown","refused","dryRun","keys"}; keys are those with something to report, at most 1000.',
+        'Prints {"madeAt","restored","same","left","replaced","unknown","refused","unreadable","dryRun","keys"}; keys are those with something to report, at most 1000.',
     },
   },
   examples: ['tollgate keys restore keys.backup --dry-run', 'tollgate keys restore keys.backup'],
@@ -225,7 +234,7 @@ type Counts = Record<RestoredKey['kind'], number>;
 
 async function restore(backup: Backup, store: OpenKeys, { options }: Words, terminal: Terminal): Promise<ExitCode> {
   const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
-  const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0 };
+  const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0, unreadable: 0 };
   const customersOf: Counts = { ...counts };
   const told: RestoredKey[] = [];
   const written: string[] = [];
@@ -276,7 +285,7 @@ async function restore(backup: Backup, store: OpenKeys, { options }: Words, term
     terminal.out(`${outcomes}: ${keysText(backup.count)} made ${made}, into ${store.name}.\n`);
   }
   if (failure !== null) throw failure;
-  const failed = [counts, customersOf].some(({ refused, unknown }) => refused + unknown > 0);
+  const failed = [counts, customersOf].some(({ refused, unknown, unreadable }) => refused + unknown + unreadable > 0);
   return failed ? 1 : 0;
 }
 
@@ -291,7 +300,7 @@ function warnOfPlans(lacked: ReadonlySet<string>, terminal: Terminal): void {
 
 /** `3 restored, 1 there already, 0 left as they are, 0 refused`. */
 function countsText(
-  { restored, same, left, replaced, unknown, refused }: Counts,
+  { restored, same, left, replaced, unknown, refused, unreadable }: Counts,
   { dryRun, force }: { readonly dryRun: boolean; readonly force: boolean },
 ): string {
   return [
@@ -301,6 +310,9 @@ function countsText(
     `${left} left as they are`,
     ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
     `${refused} refused`,
+    ...(unreadable > 0
+      ? [`${unreadable} left because ${unreadable === 1 ? 'its record' : 'their records'} here cannot be read`]
+      : []),
   ].join(', ');
 }
 

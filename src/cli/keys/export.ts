@@ -2,6 +2,7 @@ import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { isReadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -9,6 +10,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { UnreadRecords } from '../unreadable.ts';
 import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
@@ -48,27 +50,47 @@ export const keysExport: Command = {
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (!isJson) terminal.out(csvLine(HEADER));
       const operations = operationsOn(store);
-      const plans = new Map<string, string>();
+      const unread = new UnreadRecords();
+      const plans = new Map<string, string | null>();
       for await (const stored of operations.everyKey({ all: options.all === true })) {
-        const key = { ...stored, plan: await planOf(stored, operations, plans) };
+        if (!isReadable(stored)) {
+          unread.add(stored);
+          continue;
+        }
+        const key = { ...stored, plan: await planOf(stored, { operations, known: plans, unread }) };
         terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key)));
       }
-      return 0;
+      unread.describe(
+        terminal,
+        (isOne) => `${isOne ? 'is' : 'are'} left out, or the plan where it is that of a customer`,
+      );
+      return unread.exitCode;
     });
   },
 };
 
-/** The plan of a key: that of its customer, if it has one. @param known plans of customers that were read before */
-async function planOf(key: StoredKey, operations: Operations, known: Map<string, string>): Promise<string> {
+interface PlanSources {
+  readonly operations: Operations;
+  /** Plans of customers that were read before. */
+  readonly known: Map<string, string | null>;
+  readonly unread: UnreadRecords;
+}
+
+/** The plan of a key: that of its customer, if it has one; null if that cannot be read. */
+async function planOf(key: StoredKey, { operations, known, unread }: PlanSources): Promise<string | null> {
   if (key.customer === undefined) return key.plan;
   const before = known.get(key.customer);
   if (before !== undefined) return before;
-  const plan = (await operations.customers.of([key])).get(key.customer)?.plan ?? key.plan;
+  const customer = (await operations.customers.of([key])).get(key.customer);
+  if (customer instanceof UnreadableRecord) unread.add(customer);
+  const plan = customer instanceof UnreadableRecord ? null : (customer?.plan ?? key.plan);
   known.set(key.customer, plan);
   return plan;
 }
 
-function membersOf(key: StoredKey) {
+type ExportedKey = Omit<StoredKey, 'plan'> & { readonly plan: string | null };
+
+function membersOf(key: ExportedKey) {
   const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs, customer } = key;
   return {
     id,
@@ -92,7 +114,7 @@ function membersOf(key: StoredKey) {
   };
 }
 
-function cellsOf(key: StoredKey): readonly (string | null)[] {
+function cellsOf(key: ExportedKey): readonly (string | null)[] {
   const { limits, ...rest } = membersOf(key);
   const members = { ...rest, limits: limitsText(limits) };
   return HEADER.map((column) => {

@@ -4,6 +4,7 @@ import type { Allowance, Plans } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { ACCESS_MEMBERS, type StoredAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { allowanceOfOwner, ownerOf } from '../../operations/account-owners.ts';
@@ -26,7 +27,16 @@ import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { accessText } from './access-options.ts';
-import { CUSTOMER, customerCell, json, limitsText, secretLabelOf, stateOf } from './text-form.ts';
+import {
+  CUSTOMER,
+  customerCell,
+  json,
+  limitsText,
+  secretLabelOf,
+  stateOf,
+  unreadableCells,
+  unreadableEntry,
+} from './text-form.ts';
 
 // The commands that print keys and change nothing: `keys list` and `keys show`.
 
@@ -61,7 +71,11 @@ export const keysList: Command = {
         'Keys that are older than this and have not been used since, 1d to 92d; with --json each has its lastUsedOn.',
     },
     all: { type: 'boolean', about: 'Lists the revoked ones too; with --json each key has its revokedAt.' },
-    json: { type: 'boolean', about: 'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt; {"id","unreadable"} for a key whose record cannot be read.',
+    },
   },
   examples: [
     'tollgate keys list acme',
@@ -73,13 +87,13 @@ export const keysList: Command = {
     const given = givenFilter(words);
     return withStore<ExitCode>(terminal.env, async (store) => {
       const { plans, settings } = store;
-      const all = options.all === true;
+      const withRevoked = options.all === true;
       const note = terminal.error;
       const customer =
         given.customer === null
           ? null
           : await meantId(store, given.customer, { kinds: ['customer'], isRead: true, note });
-      const filter = keyFilterFrom({ ...given, customer }, all, {
+      const filter = keyFilterFrom({ ...given, customer }, withRevoked, {
         nameOf: (parameter) => (parameter === 'text' ? 'TEXT' : `--${parameter}`),
         secretAdvice: NO_SECRET_IN_ARGUMENTS,
         formats: settings.keyFormats,
@@ -88,17 +102,18 @@ export const keysList: Command = {
       if ('fault' in filter) throw new Failure('bad_usage', filter.fault);
       const progress = new Progress(terminal, () => performance.now());
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
-      const found = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
+      const all = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
+      const { readable: found, unreadable } = byReadability(all);
       const customers = await operationsOn(store).customers.of(found.map(({ key }) => key));
       if (options.json === true) {
         const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
           ...keyReport(key, plans, { customers, nowMs }),
-          ...(all ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
+          ...(withRevoked ? { revokedAt: timeOf(key.revokedAtMs) } : {}),
           ...suspendedNow(key, nowMs),
           ...lastUse,
         }));
-        terminal.out(json(reports));
+        terminal.out(json([...reports, ...unreadable.map(unreadableEntry)]));
       } else {
         const isFiltered = Object.values(given).some((value) => value !== null);
         const none = isFiltered
@@ -108,8 +123,11 @@ export const keysList: Command = {
         const parts = { plans, customers, terminal };
         // Without a customer among the keys the table is that of earlier versions.
         const hasCustomers = found.some(({ key }) => key.customer !== undefined);
-        const rows = rowsOf(found, { withLastUse, hasCustomers }, parts);
         const columns = [...COLUMNS, ...(hasCustomers ? [CUSTOMER] : []), ...(withLastUse ? [LAST_USED] : [])];
+        const rows = [
+          ...rowsOf(found, { withLastUse, hasCustomers }, parts),
+          ...unreadable.map(({ id }) => unreadableCells(id, columns)),
+        ];
         printTable(terminal, columns, rows, `${none}\n`);
       }
       return 0;
@@ -274,7 +292,7 @@ async function limitRows(
   { columns }: Terminal,
 ): Promise<[string, string][]> {
   const owner = await ownerOf(accountIdOf(key.id, key.customer ?? null), store);
-  const allowance = owner === null ? null : allowanceOfOwner(owner, plan, store.plans);
+  const allowance = owner === null || !isReadable(owner) ? null : allowanceOfOwner(owner, plan, store.plans);
   // Without its customer, its plan or a limit that the plan asks for, no request is admitted.
   if (allowance === null) return [['limits', limitsText(limits)]];
   const { shadow, isShadowOnly } = allowance;

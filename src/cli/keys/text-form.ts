@@ -2,6 +2,7 @@ import { UNBOUNDED } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import type { UnreadableRecord } from '../../identify/stored-record.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
 import {
@@ -96,4 +97,14 @@ export function secretLabelOf({ last4 }: { readonly last4: string | null }): str
 
 export function json(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+/** What lists print of a record that cannot be read, in JSON. */
+export function unreadableEntry({ id, message }: UnreadableRecord) {
+  return { id, unreadable: message };
+}
+
+/** The row of a table for it: its id, and its state where the table has one. */
+export function unreadableCells(id: string, columns: readonly Column[]): string[] {
+  return columns.map(({ head }) => (head === 'id' ? id : head === 'state' ? 'unreadable' : '-'));
 }

@@ -13,6 +13,7 @@ import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { warnOfUnreadable } from './diff.ts';
 import { checkPlansFile } from './file.ts';
 
 /** `tollgate plans check`: makes the checks of a gateway's start (contract sections 1 and 2), and prints more warnings. */
@@ -30,7 +31,11 @@ export const plansCheck: Command = {
         'FILE lacks, without naming it in `removed`, is a fault: a running gateway refuses such a change.',
     },
     strict: { type: 'boolean', about: 'Warnings make the exit code 1 too.' },
-    json: { type: 'boolean', about: 'Prints one JSON object: file, valid, faults, warnings.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints one JSON object: file, valid, faults, warnings; with --against also unreadable, the ids of keys and customers whose records cannot be read.',
+    },
   },
   async run({ options, positionals }, terminal) {
     const file = positionals[0] ?? (terminal.env.TOLLGATE_PLANS || DEFAULT_PLANS_FILE);
@@ -45,18 +50,21 @@ export const plansCheck: Command = {
     const routeWarnings = against ? routeWarningsOf(terminal.env) : [];
     const warnings = [...inOrder([...checked.warnings, ...own, ...looked.warnings]), ...routeWarnings];
     if (options.json === true) {
-      const report = { file, valid: faults.length === 0, faults: faults.map(jsonOf), warnings: warnings.map(jsonOf) };
+      const valid = faults.length === 0;
+      const unread = against ? { unreadable: looked.unreadable } : {};
+      const report = { file, valid, faults: faults.map(jsonOf), warnings: warnings.map(jsonOf), ...unread };
       terminal.out(`${JSON.stringify(report, null, 2)}\n`);
     } else {
       for (const fault of faults) terminal.error(`${printFault(fault)}\n`);
       for (const warning of warnings) terminal.error(`warning: ${printFault(warning)}\n`);
       if ('value' in checked && faults.length === 0) terminal.out(`${file}: ${summaryOf(checked.value)}\n`);
     }
-    return faults.length > 0 || (options.strict === true && warnings.length > 0) ? 1 : 0;
+    warnOfUnreadable(looked.unreadable, terminal);
+    return faults.length + looked.unreadable.length > 0 || (options.strict === true && warnings.length > 0) ? 1 : 0;
   },
 };
 
-const NOTHING = { faults: [], warnings: [] };
+const NOTHING = { faults: [], warnings: [], unreadable: [] };
 
 /** Looks at the plans together with the keys and routes that will use them. */
 async function lookAgainst(plans: PlacedPlans, file: string, terminal: Terminal) {
@@ -64,7 +72,7 @@ async function lookAgainst(plans: PlacedPlans, file: string, terminal: Terminal)
   // The store and routes come from the settings, the plans from the file that is checked.
   const env = { ...terminal.env, TOLLGATE_PLANS: file };
   const work = async ({ settings, ...stores }: Parameters<Parameters<typeof withKeys>[1]>[0]) => {
-    const live = await countLiveKeys(stores, Date.now(), {
+    const { byPlan: live, unreadable } = await countLiveKeys(stores, Date.now(), {
       onPage: (keysRead) => {
         progress.show('keys', keysRead, null, String);
         return true;
@@ -73,7 +81,7 @@ async function lookAgainst(plans: PlacedPlans, file: string, terminal: Terminal)
     progress.end();
     const { routes, jwt } = settings;
     const users = { live, routes, patterns: patternsOf(routes), hasTokens: jwt !== null };
-    return { faults: lostPlansOf(plans, live), warnings: warningsAgainst(plans, users) };
+    return { faults: lostPlansOf(plans, live), warnings: warningsAgainst(plans, users), unreadable };
   };
   return withKeys(env, work, { warn: terminal.error });
 }

@@ -2,6 +2,7 @@ import { Failure } from '../../failure.ts';
 import { type AffectedPlan, affectedBy, ReachedCallers, reachesOf } from '../../operations/plans/affected.ts';
 import { changesBetween, isRefused, type PlansChange } from '../../operations/plans/changes.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
+import { unreadableText } from '../../operations/unreadable.ts';
 import { withKeys } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -31,7 +32,7 @@ export const plansDiff: Command = {
       type: 'boolean',
       about:
         'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, customers, breaks; with --against also ' +
-        'affected with plan, keys, customers, callers.',
+        'affected with plan, keys, customers, callers, and unreadable: the ids of keys and customers whose records cannot be read.',
     },
   },
   async run({ options, positionals }, terminal) {
@@ -41,18 +42,28 @@ export const plansDiff: Command = {
     if (before === null || after === null) return 1;
     const reaches = reachesOf(changesBetween(before, after, null));
     const reached = new ReachedCallers(reaches);
-    const live = options.against === true ? await liveKeys(now, reached, terminal) : null;
+    const counted = options.against === true ? await liveKeys(now, reached, terminal) : null;
+    const [live, unreadable] = [counted?.byPlan ?? null, counted?.unreadable];
     const changes = changesBetween(before, after, live);
     const affected = live === null ? undefined : affectedBy(reached.byPlan, reaches, { before, after });
-    if (options.json === true) terminal.out(`${JSON.stringify({ old, new: now, changes, affected }, null, 2)}\n`);
+    if (options.json === true)
+      terminal.out(`${JSON.stringify({ old, new: now, changes, affected, unreadable }, null, 2)}\n`);
     else {
       printTable(terminal, COLUMNS, changes.map(cellsOf), `${old} and ${now} allow the same.\n`);
       // Elsewhere each line is a change, for other programs.
       if (terminal.isTerminal && affected !== undefined && affected.length > 0) printAffected(affected, terminal);
     }
-    return changes.some((change) => isRefused(change, after)) ? 1 : 0;
+    if (unreadable !== undefined) warnOfUnreadable(unreadable, terminal);
+    return changes.some((change) => isRefused(change, after)) || (unreadable ?? []).length > 0 ? 1 : 0;
   },
 };
+
+/** Whether the plans of these are affected is not known. */
+export function warnOfUnreadable(unreadable: readonly string[], terminal: Terminal): void {
+  if (unreadable.length === 0) return;
+  const records = unreadableText(unreadable.map((id) => ({ id })));
+  terminal.error(`warning: ${records}. They are not counted, and may use any plan.\n`);
+}
 
 function liveKeys(plans: string, reached: ReachedCallers, terminal: Terminal) {
   const progress = new Progress(terminal, () => performance.now());

@@ -3,7 +3,7 @@ import type { Durability } from '../../admit/ledger.ts';
 import type { Plan } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
-import { MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
+import { isRefusal, MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
 import { customerAppliedTo, type PlannedCustomer } from './plan-customers.ts';
 
 /** A customer that was made or changed, or that needed no change any more. */
@@ -45,7 +45,7 @@ export async function* applyCustomers(
       if (durability.kind !== 'durable') yield { change, kind: 'unknown', why: MAY_BE_UNDONE_TEXT };
       else yield { change, kind: isDeepStrictEqual(before, after) ? 'same' : 'done', why: null };
     } catch (error) {
-      if (!(error instanceof Failure) || !['refused', 'conflict', 'not_found'].includes(error.code)) throw error;
+      if (!isRefusal(error)) throw error;
       yield { change, kind: 'refused', why: error.message };
     }
   }

@@ -6,8 +6,9 @@ import { Failure } from '../../failure.ts';
 import { digestOf, mint, type Random } from '../../identify/api-key.ts';
 import type { CustomerStore } from '../../identify/customer-store.ts';
 import { type AppliedEntry, digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
+import { isReadable, orUnreadable } from '../../identify/stored-record.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
-import { MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
+import { isRefusal, MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
 import { type ApplyPlan, appliedTo, type CustomersOfFile, idOf, isPrunable, type PlannedChange } from './plan-apply.ts';
 import type { SecretFolder } from './secret-folder.ts';
 
@@ -98,7 +99,7 @@ async function outcomeOf(change: PlannedChange, work: () => Promise<MadeChange>)
     if (durability.kind !== 'durable') return { change, kind: 'unknown', why: MAY_BE_UNDONE_TEXT };
     return { change, kind: isSame ? 'same' : 'done', why };
   } catch (error) {
-    if (!(error instanceof Failure) || !['refused', 'conflict', 'not_found'].includes(error.code)) throw error;
+    if (!isRefusal(error)) throw error;
     return { change, kind: 'refused', why: error.message };
   }
 }
@@ -227,8 +228,8 @@ export async function finishPrepared(
   for (const [name, entry] of Object.entries(entries)) {
     const as = { set, name };
     if (!secrets.hasPending(as)) continue;
-    const key = await keys.get(idOf(as, entry), { evenDeleted: true });
-    if (key === null) continue;
+    const key = await orUnreadable(keys.get(idOf(as, entry), { evenDeleted: true }));
+    if (key === null || !isReadable(key)) continue;
     const secret = await secrets.pending(as);
     if (secret === null) continue;
     if (hasSecret(key, secret, peppers)) await secrets.keep(as, secret);

@@ -7,6 +7,7 @@ import { accessOf, changedAccess, metaEdits, type StoredAccess } from '../../ide
 import { newKeyId } from '../../identify/api-key.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
+import { isReadable, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { edited, type KeyAttributes, keyOf, type RecordEdits, validateAttributes } from '../key-changes.ts';
 import { timeOf } from '../key-report.ts';
 import { attributeEdits, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
@@ -33,8 +34,10 @@ export interface ApplyPlan {
   readonly unpruned: readonly string[];
   /** Faults of the file that only the store shows, each with its place in the file: nothing may be applied. */
   readonly faults: readonly { readonly path: Path; readonly message: string }[];
-  /** Entries whose key was revoked or deleted, or belongs to another customer. They do not keep the others from being applied. */
+  /** Entries whose key was revoked or deleted, belongs to another customer, or cannot be read. They do not keep the others from being applied. */
   readonly ended: readonly EndedEntry[];
+  /** Further keys that cannot be read. They may be of the set and lack an entry, so a prune is not complete; it revokes none of them. */
+  readonly unreadable: readonly UnreadableRecord[];
 }
 
 /** The customers that the entries of a file name. */
@@ -77,11 +80,16 @@ export async function planApply(file: KeysFile, options: PlanOptions): Promise<A
   for (let i = 0; i < all.length; i += BATCH_KEYS) {
     const batch = all.slice(i, i + BATCH_KEYS);
     const found = await Promise.all(
-      batch.map(([name, entry]) => options.keys.get(idOf({ set, name }, entry), { evenDeleted: true })),
+      batch.map(([name, entry]) => orUnreadable(options.keys.get(idOf({ set, name }, entry), { evenDeleted: true }))),
     );
     for (const [j, [name, entry]] of batch.entries()) {
       const as = { set, name };
-      const planned = planOne(as, entry, found[j] ?? null, deps);
+      const present = found[j] ?? null;
+      if (present instanceof UnreadableRecord) {
+        ended.push({ name, id: present.id, why: present.message });
+        continue;
+      }
+      const planned = planOne(as, entry, present, deps);
       if (planned === null) continue;
       if ('fault' in planned) faults.push({ path: ['keys', name, ...planned.at], message: planned.fault });
       else if ('why' in planned) ended.push(planned);
@@ -89,7 +97,7 @@ export async function planApply(file: KeysFile, options: PlanOptions): Promise<A
     }
   }
   const unchanged = all.length - changes.length - ended.length;
-  const absent = await absentKeys(set, entryOf, options);
+  const { absent, unreadable } = await absentKeys(set, entryOf, options);
   if (options.prune) changes.push(...absent);
   return {
     set,
@@ -99,6 +107,7 @@ export async function planApply(file: KeysFile, options: PlanOptions): Promise<A
     unpruned: options.prune ? [] : absent.map(({ name }) => name),
     faults,
     ended,
+    unreadable,
   };
 }
 
@@ -234,13 +243,14 @@ function accessOfEntry(entry: KeyEntry): Omit<StoredAccess, 'boundTo'> & { reado
   return boundTo === undefined ? given : { ...given, boundTo: boundTo === '' ? null : boundTo };
 }
 
-/** The keys of the set that have no entry in the file, oldest first, as changes that revoke them. */
+/** The keys of the set that have no entry in the file, oldest first, as changes that revoke them; and those that cannot be read. */
 async function absentKeys(
   set: string,
   entryOf: ReadonlyMap<string, string>,
   { keys }: Pick<PlanOptions, 'keys'>,
-): Promise<PlannedChange[]> {
-  const found: PlannedChange[] = [];
+): Promise<{ readonly absent: PlannedChange[]; readonly unreadable: UnreadableRecord[] }> {
+  const absent: PlannedChange[] = [];
+  const unreadable: UnreadableRecord[] = [];
   let cursor: string | null = null;
   do {
     const part = await keys.scan({
@@ -249,12 +259,13 @@ async function absentKeys(
       mayMatch: (record) => record.includes('"applied":'),
     });
     for (const { key } of part.found) {
-      if (!isPrunable(key, set) || entryOf.has(key.id)) continue;
-      found.push({ kind: 'revoke', name: key.applied!.name, id: key.id, before: key });
+      if (entryOf.has(key.id)) continue;
+      if (!isReadable(key)) unreadable.push(key);
+      else if (isPrunable(key, set)) absent.push({ kind: 'revoke', name: key.applied!.name, id: key.id, before: key });
     }
     cursor = part.cursor;
   } while (cursor !== null);
-  return found;
+  return { absent, unreadable };
 }
 
 /** Whether a prune of the set may revoke the key. */

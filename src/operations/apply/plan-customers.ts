@@ -5,6 +5,7 @@ import type { CustomerEntry, KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
 import { type CustomerStore, newCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry } from '../../identify/key-store.ts';
+import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { editedCustomer, newCustomer } from '../customer-changes.ts';
 import type { RecordEdits } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';
@@ -29,7 +30,7 @@ export interface CustomersPlan {
   /** How many entries the store has as they stand in the file. */
   readonly unchanged: number;
   readonly faults: readonly { readonly path: Path; readonly message: string }[];
-  /** Entries whose customer is deleted, or managed by another set. They do not keep the others from being applied. */
+  /** Entries whose customer is deleted, managed by another set, or cannot be read. They do not keep the others from being applied. */
   readonly ended: readonly EndedEntry[];
   /** The customers by the names of their entries, as they are after the changes; without those of `ended`. */
   readonly byEntry: ReadonlyMap<string, StoredCustomer>;
@@ -61,10 +62,17 @@ export async function planCustomers(
   for (let i = 0; i < all.length; i += BATCH) {
     const batch = all.slice(i, i + BATCH);
     const found = await Promise.all(
-      batch.map(([name, entry]) => options.customers.get(customerIdOf({ set, name }, entry), { evenDeleted: true })),
+      batch.map(([name, entry]) =>
+        orUnreadable(options.customers.get(customerIdOf({ set, name }, entry), { evenDeleted: true })),
+      ),
     );
     for (const [j, [name, entry]] of batch.entries()) {
-      const planned = planOne({ set, name }, entry, found[j] ?? null, options);
+      const present = found[j] ?? null;
+      if (present instanceof UnreadableRecord) {
+        ended.push({ name, id: present.id, why: present.message });
+        continue;
+      }
+      const planned = planOne({ set, name }, entry, present, options);
       if ('fault' in planned) faults.push({ path: ['customers', name, ...planned.at], message: planned.fault });
       else if ('why' in planned) ended.push(planned);
       else if ('same' in planned) byEntry.set(name, planned.same);

@@ -3,6 +3,7 @@ import { Failure } from '../../failure.ts';
 import { readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
 import { readStoredKey, type StoredKey } from '../../identify/key-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
+import { isReadable, type Listed, type UnreadableRecord } from '../../identify/stored-record.ts';
 import type { OpenedFile } from './sealed-file.ts';
 
 // The text of a backup: one JSON object a line. The first describes the backup, the last has the number of keys, and
@@ -19,30 +20,50 @@ interface BackupHead {
 const HEAD = z.looseObject({ madeAt: z.string(), peppers: z.array(z.string()).min(1) });
 const END = z.looseObject({ keys: z.number().int().min(0), customers: z.number().int().min(0).optional() });
 
+interface BackupEvents {
+  /** Called with the number of keys so far. */
+  readonly onKeys: (count: number) => void;
+  /** Called with each record that the backup lacks. */
+  readonly onUnreadable: (record: UnreadableRecord) => void;
+}
+
 /** Lines that are joined before they are encrypted. */
 const LINES_TOGETHER = 100;
 
 /**
- * The text of a backup.
+ * The text of a backup. It cannot have the records that cannot be read.
  * @param peppers those in use, newest first
- * @param onKeys called with the number of keys so far
  */
 export async function* backupText(
-  { customers, keys }: { readonly customers: AsyncIterable<StoredCustomer>; readonly keys: AsyncIterable<StoredKey> },
+  {
+    customers,
+    keys,
+  }: {
+    readonly customers: AsyncIterable<Listed<StoredCustomer>>;
+    readonly keys: AsyncIterable<Listed<StoredKey>>;
+  },
   { peppers, nowMs }: { readonly peppers: readonly string[]; readonly nowMs: number },
-  onKeys: (count: number) => void,
+  { onKeys, onUnreadable }: BackupEvents,
 ): AsyncGenerator<string> {
   const head: BackupHead = { madeAt: new Date(nowMs).toISOString(), peppers: peppers.map(pepperCheckOf) };
   let count = 0;
   let text = `${JSON.stringify(head)}\n`;
   let customersCount = 0;
   for await (const customer of customers) {
+    if (!isReadable(customer)) {
+      onUnreadable(customer);
+      continue;
+    }
     text += `${JSON.stringify(customer)}\n`;
     if (++customersCount % LINES_TOGETHER !== 0) continue;
     yield text;
     text = '';
   }
   for await (const key of keys) {
+    if (!isReadable(key)) {
+      onUnreadable(key);
+      continue;
+    }
     text += `${JSON.stringify(key)}\n`;
     if (++count % LINES_TOGETHER !== 0) continue;
     yield text;

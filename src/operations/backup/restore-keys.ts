@@ -3,6 +3,7 @@ import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { ACCESS_MEMBERS, accessOf, withoutAccess } from '../../identify/access.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
+import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { longerOf } from '../../identify/suspension.ts';
 
 /** What became of one key, or one customer, of a backup. */
@@ -11,9 +12,10 @@ export interface RestoredKey {
   /**
    * `restored`: the store lacked it. `same`: the store has it so. `left`: the store has it otherwise, and it was left as it is.
    * `replaced`: the store had it otherwise, and its attributes are those of the backup now. `unknown`: written, but a failover may
-   * undo that. `refused`: it was deleted for good, or another key has one of its secrets.
+   * undo that. `refused`: it was deleted for good, or another key has one of its secrets. `unreadable`: the store has something under
+   * its name that cannot be read, which was left as it is.
    */
-  readonly kind: 'restored' | 'same' | 'left' | 'replaced' | 'unknown' | 'refused';
+  readonly kind: 'restored' | 'same' | 'left' | 'replaced' | 'unknown' | 'refused' | 'unreadable';
   /** A sentence about it; null if there is nothing to say. */
   readonly why: string | null;
 }
@@ -34,7 +36,8 @@ const BATCH_KEYS = 1_000;
  * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
  * - a key that was revoked or deleted since is not brought back,
  * - a secret that was rotated away since does not work again,
- * - a key or a customer that was suspended since is not resumed: of two suspensions the one that ends last counts.
+ * - a key or a customer that was suspended since is not resumed: of two suspensions the one that ends last counts,
+ * - a record that cannot be read is not replaced, because it may say that the key was revoked.
  * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
  * @throws Failure `store_unavailable`; the keys reported until then are done
  */
@@ -68,8 +71,9 @@ export async function* restoreCustomers(
   };
   for await (const customer of backup) {
     const { id } = customer;
-    const there = await customers.get(id, { evenDeleted: true });
-    if (there === null) {
+    const there = await orUnreadable(customers.get(id, { evenDeleted: true }));
+    if (there instanceof UnreadableRecord) yield unreadable(there);
+    else if (there === null) {
       const durability = dryRun ? DURABLE : await customers.create(customer);
       yield durability.kind === 'durable' ? { id, kind: 'restored', why: null } : { id, kind: 'unknown', why: UNKNOWN };
     } else yield await compare(customer, there, comparison, { force, dryRun });
@@ -138,7 +142,7 @@ function whatChanged(different: readonly string[], remaining: readonly string[],
 }
 
 async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions): Promise<RestoredKey[]> {
-  const there = await Promise.all(batch.map(({ id }) => options.keys.get(id, { evenDeleted: true })));
+  const there = await Promise.all(batch.map(({ id }) => orUnreadable(options.keys.get(id, { evenDeleted: true }))));
   const missing = batch.filter((_, i) => there[i] === null);
   const comparison: Comparison<StoredKey> = {
     differences: differencesOf,
@@ -149,6 +153,7 @@ async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions
   return Promise.all(
     batch.map((key, i) => {
       const present = there[i] ?? null;
+      if (present instanceof UnreadableRecord) return unreadable(present);
       return present === null ? made.get(key.id)! : compare(key, present, comparison, options);
     }),
   );
@@ -169,8 +174,12 @@ async function create(
 }
 
 async function isTaken(key: StoredKey, keys: RestoreOptions['keys']): Promise<boolean> {
-  const owners = await Promise.all(digestsOf(key).map((digest) => keys.ownerOf(digest)));
+  const owners = await Promise.all(digestsOf(key).map((digest) => orUnreadable(keys.ownerOf(digest))));
   return owners.some((owner) => owner !== null);
+}
+
+function unreadable({ id, message }: UnreadableRecord): RestoredKey {
+  return { id, kind: 'unreadable', why: `was left as it is. ${message}` };
 }
 
 const UNKNOWN = 'was written, but a failover of Redis may still undo it; restore again to be sure.';

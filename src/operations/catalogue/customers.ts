@@ -7,6 +7,7 @@ import { bodyDigestOf } from '../create-once.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
 import { changeOfCustomer } from '../recorded.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import {
@@ -39,6 +40,7 @@ const shownCustomer = customer
     keysCursor: cursor.describe(
       'Leads to the further keys, as `cursor` of `GET /keys?customer=…`; null if these are all.',
     ),
+    unreadable,
   })
   .meta({ id: 'ShownCustomer' });
 
@@ -74,6 +76,7 @@ export const listCustomers = defineOperation({
     customers: z.array(customer),
     cursor,
     searched: count.describe('How many customers were looked at for this page.'),
+    unreadable,
   }),
   result: 'A page of customers.',
   async run({ operations, nowMs }, { q = null, plan = null, owner = null, expiring = null, limit, cursor }) {
@@ -82,7 +85,8 @@ export const listCustomers = defineOperation({
     const filter = { text: q, plan, owner, expiringMs };
     const found = await operations.customers.search(filter, { limit, cursor: cursor ?? null });
     const customers = found.customers.map((one) => customerReport(one, operations.plans, nowMs()));
-    return { output: { customers, cursor: found.cursor, searched: found.searched } };
+    const { searched, unreadable } = found;
+    return { output: { customers, cursor: found.cursor, searched, unreadable: unreadableReport(unreadable) } };
   },
 });
 
@@ -158,13 +162,14 @@ export const showCustomer = defineOperation({
   async run({ operations, nowMs }, { id }) {
     const { customers, plans } = operations;
     const customer = await customers.show(id);
-    const { keys, cursor } = await operations.search(
+    const { keys, cursor, unreadable } = await operations.search(
       { text: null, meta: null, plan: null, owner: null, customer: id, expiringMs: null, unusedDays: null, all: false },
       { limit: MAX_KEYS, cursor: null },
     );
     const owners = new Map([[id, customer]]);
     const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs(), owners));
-    return { output: { ...customerReport(customer, plans, nowMs()), keys: reports, keysCursor: cursor }, customer };
+    const report = { ...customerReport(customer, plans, nowMs()), keys: reports, keysCursor: cursor };
+    return { output: { ...report, unreadable: unreadableReport(unreadable) }, customer };
   },
 });
 
@@ -275,16 +280,22 @@ export const deleteCustomer = defineOperation({
     id: z.string(),
     deleted: z.literal(true),
     keysRevoked: count.describe('How many keys were revoked with it.'),
+    unreadable: unreadable.describe(
+      'The keys that may be its and were not revoked, because their records cannot be read. Without the customer none of its keys is served.',
+    ),
   }),
   result: 'It is deleted.',
-  fails: { not_found: true, conflict: 'The customer has keys that are not revoked.' },
+  fails: {
+    not_found: true,
+    conflict: 'The customer has keys that are not revoked, or may have some that cannot be read.',
+  },
   async run({ operations }, { id, keys }, { guard }) {
     const options = { revokesKeys: keys === 'revoke', ...(guard === undefined ? {} : { guard }) };
-    const { before, durability, keysRevoked } = await operations.customers.delete(id, options);
+    const { before, durability, keysRevoked, unreadable } = await operations.customers.delete(id, options);
     const isSame = before.deletedAtMs !== undefined;
     const change = changeOfCustomer(before, null, durability);
     return {
-      output: { id, deleted: true as const, keysRevoked },
+      output: { id, deleted: true as const, keysRevoked, unreadable: unreadableReport(unreadable) },
       change: isSame ? { ...change, before: null, outcome: 'unchanged' as const } : change,
     };
   },

@@ -12,6 +12,7 @@ import { keyFilterFrom } from '../key-search.ts';
 import type { Operations } from '../operations.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import {
   count,
   cursor,
@@ -153,6 +154,7 @@ export const listKeys = defineOperation({
     keys: z.array(listedKey),
     cursor,
     searched: count.describe('How many keys were looked at for this page.'),
+    unreadable,
   }),
   result: 'A page of keys.',
   async run(context, { q, all, limit, cursor, ...given }) {
@@ -171,7 +173,8 @@ export const listKeys = defineOperation({
       ...wholeKeyReport(key, operations.plans, nowMs(), customers),
       ...lastUse,
     }));
-    return { output: { keys, cursor: found.cursor, searched: found.searched } };
+    const { cursor: next, searched, unreadable } = found;
+    return { output: { keys, cursor: next, searched, unreadable: unreadableReport(unreadable) } };
   },
 });
 

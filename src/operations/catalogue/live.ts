@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
-import { isTokenHolder } from '../../identify/token-holder.ts';
+import { isTokenHolder } from '../../identify/api-key.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
 import { NEAR_SHARE, nearLimit } from '../live/near-limits.ts';
 import { adviceSince } from '../live/refusal-text.ts';
 import type { Operations } from '../operations.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, limitName, time, windowName } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
@@ -150,12 +151,16 @@ export const listNear = defineOperation({
   }),
   output: z.strictObject({
     keys: z.array(nearLimit).max(MAX_NEAR),
+    unreadable: unreadable.describe(
+      'The keys and customers whose records cannot be read, so that it is not known whether they are near a limit.',
+    ),
   }),
   result: 'The keys.',
   fails: { store_unavailable: true },
   async run({ fleet, operations }, { used = NEAR_SHARE }) {
     const wanted = { share: Number(used), most: MAX_NEAR };
-    return { output: { keys: await (await operations()).nearLimits(await fleet.presence.near(), wanted) } };
+    const { keys, unreadable } = await (await operations()).nearLimits(await fleet.presence.near(), wanted);
+    return { output: { keys, unreadable: unreadableReport(unreadable) } };
   },
 });
 

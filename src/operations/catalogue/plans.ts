@@ -306,6 +306,11 @@ export const diffPlans = defineOperation({
         .strictObject({
           keysRead: count,
           isComplete: z.boolean().describe('False: there are too many keys, or the store is away.'),
+          unreadable: z
+            .array(z.string())
+            .describe(
+              'The ids of the keys and customers whose records cannot be read. They are not counted, and may be affected.',
+            ),
         })
         .nullable()
         .describe('The count of live keys; null if there are faults.'),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
-import { isTokenHolder } from '../../identify/token-holder.ts';
+import { isTokenHolder } from '../../identify/api-key.ts';
 import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';

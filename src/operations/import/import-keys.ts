@@ -16,6 +16,7 @@ import {
 import { type CustomerStore, isCustomerId } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
+import { isReadable, type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { idOfImported } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
 import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';
@@ -141,19 +142,20 @@ async function readLine(line: ImportLine, options: ImportOptions): Promise<Read 
   try {
     return { line: line.line, moved: await importedKey(line.row, { ...options, nowMs: options.nowMs() }) };
   } catch (error) {
-    if (error instanceof Failure && error.code === 'refused') return refused(error.message);
+    const isRefusal = error instanceof UnreadableRecord || (error instanceof Failure && error.code === 'refused');
+    if (isRefusal) return refused(error.message);
     throw error;
   }
 }
 
-async function find({ digests, ids }: ImportedKey, { keys }: ImportOptions): Promise<StoredKey | null> {
+async function find({ digests, ids }: ImportedKey, { keys }: ImportOptions): Promise<Listed<StoredKey> | null> {
   for (const digest of digests) {
-    const key = await keys.ownerOf(digest);
+    const key = await orUnreadable(keys.ownerOf(digest));
     if (key !== null) return key;
   }
   // The id is derived from the imported secret, so this is the same key, which has since got another secret.
   for (const id of ids) {
-    const key = await keys.get(id, { evenDeleted: true });
+    const key = await orUnreadable(keys.get(id, { evenDeleted: true }));
     if (key !== null) return key;
   }
   return null;
@@ -162,14 +164,15 @@ async function find({ digests, ids }: ImportedKey, { keys }: ImportOptions): Pro
 /** Adds the digest under the newest pepper, so that the secret works, or is recognised, under that pepper alone. */
 async function putUnderNewest(
   { digests }: ImportedKey,
-  existing: StoredKey | null,
+  existing: Listed<StoredKey> | null,
   { keys }: ImportOptions,
 ): Promise<void> {
-  if (existing === null || digestsOf(existing).includes(digests[0]!)) return;
+  if (existing === null || !isReadable(existing) || digestsOf(existing).includes(digests[0]!)) return;
   await keys.update(existing.id, (key) => recognised(key, digests));
 }
 
-function already({ line, moved }: Read, existing: StoredKey | null): LineOutcome {
+function already({ line, moved }: Read, existing: Listed<StoredKey> | null): LineOutcome {
+  if (existing instanceof UnreadableRecord) return { line, kind: 'refused', id: null, why: existing.message };
   if (existing === null) {
     return { line, kind: 'refused', id: null, why: 'could not be stored, and is not there either; try again.' };
   }

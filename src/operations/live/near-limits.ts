@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { LimitName } from '../../admit/windows.ts';
+import { byReadability, type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
 import { allowanceOfOwner, ownerOf } from '../account-owners.ts';
 import { customerOfKey } from '../key-report.ts';
 import { presentRefusal, type RefusedSources } from '../refused-now.ts';
@@ -45,20 +46,22 @@ export async function nearLimits(
   sources: NearSources,
   candidates: readonly NearCandidate[],
   { share, most }: { readonly share: number; readonly most: number },
-): Promise<readonly NearReport[]> {
+): Promise<{ readonly keys: readonly NearReport[]; readonly unreadable: readonly UnreadableRecord[] }> {
   // A request that cost more than one may have left less than the next one costs, whatever the share.
   const possible = candidates.filter(({ share: left, cost }) => left * 100 <= 100 - share || cost > 1);
-  if (possible.length === 0) return [];
+  if (possible.length === 0) return { keys: [], unreadable: [] };
   const refused = new Map((await sources.history.refusedNow()).map((entry) => [entry.consumerId, entry]));
   // Most of those with a refusal are refused still, and many of them must not crowd out the others.
   const byRefusal = possible.toSorted((a, b) => Number(refused.has(a.id)) - Number(refused.has(b.id)));
   const asked = byRefusal.slice(0, MAX_LOOKED_AT);
-  const found: NearReport[] = [];
+  const found: Listed<NearReport>[] = [];
   for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {
     const some = asked.slice(from, from + READ_AT_ONCE);
     found.push(...(await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), share, sources)))).flat());
   }
-  return found.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
+  const { readable, unreadable } = byReadability(found);
+  const keys = readable.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
+  return { keys, unreadable };
 }
 
 /** @param entry its last refusal; undefined if the index has none. By now another window may be the one that it is near to. */
@@ -67,8 +70,9 @@ async function nearReport(
   entry: RefusedConsumer | undefined,
   share: number,
   sources: NearSources,
-): Promise<NearReport[]> {
+): Promise<Listed<NearReport>[]> {
   const caller = await ownerOf(accountId, sources);
+  if (caller instanceof UnreadableRecord) return [caller];
   if (caller === null || !caller.isLive(sources.nowMs)) return [];
   const { id, name, owner, customer } = caller;
   const plan = caller.plan ?? named;

@@ -4,7 +4,7 @@ import { type Fault, inOrder } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { faultOfText } from '../../config/read-file.ts';
 import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
-import { faultsOfLostPlans, type LiveKeysByPlan } from '../plans-in-use.ts';
+import { type CountedUsers, faultsOfLostPlans } from '../plans-in-use.ts';
 import { visible } from '../values.ts';
 import { type AffectedPlan, affectedBy, type ReachedPlan, type Reaches, reachesOf } from './affected.ts';
 import { changesBetween, changeText, type PlansChange } from './changes.ts';
@@ -47,7 +47,7 @@ export interface Results {
     /** Why a gateway would refuse the draft although it has no fault: live keys use a plan that it removes. */
     readonly refused: readonly string[];
     /** Null if the draft has faults. */
-    readonly live: Pick<LiveCount, 'keysRead' | 'isComplete'> | null;
+    readonly live: Pick<LiveCount, 'keysRead' | 'isComplete' | 'unreadable'> | null;
     readonly patch: string;
   };
   readonly simulate: Checked &
@@ -79,8 +79,7 @@ export interface Checked {
 }
 
 /** The count of live keys. */
-export interface LiveCount {
-  readonly byPlan: LiveKeysByPlan;
+export interface LiveCount extends CountedUsers {
   /** Those whom the draft affects. */
   readonly reached: ReadonlyMap<string, ReachedPlan>;
   readonly keysRead: number;
@@ -163,16 +162,15 @@ class DraftThread {
     const inForce = this.#withPlans(task.inForce);
     const reaches = reachesOf(changesBetween(inForce, draft.value, null));
     const live = await this.#live(reaches);
-    const { keysRead, isComplete } = live;
+    const { keysRead, isComplete, unreadable } = live;
     const byPlan = isComplete ? live.byPlan : null;
     const lost = byPlan === null ? [] : lostPlansOf(draft, byPlan);
     return {
       ...shown(draft, [...lost, ...warningsAgainst(draft, { ...task.users, live: byPlan })]),
       changes: changesBetween(inForce, draft.value, byPlan),
       affected: isComplete ? affectedBy(live.reached, reaches, { before: inForce, after: draft.value }) : null,
-      refused:
-        byPlan === null ? [] : faultsOfLostPlans({ before: inForce, after: draft.value, file: task.file }, byPlan),
-      live: { keysRead, isComplete },
+      refused: byPlan === null ? [] : faultsOfLostPlans({ before: inForce, after: draft.value, file: task.file }, live),
+      live: { keysRead, isComplete, unreadable },
       patch: patchOf(task.path, task.text, text),
     };
   }

@@ -200,11 +200,11 @@ export class PlanDrafts {
     const reached = new ReachedCallers(reaches);
     const onUser = reached.add.bind(reached);
     try {
-      const byPlan = await countLiveKeys(stores, nowMs(), { page: PAGE, onPage, onUser });
-      return { byPlan, reached: reached.byPlan, keysRead, isComplete };
+      const { byPlan, unreadable } = await countLiveKeys(stores, nowMs(), { page: PAGE, onPage, onUser });
+      return { byPlan, unreadable, reached: reached.byPlan, keysRead, isComplete };
     } catch (error) {
       if (!(error instanceof Failure) || error.code !== 'store_unavailable') throw error;
-      return { byPlan: new Map(), reached: new Map(), keysRead, isComplete: false };
+      return { byPlan: new Map(), unreadable: [], reached: new Map(), keysRead, isComplete: false };
     }
   }
 }

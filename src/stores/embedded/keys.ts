@@ -29,6 +29,9 @@ interface EmbeddedKeysOptions {
 /** The customer of a key, by which its index is made. */
 const CUSTOMER = "CASE WHEN json_valid(record) THEN json_extract(record, '$.customer') END";
 
+/** Whether a record is certainly not one: no JSON, or without its id. Any customer may have had the key. */
+const IS_FOREIGN = "CASE WHEN json_valid(record) THEN json_extract(record, '$.id') END IS NOT id";
+
 /** API keys in the embedded store. Each change is one transaction: record, digests and the row for other processes. */
 export class EmbeddedKeys implements KeyStore {
   readonly #db: DatabaseSync;
@@ -50,13 +53,14 @@ export class EmbeddedKeys implements KeyStore {
         name TEXT PRIMARY KEY, id TEXT NOT NULL, until_ms INTEGER NOT NULL
       ) STRICT, WITHOUT ROWID;
       CREATE INDEX IF NOT EXISTS keys_by_customer ON keys (${CUSTOMER}, created_at_ms, id) WHERE ${CUSTOMER} IS NOT NULL;
+      CREATE INDEX IF NOT EXISTS keys_foreign ON keys (created_at_ms, id) WHERE ${IS_FOREIGN};
     `),
     );
     this.#writes = new AcknowledgedWrites(db);
     this.#changes = changes;
     this.#onFailedWrite = onFailedWrite;
     this.#byDigest = db.prepare(
-      'SELECT record FROM digests JOIN keys ON keys.id = digests.key_id WHERE digests.digest = ?',
+      'SELECT id, record FROM digests JOIN keys ON keys.id = digests.key_id WHERE digests.digest = ?',
     );
     this.#table = new RecordTable(db, 'keys', readStoredKey);
   }
@@ -69,7 +73,7 @@ export class EmbeddedKeys implements KeyStore {
   async ownerOf(digest: string): Promise<StoredKey | null> {
     return answering(() => {
       const row = this.#byDigest.get(digest);
-      return row === undefined ? null : readStoredKey(String(row.record));
+      return row === undefined ? null : this.#table.read(String(row.id), String(row.record));
     });
   }
 
@@ -173,7 +177,10 @@ export class EmbeddedKeys implements KeyStore {
   }
 
   #point(key: StoredKey): void {
-    const insert = this.#db.prepare('INSERT INTO digests VALUES (?, ?) ON CONFLICT DO NOTHING');
+    // A digest that leads here already is left of a record that was removed because it could not be read.
+    const insert = this.#db.prepare(
+      'INSERT INTO digests VALUES (?, ?) ON CONFLICT DO UPDATE SET key_id = key_id WHERE key_id = excluded.key_id',
+    );
     for (const digest of new Set(indexedOf(key))) {
       if (insert.run(digest, key.id).changes > 0) continue;
       throw taken(certificateDigestsOf(key).includes(digest) ? 'certificate' : 'secret');
@@ -181,11 +188,24 @@ export class EmbeddedKeys implements KeyStore {
   }
 }
 
+/** The list of all keys. It changes nothing in the database. */
+export function keysIn(db: DatabaseSync): Pick<KeyStore, 'list'> {
+  const table = new RecordTable(db, 'keys', readStoredKey);
+  return {
+    list: async (page) => {
+      const { records, cursor } = answering(() => table.list(page, ofCustomer(page.customer)));
+      return { keys: records, cursor };
+    },
+  };
+}
+
 /** @param customer undefined: all keys */
-function ofCustomer(customer: string | undefined): Condition | undefined {
-  return customer === undefined
-    ? undefined
-    : { sql: `${CUSTOMER} IS NOT NULL AND ${CUSTOMER} = ?`, values: [customer] };
+function ofCustomer(customer: string | undefined): readonly Condition[] | undefined {
+  if (customer === undefined) return undefined;
+  return [
+    { sql: `${CUSTOMER} IS NOT NULL AND ${CUSTOMER} = ?`, values: [customer] },
+    { sql: `${IS_FOREIGN} AND ${CUSTOMER} IS NOT ?`, values: [customer] },
+  ];
 }
 
 function taken(what: 'id' | 'secret' | 'certificate'): Failure {

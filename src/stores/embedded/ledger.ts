@@ -266,6 +266,10 @@ export class EmbeddedLedger implements Ledger {
     );
   }
 
+  placeOf(consumerId: string): string {
+    return placeOf(consumerId);
+  }
+
   async bans(): Promise<readonly BanInForce[]> {
     const nowMs = this.#options.wallMs();
     const found: BanInForce[] = [];
@@ -520,7 +524,7 @@ export class EmbeddedLedgerView implements LedgerView {
 
   async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
     const state = answering(() => this.#table.get(consumerId));
-    if (state === null) throw foreignAccount(consumerId);
+    if (state === null) throw foreignAccount(consumerId, placeOf(consumerId));
     return state.topUpNotes ?? [];
   }
 
@@ -536,6 +540,10 @@ export class EmbeddedLedgerView implements LedgerView {
     });
   }
 
+  placeOf(consumerId: string): string {
+    return placeOf(consumerId);
+  }
+
   async bans(): Promise<readonly BanInForce[]> {
     return answering(() => this.#table.bans(this.#wallMs()));
   }
@@ -546,8 +554,12 @@ export class EmbeddedLedgerView implements LedgerView {
     return this.#writes.write(() => {
       const before = madeBefore(this.#table, consumerId, once, nowMs);
       if (before !== null) return before;
-      const state = this.#table.get(consumerId);
-      if (state === null) throw foreignAccount(consumerId);
+      let state = this.#table.get(consumerId);
+      if (state === null && change.kind === 'reset') {
+        this.#table.save([], [consumerId]);
+        state = this.#table.get(consumerId);
+      }
+      if (state === null) throw foreignAccount(consumerId, placeOf(consumerId));
       const value = resultOf(state, nowMs);
       this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
       return { kind: 'made', value, durability: DURABLE };
@@ -596,6 +608,10 @@ function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: n
   for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);
   for (const { untilMs } of Object.values(topUps)) latest = Math.max(latest, untilMs);
   return latest;
+}
+
+function placeOf(consumerId: string): string {
+  return `the row ${consumerId} of the table accounts in tollgate.db`;
 }
 
 function unreadable(consumerId: string): Failure {

@@ -11,9 +11,9 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/peppe
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
 import { EmbeddedChanges } from './changes.ts';
-import { EmbeddedCustomers } from './customers.ts';
+import { customersIn, EmbeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
-import { EmbeddedKeys } from './keys.ts';
+import { EmbeddedKeys, keysIn } from './keys.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
 import { EmbeddedPlansHistory } from './plans-history.ts';
 
@@ -243,6 +243,7 @@ export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSetting
       /** A sentence if the store may lack acknowledged writes; else null. */
       older: insistOnAcknowledged(db, false),
       pepperRecord: new EmbeddedPepperRecord(db),
+      records: () => ({ keys: keysIn(db), customers: customersIn(db) }),
       /** @throws Failure `store_corrupt` */
       peppers: () => peppersToRead(dataFolder, db, given),
       close: () => db.close(),

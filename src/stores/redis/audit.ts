@@ -194,7 +194,7 @@ export class RedisAudit implements AuditStore {
     readonly limit: number;
     readonly before: number | null;
   }): Promise<readonly KeptRecord[]> {
-    const bounds = await this.#run(() => this.#redis.hmget(keyspace.audit, 'first', 'last'));
+    const bounds = await this.#read(() => this.#redis.hmget(keyspace.audit, 'first', 'last'));
     const [first, last] = [Number(bounds[0] ?? 1), Number(bounds[1] ?? 0)];
     const found: KeptRecord[] = [];
     let next = Math.min(last, (before ?? Number.MAX_SAFE_INTEGER) - 1);
@@ -203,7 +203,7 @@ export class RedisAudit implements AuditStore {
       const length = Math.min(most, next - first + 1);
       const foundBefore = found.length;
       const numbers = Array.from({ length }, (_, i) => next - i);
-      const values = await this.#run(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
+      const values = await this.#read(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
       for (const [i, value] of values.entries()) {
         const [, id, atMs, text] = /^(\S+) (\d+) \d+ (.*)$/s.exec(value ?? '') ?? [];
         if (id !== undefined) found.push({ number: numbers[i]!, id, atMs: Number(atMs), text: text! });
@@ -236,7 +236,7 @@ export class RedisAudit implements AuditStore {
     let cursor = '0';
     do {
       const from = cursor;
-      const [next, values] = await this.#run(() => this.#redis.hscan(name, from, 'COUNT', MAX_REFUSALS), name);
+      const [next, values] = await this.#read(() => this.#redis.hscan(name, from, 'COUNT', MAX_REFUSALS), name);
       cursor = next;
       for (let i = 0; i < values.length; i += 2) {
         const [, id, firstMs, lastMs, count, text] = /^(\S+) (\d+) (\d+) (\d+) (.*)$/s.exec(values[i + 1]!) ?? [];
@@ -254,9 +254,13 @@ export class RedisAudit implements AuditStore {
     return [...found.values()];
   }
 
-  #run<T>(call: () => Promise<T>, name: string = keyspace.audit): Promise<T> {
+  #read<T>(call: () => Promise<T>, name?: string): Promise<T> {
+    return this.#run(call, name, true);
+  }
+
+  #run<T>(call: () => Promise<T>, name: string = keyspace.audit, isRead = false): Promise<T> {
     const message = `The record of changes in Redis cannot be used: \`${name}\` is another program's, or this user may not use it.`;
-    return useOwn({ circuit: this.#circuit, name, message }, call);
+    return useOwn({ circuit: this.#circuit, name, message, isRead }, call);
   }
 }
 

@@ -38,6 +38,9 @@ const MAX_PATIENCE = 5;
  * and after a few failures in a row calls fail at once until a probe succeeds. When the store is back, the circuit allows a
  * few concurrent calls, then more and more, so that the waiting calls do not overload it.
  *
+ * A server that is full, read-only or forbids a write is away for all that counts and changes, and still answers reads: `read` goes on.
+ * Fault: Redis is full, and operators could not look for the key that has leaked.
+ *
  * Calls reject with Failure `store_unavailable`, or with NothingDone if the call has certainly had no effect.
  */
 export class Circuit {
@@ -45,6 +48,8 @@ export class Circuit {
   #state: CircuitState = 'present';
   #sinceMs = performance.now();
   #reason = '';
+  /** While it is away: whether it refuses writes alone, as far as is known. */
+  #answersReads = false;
   #failures = 0;
   #probing: NodeJS.Timeout | null = null;
   #relapses = 0;
@@ -88,6 +93,17 @@ export class Circuit {
     } finally {
       this.#inFlight--;
       this.#letIn();
+    }
+  }
+
+  /** Makes a call that writes nothing, also while the store refuses writes alone. Such a call then says nothing about the store. */
+  async read<T>(call: () => Promise<T>): Promise<T> {
+    if (this.#state === 'present' || !this.#answersReads) return this.run(call);
+    const { timeoutMs } = this.#options;
+    try {
+      return await this.#deadlines.within(call(), timeoutMs, timeoutMs);
+    } catch (error) {
+      throw asFailure(error);
     }
   }
 
@@ -161,6 +177,7 @@ export class Circuit {
     if (this.#room !== Number.POSITIVE_INFINITY) this.#relapses++;
     this.#room = Number.POSITIVE_INFINITY;
     this.#reason = reasonOf(error);
+    this.#answersReads = refusesWrites(error);
     this.#change('away');
     for (const waiting of this.#queue) waiting.refuse();
     this.#probeLater();
@@ -188,6 +205,7 @@ export class Circuit {
       () => true,
       (error) => {
         this.#reason = reasonOf(error);
+        this.#answersReads = refusesWrites(error);
         return false;
       },
     );
@@ -207,6 +225,11 @@ interface Waiting {
 /** Errors of a server that cannot count any request at present, so that one such error opens the circuit. */
 function countsNothing(error: unknown): boolean {
   return error instanceof Error && /^(OOM|READONLY|MISCONF|LOADING|MASTERDOWN|NOAUTH|NOREPLICAS)\b/.test(error.message);
+}
+
+/** Errors of a server that refuses a write, and may answer reads. The text of an error within a script begins as the error itself. */
+function refusesWrites(error: unknown): boolean {
+  return error instanceof Error && /^(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM)\b/.test(error.message);
 }
 
 /**

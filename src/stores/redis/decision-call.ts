@@ -56,13 +56,17 @@ export class DecisionCalls {
     return this.#rules.nowMs;
   }
 
-  /** Decides all requests in one call. @returns and rejects as `Ledger.decide` */
-  async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+  /**
+   * Decides all requests in one call. @returns and rejects as `Ledger.decide`
+   * @param isRead the present state is asked for, and nothing is to be counted
+   */
+  async decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Outcome | null)[]> {
     const keys: string[] = [];
     for (const request of requests) addKeysOf(request, keys);
     const attempts = new Attempts(requests, this.#rules, this.#wallMs);
     try {
-      const reply = await this.#circuit.run(() => this.#script.run(this.#redis, keys, attempts), keys[0]);
+      const call = () => this.#script.run(this.#redis, keys, attempts);
+      const reply = await (isRead ? this.#circuit.read(call, keys[0]) : this.#circuit.run(call, keys[0]));
       const numbers = new Numbers(reply);
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);

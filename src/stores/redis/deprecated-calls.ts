@@ -68,7 +68,7 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
     const counts = await Promise.all(
       days.map(async (day) => {
         const key = keyspace.deprecatedCalls(day, route);
-        return { day, calls: Number(await this.#circuit.run(() => this.#redis.hget(key, consumerId), key)) };
+        return { day, calls: Number(await this.#circuit.read(() => this.#redis.hget(key, consumerId), key)) };
       }),
     );
     return calledOn(counts);
@@ -81,7 +81,7 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
     do {
       const at = cursor;
       const scan = () => this.#redis.hscan(key, at, 'COUNT', CONSUMERS_AT_A_TIME);
-      const [next, flat] = await this.#circuit.run(scan, key);
+      const [next, flat] = await this.#circuit.read(scan, key);
       for (let i = 0; i < flat.length; i += 2) fields.set(flat[i]!, Number(flat[i + 1]));
       cursor = next;
     } while (cursor !== '0');

@@ -12,6 +12,8 @@ interface Use {
   readonly message: string;
   /** The errors that say so. */
   readonly foreign?: RegExp;
+  /** The call writes nothing. False if left out. */
+  readonly isRead?: boolean;
 }
 
 /**
@@ -20,10 +22,10 @@ interface Use {
  * @throws Failure `store_corrupt` for such an error
  */
 export async function useOwn<T>(
-  { circuit, name, message, foreign = FOREIGN }: Use,
+  { circuit, name, message, foreign = FOREIGN, isRead = false }: Use,
   call: () => Promise<T>,
 ): Promise<T> {
-  const outcome = await circuit.run<{ readonly value: T } | { readonly cause: Error }>(
+  const outcome = await circuit[isRead ? 'read' : 'run']<{ readonly value: T } | { readonly cause: Error }>(
     () =>
       call().then(
         (value) => ({ value }),

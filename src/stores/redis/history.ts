@@ -80,8 +80,8 @@ export class RedisHistory implements HistoryStore {
   async of(consumerId: string): Promise<ReadHistory | null> {
     const name = keyspace.history(consumerId);
     const [history, [seconds]] = await Promise.all([
-      this.#circuit.run(() => this.#redis.getBuffer(name), name).catch(nullIfForeign),
-      this.#circuit.run(() => this.#redis.time(), name),
+      this.#circuit.read(() => this.#redis.getBuffer(name), name).catch(nullIfForeign),
+      this.#circuit.read(() => this.#redis.time(), name),
     ]);
     return history?.length === HISTORY_BYTES ? { history, nowMs: Number(seconds) * 1_000 } : null;
   }
@@ -94,8 +94,8 @@ export class RedisHistory implements HistoryStore {
     // In a cluster each name has a primary of its own. A single server gets all in one call with one deadline.
     const asked =
       redis instanceof ClusterClient
-        ? Promise.all(consumerIds.map((id) => this.#circuit.run(() => hourOf(id), keyspace.history(id))))
-        : this.#circuit.run(() => Promise.all(consumerIds.map(hourOf)));
+        ? Promise.all(consumerIds.map((id) => this.#circuit.read(() => hourOf(id), keyspace.history(id))))
+        : this.#circuit.read(() => Promise.all(consumerIds.map(hourOf)));
     held.release();
     return (await asked).map((hour) => {
       if (hour === FORBIDDEN) throw new Failure('refused', NO_HISTORY);
@@ -112,7 +112,7 @@ export class RedisHistory implements HistoryStore {
       let cursor = '0';
       do {
         const scan = () => server.scan(cursor, 'MATCH', `${start}*`, 'COUNT', 1000);
-        const [next, names] = await this.#circuit.run(scan, server);
+        const [next, names] = await this.#circuit.read(scan, server);
         cursor = next;
         for (const name of names) yield accountIdIn(name, before);
       } while (cursor !== '0');
@@ -143,7 +143,7 @@ export class RedisHistory implements HistoryStore {
 
   async refusedNow(): Promise<readonly RefusedConsumer[]> {
     const { ends, rest } = keyspace.refusedNow;
-    const [, ...reply] = await this.#circuit.run(() => this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED), ends);
+    const [, ...reply] = await this.#circuit.read(() => this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED), ends);
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
       const [kind, windowName, cost, plan = ''] = reply[i + 2]!.split(' ');

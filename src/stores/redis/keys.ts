@@ -10,6 +10,7 @@ import {
   type Updated,
   type UpdateOptions,
 } from '../../identify/key-store.ts';
+import { isReadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import type { RedisClient } from './connection.ts';
 import { API_KEYS } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
@@ -45,13 +46,19 @@ export class RedisKeys implements KeyStore {
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
-    const key = this.#records.read(await this.#lookUps.recordOf(digest));
+    const key = await this.#pointed(digest);
     return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
   }
 
   async ownerOf(digest: string): Promise<StoredKey | null> {
-    const key = this.#records.read(await this.#lookUps.recordOf(digest));
+    const key = await this.#pointed(digest);
     return key !== null && indexedOf(key).includes(digest) ? key : null;
+  }
+
+  /** The key to which the pointer of a digest leads. */
+  async #pointed(digest: string): Promise<StoredKey | null> {
+    const record = await this.#lookUps.recordOf(digest);
+    return record === null ? null : this.#records.read(record.id, record.text);
   }
 
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null> {
@@ -65,7 +72,7 @@ export class RedisKeys implements KeyStore {
 
   async scan({ most, cursor, mayMatch, customer }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
     const part = await this.#records.scan(most, cursor, mayMatch, listOf(customer));
-    const found = part.found.filter(({ record }) => isOf(customer)(record));
+    const found = part.found.filter(({ record }) => !isReadable(record) || isOf(customer)(record));
     return { ...part, found: found.map(({ record, place }) => ({ key: record, place })) };
   }
 
@@ -87,6 +94,8 @@ export class RedisKeys implements KeyStore {
           return kind === 'durable' ? 'created' : 'unknown';
         }
         if (result.reason instanceof Failure && result.reason.code === 'refused') return 'taken';
+        // Something else has the name of its record, or of a lead to it.
+        if (result.reason instanceof UnreadableRecord) return 'taken';
         throw result.reason;
       }),
     );

@@ -26,7 +26,7 @@ import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
 import { SettlementCalls } from './settlement-calls.ts';
 import type { Calls } from './shards.ts';
-import { UsageChanges, type UsageChangesLua } from './usage-changes.ts';
+import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
 
 const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url), 'utf8');
@@ -85,8 +85,10 @@ export class RedisLedger implements Ledger {
     this.#usageChanges = new UsageChanges({ redis, circuit, publish, writes, ...lua });
   }
 
-  decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
-    return this.#redis instanceof ClusterClient ? this.#decideApart(requests) : this.#decisions.decide(requests);
+  decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Outcome | null)[]> {
+    return this.#redis instanceof ClusterClient
+      ? this.#decideApart(requests, isRead)
+      : this.#decisions.decide(requests, isRead);
   }
 
   /**
@@ -95,10 +97,10 @@ export class RedisLedger implements Ledger {
    * each of them must count what the others have begun. If a primary does not answer, only its own consumers
    * are left without an outcome.
    */
-  async #decideApart(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+  async #decideApart(requests: readonly DecisionRequest[], isRead: boolean): Promise<readonly (Outcome | null)[]> {
     const groups = [...Map.groupBy(requests, callOf).values()];
     const held = holdWrites(this.#redis);
-    const calls = groups.map((group) => this.#decisions.decide(group));
+    const calls = groups.map((group) => this.#decisions.decide(group, isRead));
     held.release();
     const settled = await Promise.allSettled(calls);
     const failures = settled.flatMap((result) => (result.status === 'rejected' ? [result.reason as Error] : []));
@@ -115,7 +117,7 @@ export class RedisLedger implements Ledger {
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    const [outcome] = await this.decide([{ consumerId, allowance, cost: 1, n: 0 }]);
+    const [outcome] = await this.decide([{ consumerId, allowance, cost: 1, n: 0 }], true);
     return outcome ?? null;
   }
 
@@ -131,6 +133,10 @@ export class RedisLedger implements Ledger {
     });
     held.release();
     await Promise.all(calls);
+  }
+
+  placeOf(consumerId: string): string {
+    return placeOfAccount(consumerId);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
@@ -188,10 +194,10 @@ export class RedisLedger implements Ledger {
     let cursor = '0';
     do {
       const scan = () => server.scan(cursor, 'MATCH', `${ACCOUNT_PREFIX}{*`, 'COUNT', 1000);
-      const [next, names] = await this.#circuit.run(scan, server);
+      const [next, names] = await this.#circuit.read(scan, server);
       cursor = next;
       if (names.length === 0) continue;
-      const [seconds, microseconds] = await this.#circuit.run(() => server.time(), server);
+      const [seconds, microseconds] = await this.#circuit.read(() => server.time(), server);
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
         const consumerId = accountIdIn(names[i]!, ACCOUNT_PREFIX);
@@ -203,7 +209,7 @@ export class RedisLedger implements Ledger {
   /** Asks the cluster and not the scanned node: a slot may have moved since the scan. */
   async #banFields(names: readonly string[]): Promise<(Ban | null)[]> {
     const held = holdWrites(this.#redis);
-    const calls = names.map((name) => this.#circuit.run(() => this.#banOf(name), name));
+    const calls = names.map((name) => this.#circuit.read(() => this.#banOf(name), name));
     held.release();
     return Promise.all(calls);
   }

@@ -1,13 +1,23 @@
+import { UnreadableRecord } from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { type Calls, runSteps } from './shards.ts';
 import { FOREIGN, holdWrites, type Value, type Values } from './values.ts';
 
+/** What stands under the name of a record. */
+interface PointedRecord {
+  readonly id: string;
+  readonly text: Value;
+}
+
 /** Finds the records of API keys by the digests of their secrets: first the pointer, then the record that it names. */
 export interface LookUps {
-  /** The record to which the pointer of this digest leads; null if there is no pointer or no record. */
-  recordOf(digest: string): Promise<Value>;
+  /**
+   * The record to which the pointer of this digest leads; null if there is no pointer or no record.
+   * @throws Failure `store_corrupt` if another program's value is in the place of the pointer
+   */
+  recordOf(digest: string): Promise<PointedRecord | null>;
 }
 
 interface LookUpsOptions<R extends RedisClient = RedisClient> {
@@ -32,16 +42,22 @@ class LookUpsApart implements LookUps {
     this.#values = values;
   }
 
-  recordOf(digest: string): Promise<Value> {
+  async recordOf(digest: string): Promise<PointedRecord | null> {
     const pointer = keyspace.digest(digest);
     // Both steps have one deadline, because a request waits for both.
-    return runSteps(this.#circuit, async (step) => {
+    const found = await runSteps(this.#circuit, async (step): Promise<PointedRecord | null | typeof FOREIGN> => {
       const id = await step(() => this.#values.get(pointer), pointer);
       if (typeof id !== 'string') return id;
       const name = keyspace.apiKey(id);
-      return step(() => this.#values.get(name), name);
+      return { id, text: await step(() => this.#values.get(name), name) };
     });
+    if (found === FOREIGN) throw foreignPointer(pointer);
+    return found;
   }
+}
+
+function foreignPointer(pointer: string): UnreadableRecord {
+  return new UnreadableRecord(pointer, `${pointer} in Redis holds something other than the id of a key. Remove it.`);
 }
 
 /** Maximum names in one call: Redis executes nothing else meanwhile. */
@@ -49,13 +65,14 @@ const MAX_AT_ONCE = 256;
 
 interface Waiting {
   readonly pointer: string;
-  readonly resolve: (record: Value | PromiseLike<Value>) => void;
+  readonly resolve: (record: PointedRecord | null | PromiseLike<null>) => void;
   readonly reject: (error: unknown) => void;
 }
 
 /** A look-up whose pointer has been found. */
 interface Pointed {
   readonly waiting: Waiting;
+  readonly id: string;
   readonly name: string;
 }
 
@@ -75,7 +92,7 @@ class LookUpsTogether implements LookUps {
     this.#values = values;
   }
 
-  recordOf(digest: string): Promise<Value> {
+  recordOf(digest: string): Promise<PointedRecord | null> {
     return new Promise((resolve, reject) => {
       if (this.#waiting.length === 0) setImmediate(this.#send);
       this.#waiting.push({ pointer: keyspace.digest(digest), resolve, reject });
@@ -111,14 +128,15 @@ class LookUpsTogether implements LookUps {
       const id = ids[i] ?? null;
       // Answered at once: a look-up without a pointer does not wait for the records of the others.
       if (id === null) waiting.resolve(hasForeign ? this.#foreignOrNone(waiting.pointer) : null);
-      else pointed.push({ waiting, name: keyspace.apiKey(id) });
+      else pointed.push({ waiting, id, name: keyspace.apiKey(id) });
     }
     if (pointed.length > 0) await this.#settlePointed(pointed);
   }
 
   /** A pointer that has been created meanwhile is found by the next look-up. */
-  async #foreignOrNone(pointer: string): Promise<Value> {
-    return (await this.#values.get(pointer)) === FOREIGN ? FOREIGN : null;
+  async #foreignOrNone(pointer: string): Promise<null> {
+    if ((await this.#values.get(pointer)) === FOREIGN) throw foreignPointer(pointer);
+    return null;
   }
 
   async #settlePointed(pointed: readonly Pointed[]): Promise<void> {
@@ -127,9 +145,11 @@ class LookUpsTogether implements LookUps {
     for (const [i, lookUp] of pointed.entries()) {
       const record = records[i] ?? null;
       if (record === null) missing.push(lookUp);
-      else lookUp.waiting.resolve(record);
+      else lookUp.waiting.resolve({ id: lookUp.id, text: record });
     }
     // MGET replies nil for a value of another type, too. Such a value is foreign and must not count as an unknown key.
-    await Promise.all(missing.map(async ({ waiting, name }) => waiting.resolve(await this.#values.get(name))));
+    await Promise.all(
+      missing.map(async ({ waiting, id, name }) => waiting.resolve({ id, text: await this.#values.get(name) })),
+    );
   }
 }

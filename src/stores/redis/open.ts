@@ -252,6 +252,12 @@ export async function openForDiagnosis(url: string) {
       return replication.wanted === 0 ? null : ((await troubleOf(replication)) ?? []);
     },
     pepperRecord: new RedisPepperRecord({ redis, circuit }),
+    /** Only to be read. */
+    records: () => {
+      const writes = new DurableWrites({ redis, replicas: 0, timeoutMs: 0 });
+      const options = { redis, circuit, publish: async () => {}, writes };
+      return { keys: new RedisKeys(options), customers: new RedisCustomers(options) } as const;
+    },
     /** The records of the certificates that are ordered by ACME. */
     certificates: () => certificatesOn({ redis, circuit }),
     close: disconnect,

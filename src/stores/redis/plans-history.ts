@@ -69,10 +69,10 @@ export class RedisPlansHistory implements PlansHistory {
   }
 
   async list(): Promise<readonly PlansVersion[]> {
-    const [kept] = await this.#run(() => this.#redis.hmget(keyspace.plansHistory, 'numbers'));
+    const [kept] = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, 'numbers'));
     const numbers = (kept ?? '').split(' ').filter((number) => number !== '');
     if (numbers.length === 0) return [];
-    const heads = await this.#run(() => this.#redis.hmget(keyspace.plansHistory, ...numbers));
+    const heads = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, ...numbers));
     return numbers
       .flatMap((number, i) => {
         // An entry may have been removed between the two reads.
@@ -84,12 +84,16 @@ export class RedisPlansHistory implements PlansHistory {
   }
 
   async text(number: number): Promise<string | null> {
-    return this.#run(() => this.#redis.hget(keyspace.plansHistory, `${number} text`));
+    return this.#read(() => this.#redis.hget(keyspace.plansHistory, `${number} text`));
   }
 
-  #run<T>(call: () => Promise<T>): Promise<T> {
+  #read<T>(call: () => Promise<T>): Promise<T> {
+    return this.#run(call, true);
+  }
+
+  #run<T>(call: () => Promise<T>, isRead = false): Promise<T> {
     const name = keyspace.plansHistory;
     const message = `The history of plans in Redis cannot be used: \`${name}\` is another program's, or this user may not use it.`;
-    return useOwn({ circuit: this.#circuit, name, message }, call);
+    return useOwn({ circuit: this.#circuit, name, message, isRead }, call);
   }
 }

@@ -2,6 +2,14 @@ import { randomUUID } from 'node:crypto';
 import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
+import {
+  insistedRecord,
+  isReadable,
+  type Listed,
+  listedRecord,
+  looksLikeRecord,
+  type RecordForm,
+} from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites } from './durable-writes.ts';
@@ -68,6 +76,7 @@ export class Records<T extends StoredRecord> {
   readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
   readonly #kind: RecordKind<T>;
+  readonly #form: RecordForm<T>;
   readonly values: Values;
 
   constructor({ redis, circuit, publish, writes }: RecordsOptions, kind: RecordKind<T>) {
@@ -80,32 +89,34 @@ export class Records<T extends StoredRecord> {
     this.#publish = publish;
     this.#writes = writes;
     this.#kind = kind;
+    this.#form = { read: kind.read, placeOf: (id) => `${kind.nameOf(id)} in Redis` };
   }
 
   async get(id: string, { evenDeleted } = { evenDeleted: false }): Promise<T | null> {
-    const record = this.read(await this.#text(id));
+    const record = this.read(id, await this.#text(id));
     return record?.deletedAtMs === undefined || evenDeleted ? record : null;
   }
 
   /**
    * The records after the one with the id `cursor`, in the order of a list.
    * @param index the name of the list; left out: all records of the kind
-   * @param isIn leaves out records that a list still has after they have left it
+   * @param isIn leaves out records that a list still has after they have left it; one that cannot be read may be in it
    */
   async list(
     { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
     index = this.#kind.index,
     isIn: (record: T) => boolean = () => true,
-  ): Promise<{ readonly records: readonly T[]; readonly cursor: string | null }> {
-    const records: T[] = [];
+  ): Promise<{ readonly records: readonly Listed<T>[]; readonly cursor: string | null }> {
+    const records: Listed<T>[] = [];
     let from = cursor === null ? 0 : await this.#rankAfter(cursor, index);
     for (;;) {
       // One id more than the limit shows whether there is another page.
-      const ids = await this.#in(index, () => this.#redis.zrange(index, from, `${from + limit}`));
+      const ids = await this.#circuit.read(() => this.#redis.zrange(index, from, `${from + limit}`), index);
       const texts = await Promise.all(ids.map((id) => this.#text(id)));
-      for (const record of texts.map((text) => this.#readable(text))) {
-        // A deletion that did not finish has left its record in the list.
-        if (record === null || record.deletedAtMs !== undefined || !isIn(record)) continue;
+      for (const [i, text] of texts.entries()) {
+        const record = this.#listed(ids[i]!, text);
+        // The creation has not finished, or a deletion that did not finish has left its record in the list.
+        if (record === null || (isReadable(record) && (record.deletedAtMs !== undefined || !isIn(record)))) continue;
         if (records.length === limit) return { records, cursor: records.at(-1)!.id };
         records.push(record);
       }
@@ -115,25 +126,28 @@ export class Records<T extends StoredRecord> {
     }
   }
 
-  /** Looks at the next `most` records of a list, and parses those whose text passes `mayMatch`. */
+  /** Looks at the next `most` records of a list, and parses those whose text passes `mayMatch`, or does not look like a record. */
   async scan(
     most: number,
     cursor: string | null,
     mayMatch: (record: string) => boolean,
     index = this.#kind.index,
   ): Promise<{
-    readonly found: readonly { readonly record: T; readonly place: number }[];
+    readonly found: readonly { readonly record: Listed<T>; readonly place: number }[];
     readonly searched: number;
     readonly cursor: string | null;
   }> {
     const from = cursor === null ? 0 : await this.#rankAfter(cursor, index);
     // One id more shows whether there is another part.
-    const ids = await this.#in(index, () => this.#redis.zrange(index, from, `${from + most}`));
+    const ids = await this.#circuit.read(() => this.#redis.zrange(index, from, `${from + most}`), index);
     const part = ids.slice(0, most);
     const texts = await this.#texts(part);
     const found = texts.flatMap((text, i) => {
-      const record = typeof text === 'string' && mayMatch(text) ? this.#readable(text) : null;
-      return record === null || record.deletedAtMs !== undefined ? [] : [{ record, place: i + 1 }];
+      const id = part[i]!;
+      if (typeof text === 'string' && looksLikeRecord(text, id) && !mayMatch(text)) return [];
+      const record = this.#listed(id, text);
+      if (record === null || (isReadable(record) && record.deletedAtMs !== undefined)) return [];
+      return [{ record, place: i + 1 }];
     });
     return { found, searched: part.length, cursor: ids.length > most ? part.at(-1)! : null };
   }
@@ -183,7 +197,7 @@ export class Records<T extends StoredRecord> {
   async change(id: string, change: (record: T) => T | null): Promise<ChangedRecord<T> | null> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const text = await this.#text(id);
-      const before = this.read(text);
+      const before = this.read(id, text);
       if (before === null || typeof text !== 'string') return null;
       const next = change(before);
       if (next === null) return null;
@@ -197,18 +211,13 @@ export class Records<T extends StoredRecord> {
     throw new Failure('store_unavailable', `${what} is being changed by others all the time. Try again.`);
   }
 
-  /** @throws Failure `store_corrupt` for a foreign value: this record fails, and the others are not affected */
-  read(text: Value): T | null {
-    return text === null ? null : this.#kind.read(text === FOREIGN ? '' : text);
+  /** @throws UnreadableRecord */
+  read(id: string, text: Value): T | null {
+    return text === null ? null : insistedRecord(text === FOREIGN ? null : text, id, this.#form);
   }
 
-  /** For lists, which leave out ids without a record (the creation has not finished) or with a damaged one. */
-  #readable(text: Value): T | null {
-    try {
-      return this.read(text);
-    } catch {
-      return null;
-    }
+  #listed(id: string, text: Value): Listed<T> | null {
+    return text === null ? null : listedRecord(text === FOREIGN ? null : text, id, this.#form);
   }
 
   #settle(before: T | null, after: T, textBefore: string, change: string = randomUUID()): Promise<Durability> {
@@ -293,7 +302,7 @@ export class Records<T extends StoredRecord> {
   }
 
   async #rankAfter(cursor: string, index: string): Promise<number> {
-    const rank = await this.#in(index, () => this.#redis.zrank(index, cursor));
+    const rank = await this.#circuit.read(() => this.#redis.zrank(index, cursor), index);
     if (rank !== null) return rank + 1;
     const record = await this.get(cursor, { evenDeleted: true });
     if (record === null) throw new Failure('refused', 'Unknown cursor.');
@@ -302,10 +311,10 @@ export class Records<T extends StoredRecord> {
 
   #text(id: string): Promise<Value> {
     const name = this.#kind.nameOf(id);
-    return this.#in(name, () => this.values.get(name));
+    return this.#circuit.read(() => this.values.get(name), name);
   }
 
-  /** The texts of many records. A value of another type is null as well. */
+  /** The texts of many records. */
   async #texts(ids: readonly string[]): Promise<readonly Value[]> {
     const redis = this.#redis;
     if (redis instanceof ClusterClient) return Promise.all(ids.map((id) => this.#text(id)));
@@ -313,8 +322,9 @@ export class Records<T extends StoredRecord> {
     for (let i = 0; i < ids.length; i += MAX_RECORDS_AT_ONCE) {
       groups.push(ids.slice(i, i + MAX_RECORDS_AT_ONCE).map(this.#kind.nameOf));
     }
-    const texts = await this.#circuit.run(() => Promise.all(groups.map((names) => redis.mget(names))));
-    return texts.flat();
+    const texts = await this.#circuit.read(() => Promise.all(groups.map((names) => redis.mget(names))));
+    // MGET has null for a value of another type as well.
+    return Promise.all(texts.flat().map((text, i) => text ?? this.#text(ids[i]!)));
   }
 
   #in<R>(name: string, call: () => Promise<R>): Promise<R> {

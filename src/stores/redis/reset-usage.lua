@@ -1,10 +1,12 @@
 -- Sets what was counted in some windows to nothing, and clears the strikes (the twin of `resetUsage` in
 -- src/admit/account-changes.ts).
 --
+-- What it cannot read, because another program has written it, is removed and counts as nothing: those windows, and also strikes, top-ups
+-- and a ban, without which no request of the account is decided. If the name holds no hash at all, it is removed.
+--
 -- ARGV[4] and the following: the indexes of the windows, 1 second … 6 month
 -- reply   'made', the end of the last count that was taken away, the strikes, and for each window what had been counted;
---         'repeated' and the end of the reset that was made under this id; 'reused'; 'foreign' if the hash holds foreign
---         values; 'lent' and for how long, if gateways may still use or return units: then nothing was reset, and nothing is
+--         'repeated' and the end of the reset that was made under this id; 'reused'; 'lent' and for how long, if gateways may still use or return units: then nothing was reset, and nothing is
 --         lent for a moment
 --
 -- If it is repeated after a failover, a fixed or calendar window that ends later than those that were reset stays, and so
@@ -27,9 +29,12 @@ for i = 4, #ARGV do
   fields[#fields + 1] = ENDS[tonumber(ARGV[i])]
 end
 local values = fieldsOf(unpack(fields))
-if not values then return { 'foreign' } end
-local strikes, strikesEnd = tonumber(values[1] or 0), tonumber(values[2] or 0)
-if not strikes or not strikesEnd then return { 'foreign' } end
+if not values then
+  redis.call('DEL', KEYS[1])
+  values = {}
+end
+local strikes, strikesEnd = tonumber(values[1] or 0) or 0, tonumber(values[2] or 0) or 0
+local unreadable = {}
 
 local windows, reply, upTo = {}, { 'made', now, now < strikesEnd and strikes or 0 }, now
 for i = 4, #ARGV do
@@ -37,7 +42,11 @@ for i = 4, #ARGV do
   -- Read as the kind that it was counted as.
   local per = used and not tonumber(used) and (string.byte(used) or 0) - 128 or 0
   local window = { index = tonumber(ARGV[i]), per = per, latest = MOST }
-  if not readWindow(window, used, values[2 * i - 4], now) then return { 'foreign' } end
+  if not readWindow(window, used, values[2 * i - 4], now) then
+    window.used, window.ends, window.slices = 0, 0, nil
+    unreadable[#unreadable + 1] = USED[window.index]
+    unreadable[#unreadable + 1] = ENDS[window.index]
+  end
   windows[#windows + 1] = window
   reply[#reply + 1] = window.used
   upTo = max(upTo, window.ends)
@@ -60,8 +69,16 @@ for _, window in ipairs(windows) do
     redis.call('HSET', KEYS[1], names[1], 0)
   end
 end
+local rest = redis.call('HMGET', KEYS[1], 't', 'b', 'B', 'w')
+if rest[1] and not topUpsIn(rest[1]) then
+  unreadable[#unreadable + 1] = 't'
+  unreadable[#unreadable + 1] = 'T'
+end
+if not (tonumber(rest[2] or 0) and tonumber(rest[3] or 0) and tonumber(rest[4] or 0)) then
+  for _, field in ipairs({ 'b', 'B', 'w', 'W' }) do unreadable[#unreadable + 1] = field end
+end
 -- What is returned of a lease later was counted before this reset.
-redis.call('HDEL', KEYS[1], 'x', 'X', 'l')
+redis.call('HDEL', KEYS[1], 'x', 'X', 'l', unpack(unreadable))
 reply[2] = lastEnd or upTo
 remember(reply[2])
 return reply

@@ -57,7 +57,7 @@ export class RedisSecretUses implements SecretUseStore {
   async of(keyId: string, secrets: readonly string[]): Promise<readonly (string | null)[]> {
     if (secrets.length === 0) return [];
     const name = keyspace.secretUses(keyId);
-    const days = await this.#circuit.run(() => this.#redis.hmget(name, ...secrets).catch(nullIfForeign), name);
+    const days = await this.#circuit.read(() => this.#redis.hmget(name, ...secrets).catch(nullIfForeign), name);
     return days ?? secrets.map(() => null);
   }
 

@@ -13,6 +13,8 @@ export type About = string | Redis;
 export interface Calls {
   /** @param about in a cluster, the primary of this name, or this node, is responsible for a failure */
   run<T>(call: () => Promise<T>, about?: About): Promise<T>;
+  /** The same for a call that writes nothing, which is also made while the store refuses writes alone. */
+  read<T>(call: () => Promise<T>, about?: About): Promise<T>;
 }
 
 /** The circuit of a single server or of a cluster. */
@@ -70,9 +72,17 @@ class ClusterCircuit implements StoreCircuit {
     return this.#reached;
   }
 
-  async run<T>(call: () => Promise<T>, about?: About): Promise<T> {
+  run<T>(call: () => Promise<T>, about?: About): Promise<T> {
+    return this.#make('run', call, about);
+  }
+
+  read<T>(call: () => Promise<T>, about?: About): Promise<T> {
+    return this.#make('read', call, about);
+  }
+
+  async #make<T>(kind: 'run' | 'read', call: () => Promise<T>, about?: About): Promise<T> {
     const address = this.#addressFor(about);
-    const value = await this.#circuitOf(address).run(() => {
+    const value = await this.#circuitOf(address)[kind](() => {
       // The client's own error would be "connection is closed", which it also reports for commands that may have run.
       if (address !== NO_PRIMARY && this.#cluster.nodeAt(address)?.status !== 'ready')
         throw new NothingDone(`The part of the cluster at ${address} does not answer. Try again in a few seconds.`);

@@ -118,7 +118,7 @@ export class UsageChanges {
   async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
     const { redis, circuit } = this.#options;
     const name = keyspace.account(consumerId);
-    return topUpNotesIn((await circuit.run(() => redis.hget(name, 'T'), name)) ?? '');
+    return topUpNotesIn((await circuit.read(() => redis.hget(name, 'T'), name)) ?? '');
   }
 
   async reset(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
@@ -148,7 +148,7 @@ export class UsageChanges {
 
   async #made<T>(change: Change, [kind, endMs = 0]: Reply, value: T): Promise<MadeOnce<T>> {
     if (kind === 'reused') return { kind };
-    if (kind === 'foreign') throw foreignAccount(change.consumerId);
+    if (kind === 'foreign') throw foreignAccount(change.consumerId, placeOfAccount(change.consumerId));
     if (kind === 'repeated') return { kind, durability: await this.#settle(change, endMs) };
     await this.#announce(change);
     return { kind: 'made', value, durability: await this.#settle(change, endMs) };
@@ -177,6 +177,10 @@ export class UsageChanges {
   #announce({ consumerId }: Change): Promise<void> {
     return this.#options.publish({ kind: 'account', keyId: consumerId });
   }
+}
+
+export function placeOfAccount(consumerId: string): string {
+  return `${keyspace.account(consumerId)} in Redis`;
 }
 
 function namesOf({ consumerId, id }: Change) {

@@ -95,7 +95,7 @@ plans:
 describe('the users of plans', () => {
   test('are keys under their own plan, keys of customers under that of the customer, and customers without a key', async () => {
     const keysRead = { at: 0 };
-    const live = await counted(keysRead);
+    const { byPlan: live } = await counted(keysRead);
     expect(keysRead.at).toBe(8);
     expect([...live.keys()]).toEqual(['team', 'gone']);
     expect(live.get('team')).toMatchObject({
@@ -107,12 +107,13 @@ describe('the users of plans', () => {
 
   test('keep a plan from being removed, also if only customers use it', async () => {
     const [before, after] = [plansIn(OLD), plansIn(NEW)];
-    const live = await counted();
-    expect(faultsOfLostPlans({ before, after, file: 'plans.yaml' }, live)).toEqual([
+    const users = await counted();
+    const live = users.byPlan;
+    expect(faultsOfLostPlans({ before, after, file: 'plans.yaml' }, users)).toEqual([
       'plans.yaml: plans: lacks `gone`, which 1 customer uses. Keep it; move it (`tollgate customers edit CUSTOMER_ID --plan PLAN`) ' +
         'and send SIGHUP; or name it in `removed`, and it gets 500.',
     ]);
-    const others = new Map([['gone', live.get('team')!]]);
+    const others = { ...users, byPlan: new Map([['gone', live.get('team')!]]) };
     expect(faultsOfLostPlans({ before, after, file: 'plans.yaml' }, others)[0]).toContain(
       'which 5 live keys and 2 customers use. Keep it; move them (`tollgate keys update KEY_ID --plan PLAN`, ' +
         '`tollgate customers edit CUSTOMER_ID --plan PLAN`)',
@@ -207,7 +208,7 @@ describe('those whom a change of plans affects', () => {
 });
 
 test('a difference names what changes for groups, each key, requests in flight and bans, and how many keys and customers it affects', async () => {
-  const changes = changesBetween(plansIn(OLD), plansIn(NEW), await counted());
+  const changes = changesBetween(plansIn(OLD), plansIn(NEW), (await counted()).byPlan);
   const rows = changes
     .filter(({ plan }) => plan === 'team')
     .map(({ plan: _, breaks: __, ...rest }) => Object.values(rest));
@@ -277,7 +278,7 @@ describe('the warnings of a file', () => {
       route('/v1/public', ['GET'], 1, {}),
     ];
     const warnings = warningsAgainst(plans, {
-      ...{ routes, patterns: patternsOf(routes), live: await counted(), hasTokens: false },
+      ...{ routes, patterns: patternsOf(routes), live: (await counted()).byPlan, hasTokens: false },
     });
     expect(warnings.map(({ path, message }) => `${path}: ${message}`)).toEqual([
       'plans.team.limits.minute: is `custom`, and 1 live key brings no limit of their own: they could not be served.',

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { byReadability } from '../../../../src/identify/stored-record.ts';
 import { withStore } from '../../../../src/serve/open-store.ts';
 import { STORES } from '../../../cli/ledger-commands.ts';
 import { temporaryFolder } from '../../../support/processes.ts';
@@ -30,7 +31,8 @@ describe.each(Object.keys(STORES))('customers of keys.yaml, on %s', (name) => {
   const json = async (...words: string[]) => JSON.parse((await run(env, ...words, '--json')).stdout);
   const customers = async () =>
     withStore(env, async (store) => (await store.customers.list({ limit: 100, cursor: null })).customers);
-  const keys = async () => withStore(env, async (store) => (await store.keys.list({ limit: 100, cursor: null })).keys);
+  const keys = async () =>
+    withStore(env, async (store) => byReadability((await store.keys.list({ limit: 100, cursor: null })).keys).readable);
 
   test('makes the customers first and then their keys, with an entry in the record of changes for each', async () => {
     const file = {

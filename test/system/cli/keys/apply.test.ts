@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { digestOf } from '../../../../src/identify/api-key.ts';
 import type { StoredKey } from '../../../../src/identify/key-store.ts';
+import { byReadability } from '../../../../src/identify/stored-record.ts';
 import { withStore } from '../../../../src/serve/open-store.ts';
 import { createKey, STORES } from '../../../cli/ledger-commands.ts';
 import { eventually } from '../../../support/conditions.ts';
@@ -21,7 +22,9 @@ async function fileOf(keys: Entries, set = 'partners'): Promise<string> {
 }
 
 async function everyKey(env: NodeJS.ProcessEnv): Promise<StoredKey[]> {
-  return withStore(env, async ({ keys }) => (await keys.list({ limit: 10_000, cursor: null })).keys.toSorted(byEntry));
+  return withStore(env, async ({ keys }) =>
+    byReadability((await keys.list({ limit: 10_000, cursor: null })).keys).readable.toSorted(byEntry),
+  );
 }
 
 /** Keys of no entry first, then by the name of the entry: the store has those of one millisecond in no order. */

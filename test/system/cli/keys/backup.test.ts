@@ -56,7 +56,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await run('keys', 'rotate', one.id);
     await run('keys', 'revoke', revoked.id);
     const before = [await show(one.id), await show(revoked.id)];
-    expect(JSON.parse(await run('keys', 'backup', file, '--json'))).toEqual({ file, keys: 2 });
+    expect(JSON.parse(await run('keys', 'backup', file, '--json'))).toEqual({ file, keys: 2, unreadable: [] });
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(readFileSync(file, 'latin1')).not.toContain('Acme');
     await emptyStore();

@@ -1,0 +1,105 @@
+import type { z } from 'zod';
+import { Failure } from '../failure.ts';
+
+/**
+ * A record of the store that is there and cannot be read: a damaged one, or a value of another program under its name. Lists have it
+ * in the place of the record, so that a caller has to say what it does with it. Whoever asks for this record alone gets it thrown.
+ *
+ * Fault: lists left such records out, and a backup without them looked complete. A look-up beside a list threw, and one record
+ * ended the whole list.
+ */
+export class UnreadableRecord extends Failure {
+  readonly id: string;
+
+  constructor(id: string, message: string) {
+    super('store_corrupt', message);
+    this.id = id;
+  }
+}
+
+/** A record as lists have it. */
+export type Listed<T> = T | UnreadableRecord;
+
+export function isReadable<T>(record: Listed<T>): record is T {
+  return !(record instanceof UnreadableRecord);
+}
+
+/** The records that can be read, and the others. */
+export function byReadability<T>(records: readonly Listed<T>[]) {
+  return {
+    readable: records.filter(isReadable),
+    unreadable: records.filter((record) => record instanceof UnreadableRecord),
+  };
+}
+
+/** A record that was asked for beside a list, which goes on without it if it cannot be read. */
+export async function orUnreadable<T>(record: Promise<T>): Promise<Listed<T>> {
+  try {
+    return await record;
+  } catch (error) {
+    if (error instanceof UnreadableRecord) return error;
+    throw error;
+  }
+}
+
+/** How a store reads the records of one kind. */
+export interface RecordForm<T> {
+  /** @throws Failure `store_corrupt` */
+  readonly read: (text: string) => T;
+  /** Where a record is, for operators: `tg:key:{key_1} in Redis`. */
+  readonly placeOf: (id: string) => string;
+}
+
+/**
+ * Reads what a store has under the name of a record.
+ * @param text null: something that is no text
+ */
+export function listedRecord<T extends { readonly id: string }>(
+  text: string | null,
+  id: string,
+  { read, placeOf }: RecordForm<T>,
+): Listed<T> {
+  try {
+    const record = text === null ? null : read(text);
+    if (record?.id === id) return record;
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== 'store_corrupt') throw error;
+  }
+  return new UnreadableRecord(
+    id,
+    `The record of ${id} cannot be read: ${placeOf(id)} holds something else. Put it right there, or remove it and restore ${id} from a backup.`,
+  );
+}
+
+/** The same for a record that was asked for alone. @throws UnreadableRecord */
+export function insistedRecord<T extends { readonly id: string }>(
+  text: string | null,
+  id: string,
+  form: RecordForm<T>,
+): T {
+  const record = listedRecord(text, id, form);
+  if (record instanceof UnreadableRecord) throw record;
+  return record;
+}
+
+/** Whether a text looks like the record of this id, without the cost of parsing it. A damaged record may look like one. */
+export function looksLikeRecord(text: string, id: string): boolean {
+  return text.startsWith(`{"id":"${id}"`) && text.endsWith('}');
+}
+
+/**
+ * Parses a record, JSON.
+ * @param what it should be, for the sentence
+ * @throws Failure `store_corrupt` if it is not
+ */
+export function readRecord<T>(text: string, schema: z.ZodType<T>, what: string): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The syntax error is dropped: it quotes the text, which may be anything.
+  }
+  const read = schema.safeParse(value);
+  if (read.success) return read.data;
+  throw new Failure('store_corrupt', `The store holds a value that is not ${what} under the name of one.`);
+}

@@ -1,0 +1,84 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Ledger, LedgerView } from '../../src/admit/ledger.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { allowance } from '../support/allowance.ts';
+import { atEnd } from '../support/endings.ts';
+import { redisCommand, testRedis } from '../support/redis.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { gatewayOn } from './redis-connections.ts';
+
+const of = allowance({ minute: 10, hour: 20 });
+const name = keyspace.account('key_1');
+
+describe('in Redis', () => {
+  let ledger: Ledger;
+  let redis: (...words: string[]) => Promise<unknown>;
+  beforeEach(async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    ledger = new RedisLedger({ ...(await gatewayOn(url)), publish: async () => {} });
+    redis = (...words) => redisCommand(url, ...(words as [string, ...string[]]));
+  });
+  const spend = async (n: number) => (await ledger.decide([{ consumerId: 'key_1', allowance: of, cost: 1, n }]))[0];
+
+  test.each([
+    ['a count', ['HSET', name, 'm', 'abc']],
+    ['the end of a window', ['HSET', name, 'M', '-1']],
+    ['a count of slices', ['HSET', name, 'm', '\u00ff\u00ff']],
+    ['strikes', ['HSET', name, 'x', 'abc']],
+    ['top-ups', ['HSET', name, 't', 'abc']],
+    ['a ban', ['HSET', name, 'b', 'abc']],
+  ])(
+    'a reset replaces %s that cannot be read, and the error before it says where it is (reliability 365)',
+    async (_, words) => {
+      await spend(3);
+      await redis(...words);
+      expect(await ledger.present('key_1', of)).toBeNull();
+      const windows = ['minute', 'hour'] as const;
+      const made = await ledger.resetUsage('key_1', windows, 'once');
+      expect(made).toMatchObject({ kind: 'made', value: { used: { hour: 3 } } });
+      expect(await ledger.resetUsage('key_1', windows, 'once')).toMatchObject({ kind: 'repeated' });
+      expect((await ledger.present('key_1', of))!.state.windows).toMatchObject({ hour: { used: 0 } });
+      expect((await spend(4))!.admitted).toBe(4);
+    },
+  );
+
+  test('a reset replaces an account that is no hash (reliability 365)', async () => {
+    await redis('SET', name, 'of another program');
+    expect(await ledger.present('key_1', of)).toBeNull();
+    expect(await ledger.resetUsage('key_1', ['minute'], 'x')).toMatchObject({
+      kind: 'made',
+      value: { used: { minute: 0 } },
+    });
+    expect((await spend(4))!.admitted).toBe(4);
+  });
+
+  test('a top-up of another window is made, and one of this window names the place (reliability 365)', async () => {
+    await redis('HSET', name, 'm', 'abc');
+    expect((await ledger.topUp('key_1', windowLimit('hour', 20), 5, 'a')).kind).toBe('made');
+    await expect(ledger.topUp('key_1', windowLimit('minute', 10), 5, 'b')).rejects.toMatchObject({
+      ...{ code: 'store_corrupt', message: expect.stringContaining(`${name} in Redis`) },
+    });
+  });
+});
+
+test('in the embedded store a reset without a gateway replaces an account that cannot be read (reliability 365)', async () => {
+  const db = openDatabase(await temporaryFolder());
+  atEnd(() => db.close());
+  const [wallMs, later] = [() => Date.now(), Date.now() + 3_600_000];
+  const view: LedgerView = new EmbeddedLedgerView({ db, wallMs });
+  db.prepare('INSERT INTO accounts VALUES (?, ?, ?)').run('key_1', '{"windows":', later);
+  expect(await view.present('key_1', of)).toBeNull();
+  await expect(view.topUp('key_1', windowLimit('minute', 10), 5, 'b')).rejects.toMatchObject({
+    ...{ code: 'store_corrupt', message: expect.stringContaining('the row key_1 of the table accounts') },
+  });
+  expect((await view.resetUsage('key_1', ['minute', 'hour'], 'a')).kind).toBe('made');
+  expect((await view.present('key_1', of))!.state.windows).toEqual({});
+  const ledger = new EmbeddedLedger({ db, wallMs });
+  atEnd(() => ledger.close());
+  expect((await ledger.decide([{ consumerId: 'key_1', allowance: of, cost: 1, n: 4 }]))[0]!.admitted).toBe(4);
+});

@@ -1,0 +1,219 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { DAMAGES } from '../../contracts/unreadable-records.ts';
+import { eventually } from '../../support/conditions.ts';
+import { damageRecord } from '../../support/damaged-record.ts';
+import type { TestGateway } from '../../support/gateway.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
+
+// What operators see of a record that the store has and cannot read, through each face.
+
+const PLANS = `
+plans:
+  free: { limits: { minute: 60, day: 1000 } }
+  gone: { limits: { minute: 60 } }
+  strict: { limits: { hour: 1 }, bans: { after: 1, first: 1h } }
+`;
+const ROUTES = `
+  - { path: /v1/pets, methods: [GET], upstream: store, deprecated: { since: 2020-01-01, sunset: 2090-01-01 } }
+`;
+
+describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
+  let gateway: TestGateway;
+  let good: string;
+  let banned: { readonly id: string; readonly key: string };
+  let customer: string;
+  let ofCustomer: string;
+  const undo: (() => Promise<void>)[] = [];
+  beforeAll(async () => {
+    gateway = await startWithAdmin(await emptyStore(), {
+      plans: PLANS,
+      routes: ROUTES,
+      more: 'usage: { history: on }',
+    });
+    good = (await admin('POST', '/keys', { plan: 'free', name: 'good' })).body.id;
+    banned = (await admin('POST', '/keys', { plan: 'strict', name: 'banned' })).body;
+    customer = (await admin('POST', '/customers', { plan: 'free', name: 'Acme' })).body.id;
+    ofCustomer = (await admin('POST', '/keys', { customer, name: 'shop' })).body.id;
+    await admin('POST', '/customers', { plan: 'free', name: 'Zoo' });
+    await eventually(async () => {
+      await gateway.get('/v1/pets', banned.key);
+      expect((await admin('GET', '/bans')).body.bans).toMatchObject([{ id: banned.id }]);
+      expect((await admin('GET', '/deprecations')).body.deprecations[0].callers).toMatchObject([{ id: banned.id }]);
+    });
+  });
+  afterEach(async () => {
+    for (const one of undo.splice(0)) await one();
+  });
+  const admin = (method: string, path: string, body?: unknown) => ask(gateway, method, `/admin${path}`, body);
+  const run = (...words: string[]) => runCommand({ ...gateway.env, BACKUP_PASSPHRASE: 'a long passphrase' }, ...words);
+  const damage = async (id: string, how = 'cut off') => undo.push(await damageRecord(gateway.env, id, DAMAGES[how]!));
+  const idsOf = (records: readonly { readonly id: string }[]) => records.map(({ id }) => id);
+
+  test.each(Object.keys(DAMAGES))(
+    'no list fails of a key that is %s, and each has it (reliability 362)',
+    async (how) => {
+      await damage(banned.id, how);
+      const keys = await admin('GET', '/keys');
+      expect([keys.status, idsOf(keys.body.keys)]).toEqual([200, [good, ofCustomer]]);
+      expect(keys.body.unreadable).toEqual([{ id: banned.id, reason: expect.stringContaining(banned.id) }]);
+      expect((await admin('GET', `/keys?q=${banned.id}`)).body.unreadable).toMatchObject([{ id: banned.id }]);
+      expect((await admin('GET', '/bans')).body.bans).toMatchObject([{ id: banned.id }]);
+      const now = (await admin('GET', '/now?scan=true')).body.consumers;
+      expect(now).toMatchObject([{ id: banned.id, name: null, state: 'banned', unreadable: expect.any(String) }]);
+      for (const path of ['/customers', '/near', '/deprecations', '/audit', `/customers/${customer}`]) {
+        expect([path, (await admin('GET', path)).status]).toEqual([path, 200]);
+      }
+      const one = await admin('GET', `/keys/${banned.id}`);
+      expect([one.status, one.body.code]).toEqual([500, 'store_corrupt']);
+      expect(one.body.message).toContain(`The record of ${banned.id} cannot be read`);
+      const refused = await admin('PATCH', `/keys/${banned.id}`, { name: 'x' });
+      expect([refused.status, refused.body.code]).toEqual([500, 'store_corrupt']);
+      const [listed] = (await admin('GET', '/audit')).body.changes;
+      expect(listed).toMatchObject({ action: 'key.update', outcome: 'refused', code: 'store_corrupt' });
+    },
+  );
+
+  test.each(Object.keys(DAMAGES))(
+    'no list fails of a customer that is %s, and each has it (reliability 362)',
+    async (how) => {
+      await damage(customer, how);
+      const keys = (await admin('GET', '/keys')).body.keys;
+      expect(keys.find(({ id }: { id: string }) => id === ofCustomer).customer).toEqual({
+        ...{ id: customer, name: null, state: 'unreadable' },
+      });
+      const customers = await admin('GET', '/customers');
+      expect([customers.status, customers.body.customers.length]).toEqual([200, 1]);
+      expect(customers.body.unreadable).toMatchObject([{ id: customer }]);
+      for (const path of ['/keys?plan=free', '/now', '/bans', '/near', '/deprecations', `/keys/${ofCustomer}`]) {
+        expect([path, (await admin('GET', path)).status]).toEqual([path, 200]);
+      }
+      const one = await admin('GET', `/customers/${customer}`);
+      expect([one.status, one.body.code]).toEqual([500, 'store_corrupt']);
+      expect((await admin('POST', '/keys', { customer })).body.code).toBe('store_corrupt');
+    },
+  );
+
+  test.each(['cut off', 'of another type'])(
+    'each list of commands has a key and a customer that are %s',
+    async (how) => {
+      for (const id of [banned.id, customer]) await damage(id, how);
+      const list = await run('keys', 'list', '--json');
+      expect([list.code, list.stderr]).toEqual([0, '']);
+      expect(JSON.parse(list.stdout).at(-1)).toEqual({ id: banned.id, unreadable: expect.stringContaining(banned.id) });
+      const table = await run('keys', 'list');
+      expect(table.stdout).toMatch(new RegExp(`${banned.id}\\s.*\\sunreadable`));
+      expect((await run('customers', 'list')).stdout).toMatch(new RegExp(`${customer}\\s.*\\sunreadable`));
+      for (const words of [['bans', 'list'], ['now'], ['deprecations']]) {
+        const { code, stdout, stderr } = await run(...words);
+        expect([words, code, stderr]).toEqual([words, 0, '']);
+        expect(stdout).toMatch(new RegExp(`${banned.id}.*unreadable`));
+      }
+      const shown = await run('keys', 'show', banned.id);
+      expect([shown.code, shown.stderr]).toEqual([
+        1,
+        expect.stringContaining(`The record of ${banned.id} cannot be read`),
+      ]);
+      expect((await run('keys', 'show', ofCustomer)).code).toBe(0);
+    },
+  );
+
+  test('what claims to be complete says what it lacks, and exits with 1 (reliability 363)', async () => {
+    const folder = await temporaryFolder();
+    const whole = join(folder, 'whole');
+    expect((await run('keys', 'backup', whole)).code).toBe(0);
+    for (const id of [banned.id, customer]) await damage(id);
+    const backup = await run('keys', 'backup', join(folder, 'part'), '--json');
+    expect([backup.code, JSON.parse(backup.stdout)]).toMatchObject([
+      1,
+      { keys: 2, unreadable: [{ id: customer }, { id: banned.id }] },
+    ]);
+    expect(backup.stderr).toContain('2 records cannot be read and are not in');
+    const restored = await run('keys', 'restore', whole, '--force');
+    expect([restored.code, restored.stdout]).toEqual([
+      1,
+      expect.stringContaining('1 left because its record here cannot be read'),
+    ]);
+    for (const id of [banned.id, customer]) expect(restored.stderr).toContain(`${id} was left as it is.`);
+    const exported = await run('keys', 'export');
+    expect([exported.code, exported.stdout.split('\n').length]).toEqual([1, 4]);
+    expect(exported.stderr).toContain(`The record of ${banned.id} cannot be read`);
+    const usage = await run('usage', 'export', '--from', '1d', '--to', '2100-01-01');
+    expect([usage.code, usage.stderr]).toEqual([
+      1,
+      expect.stringContaining(`The record of ${banned.id} cannot be read`),
+    ]);
+    const doctor = await run('doctor', '--json');
+    const records = JSON.parse(doctor.stdout).findings.find(({ check }: { check: string }) => check === 'records');
+    expect([doctor.code, records]).toEqual([
+      1,
+      {
+        check: 'records',
+        state: 'fail',
+        message: expect.stringMatching(new RegExp(`2 records.*${customer}, ${banned.id}`)),
+      },
+    ]);
+    const plans = join(folder, 'plans.yaml');
+    await writeFile(plans, await readFile(gateway.env.TOLLGATE_PLANS!, 'utf8'));
+    expect(await run('plans', 'check', plans, '--against')).toMatchObject({
+      ...{ code: 1, stderr: expect.stringContaining('2 records cannot be read') },
+    });
+  });
+
+  test('a plan that an unreadable record may use is not removed (reliability 364)', async () => {
+    await damage(good);
+    const text = PLANS.replace(/ {2}gone.*\n/, '');
+    const compared = await admin('POST', '/plans/diff', { text });
+    expect(compared.body.live).toMatchObject({ isComplete: true, unreadable: [good] });
+    expect(compared.body.refused).toEqual([
+      expect.stringMatching(new RegExp(`lacks \`gone\`, and 1 record cannot be read: ${good}`)),
+    ]);
+  });
+
+  test('a prune revokes no key that it cannot judge, and says so (reliability 363)', async () => {
+    const folder = await temporaryFolder();
+    await mkdir(join(folder, 'secrets'), { mode: 0o700 });
+    const file = join(folder, 'keys.yaml');
+    const apply = async (keys: object, ...words: string[]) => {
+      await writeFile(file, JSON.stringify({ set: 'parts', keys }));
+      return run('keys', 'apply', file, '--secrets', join(folder, 'secrets'), ...words);
+    };
+    const plan = 'free';
+    expect((await apply({ a: { plan }, b: { plan }, c: { plan } })).code).toBe(0);
+    const keys = JSON.parse((await run('keys', 'list', '--json')).stdout) as { id: string; name: string }[];
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => keys.find((one) => one.name === name)!.id) as [
+      string,
+      string,
+      string,
+    ];
+    for (const id of [a, b]) await damage(id);
+    const pruned = await apply({ a: { plan } }, '--prune', '--yes');
+    expect([pruned.code, pruned.stdout]).toEqual([1, expect.stringMatching(/1 revoked.*1 refused/)]);
+    expect(pruned.stderr).toContain(`a: The record of ${a} cannot be read`);
+    expect(pruned.stderr).toContain(`1 record cannot be read: ${b}`);
+    for (const one of undo.splice(0)) await one();
+    const after = JSON.parse((await run('keys', 'list', '--json')).stdout) as { id: string }[];
+    expect([a, b, c].map((id) => after.some((one) => one.id === id))).toEqual([true, true, false]);
+  });
+
+  test('a customer is deleted with its keys but those that cannot be read, and not without being asked (reliability 363)', async () => {
+    const { id } = (await admin('POST', '/customers', { plan: 'free' })).body;
+    const [one, other] = [
+      (await admin('POST', '/keys', { customer: id })).body,
+      (await admin('POST', '/keys', { customer: id })).body,
+    ];
+    await admin('DELETE', `/keys/${one.id}`);
+    await damage(other.id);
+    const refused = await admin('POST', `/customers/${id}/delete`, {});
+    expect([refused.status, refused.body.message]).toEqual([409, expect.stringContaining(other.id)]);
+    const deleted = await run('customers', 'delete', id, '--keys', 'revoke', '--yes', '--json');
+    expect([deleted.code, JSON.parse(deleted.stdout)]).toMatchObject([
+      1,
+      { deleted: true, unreadable: [{ id: other.id }] },
+    ]);
+    expect(deleted.stderr).toContain(`1 record cannot be read: ${other.id}`);
+  });
+});
