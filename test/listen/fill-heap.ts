@@ -2,7 +2,7 @@
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-const LIMIT_BYTES = 128 * 1024 * 1024;
+const LIMIT_BYTES = 256 * 1024 * 1024;
 /** Large enough to stand among the old objects from the beginning. */
 const NUMBERS = 20_000;
 const held: number[][] = [];

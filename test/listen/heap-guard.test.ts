@@ -77,7 +77,7 @@ test('a gateway whose heap is nearly full closes idle connections, takes no new 
   const filler = new URL('./fill-heap.ts', import.meta.url).href;
   const gateway = await startGateway({
     upstream: upstream.origin,
-    env: { NODE_OPTIONS: `--max-old-space-size=128 --import=${filler}` },
+    env: { NODE_OPTIONS: `--max-old-space-size=256 --import=${filler}` },
   });
   const { key } = await gateway.createKey('endless');
   const admin = async (path: string) => fetch(`http://127.0.0.1:${gateway.adminPort}${path}`);
