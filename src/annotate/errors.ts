@@ -55,7 +55,8 @@ const TOKEN_SENTENCES: Readonly<Record<JwtRefusal, string>> = {
   malformed: 'The token is not a valid JSON Web Token. Check that it is complete.',
   too_long: 'This token is too long. Ask for one of at most 8192 characters.',
   algorithm: 'The signature algorithm of this token is not accepted here.',
-  unknown_key: 'The issuer has no key with the `kid` of this token. Ask for a new token.',
+  unknown_key:
+    'The issuer has no key for this token: none with its `kid`, or of the type of its `alg`. Ask for a new token.',
   signature: 'The signature of this token is not that of the issuer.',
   issuer: 'This token comes from another issuer (`iss`) than those accepted here.',
   audience: 'This token is meant for another audience (`aud`).',

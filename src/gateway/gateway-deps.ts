@@ -78,7 +78,7 @@ export interface GatewayDeps {
   /** Names of request fields that are forwarded although they have punctuation (`headers.allow`). */
   readonly allowedNames: FieldNames;
   /** Finds the client's address, and whether the peer's X-Forwarded-* fields are trusted (`trustedProxies`). */
-  readonly addresses: { of(request: ClientRequest): ClientAddress };
+  readonly addresses: { of(request: Pick<ClientRequest, 'socket' | 'rawHeaders'>): ClientAddress };
   /** Unix milliseconds. */
   readonly wallMs: () => number;
   /** Milliseconds of a monotonic clock. */

@@ -1,8 +1,11 @@
+import type { Socket } from 'node:net';
+import type { ErrorResponse } from '../annotate/errors.ts';
 import type { ClientBodyErrorCode } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import { type FormedError, formedForUnparsed } from './replies.ts';
 import { RequestFlow, type RunningRequests } from './request-flow.ts';
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
@@ -52,6 +55,11 @@ export class Gateway {
     const flow = new RequestFlow(this.#deps, request, response, head, client, this.#running);
     if (!request.complete) this.#latest.set(request.socket, flow);
     flow.run();
+  }
+
+  /** The response to bytes that could not be parsed as a request. @param rawHeaders the fields that could be read all the same */
+  formed(error: ErrorResponse, socket: Socket, rawHeaders: readonly string[]): FormedError {
+    return formedForUnparsed(this.#deps, error, socket, rawHeaders);
   }
 
   /** Charges the reading of a body to the consumer of its request. */

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import { deprecationFields } from '../annotate/deprecation.ts';
@@ -5,7 +6,7 @@ import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { ErrorResponse } from '../annotate/errors.ts';
 import type { ClientAddress, ClientResponse } from '../http1/client.ts';
 import { type Variables, withRules } from '../http1/field-rules.ts';
-import { onlyValue } from '../http1/fields.ts';
+import { onlyValue, requestIdOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseLines } from '../http1/response-head.ts';
 import { NO_META } from '../identify/identify.ts';
@@ -24,8 +25,8 @@ interface KnownCaller {
   readonly requestId: string;
   readonly origin: ClientAddress;
   readonly match: Match | null;
-  /** Null if it could not be read. */
-  readonly head: Head | null;
+  /** As they were received, whether or not the head passed its checks; names and values in turn. */
+  readonly rawHeaders: readonly string[];
   readonly caller: Caller | null;
   readonly verdict: Verdict | null;
 }
@@ -38,7 +39,7 @@ export function ownFieldsOf(deps: GatewayDeps, known: KnownCaller, limitFields: 
   const fields = limitFields ?? limitFieldsOf(deps, known);
   fields.push('X-Request-Id', known.requestId);
   if (deps.cors !== null) {
-    fields.push(...deps.cors.ofAnswer(known.head === null ? null : onlyValue(known.head.fields.rawHeaders, 'origin')));
+    fields.push(...deps.cors.ofAnswer(onlyValue(known.rawHeaders, 'origin')));
   }
   const deprecated = known.match?.route.deprecated ?? null;
   if (deprecated !== null) fields.push(...deprecationFields(deprecated));
@@ -88,6 +89,47 @@ interface SessionStream {
   endSession?(): void;
 }
 
+/** One of the gateway's own error responses, in the form that its client asks for. */
+export interface FormedError {
+  /** Names and values in turn. */
+  readonly fields: string[];
+  readonly body: string;
+}
+
+/**
+ * @param fields the fields of every response; the error's own fields follow them
+ * @param rawHeaders of the request
+ * @param docs null if errors have no documentation
+ */
+function formed(
+  error: ErrorResponse,
+  fields: readonly string[],
+  rawHeaders: readonly string[],
+  docs: ErrorDocs | null,
+): FormedError {
+  const shown = docs?.shown(error, rawHeaders) ?? null;
+  const body = shown?.body ?? error.body;
+  const type = ['Content-Type', shown?.contentType ?? 'application/json'];
+  const length = ['Content-Length', String(Buffer.byteLength(body))];
+  return { fields: [...fields, ...error.fields, ...(shown?.fields ?? []), ...type, ...length], body };
+}
+
+/**
+ * The response to bytes that could not be parsed as a request.
+ * @param rawHeaders the fields that could be read all the same
+ */
+export function formedForUnparsed(
+  deps: GatewayDeps,
+  error: ErrorResponse,
+  socket: Socket,
+  rawHeaders: readonly string[],
+): FormedError {
+  const requestId = requestIdOf(rawHeaders) ?? deps.requestIds.next();
+  const origin = deps.addresses.of({ socket, rawHeaders });
+  const known = { requestId, origin, rawHeaders, match: null, caller: null, verdict: null };
+  return formed(error, ownFieldsOf(deps, known, null), rawHeaders, deps.errorDocs);
+}
+
 /**
  * Writes one of the gateway's own error responses, head and body in one piece.
  * @param fields the fields of every response; the error's own fields follow them
@@ -102,21 +144,12 @@ export function replyWithError(
   unread: boolean,
   docs: ErrorDocs | null,
 ): number {
-  const shown = docs?.shown(error, response.req.rawHeaders) ?? null;
-  const body = shown?.body ?? error.body;
-  const bytes = Buffer.byteLength(body);
+  const form = formed(error, fields, response.req.rawHeaders, docs);
   endIfLast(response, error, unread);
-  response.writeHead(error.status, [
-    ...fields,
-    ...error.fields,
-    ...(shown?.fields ?? []),
-    'Content-Type',
-    shown?.contentType ?? 'application/json',
-    'Content-Length',
-    String(bytes),
-  ]);
-  response.end(response.req.method === 'HEAD' ? undefined : body);
-  return response.req.method === 'HEAD' ? 0 : bytes;
+  response.writeHead(error.status, form.fields);
+  const isHead = response.req.method === 'HEAD';
+  response.end(isHead ? undefined : form.body);
+  return isHead ? 0 : Buffer.byteLength(form.body);
 }
 
 /**

@@ -451,8 +451,9 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    * @param limitFields the rate-limit fields, if they have been built already
    */
   ownFields(limitFields: string[] | null = null): string[] {
-    const [head, match, caller, verdict] = [this.#head, this.#match, this.#caller, this.#verdict];
-    const known = { requestId: this.#record.requestId, origin: this.#origin, head, match, caller, verdict };
+    const [match, caller, verdict] = [this.#match, this.#caller, this.#verdict];
+    const { rawHeaders } = this.#request;
+    const known = { requestId: this.#record.requestId, origin: this.#origin, rawHeaders, match, caller, verdict };
     return ownFieldsOf(this.#deps, known, limitFields);
   }
 

@@ -33,12 +33,14 @@ export function readRequestTarget(url: string, method: string, host: string | nu
   }
   const query = target.indexOf('?');
   const path = query === -1 ? target : target.slice(0, query);
-  if (!VISIBLE.test(target)) return fault('The request target has a character that is not allowed in a URL.');
+  if (!VISIBLE.test(target)) return fault(FOREIGN_CHARACTER);
   if (target.includes('#')) return fault('The request target must not have a fragment.');
   const message = faultOfPath(path);
   return message === null ? { kind: 'target', target, path } : fault(message);
 }
 
+export const FOREIGN_CHARACTER =
+  'The request target has a character that is not allowed in a URL, such as a blank or one beyond ASCII. Percent-encode it: é is %C3%A9.';
 const VISIBLE = /^[\x21-\x7e]+$/;
 /** Matches most paths: those without anything that needs a closer look. */
 const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+\/?$/;

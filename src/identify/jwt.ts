@@ -1,4 +1,4 @@
-import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
+import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { jwtConsumerId } from './api-key.ts';
 import { type Consumer, consumerWith, NO_META } from './identify.ts';
@@ -109,7 +109,7 @@ const LASTING: ReadonlySet<JwtRefusal> = new Set([
 ]);
 /** When to retry after too many signatures were to be verified at once. */
 const BUSY_RETRY_MS = 1_000;
-/** Maximum keys with the same `kid` that are tried. An issuer has one, or two for a moment. */
+/** Maximum keys that are tried for a token: those with its `kid`, or of its type if it has none. An issuer has one, or two for a while. */
 const MAX_KEYS = 4;
 
 /**
@@ -292,8 +292,6 @@ async function claimsOf(
     if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
     several = error;
   }
-  // A token without `kid` is not tried against several keys.
-  if (decodeProtectedHeader(token).kid === undefined) throw several;
   let tried = 0;
   for await (const key of several) {
     try {
@@ -376,7 +374,7 @@ export type JwtRefusal =
   | 'too_long'
   /** The token is signed with an algorithm that the settings do not allow, or not signed. */
   | 'algorithm'
-  /** The issuer has no key with the `kid` of the token, or several keys and the token has no `kid`. */
+  /** The issuer has no key with the `kid` of the token; if it has none, no key of its type. */
   | 'unknown_key'
   | 'signature'
   | 'issuer'
@@ -412,7 +410,6 @@ export function refusalOf(error: unknown): JwtRefusal | null {
   if (error instanceof errors.JOSEAlgNotAllowed) return 'algorithm';
   if (error instanceof errors.JWSSignatureVerificationFailed) return 'signature';
   if (error instanceof errors.JWKSNoMatchingKey) return 'unknown_key';
-  if (error instanceof errors.JWKSMultipleMatchingKeys) return 'unknown_key';
   if (error instanceof errors.JWKSInvalid) return null;
   // Among them a `crit` parameter that jose does not support (RFC 7515 section 4.1.11).
   return error instanceof errors.JOSEError ? 'malformed' : null;

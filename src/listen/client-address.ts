@@ -29,12 +29,12 @@ export class ClientAddresses {
     this.#trusted = new Networks(trusted);
   }
 
-  of(request: ClientRequest): ClientAddress {
+  of(request: Pick<ClientRequest, 'socket' | 'rawHeaders'>): ClientAddress {
     const peer = this.#peerOf(request);
     return peer.trustedPeer ? { ...peer, address: this.#addressBehind(peer.address, request.rawHeaders) } : peer;
   }
 
-  #peerOf({ socket }: ClientRequest): ClientAddress {
+  #peerOf({ socket }: Pick<ClientRequest, 'socket'>): ClientAddress {
     const known = this.#peers.get(socket);
     if (known !== undefined) return known;
     const address = oneForm(socket.remoteAddress ?? '') ?? '0.0.0.0';

@@ -460,6 +460,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
     wallMs: CLOCKS.wallMs,
     handler: gateway,
     breakOff: (socket, code) => gateway.breakOff(socket, code),
+    formed: (error, socket, rawHeaders) => gateway.formed(error, socket, rawHeaders),
     isShortOfMemory: () => heap.isShort,
     onDrop: metrics.connectionDropped,
     onEvict: metrics.connectionEvicted,

@@ -129,10 +129,15 @@ describe('a token of the issuer', () => {
     expect(await verifierOf(jwksOf(es)).told(await es.sign(claims))).toBe(ANN);
   });
 
-  test('that names no key is accepted where there is only one that it can mean', async () => {
-    expect(await verifierOf(jwksOf(nameless)).told(await nameless.sign())).toBe(ANN);
-    expect(await verifierOf(jwksOf(es)).told(await nameless.sign())).toBe('invalid_api_key: signature');
-    expect(await verifierOf(jwksOf(es, nameless)).told(await nameless.sign())).toBe('invalid_api_key: unknown_key');
+  test('that names no key is tried against the keys of its type, and no more than four (reliability 355)', async () => {
+    const token = await nameless.sign();
+    const others = [es, other, await signingKey('three'), await signingKey('four')];
+    expect(await verifierOf(jwksOf(nameless)).told(token)).toBe(ANN);
+    expect(await verifierOf(jwksOf(...others.slice(0, 3), nameless)).told(token)).toBe(ANN);
+    expect(await verifierOf(jwksOf(await signingKey('rsa', 'RS256'), es, nameless)).told(token)).toBe(ANN);
+    expect(await verifierOf(jwksOf(...others, nameless)).told(token)).toBe('invalid_api_key: signature');
+    expect(await verifierOf(jwksOf(es, other)).told(token)).toBe('invalid_api_key: signature');
+    expect(await verifierOf(jwksOf(await signingKey('rsa', 'RS256'))).told(token)).toBe('invalid_api_key: unknown_key');
   });
 
   test('is accepted where two keys have its name, whichever of them signed it', async () => {

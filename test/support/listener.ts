@@ -38,6 +38,7 @@ export async function openListener(options: Partial<ListenerOptions> = {}) {
     },
     wallMs: () => 0,
     breakOff: () => false,
+    formed: ({ body }) => ({ fields: ['Content-Length', String(Buffer.byteLength(body))], body }),
     handler: {
       mayUpgrade: () => false,
       read: (_, work) => work(),
