@@ -13,7 +13,11 @@ const ROOT = join(import.meta.dirname, '..');
 const MAX_LINES = 60;
 
 describe('the house', async () => {
-  const paths = (await Array.fromAsync(glob('{src,test,tools}/**/*', { cwd: ROOT, withFileTypes: true })))
+  const paths = (
+    await Array.fromAsync(
+      glob('{src,test,tools}/**/*', { cwd: ROOT, withFileTypes: true, exclude: ['**/node_modules'] }),
+    )
+  )
     .filter((entry) => entry.isFile())
     .map((entry) =>
       join(entry.parentPath, entry.name)

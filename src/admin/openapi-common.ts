@@ -36,6 +36,7 @@ Each change is recorded in the store before it is made, and its outcome before t
   tags: [
     { name: 'session', description: 'Sign-in and sign-out.' },
     { name: 'keys', description: 'API keys.' },
+    { name: 'customers', description: 'Customers, whose keys share one plan and its limits.' },
     { name: 'bans', description: 'Bans in force.' },
     { name: 'gateway', description: 'The settings of the gateway and what it records.' },
     { name: 'live', description: 'Gateways, traffic and single requests, at this moment.' },
@@ -249,7 +250,7 @@ export const OWN_PATHS: readonly {
     operationId: 'describe',
     tags: ['gateway'],
     summary: 'This description.',
-    output: z.looseObject({}).meta({ required: ['openapi', 'info', 'paths'] }),
+    output: z.looseObject({ openapi: z.string(), info: z.looseObject({}), paths: z.looseObject({}) }),
     responses: ['Unauthorized', 'Forbidden', 'TooMany'],
   },
 ];

@@ -13,7 +13,8 @@ export function openApi(): Json {
   const paths: Record<string, Json> = {};
   const put = (line: string, described: Json) => {
     const { method, path } = lineOf(line);
-    const known = paths[path] ?? (path.includes('{') ? { parameters: [parameterOfPath(path)] } : {});
+    const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => parameterOfPath(name!));
+    const known = paths[path] ?? (parameters.length === 0 ? {} : { parameters });
     paths[path] = { ...known, [method.toLowerCase()]: described };
   };
   for (const endpoint of ENDPOINTS) put(endpoint.line, describedOf(endpoint, schemas));
@@ -162,8 +163,7 @@ function ownFailures({ fails = {}, creates }: AnyOperation, schemas: Schemas): J
   );
 }
 
-function parameterOfPath(path: string): Json {
-  const [, name = ''] = /\{(\w+)\}/.exec(path)!;
+function parameterOfPath(name: string): Json {
   if (name in PARAMETERS) return ref('parameters', name);
   return { name, in: 'path', required: true, schema: { type: 'string', minLength: 1, maxLength: 256 } };
 }

@@ -20,11 +20,6 @@ const DRAFT_BYTES = 4 * 1024 * 1024;
 /** A draft and 16 MiB of a log, in which JSON escapes each quotation mark. */
 const SIMULATION_BYTES = 28 * 1024 * 1024;
 
-const REPORT_MEMBERS = [
-  ...['plans', 'fromPlans', 'logs', 'from', 'to', 'isEstimate', 'differs', 'notes', 'lines', 'inForce', 'totals'],
-  ...['byPlan', 'withoutStore', 'keys'],
-];
-
 const version = z.string().meta({ pattern: '^[0-9a-f]{12}$' });
 
 const forms = z
@@ -143,16 +138,33 @@ type SimulatedBucket = Simulation['timeline']['buckets'][number];
 
 /** What a simulation found; the command has its form. */
 const simulated = z
-  .looseObject({})
+  .looseObject({
+    plans: z.string(),
+    fromPlans: z.string().nullable(),
+    logs: z.array(z.string()),
+    from: time,
+    to: time,
+    isEstimate: z.boolean(),
+    differs: z.looseObject({}),
+    notes: z.array(z.string()),
+    lines: z.looseObject({}),
+    inForce: z.looseObject({}),
+    totals: z.looseObject({}),
+    byPlan: z.array(z.looseObject({})),
+    withoutStore: z.looseObject({}),
+    keys: z.array(z.looseObject({})),
+  })
   .nullable()
   .describe(
     'As `tollgate plans simulate --json`, with at most 1,000 keys, the most changed first, each with `ownLimits`, its limits that are ' +
       "not its plan's (null if that is not known). Null if there are faults.",
-  )
-  .meta({ required: REPORT_MEMBERS }) as z.ZodType<Simulation['report'] | null>;
-const bucket = z
-  .looseObject({})
-  .meta({ required: ['from', 'requests', 'recorded', 'simulated'] }) as z.ZodType as z.ZodType<SimulatedBucket>;
+  ) as z.ZodType as z.ZodType<Simulation['report'] | null>;
+const bucket = z.looseObject({
+  from: time,
+  requests: z.number().min(0),
+  recorded: z.looseObject({}),
+  simulated: z.looseObject({}),
+}) as z.ZodType as z.ZodType<SimulatedBucket>;
 
 const draft = z
   .strictObject({ text: z.string().describe('The text of plans.yaml. More than 512 KiB are a fault.') })
