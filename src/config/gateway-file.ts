@@ -231,9 +231,9 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
 }
 
 /**
- * Attack: a service treats `/v1/admin;x`, `/v1/Admin` or `/v1/admin/` as `/v1/admin`. A client that requests one of these
- * matches the surrounding route and reaches the service under that route's looser rules. To the gateway these are
- * different paths, so all it can do is warn. Paths are compared as the service gets them: with a rewrite, a route may
+ * Attack: a service treats `/v1/admin/` or `/v1/%2561dmin` as `/v1/admin`. A client that requests one of these matches the
+ * surrounding route and reaches the service under that route's looser rules. To the gateway these are different paths, so all it
+ * can do is warn; other spellings the router refuses. Paths are compared as the service gets them: with a rewrite, a route may
  * surround another although their own paths have nothing in common. A method of the surrounding route is compared with
  * the route that has it, and with each route of the path if none has it: that path refuses the method.
  */
@@ -257,7 +257,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
     warn(
       ['routes', outer.index, 'path'],
       `${outer.route.path} surrounds routes[${inner.index}] (${inner.route.path}) with looser rules (${looser.join(', ')}): ` +
-        'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too. ' +
+        'a service that ignores a trailing slash in a path, or decodes it twice, serves that route under them, too. ' +
         'Give both the same rules, or let the service refuse such paths.',
     );
   }

@@ -24,7 +24,7 @@ export function recordingOf(
 export function ambiguousPath(): ErrorResponse {
   return errorResponse(
     'invalid_request',
-    'The path names another route when its percent-encoding is decoded. Write it plainly: encode only what must be encoded.',
+    'To a service the path may name another route: decoded, without path parameters (;…), dots and blanks at the end of a segment, or in small letters. Write it plainly: encode only what must be encoded.',
   );
 }
 

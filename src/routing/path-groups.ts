@@ -1,3 +1,5 @@
+import { mayBeReadOtherwise, plainPath, plainSegment } from './plain-path.ts';
+
 /*
  * Which groups of routes a request belongs to (`groups` in plans.yaml). A group is a list of patterns, as those of routes;
  * several groups may match one request.
@@ -24,8 +26,7 @@ export function groupRouteOf(text: string): GroupRoute {
 export function isCommon(group: GroupRoute, route: GroupRoute): boolean {
   const { methods } = group;
   if (methods !== null && !(route.methods ?? methods).some((method) => methods.includes(method))) return false;
-  // A group is compared with a decoded path too.
-  return isCommonPath(group.path, route.path) || isCommonPath(plain(group.path), plain(route.path));
+  return isCommonPath(group.path, route.path) || isCommonPath(plainPattern(group.path), plainPattern(route.path));
 }
 
 function isCommonPath(one: string, other: string): boolean {
@@ -47,20 +48,19 @@ function isName(segment: string): boolean {
 interface CompiledRoute {
   readonly methods: ReadonlySet<string> | null;
   readonly asSent: RegExp;
-  readonly decoded: RegExp;
+  readonly plain: RegExp;
 }
 
 /**
  * Finds the groups of a request.
  *
- * Attack: `/v1/%73earch/x` or `/v1/search;a=1/x` is `/v1/search/x` for many services. So a path that has encoded
- * characters or path parameters is compared twice, as it was sent, and decoded once without its parameters. It belongs to
- * the groups of both readings, and where the two differ, no group replaces the limits of the plan: a client can only add
- * budgets to its request.
+ * Attack: `/v1/%73earch/x`, `/v1/search;a=1/x` or `/v1/Search/x` is `/v1/search/x` for many services. So a path that may be read
+ * otherwise is compared twice, as it was sent, and in its plainest form (plain-path.ts). It belongs to the groups of both readings,
+ * and where the two differ, no group replaces the limits of the plan: a client can only add budgets to its request.
  */
 export class PathGroups {
   readonly #groups: readonly (readonly CompiledRoute[])[];
-  /** Whether a pattern has encoded characters itself, so that a path without any has two readings as well. */
+  /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
   readonly #comparesAllTwice: boolean;
   readonly #inOneReading: number;
 
@@ -71,19 +71,18 @@ export class PathGroups {
   constructor(groups: readonly (readonly GroupRoute[])[], inOneReading: number) {
     this.#inOneReading = inOneReading;
     this.#groups = groups.map((routes) => routes.map(compiled));
-    this.#comparesAllTwice = groups.flat().some(({ path }) => plain(path) !== path);
+    this.#comparesAllTwice = groups.flat().some(({ path }) => plainPattern(path) !== path);
   }
 
   /** The groups of a request: bit `i` is set for the group at index `i`. @param path raw, without its query */
   matching(path: string, method: string): number {
-    const other = this.#comparesAllTwice || path.includes('%') || path.includes(';') ? plain(path) : null;
     const found = this.#matching('asSent', path, method);
-    if (other === null) return found;
-    const foundDecoded = this.#matching('decoded', other, method);
-    return found === foundDecoded ? found : found | foundDecoded | this.#inOneReading;
+    if (!this.#comparesAllTwice && !mayBeReadOtherwise(path)) return found;
+    const foundPlain = this.#matching('plain', plainPath(path), method);
+    return found === foundPlain ? found : found | foundPlain | this.#inOneReading;
   }
 
-  #matching(reading: 'asSent' | 'decoded', path: string, method: string): number {
+  #matching(reading: 'asSent' | 'plain', path: string, method: string): number {
     let found = 0;
     for (let i = 0; i < this.#groups.length; i++) {
       const isIn = (route: CompiledRoute) =>
@@ -98,7 +97,7 @@ function compiled({ methods, path }: GroupRoute): CompiledRoute {
   return {
     methods: methods === null ? null : new Set(methods),
     asSent: expressionOf(path),
-    decoded: expressionOf(plain(path)),
+    plain: expressionOf(plainPattern(path)),
   };
 }
 
@@ -114,9 +113,9 @@ function expressionOf(path: string): RegExp {
   return new RegExp(`^/${parts.join('/')}$`, 's');
 }
 
-/** A path, or a pattern, without path parameters and decoded once, byte by byte. */
-function plain(path: string): string {
+function plainPattern(path: string): string {
   return path
-    .replace(/;[^/]*/g, '')
-    .replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+    .split('/')
+    .map((segment) => (isName(segment) ? segment : plainSegment(segment)))
+    .join('/');
 }

@@ -6,6 +6,7 @@ import type { Charge } from '../meter/charge.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
 import { faultOfPattern } from './pattern.ts';
+import { decode, mayBeReadOtherwise, plainSegment } from './plain-path.ts';
 
 /** One entry of `routes` in gateway.yaml. */
 export interface Route {
@@ -151,8 +152,13 @@ interface Branch<T> {
  * patterns, and a path with two different results is ambiguous. This also covers a service that decodes only some
  * characters (other than `%25`): two texts that are equal when partly decoded are equal when wholly decoded.
  *
- * A match visits every branch at most twice, splits off no more segments than the longest pattern has, and decodes no
- * segment that is too long for every literal. So the routes bound its cost, and the client's path does not.
+ * Attack: so do `/v1/Admin`, `/v1/admin;x` and `/v1/admin%20` for services that read them as `/v1/admin`. A client may mean such a path,
+ * as in `/v1/users/Me` beside `/v1/users/me`, so it is ambiguous only if the route of one of its readings has stricter rules. That route is
+ * more specific than the one that matches the path as it was sent, which matches it in every reading.
+ *
+ * A match visits every branch at most three times, splits off no more segments than the longest pattern has, and decodes no
+ * segment that is too long for every literal, unless the route surrounds stricter ones. So the routes bound its cost, and the
+ * client's path does not.
  * @throws Failure `bad_settings` for a malformed pattern or two routes that match the same requests. The configuration
  *   check has reported both, with their positions, before.
  */
@@ -160,6 +166,7 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
   const exact = new Map<string, PatternMatch>();
   const asSent = newBranch<PatternMatch>();
   const decoded = newBranch<PatternMatch>();
+  const plain = new PlainRoutes();
   let depth = 0;
   let longest = 0;
   // If a pattern encodes a character needlessly, a path without any encoding can have two readings as well.
@@ -173,20 +180,25 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
       longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
       depth = Math.max(depth, plant(asSent, segments, match));
       plant(decoded, decodedSegmentsOf(path), match);
+      plain.add(path, match);
       mustDecodeAll ||= ENCODED_NEEDLESSLY.test(path);
     }
     yield;
   }
+  yield* plain.compare();
   const matchSegments = (path: string, method: string) => {
     const sent = cut(path, depth);
     const found = search(asSent, sent, 0);
+    if (found !== null && plain.surroundsStricter(found) && plain.mayMeanOther(path)) {
+      const stricter = plain.stricterThan(found, sent, method);
+      if (stricter !== null) return ambiguous(found, stricter, method);
+    }
     if (!mustDecodeAll && !path.includes('%')) return forMethod(found, method);
     // A character of a literal takes at most three characters of the path, `%61`.
     const segments = sent.segments.map((segment) => (segment.length > 3 * longest ? segment : decode(segment)));
     const other = search(decoded, { ...sent, segments }, 0);
     if (other === found) return forMethod(found, method);
-    const isWithoutKey = [found, other].some((one) => (forMethod(one, method)?.route.perAddress ?? null) !== null);
-    return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
+    return ambiguous(found, other, method);
   };
   return {
     // A literal pattern that equals the path is the most specific match under both readings.
@@ -196,6 +208,95 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
       return path.startsWith('/') ? matchSegments(path, method) : null;
     },
   };
+}
+
+function ambiguous(one: PatternMatch | null, other: PatternMatch | null, method: string): AmbiguousPath {
+  const isWithoutKey = [one, other].some((match) => (forMethod(match, method)?.route.perAddress ?? null) !== null);
+  return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
+}
+
+/** The routes by the plainest form of their patterns (plain-path.ts), in which several patterns may be the same. */
+class PlainRoutes {
+  readonly #root = newBranch<PatternMatch[]>();
+  readonly #lists = new Map<string, { readonly segments: readonly Segment[]; readonly matches: PatternMatch[] }>();
+  readonly #surrounding = new Set<PatternMatch>();
+  /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
+  #comparesAll = false;
+
+  add(path: string, match: PatternMatch): void {
+    const segments = segmentsOf(path).map((segment) =>
+      isLiteral(segment) ? { literal: plainSegment(segment.literal) } : segment,
+    );
+    const shape = JSON.stringify(segments);
+    this.#comparesAll ||= shape !== JSON.stringify(segmentsOf(path));
+    const list = this.#lists.get(shape);
+    if (list !== undefined) {
+      if (!list.matches.includes(match)) list.matches.push(match);
+      return;
+    }
+    const matches = [match];
+    this.#lists.set(shape, { segments, matches });
+    plant(this.#root, segments, matches);
+  }
+
+  /** Finds the routes that surround stricter ones. Called once, when all are added. */
+  *compare(): Generator<void> {
+    for (const { segments, matches } of this.#lists.values()) {
+      for (const outers of surrounding(this.#root, segments, true)) {
+        for (const outer of outers) {
+          if (this.#surrounding.has(outer)) continue;
+          const isLoose = matches.some((inner) =>
+            routesOf(outer).some((one) => routesOf(inner).some((other) => isLooser(one, other))),
+          );
+          if (isLoose) this.#surrounding.add(outer);
+        }
+      }
+      yield;
+    }
+  }
+
+  surroundsStricter(match: PatternMatch): boolean {
+    return this.#surrounding.size > 0 && this.#surrounding.has(match);
+  }
+
+  mayMeanOther(path: string): boolean {
+    return this.#comparesAll || mayBeReadOtherwise(path);
+  }
+
+  /** The most specific route that a reading of a path matches, and that is stricter than the one that matches it as it was sent; null if there is none. */
+  stricterThan(found: PatternMatch, { segments, whole }: Cut, method: string): PatternMatch | null {
+    const { route } = forMethod(found, method)!;
+    for (const matches of matching(this.#root, { segments: segments.map(plainSegment), whole }, 0)) {
+      // Those that follow are less specific.
+      if (matches.includes(found)) return null;
+      for (const match of matches) if (isLooser(route, forMethod(match, method)!.route)) return match;
+    }
+    return null;
+  }
+}
+
+function routesOf({ route, byMethod }: PatternMatch): readonly Route[] {
+  return byMethod === null ? [route] : [...byMethod.values()].map((match) => match.route);
+}
+
+/** Whether a route forwards what another one refuses or answers itself, or counts less for it. `looserRules` warns of the like. */
+function isLooser(one: Route, other: Route): boolean {
+  if (one.reply !== null) return false;
+  const lacks = (own: readonly string[] | null, others: readonly string[] | null) =>
+    others?.some((item) => own?.includes(item) !== true) === true;
+  const unitsOf = ({ charges }: Route) => charges?.map(({ unit }) => unit) ?? null;
+  const sunsetMsOf = ({ deprecated }: Route) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY;
+  return (
+    other.reply?.kind === 'respond' ||
+    (one.perAddress !== null && other.perAddress === null) ||
+    lacks(one.scopes, other.scopes) ||
+    (other.addresses !== null && (one.addresses === null || lacks(other.addresses, one.addresses))) ||
+    lacks(one.policies, other.policies) ||
+    (one.description === null && other.description !== null) ||
+    one.cost < other.cost ||
+    lacks(unitsOf(one), unitsOf(other)) ||
+    sunsetMsOf(one) > sunsetMsOf(other)
+  );
 }
 
 /** The routes by pattern. @throws Failure as `routerOf` */
@@ -366,12 +467,6 @@ function isLiteral(segment: Segment): segment is { readonly literal: string } {
   return typeof segment === 'object';
 }
 
-/** Decodes every percent-encoding once, byte by byte. The router does not check whether the bytes are UTF-8. */
-function decode(segment: string): string {
-  if (!segment.includes('%')) return segment;
-  return segment.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-}
-
 function newBranch<T>(): Branch<T> {
   return { literals: new Map(), name: null, here: null, rest: null };
 }
@@ -423,6 +518,20 @@ function search(branch: Branch<PatternMatch>, path: Cut, at: number): PatternMat
   if (found !== null) return found;
   const named = branch.name === null || segment === '' ? null : search(branch.name, path, at + 1);
   return named ?? branch.rest;
+}
+
+/** The values of all patterns that match, the more specific first. */
+function* matching<T>(branch: Branch<T>, path: Cut, at: number): Generator<T> {
+  const segment = path.segments[at];
+  if (segment === undefined) {
+    const value = path.whole ? branch.here : branch.rest;
+    if (value !== null) yield value;
+    return;
+  }
+  const literal = branch.literals.get(segment);
+  if (literal !== undefined) yield* matching(literal, path, at + 1);
+  if (branch.name !== null && segment !== '') yield* matching(branch.name, path, at + 1);
+  if (branch.rest !== null) yield branch.rest;
 }
 
 /** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */

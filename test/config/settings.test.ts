@@ -200,7 +200,7 @@ describe('a route around another one is warned of (reliability 118)', () => {
     return (await load({ TOLLGATE_CONFIG: file })).warnings.map((line) => line.slice(file.length + 1));
   };
   const looser = (rules: string, place = '3:11: routes[0].path: /v1/** surrounds routes[1] (/v1/admin)') =>
-    `${place} with looser rules (${rules}): a service that ignores \`;x\`, capitals or a trailing slash in a path serves that route under them, too. Give both the same rules, or let the service refuse such paths.`;
+    `${place} with looser rules (${rules}): a service that ignores a trailing slash in a path, or decodes it twice, serves that route under them, too. Give both the same rules, or let the service refuse such paths.`;
   const common = 'methods: [GET], upstream: store';
   const free = 'auth: none, limits:';
 

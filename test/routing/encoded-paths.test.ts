@@ -25,6 +25,10 @@ beforeAll(async () => {
   - { path: /old/pets, methods: [GET], upstream: store, deprecated: { since: 2020-01-01, sunset: 2021-01-01 } }
   - { path: '/live/**', methods: [GET], upstream: store, websocket: true }
   - { path: /live/admin, methods: [GET], upstream: store, websocket: true, cost: 5 }
+  - { path: '/own/**', methods: [GET], upstream: store }
+  - { path: '/own/admin/**', methods: [GET], upstream: store, scopes: [admin] }
+  - { path: '/own/users/{id}', methods: [GET], upstream: store }
+  - { path: /own/users/me, methods: [GET], upstream: store }
   - { path: '/{name}', methods: [GET], upstream: store }
 `,
     more: "cors: { origins: ['https://app.example.com'] }",
@@ -78,6 +82,44 @@ test.each(['/paid/%72eport', '/%70aid/report', '/old/%70ets', '/live/%61dmin', '
   },
 );
 
+test.each([
+  ...[
+    '/own/admin;a/x',
+    '/own/admin;/x',
+    '/own/admin%3ba/x',
+    '/own/admin%3Ba=1/x',
+    '/own/Admin/x',
+    '/own/ADMIN/',
+    '/own/admin./x',
+  ],
+  ...[
+    '/own/admin%20/x',
+    '/own/%20admin/x',
+    '/own/admin%2e%20;x/x',
+    '/own/%41dmi%6e;x/x',
+    `/own/admin;${'x'.repeat(5_000)}/x`,
+  ],
+  ...[
+    `/own/admin${'%20'.repeat(2_000)}/x`,
+    '/v1/Admin',
+    '/v1/admin;x',
+    '/v1/admin.',
+    '/paid/Report',
+    '/old/pets;x',
+    '/live/ADMIN',
+  ],
+])(
+  '%s is no way around the scopes, the key, the cost or the sunset of another route: 400, and reaches nobody (reliability 346)',
+  async (path) => {
+    const asked = await ask(path, key);
+    expect(asked).toMatchObject({ status: 400, connection: 'close', reached: [] });
+    expect(asked.answer.json()).toMatchObject({
+      code: 'invalid_request',
+      message: expect.stringContaining('Write it plainly'),
+    });
+  },
+);
+
 test('without a key a path with two readings is a missing key wherever both ask for one: routes are not told to strangers', async () => {
   for (const path of ['/paid/%72eport', '/old/%70ets', '/us%61ge', '/%70aid', '/none/%61']) {
     const { answer, reached: urls } = await ask(path);
@@ -103,7 +145,8 @@ test('a preflight is told nothing of a route by a path with two readings', async
 });
 
 test.each([
-  ...['/v1/%61dmins', '/v1/%2561dmin', '/v1/%40home', '/v1/%41dmin', '/v1/admin%20', '/v1/a%3bb', '/v1/%c3%a9/%7E'],
+  ...['/v1/%61dmins', '/v1/%2561dmin', '/v1/%40home', '/v1/%41dmins', '/v1/admins%20', '/v1/a%3bb', '/v1/%c3%a9/%7E'],
+  ...['/own/users/Me', '/own/users/ME;v=1', '/own/users/me.', '/own/Admins/x', '/own/x/admin;a', '/own/admin-x/y;a'],
   ...['/paid/%70ets', '/paid/%7Bname%7D', '/old/%70ets/1', '/caf%C3%A9'],
 ])('%s is of the same route in both readings: it is passed on byte for byte', async (path) => {
   expect(await ask(path, key)).toMatchObject({ status: 200, reached: [path] });

@@ -118,7 +118,7 @@ describe('tollgate plans check', () => {
         path: 'routes[0].path',
         message:
           '/v1/** surrounds routes[1] (/v1/report) with looser rules (cost 1 instead of 40): ' +
-          'a service that ignores `;x`, capitals or a trailing slash in a path serves that route under them, too. ' +
+          'a service that ignores a trailing slash in a path, or decodes it twice, serves that route under them, too. ' +
           'Give both the same rules, or let the service refuse such paths.',
       },
     ]);

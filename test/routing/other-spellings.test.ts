@@ -1,0 +1,152 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { atOnce } from '../../src/io/steps.ts';
+import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
+import { plainPath } from '../../src/routing/plain-path.ts';
+import { type Route, routerOf, USAGE } from '../../src/routing/router.ts';
+import { SEED, tries } from '../support/sample.ts';
+
+test.each([
+  ['/v1/search', '/v1/search'],
+  ['/v1/Search;a=1/X', '/v1/search/x'],
+  ['/v1/search%3Ba;b/x', '/v1/search/x'],
+  ['/v1/search%20%2e./x', '/v1/search/x'],
+  ['/%20v1/a.b', '/v1/a.b'],
+  ['/v1/.../x', '/v1/.../x'],
+  ['/v1/caf%C3%A9', '/v1/cafã©'],
+  ['/v1/%2573', '/v1/%73'],
+  ['/', '/'],
+])('%s in its plainest form is %s', (path, plain) => {
+  expect(plainPath(path)).toBe(plain);
+});
+
+const encoded = (character: string) => `%${character.charCodeAt(0).toString(16).padStart(2, '0')}`;
+
+/** A literal segment in one of the spellings that some services read as the same. */
+function spelled(segment: string, { letters, before, after }: Spelling): string {
+  const written = [...segment].map((character, i) => {
+    const how = letters[i % letters.length]!;
+    const one =
+      how % 2 === 0
+        ? character
+        : character === character.toUpperCase()
+          ? character.toLowerCase()
+          : character.toUpperCase();
+    return how < 2 ? one : encoded(one);
+  });
+  return before + written.join('') + after;
+}
+
+interface Spelling {
+  readonly letters: readonly number[];
+  readonly before: string;
+  readonly after: string;
+}
+
+const spelling: fc.Arbitrary<Spelling> = fc.record({
+  letters: fc.array(fc.nat(3), { minLength: 1, maxLength: 4 }),
+  before: fc.constantFrom('', '', '%20'),
+  after: fc.constantFrom('', '', ';', ';a=1', '%3Bb', '%3b', '.', '%2e', '%20', '%20%20', '.%20;c.d', ';A;%20'),
+});
+const literal = fc.constantFrom('admin', 'Admin', 'a.b', 'v1', 'X', 'a-b_c~d', 'search;x', "o'k");
+const inner = fc.array(fc.oneof({ weight: 3, arbitrary: literal }, { weight: 1, arbitrary: fc.constant('{name}') }), {
+  minLength: 1,
+  maxLength: 4,
+});
+
+/** A path of the pattern, each literal in a spelling of its own. */
+function pathOf(pattern: readonly string[], spellings: readonly Spelling[]): string {
+  const segments = pattern.map((segment, i) => (segment === '{name}' ? 'Some7' : spelled(segment, spellings[i]!)));
+  return `/${segments.join('/')}`;
+}
+
+const spellings = fc.array(spelling, { minLength: 4, maxLength: 4 });
+/** Each name is written once in a pattern. */
+const named = (pattern: readonly string[]) =>
+  `/${pattern.map((one, i) => (one === '{name}' ? `{n${i}}` : one)).join('/')}`;
+
+test('whatever spelling of a path a client sends, its group sees it (reliability 346)', () => {
+  fc.assert(
+    fc.property(inner, spellings, fc.boolean(), (pattern, how, isWide) => {
+      const groups = new PathGroups([[groupRouteOf(named(pattern) + (isWide ? '/**' : ''))]], 1 << 15);
+      expect(groups.matching(pathOf(pattern, how) + (isWide ? '/Rest;x' : ''), 'GET') & 1).toBe(1);
+    }),
+    { seed: SEED, numRuns: tries(2_000, 50_000) },
+  );
+});
+
+const routeOf = (path: string, rules: Partial<Route> = {}): Route => ({ ...USAGE, path, upstream: 'store', ...rules });
+
+test('no spelling of a path reaches its service by a wider route without its scopes (reliability 346)', () => {
+  fc.assert(
+    fc.property(inner, spellings, fc.nat(4), fc.boolean(), (pattern, how, at, isWide) => {
+      fc.pre(pattern.some((segment) => segment !== '{name}'));
+      const outer = `/${pattern
+        .slice(0, at % pattern.length)
+        .map((_, i) => `{n${i}}`)
+        .concat('**')
+        .join('/')}`;
+      const path = named(pattern) + (isWide ? '/**' : '');
+      const routes = [routeOf(outer), routeOf(path, { scopes: ['admin'] })];
+      const sent = pathOf(pattern, how) + (isWide ? '/rest' : '');
+      const found = atOnce(routerOf(routes)).match(sent, 'GET');
+      expect(found?.route?.path).not.toBe(outer);
+      // With the same rules both serve it, except what differs by its encoding alone.
+      const alike = atOnce(routerOf([routeOf(outer), routeOf(path)])).match(sent, 'GET');
+      if (!sent.includes('%')) expect([outer, path]).toContain(alike?.route?.path);
+    }),
+    { seed: SEED, numRuns: tries(2_000, 50_000) },
+  );
+});
+
+test('a wider route serves what is another path in every reading, and a stricter one by its method', () => {
+  const scopes = ['admin'];
+  const router = atOnce(
+    routerOf([
+      routeOf('/v1/**'),
+      routeOf('/v1/orders/{id}', { methods: ['DELETE'], scopes }),
+      routeOf('/v1/orders/{id}', { methods: ['GET'] }),
+      routeOf('/v1/{kind}/secret', { scopes }),
+    ]),
+  );
+  const found = (path: string, method = 'GET') => {
+    const match = router.match(path, method);
+    return match === null ? null : (match.route?.path ?? 'ambiguous');
+  };
+  expect(found('/v1/Orders/7')).toBe('/v1/**');
+  expect(found('/v1/Orders/7', 'DELETE')).toBe('ambiguous');
+  // `orders/{id}` wins in every reading.
+  expect(found('/v1/orders/secret;x')).toBe('/v1/orders/{id}');
+  // A service that keeps capitals and drops parameters means `{kind}/secret`, one that ignores both `orders/{id}`.
+  expect(found('/v1/Orders/secret;x')).toBe('ambiguous');
+  expect(found('/v1/Orders/secrets;x')).toBe('/v1/**');
+});
+
+const NONE = { kind: 'respond', status: 404, body: '', contentType: 'text/plain', headers: null } as const;
+const LIMITED = { id: 'a', allowance: {} as NonNullable<Route['perAddress']>['allowance'] };
+const RETIRED = { countedAs: 'a', sinceMs: 0, sunsetMs: 1, successor: null, link: null, brownouts: [] };
+
+test.each<[string, Partial<Route>, Partial<Route>, boolean]>([
+  ['a scope', {}, { scopes: ['a'] }, true],
+  ['one scope more', { scopes: ['a'] }, { scopes: ['a', 'b'] }, true],
+  ['the same scope', { scopes: ['a', 'b'] }, { scopes: ['b'] }, false],
+  ['a key', { perAddress: LIMITED }, {}, true],
+  ['no key', {}, { perAddress: LIMITED }, false],
+  ['addresses', {}, { addresses: ['10.0.0.0/8'] }, true],
+  ['fewer addresses', { addresses: ['10.0.0.0/8', '::1'] }, { addresses: ['10.0.0.0/8'] }, true],
+  ['more addresses', { addresses: ['::1'] }, { addresses: ['10.0.0.0/8', '::1'] }, false],
+  ['a policy', { policies: ['b'] }, { policies: ['a'] }, true],
+  ['a check of its requests', {}, { description: 'a.yaml' }, true],
+  ['a higher cost', {}, { cost: 2 }, true],
+  ['a lower cost', { cost: 2 }, {}, false],
+  ['a unit', {}, { charges: [{ unit: 'rows', reserve: { kind: 'fixed', amount: 1 }, sources: [], refund: [] }] }, true],
+  ['a sunset', {}, { deprecated: RETIRED }, true],
+  ['an answer of the gateway', {}, { reply: NONE }, true],
+  ['a scope, within a route that is not forwarded', { reply: NONE }, { scopes: ['a'] }, false],
+])(
+  'a route with %s is stricter than the one around it, or not (reliability 346)',
+  (_what, outer, inner, isStricter) => {
+    const router = atOnce(routerOf([routeOf('/v1/**', outer), routeOf('/v1/admin', inner)]));
+    expect(router.match('/v1/Admin', 'GET')?.route === null).toBe(isStricter);
+  },
+);
