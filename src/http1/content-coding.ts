@@ -50,6 +50,11 @@ export function codingFor(accepted: ReadonlyMap<string, number> | null, { coding
 /** Texts. An event stream is one too, but its events are small and each must arrive at once. */
 const COMPRESSIBLE =
   /^(?:text\/(?!event-stream$)[!#-.0-~]+|application\/(?:[!#-.0-~]+\+)?(?:json|xml)|application\/(?:javascript|x-javascript|x-ndjson|graphql)|image\/svg\+xml)$/i;
+/** Of success, but not of parts, patches (226) or nothing, and of errors. */
+function isCompressibleStatus(status: number): boolean {
+  return (status >= 200 && status <= 203) || status === 207 || (status >= 400 && status <= 599);
+}
+
 /** The body is that of one caller, or must not be changed. */
 const KEPT_PLAIN = /(?:^|[\s,])(?:no-store|no-transform|private)(?:$|[\s,=])/i;
 /** Fields that say that a body is coded, a part, secret, or has a digest that a coding would make false. */
@@ -72,9 +77,7 @@ export function mayBeCompressed(
   { status, framing }: Pick<ResponseHead, 'status' | 'framing'>,
   fields: readonly string[],
 ): boolean {
-  if (framing === 'none' || status < 200 || status === 204 || status === 205 || status === 206 || status === 304) {
-    return false;
-  }
+  if (framing === 'none' || !isCompressibleStatus(status)) return false;
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i]!;
     if (FORBIDDING.test(name)) return false;

@@ -1,7 +1,11 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { openHttp2, startEncrypted } from '../support/encrypted.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS } from '../support/room.ts';
@@ -126,6 +130,32 @@ test.each([...Object.keys(CUT), 'reset', 'stall'])(
     expect(closed).toBe(true);
   },
 );
+
+test.each(Object.keys(CUT))(
+  'a head that comes together with a broken body (%s) reaches a client before its connection is cut (reliability 339)',
+  async (name) => {
+    const sent = get(`${gateway.origin}/v1/pets?${name}`, { headers: { authorization: `Bearer ${key}` } });
+    // Rejects if the client reports an error first.
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    sent.on('error', () => {});
+    expect(response.statusCode).toBe(200);
+    await expect(text(response)).rejects.toThrow();
+    expect(response.complete).toBe(false);
+  },
+);
+
+test('a head that comes together with a broken body reaches a client of HTTP/2, then RST_STREAM (reliability 339)', async () => {
+  const { gateway: encrypted, ca } = await startEncrypted({ upstream: upstream.origin });
+  const own = await encrypted.createKey('endless');
+  const session = await openHttp2(encrypted.port, ca);
+  for (const name of Object.keys(CUT)) {
+    const stream = session.request({ ':path': `/v1/pets?${name}`, authorization: `Bearer ${own.key}` });
+    const [head] = await once(stream, 'response');
+    expect(head[':status']).toBe(200);
+    await expect(text(stream)).rejects.toThrow('Stream closed with error code');
+  }
+  session.close();
+});
 
 test('an answer to HTTP/1.0 that breaks off ends with a reset, since its end is the end of the connection (reliability 76, 77)', async () => {
   for (const name of ['short-chunks', 'reset-until-close']) {

@@ -74,7 +74,8 @@ test.each([
 });
 
 test('a body that is none or a part is not compressed; a weak ETag and other directives do not matter', () => {
-  for (const status of [103, 204, 205, 206, 304]) expect(judged(JSON_TYPE, status)).toBe(false);
+  for (const status of [103, 204, 205, 206, 226, 302, 304, 600, 999]) expect(judged(JSON_TYPE, status)).toBe(false);
+  for (const status of [200, 201, 202, 203, 207, 400, 404, 500, 599]) expect(judged(JSON_TYPE, status)).toBe(true);
   expect(judged(JSON_TYPE, 200, 'none')).toBe(false);
   expect(judged([])).toBe(false);
   expect(
