@@ -92,9 +92,11 @@ export const usageExport: Command = {
       const records = operationsOn(store).usageRecords(span, of, unread.add);
       // An unknown key is an error before anything is printed.
       let next = await records.next();
-      if (isCsv) terminal.out(csvLine(HEADER));
+      if (isCsv) terminal.out(csvLine(HEADER, terminal));
       for (; next.done !== true; next = await records.next()) {
-        const lines = next.value.map((record) => (isCsv ? csvLine(cellsOf(record)) : `${JSON.stringify(record)}\n`));
+        const lines = next.value.map((record) =>
+          isCsv ? csvLine(cellsOf(record), terminal) : `${JSON.stringify(record)}\n`,
+        );
         terminal.out(lines.join(''));
         await terminal.flushed?.();
       }

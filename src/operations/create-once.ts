@@ -3,8 +3,18 @@ import type { Durability } from '../admit/ledger.ts';
 import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
+import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { type KeyAttributes, keyOf, newKey, storedSecret, validateAttributes } from './key-changes.ts';
+import { orUnreadable } from '../identify/stored-record.ts';
+import {
+  deleted,
+  type KeyAttributes,
+  keyOf,
+  newKey,
+  revoked,
+  storedSecret,
+  validateAttributes,
+} from './key-changes.ts';
 
 /** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
 export interface Made {
@@ -40,6 +50,30 @@ interface CreateOnceDeps {
 }
 
 type AttributesAt = (nowMs: number) => KeyAttributes;
+
+/**
+ * Takes back a key that was made while its customer was deleted. A deletion revokes the keys that it finds once its customer is gone, so a
+ * key that was written later is one that this finds without a customer.
+ *
+ * Fault: the key stayed behind, not revoked, and its secret never worked.
+ * @returns why; null if the key stays
+ */
+export async function takenBack(
+  key: StoredKey,
+  {
+    keys,
+    customers,
+    nowMs,
+  }: {
+    readonly keys: Pick<KeyStore, 'delete'>;
+    readonly customers: Pick<CustomerStore, 'get'>;
+    readonly nowMs: number;
+  },
+): Promise<string | null> {
+  if (key.customer === undefined || (await orUnreadable(customers.get(key.customer))) !== null) return null;
+  await keys.delete(key.id, (one) => deleted(revoked(one, nowMs), nowMs));
+  return `Its customer ${key.customer} was deleted meanwhile, so the key was taken back.`;
+}
 
 /** Makes a key. @throws Failure `refused` */
 export async function createKey(attributesAt: AttributesAt, deps: CreateOnceDeps): Promise<Made> {

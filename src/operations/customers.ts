@@ -309,7 +309,27 @@ export class CustomerOperations {
     });
     if (updated === null) return null;
     if (from !== target) await ledger.carryBan(from, target);
+    if (customerId !== null && (await orUnreadable(customers.get(customerId))) === null) {
+      await this.#moveBack(before, customerId);
+    }
     return { before, ...updated };
+  }
+
+  /**
+   * Undoes a move to a customer that was deleted meanwhile, unless the deletion has revoked the key.
+   * @param before the key before the move
+   * @throws Failure `conflict`
+   */
+  async #moveBack(before: StoredKey, customerId: string): Promise<never> {
+    const { keys, ledger, plans } = this.#options;
+    const former = before.customer ?? null;
+    const back = await keys.update(before.id, (key) => {
+      if (key.customer !== customerId || key.revokedAtMs !== null) return key;
+      return moved(key, { customer: former, plan: before.plan }, plans().plans);
+    });
+    await ledger.carryBan(accountIdOf(before.id, customerId), accountIdOf(before.id, former));
+    const end = back?.key.revokedAtMs == null ? 'stays where it was' : 'was revoked with it';
+    throw new Failure('conflict', `Customer ${customerId} was deleted meanwhile. Key ${before.id} ${end}.`);
   }
 }
 

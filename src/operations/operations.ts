@@ -4,14 +4,14 @@ import { type Ban, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
 import { type Allowance, groupNamesIn, type Plans, unitNamesIn } from '../admit/plan.ts';
-import { Failure } from '../failure.ts';
+import { Failure, Refused } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
 import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
 import { isReadable, type Listed, orUnreadable, type UnreadableRecord } from '../identify/stored-record.ts';
 import { AccountUsage, isTokenCaller } from './account-usage.ts';
-import { type Created, createKey, createOnce, type Made } from './create-once.ts';
+import { type Created, createKey, createOnce, type Made, takenBack } from './create-once.ts';
 import { CustomerOperations } from './customers.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
 import {
@@ -92,16 +92,31 @@ export class Operations {
    * Makes a key.
    * @param attributesAt returns the attributes; called with the time of the creation, to which `expires` may be relative
    */
-  create(attributesAt: (nowMs: number) => KeyAttributes): Promise<Made> {
-    return createKey(attributesAt, this.#creation());
+  async create(attributesAt: (nowMs: number) => KeyAttributes): Promise<Made> {
+    const made = await createKey(attributesAt, this.#creation());
+    await this.#insistOnOwner(made.key);
+    return made;
   }
 
   /** Makes a key once: within 24 h, a repetition with the same Idempotency-Key returns the same key and secret. */
-  createOnce(
+  async createOnce(
     repeatable: { readonly name: string; readonly body: string },
     attributesAt: (nowMs: number) => KeyAttributes,
   ): Promise<Created> {
-    return createOnce(repeatable, attributesAt, this.#creation());
+    const made = await createOnce(repeatable, attributesAt, this.#creation());
+    if (made.kind === 'made') await this.#insistOnOwner(made.key);
+    return made;
+  }
+
+  /** @throws Failure `conflict` if the customer or the plan of a new key has gone meanwhile. The key is taken back then */
+  async #insistOnOwner(key: StoredKey): Promise<void> {
+    const { keys, customers, nowMs } = this.#options;
+    const why = await takenBack(key, { keys, customers, nowMs: nowMs() });
+    if (why !== null) throw new Refused('conflict', why, { keyId: key.id });
+    if (key.customer !== undefined || this.plans.plans.has(key.plan)) return;
+    await keys.delete(key.id, (one) => deleted(revoked(one, nowMs()), nowMs()));
+    const message = `The plan ${key.plan} was removed meanwhile, so the key was taken back.`;
+    throw new Refused('conflict', message, { keyId: key.id });
   }
 
   async rotate(id: string, overlapMs: number, guard?: Guard): Promise<Changed & { readonly secret: string }> {

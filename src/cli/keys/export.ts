@@ -4,11 +4,12 @@ import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isReadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { isSuspended } from '../../identify/suspension.ts';
+import { escapedText } from '../../io/terminal-text.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
-import type { Command } from '../terminal/command.ts';
+import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { UnreadRecords } from '../unreadable.ts';
 import { accessCell } from './access-options.ts';
@@ -48,7 +49,7 @@ export const keysExport: Command = {
     }
     const isJson = options.json === true;
     return withStore<ExitCode>(terminal.env, async (store) => {
-      if (!isJson) terminal.out(csvLine(HEADER));
+      if (!isJson) terminal.out(csvLine(HEADER, terminal));
       const operations = operationsOn(store);
       const unread = new UnreadRecords();
       const plans = new Map<string, string | null>();
@@ -58,7 +59,7 @@ export const keysExport: Command = {
           continue;
         }
         const key = { ...stored, plan: await planOf(stored, { operations, known: plans, unread }) };
-        terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key)));
+        terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key), terminal));
       }
       unread.describe(
         terminal,
@@ -127,7 +128,10 @@ function cellsOf(key: ExportedKey): readonly (string | null)[] {
  * One record as text, with its line end. Attack: someone who may name keys names one `=HYPERLINK(...)`, and the
  * spreadsheet of the operator who opens the export runs it. A cell that a spreadsheet would run as a formula gets a `'` in
  * front.
+ *
+ * Attack: another program writes a name with escape sequences into the store. On a terminal they are escaped; a file has every cell as it is.
  */
-export function csvLine(cells: readonly (string | null)[]): string {
-  return stringify([cells], { escape_formulas: true, quoted_match: /^\s|\s$/ });
+export function csvLine(cells: readonly (string | null)[], { isTerminal }: Pick<Terminal, 'isTerminal'>): string {
+  const shown = isTerminal ? cells.map((cell) => (cell === null ? null : escapedText(cell))) : cells;
+  return stringify([shown], { escape_formulas: true, quoted_match: /^\s|\s$/ });
 }

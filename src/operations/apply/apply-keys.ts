@@ -7,6 +7,7 @@ import { digestOf, mint, type Random } from '../../identify/api-key.ts';
 import type { CustomerStore } from '../../identify/customer-store.ts';
 import { type AppliedEntry, digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import { isReadable, orUnreadable } from '../../identify/stored-record.ts';
+import { takenBack } from '../create-once.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
 import { isRefusal, MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
 import { type ApplyPlan, appliedTo, type CustomersOfFile, idOf, isPrunable, type PlannedChange } from './plan-apply.ts';
@@ -32,7 +33,7 @@ export interface ApplyOutcome {
 }
 
 export interface ApplyDeps {
-  readonly keys: Pick<KeyStore, 'createEach' | 'get' | 'update'>;
+  readonly keys: Pick<KeyStore, 'createEach' | 'delete' | 'get' | 'update'>;
   readonly customers: Pick<CustomerStore, 'get'>;
   readonly plans: ReadonlyMap<string, Plan>;
   /** Newest first; at least one. */
@@ -180,6 +181,11 @@ async function create(
   const createdAtMs = nowMs();
   const key = { ...withoutSecret, createdAtMs, secrets: [storedSecret(secret, peppers[0]!, createdAtMs)] };
   const outcome = await created.create(key);
+  const gone = outcome === 'taken' ? null : await takenBack(key, { keys, customers, nowMs: nowMs() });
+  if (gone !== null) {
+    await secrets!.drop(as);
+    throw new Failure('refused', gone);
+  }
   if (outcome === 'created') {
     return { before: null, after: key, durability: DURABLE, isSame: false, why: await kept(as, secret, secrets!) };
   }

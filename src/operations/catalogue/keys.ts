@@ -245,7 +245,8 @@ export const createKey = defineOperation({
   output: keyWithSecret,
   result: 'The key, with its secret.',
   fails: {
-    conflict: 'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away.',
+    conflict:
+      'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away. Or its customer was deleted, or its plan removed, while it was made: it was then taken back.',
   },
   async run({ operations }, input, { once, body }) {
     const of = await ownerOf(operations, input);

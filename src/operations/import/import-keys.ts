@@ -17,7 +17,7 @@ import { type CustomerStore, isCustomerId } from '../../identify/customer-store.
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import { isReadable, type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
-import { idOfImported } from '../create-once.ts';
+import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
 import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';
 import type { ImportLine, Row } from './rows.ts';
@@ -40,7 +40,7 @@ export interface LineOutcome {
 }
 
 export interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
-  readonly keys: Pick<KeyStore, 'ownerOf' | 'get' | 'createEach' | 'update'>;
+  readonly keys: Pick<KeyStore, 'ownerOf' | 'get' | 'createEach' | 'update' | 'delete'>;
   readonly nowMs: () => number;
   /** If true, nothing is written, but the outcomes are reported as if it were. */
   readonly dryRun: boolean;
@@ -121,7 +121,11 @@ async function moveBatch(
     : await options.keys.createEach(fresh.map(({ moved }) => moved.key));
   for (const [i, one] of fresh.entries()) {
     const { key, warning } = one.moved;
-    if (stored[i] === 'created') outcomes.set(one.line, { line: one.line, kind: 'moved', id: key.id, why: warning });
+    const isWritten = !options.dryRun && stored[i] !== 'taken';
+    const gone = isWritten ? await takenBack(key, { ...options, nowMs: options.nowMs() }) : null;
+    if (gone !== null) outcomes.set(one.line, { line: one.line, kind: 'refused', id: null, why: gone });
+    else if (stored[i] === 'created')
+      outcomes.set(one.line, { line: one.line, kind: 'moved', id: key.id, why: warning });
     else if (stored[i] === 'unknown')
       outcomes.set(one.line, { line: one.line, kind: 'unknown', id: key.id, why: UNKNOWN });
     else outcomes.set(one.line, already(one, options.dryRun ? key : await find(one.moved, options)));

@@ -387,7 +387,7 @@ describe.each(Object.keys(STORES))('a key that was moved here, on %s', (name) =>
 
 describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
   // Attack: whoever may name a key names it so that the spreadsheet of an operator runs it.
-  test('prints no cell that a spreadsheet takes for a formula', async () => {
+  test('prints no cell that a spreadsheet takes for a formula, nor on a terminal a control character (reliability 369)', async () => {
     const env = await STORES[name]!();
     const names = ['=1+1', '+1', '-1', '@SUM(A1)', '=x, y', 'a=b', '\uff1d1'];
     for (const [i, name] of names.entries()) {
@@ -399,7 +399,8 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     const column = (index: number) => records.map(({ cells }) => cells[index]);
     expect(column(2)).toEqual(["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'=x, y", 'a=b', "'\uff1d1"]);
     expect(column(4)).toEqual(["'\t=1", "'-", "'-", "'-", "'-", "'-", "'-"]);
-    expect(csvLine(['\r=1', ''])).toBe('"\'\r=1",\n');
+    expect(csvLine(['\x1b[2J\u202e', null], { isTerminal: true })).toBe('\\u{1b}[2J\\u{202e},\n');
+    expect(csvLine(['\r=1', ''], { isTerminal: false })).toBe('"\'\r=1",\n');
   });
 
   test('prints every key without its secret, as CSV and as JSON, and what it prints can be read back', async () => {

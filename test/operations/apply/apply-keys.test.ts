@@ -24,6 +24,7 @@ function storeWith(onCreate: (key: StoredKey) => 'created' | 'lost') {
   const store: ApplyDeps['keys'] = {
     get: async (id) => keys.get(id) ?? null,
     update: async () => null,
+    delete: async () => null,
     createEach: async (created) => {
       for (const key of created) {
         const outcome = onCreate(key);

@@ -1,0 +1,102 @@
+import { describe, expect, test } from 'vitest';
+import { operationsOn } from '../../src/cli/operations.ts';
+import type { KeyStore } from '../../src/identify/key-store.ts';
+import { byReadability } from '../../src/identify/stored-record.ts';
+import { takenBack } from '../../src/operations/create-once.ts';
+import type { Operations } from '../../src/operations/operations.ts';
+import { type OpenStore, withStore } from '../../src/serve/open-store.ts';
+import { STORES } from '../cli/ledger-commands.ts';
+import { someKey } from '../identify/some-key.ts';
+
+/** Keys that do something else just before they are written, once. */
+function racing(keys: KeyStore, writes: readonly (keyof KeyStore)[], before: () => Promise<unknown>): KeyStore {
+  let isDone = false;
+  return new Proxy(keys, {
+    get(target, name: keyof KeyStore) {
+      const method = (target[name] as (...words: unknown[]) => unknown).bind(target);
+      if (!writes.includes(name)) return method;
+      return async (...words: unknown[]) => {
+        if (!isDone) {
+          isDone = true;
+          await before();
+        }
+        return method(...words);
+      };
+    },
+  });
+}
+
+const attributes = { limits: {}, name: null, owner: null, notes: null, expiresAtMs: null };
+
+describe.each(Object.keys(STORES))('on %s', (name) => {
+  const open = async (work: (store: OpenStore, operations: Operations, customer: string) => Promise<void>) =>
+    withStore({ ...(await STORES[name]!()) }, async (store) => {
+      const operations = operationsOn(store);
+      const { customer } = await operations.customers.create(() => ({ ...attributes, plan: 'pro' }));
+      await work(store, operations, customer.id);
+      return 0;
+    });
+  const gone = (operations: Operations, id: string) => () => operations.customers.delete(id, { revokesKeys: true });
+
+  test('a key that is made while its customer is deleted is taken back (reliability 367)', async () => {
+    await open(async (store, operations, customer) => {
+      const keys = racing(store.keys, ['create'], gone(operations, customer));
+      const made = operationsOn({ ...store, keys }).create(() => ({ ...attributes, plan: 'pro', customer }));
+      await expect(made).rejects.toMatchObject({ code: 'conflict', message: expect.stringContaining(customer) });
+      expect((await store.keys.list({ limit: 9, cursor: null })).keys).toEqual([]);
+      const repeatable = { name: 'once', body: 'b' };
+      const other = (await operations.customers.create(() => ({ ...attributes, plan: 'pro' }))).customer.id;
+      const again = racing(store.keys, ['create'], gone(operations, other));
+      const once = operationsOn({ ...store, keys: again });
+      const of = () => ({ ...attributes, plan: 'pro', customer: other });
+      await expect(once.createOnce(repeatable, of)).rejects.toMatchObject({ code: 'conflict' });
+      expect(await once.createOnce(repeatable, of)).toMatchObject({ kind: 'ended', how: 'deleted' });
+    });
+  });
+
+  test('a key that is moved to a customer while that is deleted stays where it was (reliability 367)', async () => {
+    await open(async (store, operations, customer) => {
+      const { key } = await operations.create(() => ({ ...attributes, plan: 'pro' }));
+      const keys = racing(store.keys, ['update'], gone(operations, customer));
+      const moved = operationsOn({ ...store, keys }).move(key.id, { customerId: customer, plan: null });
+      await expect(moved).rejects.toMatchObject({
+        code: 'conflict',
+        message: expect.stringContaining('stays where it was'),
+      });
+      expect(await store.keys.get(key.id)).toMatchObject({ plan: 'pro', revokedAtMs: null });
+      expect((await store.keys.get(key.id))!.customer).toBeUndefined();
+    });
+  });
+
+  test('a key that is made while its plan is removed is taken back (reliability 368)', async () => {
+    await open(async (store) => {
+      let { plans } = store;
+      const keys = racing(store.keys, ['create'], async () => {
+        plans = { ...plans, plans: new Map([...plans.plans].filter(([plan]) => plan !== 'pro')) };
+      });
+      const operations = operationsOn({ ...store, keys });
+      Object.defineProperty(operations, 'plans', { get: () => plans });
+      const made = operations.create(() => ({ ...attributes, plan: 'pro' }));
+      await expect(made).rejects.toMatchObject({
+        code: 'conflict',
+        message: expect.stringContaining('pro was removed'),
+      });
+      expect((await store.keys.list({ limit: 9, cursor: null })).keys).toEqual([]);
+    });
+  });
+
+  test('what an import or keys apply has written for a customer that has gone is taken back (reliability 367)', async () => {
+    await open(async (store, operations, customer) => {
+      const [alone, with_, kept] = [someKey({ customer: 'cus_gone' }), someKey(), someKey({ customer })].map(
+        ({ key }) => key,
+      );
+      await store.keys.createEach([alone!, with_!, kept!]);
+      const deps = { keys: store.keys, customers: store.customers, nowMs: 9 };
+      expect(await takenBack(alone!, deps)).toContain('cus_gone was deleted meanwhile');
+      expect([await takenBack(with_!, deps), await takenBack(kept!, deps)]).toEqual([null, null]);
+      const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).keys);
+      expect(readable.map(({ id }) => id).toSorted()).toEqual([with_!.id, kept!.id].toSorted());
+      await gone(operations, customer)();
+    });
+  });
+});
