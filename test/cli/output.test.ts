@@ -35,7 +35,7 @@ beforeAll(async () => {
 async function exportInto(reader: string) {
   const writer = `sh -c 'echo "pid $$" >&2; exec "$@"' sh "$@" keys export </dev/null; echo "exit $?" >&2`;
   const script = `exec 3<&0; { ${writer}; } | { head -c 20000; read -r go <&3; ${reader}; }`;
-  const command = [process.execPath, join(ROOT, 'bin', 'tollgate.js')];
+  const command = [process.execPath, process.env.TEST_PROGRAM ?? join(ROOT, 'bin', 'tollgate.js')];
   const running = startProcess('sh', ['-c', script, 'sh', ...command], { env: { TOLLGATE_DATA } });
   const [, pid] = await running.until(/^pid (\d+)$/m);
   await running.until(() => running.stdout.length >= 20_000);
@@ -79,7 +79,14 @@ test.skipIf(!existsSync('/dev/full'))(
   'a change whose output cannot be written says that it was made, and where it is recorded',
   async () => {
     const env = { TOLLGATE_DATA: await temporaryFolder() };
-    const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), 'keys', 'create', '--plan', 'free'];
+    const words = [
+      process.execPath,
+      process.env.TEST_PROGRAM ?? join(ROOT, 'bin', 'tollgate.js'),
+      'keys',
+      'create',
+      '--plan',
+      'free',
+    ];
     const command = startProcess('sh', ['-c', 'exec "$@" >/dev/full', 'sh', ...words], { env });
     expect((await command.exit).code).toBe(1);
     expect(command.stderr).toMatch(/^Standard output cannot be written, .*ENOSPC.*`tollgate audit`.*\n$/);
