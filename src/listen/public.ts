@@ -175,8 +175,15 @@ function destroyIfUnread(response: ServerResponse, { writeTimeoutMs }: PublicLis
     const { socket } = response;
     if (socket === null || socket.writableLength === 0) return;
     const timer = setTimeout(() => response.destroy(), writeTimeoutMs);
-    // The response to a CONNECT never emits `close`, because node:http has released its connection; the socket does.
-    for (const ending of [response, socket]) ending.once('close', () => clearTimeout(timer));
+    // The response to a CONNECT never emits `close`, because node:http has released its connection; the socket does. A kept socket
+    // outlives its responses, so it must keep nothing of them.
+    const closed = () => {
+      clearTimeout(timer);
+      response.removeListener('close', closed);
+      socket.removeListener('close', closed);
+    };
+    response.on('close', closed);
+    socket.on('close', closed);
   });
 }
 
