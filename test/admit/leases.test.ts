@@ -250,6 +250,31 @@ test('requests that are asked about together borrow once, and alone a gateway re
   expect(await usedIn(ledger)).toBe(50);
 });
 
+test('what a gateway reports as left is too high by no more than others have admitted in the last 250 ms (reliability 376)', async () => {
+  const plan = allowance({ minute: 4_000 });
+  const { gateways, pass } = fleetOf(2);
+  const admitted: { readonly atMs: number; readonly by: number }[] = [];
+  let tooHigh = 0;
+  const send = async (by: number, n: number) => {
+    for (const admission of await gateways[by]!.send(plan, n)) {
+      const atMs = performance.now();
+      admitted.push({ atMs, by });
+      const excess = remainingOf(admission)! - (4_000 - admitted.length);
+      const others = admitted.filter((other) => other.by !== by && other.atMs >= atMs - 250).length;
+      expect(excess).toBeLessThanOrEqual(others);
+      if (excess > 0) tooHigh++;
+    }
+  };
+  // One has a steady pace, and bursts come to the other.
+  for (let i = 0; i < 200; i++) {
+    await send(0, 1);
+    if (i % 80 >= 60) await send(1, 1 + (i % 7));
+    await pass(5);
+  }
+  // Were it none, the contract could promise more.
+  expect(tooHigh).toBeGreaterThan(0);
+});
+
 test('a gateway does not wait for what it has borrowed itself, for other requests of the caller', async () => {
   const { ledger, one, pass } = await withLease();
   const left = 1_000 - (await usedIn(ledger))!;
