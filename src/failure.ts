@@ -82,3 +82,10 @@ type RefusedCode =
   | 'precondition_failed'
   | 'precondition_required'
   | 'too_costly';
+
+/** What a log line says of an error: of an expected one its sentence with its cause, of any other its stack. */
+export function reasonOrError(error: unknown): { readonly reason: string } | { readonly err: unknown } {
+  if (!(error instanceof Failure)) return { err: error };
+  const { message, cause } = error;
+  return { reason: cause instanceof Error ? `${message} ${cause.message}` : message };
+}

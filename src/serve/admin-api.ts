@@ -9,6 +9,7 @@ import { NowFeed } from '../admin/now-feed.ts';
 import type { Plans } from '../admit/plan.ts';
 import type { Variables } from '../config/environment.ts';
 import { type Configuration, filesOf, type Settings } from '../config/settings.ts';
+import { reasonOrError } from '../failure.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import { refuseUnlessRight } from '../identify/pepper-record.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
@@ -229,7 +230,7 @@ export function adminApiAlone(
   const open = () => {
     opened ??= openGatewayStores(inForce.settings, {
       onStoreChange: () => {},
-      onFailure: (error) => telemetry.logger.error({ err: error }, 'the store failed'),
+      onFailure: (error) => telemetry.logger.error(reasonOrError(error), 'the store failed'),
       onLostChanges: (loss) => reportLoss(loss, telemetry),
       // The workers log it, and replicas that are away.
       onPepperMismatch: () => {},

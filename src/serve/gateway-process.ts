@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../admin/listener.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
-import type { ExitCode } from '../failure.ts';
+import { type ExitCode, reasonOrError } from '../failure.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import type { OpenWebSockets } from '../gateway/open-web-sockets.ts';
@@ -253,7 +253,7 @@ function storeEvents({ live, log: { logger }, later }: Run): StoreEvents {
       if (state === 'away') logger.error({ store: state, reason, onFailure }, 'the store is away');
       else logger.info({ store: state, reason, awayMs: lastsMs }, 'the store is back');
     },
-    onFailure: (error) => logger.error({ err: error }, 'the store failed'),
+    onFailure: (error) => logger.error(reasonOrError(error), 'the store failed'),
     onFailedWrite: () => later.metrics?.storeFailed(),
     onPepperMismatch: (failure) => {
       if (failure !== null) logger.error({ pepper: 'mismatch', reason: failure.message }, 'the pepper is wrong');

@@ -109,7 +109,7 @@ export async function openGatewayStores(
     url === null
       ? openEmbedded(settings, surroundings, events, acceptsRollback)
       : openRedis(settings, url, surroundings, events);
-  const { serverTimes, ...store } = await opening.catch((error) => {
+  const { serverTimes, trouble, ...store } = await opening.catch((error) => {
     pepperWatch.close();
     throw error;
   });
@@ -118,7 +118,11 @@ export async function openGatewayStores(
     ...store,
     clock,
     pepperState: () => pepperWatch.state,
-    outage: outages.present,
+    outage: () => {
+      const outage = outages.present();
+      // The cause may have become known since it began.
+      return outage === null ? null : { ...outage, reason: trouble() ?? outage.reason };
+    },
     close: async () => {
       pepperWatch.close();
       clock.close();
@@ -140,6 +144,8 @@ interface Surroundings {
 interface Opened extends Omit<GatewayStores, 'clock' | 'pepperState' | 'outage'> {
   /** Asks the store, or each primary of a cluster, for its time: Unix milliseconds. */
   readonly serverTimes: () => Promise<readonly number[]>;
+  /** Why there is no connection to it as far as is known by now, a sentence; null if that is not known. */
+  readonly trouble: () => string | null;
 }
 
 async function openRedis(
@@ -174,7 +180,14 @@ async function openEmbedded(
     onFailedWrite: (error) => events.onFailedWrite?.(error),
   });
   // The ledger itself writes what it decided during an outage, and one gateway alone counts failed attempts.
-  return { ...store, reconciler: null, recalls: null, attempts: new MemoryAttemptCounter(), replicaTrouble: () => [] };
+  return {
+    ...store,
+    reconciler: null,
+    recalls: null,
+    attempts: new MemoryAttemptCounter(),
+    replicaTrouble: () => [],
+    trouble: () => null,
+  };
 }
 
 /** Keeps why and since when the store is away, and reports each change. */

@@ -15,6 +15,8 @@ export interface CircuitOptions {
    */
   readonly trial?: () => Promise<unknown>;
   readonly onChange?: (state: CircuitState, change?: CircuitChange) => void;
+  /** Why there is no connection, a sentence; null if there is one, or nothing is known. It is nearer to the cause than a failed call. */
+  readonly trouble?: () => string | null;
 }
 
 /** `away`: calls fail at once until a probe succeeds. */
@@ -176,11 +178,15 @@ export class Circuit {
       return;
     if (this.#room !== Number.POSITIVE_INFINITY) this.#relapses++;
     this.#room = Number.POSITIVE_INFINITY;
-    this.#reason = reasonOf(error);
+    this.#reason = this.#reasonOf(error);
     this.#answersReads = refusesWrites(error);
     this.#change('away');
     for (const waiting of this.#queue) waiting.refuse();
     this.#probeLater();
+  }
+
+  #reasonOf(error: unknown): string {
+    return this.#options.trouble?.() ?? reasonOf(error);
   }
 
   #change(state: CircuitState): void {
@@ -204,7 +210,7 @@ export class Circuit {
     const isBack = await this.#deadlines.within(probe().then(trial), timeoutMs, timeoutMs).then(
       () => true,
       (error) => {
-        this.#reason = reasonOf(error);
+        this.#reason = this.#reasonOf(error);
         this.#answersReads = refusesWrites(error);
         return false;
       },

@@ -8,8 +8,6 @@ interface ConnectionOptions {
   readonly url: string;
   /** A connection attempt is abandoned after this long, and another one begins. */
   readonly connectTimeoutMs: number;
-  /** Called when the connection failed or could not be made. The client tries again by itself. */
-  readonly onError?: (error: Error) => void;
 }
 
 /** One server, the primary that Sentinels name, or a whole cluster. */
@@ -21,22 +19,21 @@ export type RedisClient = Redis | ClusterClient;
  * two attempts. The Circuit sets the deadlines of commands.
  * @throws Failure `bad_settings` if the URL cannot be parsed
  */
-export function connectRedis({ url, connectTimeoutMs, onError }: ConnectionOptions): RedisClient {
+export function connectRedis({ url, connectTimeoutMs }: ConnectionOptions): RedisClient {
   const address = readRedisUrl(url);
   const shared = linkOptions(address, connectTimeoutMs);
   if (address.kind === 'cluster') {
     const { nodes } = address;
     const cluster = new ClusterClient({ nodes, link: shared, description: describeAddress(address) });
     // Without a listener, ioredis would print every failed attempt.
-    cluster.on('error', (error: Error) => onError?.(error));
-    cluster.on('node error', (error: Error) => onError?.(error));
+    cluster.on('error', () => {});
+    cluster.on('node error', () => {});
     return cluster;
   }
   const redis = new ServerClient({ ...shared, ...placeOf(address, connectTimeoutMs) });
   redis.on('error', (error: Error) => {
     // ioredis would continue in database 0, among the keys of another program.
     if (isWrongDatabase(error)) redis.disconnect(true);
-    onError?.(error);
   });
   return redis;
 }
@@ -102,9 +99,7 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
     if (isReady()) return resolve();
     let lastError: Error | null = null;
     const onError = (error: Error) => {
-      // An error with a code, or an unknown name, is the cause. The client's later, general errors must not replace it.
-      if (lastError === null || (!isUnknownName(lastError) && !(codeOf(lastError) && !codeOf(error))))
-        lastError = error;
+      lastError = nearest(lastError, error);
       // A refusal, as for a wrong password, will not go away by waiting.
       if (isRefusal(error)) end(error);
     };
@@ -122,11 +117,37 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
       for (const event of ERROR_EVENTS) redis.off(event, onError);
       for (const event of READY_EVENTS) redis.off(event, onReady);
       if (error === null) resolve();
-      else reject(connectionFailure(redis, error));
+      else reject(connectionFailure(whereOf(redis), error));
     };
     for (const event of ERROR_EVENTS) redis.on(event, onError);
     for (const event of READY_EVENTS) redis.on(event, onReady);
   });
+}
+
+/**
+ * Watches a client for the cause that it has no connection.
+ * @returns a function that makes a failure of it, which names the server as it is told to; null while there is a connection, or nothing
+ *   is known
+ */
+export function watchTrouble(redis: RedisClient): (where?: string) => Failure | null {
+  let last: Error | null = null;
+  const onError = (error: Error) => {
+    last = nearest(last, error);
+  };
+  const onReady = () => {
+    last = null;
+  };
+  for (const event of ERROR_EVENTS) redis.on(event, onError);
+  for (const event of READY_EVENTS) redis.on(event, onReady);
+  return (where = whereOf(redis)) => (last === null ? null : connectionFailure(where, last));
+}
+
+/** Of two errors the one that is nearer to the cause; of equals the later. */
+function nearest(before: Error | null, error: Error): Error {
+  if (before === null || isRefusal(error)) return error;
+  // An error with a code, or an unknown name, is the cause. The client's later, general errors must not replace it.
+  const isCause = isUnknownName(before) || (codeOf(error) === null && (codeOf(before) !== null || isRefusal(before)));
+  return isCause ? before : error;
 }
 
 const ERROR_EVENTS = ['error', 'node error', 'sentinelError'] as const;
@@ -144,8 +165,11 @@ export function addressOf(redis: RedisClient): string {
   return describeAddress({ kind: 'sentinel', nodes, name, db, sentinelCredentials: {}, ...encryption });
 }
 
-function connectionFailure(redis: RedisClient, error: Error): Failure {
-  const where = `Redis at ${addressOf(redis)}`;
+function whereOf(redis: RedisClient): string {
+  return `Redis at ${addressOf(redis)}`;
+}
+
+function connectionFailure(where: string, error: Error): Failure {
   const failure = (code: 'bad_settings' | 'store_unavailable', text: string) =>
     new Failure(code, `${where}${text}`, error);
   if (isWrongDatabase(error))

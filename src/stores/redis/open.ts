@@ -4,7 +4,7 @@ import type { StoreChange } from '../../identify/key-store.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
 import { RedisAudit } from './audit.ts';
 import { RedisChanges } from './changes.ts';
-import { connectRedis, describeAddress, readRedisUrl, untilReady } from './connection.ts';
+import { connectRedis, describeAddress, readRedisUrl, untilReady, watchTrouble } from './connection.ts';
 import { RedisCustomers } from './customers.ts';
 import { RedisDeprecatedCalls } from './deprecated-calls.ts';
 import { diagnose } from './diagnosis.ts';
@@ -149,7 +149,7 @@ const MAX_ERRORS = 20;
  */
 export async function openForGateway(gateway: RedisGateway) {
   const { durability, peppers, wallMs, onReplicas } = gateway;
-  const { redis, circuit, disconnect } = await connectForGateway(gateway);
+  const { redis, circuit, trouble, disconnect } = await connectForGateway(gateway);
   const changes = new RedisChanges({ redis, circuit });
   const publish = (change: StoreChange) => changes.publish(change);
   const writes = new DurableWrites({ redis, ...durability, onLoss: gateway.onLostChanges });
@@ -176,6 +176,7 @@ export async function openForGateway(gateway: RedisGateway) {
     serverTimes: () => serverClocks(redis, circuit),
     state: () => (!circuit.reached ? 'never_reached' : circuit.state === 'present' ? 'present' : 'away'),
     replicaTrouble: () => replicas?.trouble ?? [],
+    trouble,
     close: async () => {
       replicas?.close();
       changes.close();
@@ -188,7 +189,12 @@ export async function openForGateway(gateway: RedisGateway) {
 async function connectForGateway(gateway: RedisGateway) {
   const { url, peppers, timeoutMs, usageHistory, onChange, onFailure, onWarning } = gateway;
   const errors = withoutRepeats(onFailure);
-  const redis = connectRedis({ url, connectTimeoutMs: 1_000, onError: errors.report });
+  const redis = connectRedis({ url, connectTimeoutMs: 1_000 });
+  const failure = watchTrouble(redis);
+  // `/readyz` shows it to anyone, so it has no address.
+  const trouble = () => failure('Redis')?.message ?? null;
+  const report = () => errors.report(failure());
+  for (const event of ['error', 'node error'] as const) redis.on(event, report);
   redis.on('ready', errors.forget);
   const circuit = circuitFor(redis, {
     timeoutMs,
@@ -196,6 +202,7 @@ async function connectForGateway(gateway: RedisGateway) {
     probeEveryMs: PROBE_EVERY_MS,
     ...trialOn(redis),
     onChange: (state, change) => onChange(state, change?.reason),
+    trouble,
     onShardChange: (address, state) => onWarning(`The part of the cluster at ${address} is ${state}.`),
   });
   watchServers(redis, usageHistory, onWarning);
@@ -209,33 +216,28 @@ async function connectForGateway(gateway: RedisGateway) {
       .then(() => circuit.run(() => insistOnServers(redis, usageHistory)))
       .catch((error) => {
         if (error instanceof Failure && error.code === 'bad_settings') throw error;
-        onFailure(error);
+        errors.report(failure() ?? error);
       });
     await gateway.checkPeppers(new RedisPepperRecord({ redis, circuit }), peppers);
-    return { redis, circuit, disconnect };
+    return { redis, circuit, trouble, disconnect };
   } catch (error) {
     disconnect();
     throw error;
   }
 }
 
-/** Reports each error once. The client repeats it four times a second while Redis, or a node of a cluster, is away. */
-function withoutRepeats(report: (error: unknown) => void): { report(error: Error): void; forget(): void } {
+/** Reports each failure once. The client repeats it four times a second while Redis, or a node of a cluster, is away. */
+function withoutRepeats(onFailure: (error: unknown) => void) {
   const reported = new Set<string>();
   return {
-    report: (error) => {
-      if (reported.has(error.message) || reported.size > MAX_ERRORS) return;
-      reported.add(error.message);
-      report(withoutCommand(error));
+    report: (error: unknown) => {
+      const text = error instanceof Error ? error.message : String(error);
+      if (error === null || reported.has(text) || reported.size > MAX_ERRORS) return;
+      reported.add(text);
+      onFailure(error);
     },
     forget: () => reported.clear(),
   };
-}
-
-/** Removes the failed command, which ioredis attaches to its errors: that of a login holds the password. */
-function withoutCommand(error: Error): Error {
-  const { message, stack } = error;
-  return Object.assign(new Error(message), { stack }, 'code' in error ? { code: error.code } : {});
 }
 
 /** Connects for `tollgate doctor`, which writes nothing. @throws Failure `store_unavailable` */

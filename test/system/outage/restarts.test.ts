@@ -117,7 +117,11 @@ test('a Redis whose password was changed holds nobody up, and has every count wh
   await stand.until('away');
   expect(statusesOf(await stand.ask(banned, 2))).toEqual([429]);
   const { process } = stand.gateways[0]!;
-  await eventually(() => expect(process.stdout).toMatch(/"message":"WRONGPASS/));
+  await eventually(() => expect(process.stdout).toMatch(/"reason":"Redis at [^"]* refuses us \(WRONGPASS\)/));
+  await eventually(async () => {
+    const response = await fetch(`http://127.0.0.1:${stand.gateways[0]!.adminPort}/readyz`);
+    expect(JSON.stringify(await response.json())).toContain('Redis refuses us (WRONGPASS)');
+  });
   // The client's error carries the command that was refused, and with it the password.
   expect(process.stdout).not.toContain('"before"');
   await redisCommand(after, 'CONFIG', 'SET', 'requirepass', 'before');

@@ -1,5 +1,6 @@
 import { createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
@@ -100,6 +101,40 @@ test('a wrong password is said, and the gateway waits for the right one (reliabi
   await expect
     .poll(async () => (await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`)).status, { timeout: 5_000 * ROOM })
     .toBe(200);
+});
+
+describe('why there is no connection is said by /readyz and the line of the outage, without a stack (reliability 377)', () => {
+  test.each([
+    ['a wrong password', (url: string) => url.replace('right', 'wrong'), 'refuses us (WRONGPASS)'],
+    ['no password', (url: string) => url.replace(/[^/]*@/, ''), 'refuses us (NOAUTH)'],
+    ['a name without an address', () => 'redis://redis.invalid:6379', 'does not answer (ENOTFOUND)'],
+    ['a port where nothing listens', () => 'redis://127.0.0.1:1', 'does not answer (ECONNREFUSED)'],
+  ])('%s', async (_what, urlOf, why) => {
+    const { url } = await privateRedis({ configArgs: ['--requirepass', 'right'] });
+    const { origin } = await startUpstream();
+    const gateway = await startGateway({ upstream: origin, env: { REDIS_URL: urlOf(url), KEY_PEPPER } });
+    // A call that fails without a connection would be reported as such.
+    await eventually(async () => {
+      await gateway.get('/v1/pets', 'tg_live_unknown');
+      const response = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`);
+      const { outage } = (await response.json()) as { outage?: { reason: string } };
+      expect(outage?.reason).toContain(`Redis ${why}.`);
+    });
+    const { stdout } = gateway.process;
+    const lines = stdout.split('\n').filter((line) => line !== '');
+    const away = lines.filter((line) => line.includes('"msg":"the store is away"'));
+    expect(JSON.parse(away[0]!).reason).toContain(`Redis ${why}.`);
+    expect(stdout).toContain(why);
+    expect(stdout).not.toContain('"stack"');
+    expect(stdout).not.toMatch(/right|wrong/);
+  });
+
+  test('a database that there is not', async () => {
+    const { url } = await privateRedis();
+    const { gateway } = await refusalsOf(`${url.replace(/\/\d*$/, '')}/99`);
+    expect(gateway).toContain('there is no such database');
+    expect(gateway).not.toMatch(/^\s+at /m);
+  });
 });
 
 describe('a Redis that may drop bans to make room', () => {
