@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { openApi } from '../../src/admin/openapi.ts';
+import { ROOT } from '../docs/root.ts';
 
 // `npm run openapi:check`: two linters read the OpenAPI description of the admin API, and four generators make clients of it, which
 // are compiled. The tools have a package of their own, because they are larger than the gateway. The last line counts the checks.
@@ -11,6 +12,8 @@ const HERE = import.meta.dirname;
 const MADE = join(HERE, 'node_modules', '.cache', 'made');
 const DESCRIPTION = join(MADE, 'openapi.json');
 
+/** The compiler of this repository; the tools bring others. */
+const TSC = join(ROOT, 'node_modules', '.bin', 'tsc');
 const COMPILE = [
   ...[
     '--ignoreConfig',
@@ -30,13 +33,13 @@ const COMPILE = [
 const CHECKS: readonly (readonly [string, ...(readonly string[])[]])[] = [
   ['Spectral', ['spectral', 'lint', '--ruleset', join(HERE, 'spectral.yaml'), '--fail-severity', 'error', DESCRIPTION]],
   ['Redocly', ['redocly', 'lint', '--extends', 'recommended', DESCRIPTION]],
-  ['openapi-typescript', ['openapi-typescript', DESCRIPTION, '-o', 'types.ts'], ['tsc', ...COMPILE, 'types.ts']],
-  ['oazapfts', ['oazapfts', DESCRIPTION, 'oazapfts.ts'], ['tsc', ...COMPILE, 'oazapfts.ts']],
-  ['Hey API', ['openapi-ts', '-i', DESCRIPTION, '-o', 'hey-api'], ['tsc', ...COMPILE, 'hey-api/index.ts']],
+  ['openapi-typescript', ['openapi-typescript', DESCRIPTION, '-o', 'types.ts'], [TSC, ...COMPILE, 'types.ts']],
+  ['oazapfts', ['oazapfts', DESCRIPTION, 'oazapfts.ts'], [TSC, ...COMPILE, 'oazapfts.ts']],
+  ['Hey API', ['openapi-ts', '-i', DESCRIPTION, '-o', 'hey-api'], [TSC, ...COMPILE, 'hey-api/index.ts']],
   [
     'orval',
     ['orval', '--input', DESCRIPTION, '--output', 'orval.ts', '--client', 'fetch'],
-    ['tsc', ...COMPILE, 'orval.ts'],
+    [TSC, ...COMPILE, 'orval.ts'],
   ],
 ];
 
