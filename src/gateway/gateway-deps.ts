@@ -87,7 +87,7 @@ export interface GatewayDeps {
   /** `hasBegun` is true from the first signal to stop. Responses then close their connections. */
   readonly draining: { readonly hasBegun: boolean };
   /** The request's place in a trace. */
-  readonly traceOf: (fields: FieldBlock) => RequestTrace;
+  readonly traceOf: (fields: FieldBlock, scheme: ClientAddress['scheme']) => RequestTrace;
   readonly records: ClosingRecords;
 }
 

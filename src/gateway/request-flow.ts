@@ -146,7 +146,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#running = running;
     this.#origin = deps.addresses.of(request);
     const fields = received.kind === 'head' ? received.fields : new FieldBlock(request.rawHeaders);
-    this.#trace = deps.traceOf(fields);
+    this.#trace = deps.traceOf(fields, this.#origin.scheme);
     this.#record = recordingOf(deps, request, fields, this.#trace.traceId, this.#origin.address);
   }
 
@@ -534,7 +534,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (head.expectsContinue && checkedBody === null) this.#response.writeContinue();
     this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
     this.#ended = 'failed';
-    const traceFields = this.#trace.forward();
+    const traceFields = this.#trace.forward(head, match);
     const admitted = {
       head,
       match,

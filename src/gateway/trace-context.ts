@@ -1,5 +1,7 @@
 import type { FieldBlock } from '../http1/field-block.ts';
 import { onlyValue, valuesOf } from '../http1/fields.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { Match } from '../routing/router.ts';
 import type { Exchange } from './exchange.ts';
 
 /** One request's part of a trace. */
@@ -7,10 +9,10 @@ export interface RequestTrace {
   /** Null if the request does not belong to a trace. */
   readonly traceId: string | null;
   /**
-   * Starts the upstream's part of the trace.
+   * Starts the upstream's part of the trace, with the request that is forwarded.
    * @returns the trace fields to forward in place of the client's; null if the client's are forwarded unchanged
    */
-  forward(): readonly string[] | null;
+  forward(head: Head, match: Match): readonly string[] | null;
   /** Ends the request's part. */
   end(exchange: Exchange): void;
 }

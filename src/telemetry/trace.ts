@@ -12,15 +12,19 @@ import {
   trace,
 } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
-import { resourceFromAttributes } from '@opentelemetry/resources';
+import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import type { Exchange } from '../gateway/exchange.ts';
 import { type RequestTrace, readTraceContext, type TraceContext } from '../gateway/trace-context.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
+import { onlyValue } from '../http1/fields.ts';
+import type { Head } from '../http1/request-head.ts';
 import { NAMES } from '../io/resolver.ts';
+import { writePath } from '../routing/path-template.ts';
+import type { Match } from '../routing/router.ts';
 
 interface Tracing {
-  begin(fields: FieldBlock): RequestTrace;
+  begin(fields: FieldBlock, scheme: 'http' | 'https'): RequestTrace;
   /** Exports the remaining spans. */
   close(): Promise<void>;
 }
@@ -36,15 +40,14 @@ const CLOSE_WITHIN_MS = 2_000;
 export function openTracing(env: NodeJS.ProcessEnv, version: string): Tracing {
   const exporter = new OTLPTraceExporter({ httpAgentOptions: agentOptions(env) });
   const provider = new BasicTracerProvider({
-    resource: resourceFromAttributes({
-      'service.name': env.OTEL_SERVICE_NAME || 'tollgate',
-      'service.version': version,
-    }),
+    resource: defaultResource()
+      .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
+      .merge(detectResources({ detectors: [envDetector] })),
     spanProcessors: [new BatchSpanProcessor(exporter)],
   });
   const tracer = provider.getTracer('tollgate');
   return {
-    begin: (fields) => new SpansOfRequest(tracer, fields.derived(readTraceContext)),
+    begin: (fields, scheme) => new SpansOfRequest(tracer, fields, scheme),
     // The gateway shuts down even if the collector does not respond.
     close: () => Promise.race([provider.shutdown().catch(() => {}), delay(CLOSE_WITHIN_MS, undefined, { ref: false })]),
   };
@@ -77,10 +80,15 @@ class SpansOfRequest implements RequestTrace {
   readonly #context: Context;
   readonly #startMs = epochMs();
   #upstream: Span | null = null;
+  /** The path that the upstream gets. */
+  #path = '';
 
-  constructor(tracer: Tracer, caller: TraceContext | null) {
+  constructor(tracer: Tracer, fields: FieldBlock, scheme: 'http' | 'https') {
     this.#tracer = tracer;
-    this.#span = tracer.startSpan('request', { kind: SpanKind.SERVER, startTime: this.#startMs }, contextOf(caller));
+    const host = onlyValue(fields.rawHeaders, 'host');
+    const attributes = { 'url.scheme': scheme, ...(host === null ? {} : serverOf(`${scheme}://${host}`)) };
+    const options = { kind: SpanKind.SERVER, startTime: this.#startMs, attributes };
+    this.#span = tracer.startSpan('request', options, contextOf(fields.derived(readTraceContext)));
     this.#context = trace.setSpan(ROOT_CONTEXT, this.#span);
   }
 
@@ -88,7 +96,8 @@ class SpansOfRequest implements RequestTrace {
     return this.#span.spanContext().traceId;
   }
 
-  forward(): readonly string[] {
+  forward({ path }: Head, { route: { rewrite } }: Match): readonly string[] {
+    this.#path = rewrite === null ? path : writePath(rewrite, path);
     const options = { kind: SpanKind.CLIENT, startTime: epochMs() };
     this.#upstream = this.#tracer.startSpan('upstream', options, this.#context);
     const { traceId, spanId, traceFlags, traceState } = this.#upstream.spanContext();
@@ -103,6 +112,7 @@ class SpansOfRequest implements RequestTrace {
     this.#upstream?.setAttributes({
       'http.request.method': exchange.method,
       'http.response.status_code': exchange.status,
+      ...(exchange.target === null ? {} : { ...serverOf(exchange.target), 'url.full': exchange.target + this.#path }),
     });
     this.#upstream?.end(endMs);
     this.#span.updateName(exchange.route === null ? exchange.method : `${exchange.method} ${exchange.route}`);
@@ -115,6 +125,13 @@ class SpansOfRequest implements RequestTrace {
     const options = { kind: SpanKind.CLIENT, startTime: this.#startMs };
     this.#tracer.startSpan('store', options, this.#context).end(this.#startMs + ms);
   }
+}
+
+/** `server.address` and `server.port` of an origin; nothing if it is none, because the client may send any Host. */
+function serverOf(origin: string) {
+  if (!URL.canParse(origin)) return {};
+  const { hostname, port, protocol } = new URL(origin);
+  return { 'server.address': hostname, 'server.port': Number(port) || (protocol === 'https:' ? 443 : 80) };
 }
 
 function attributesOf(exchange: Exchange) {

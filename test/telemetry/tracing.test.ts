@@ -17,20 +17,29 @@ interface OtlpSpan {
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const PARENT = 'b7ad6b7169203331';
 
+const attributesOf = ({ attributes = [] }: Pick<OtlpSpan, 'attributes'>): Record<string, unknown> =>
+  Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+
 /** A collector that keeps what it is sent. */
 async function startCollector() {
   const spans: OtlpSpan[] = [];
+  const resources: Record<string, unknown>[] = [];
   const server = createServer(async (request, response) => {
     let text = '';
     for await (const chunk of request) text += chunk;
-    const { resourceSpans } = JSON.parse(text) as { resourceSpans: { scopeSpans: { spans: OtlpSpan[] }[] }[] };
-    for (const { scopeSpans } of resourceSpans) for (const scope of scopeSpans) spans.push(...scope.spans);
+    const { resourceSpans } = JSON.parse(text) as {
+      resourceSpans: { resource: OtlpSpan; scopeSpans: { spans: OtlpSpan[] }[] }[];
+    };
+    for (const { resource, scopeSpans } of resourceSpans) {
+      resources.push(attributesOf(resource));
+      for (const scope of scopeSpans) spans.push(...scope.spans);
+    }
     response.setHeader('Content-Type', 'application/json').end('{}');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   atEnd(() => server.close());
   const { port } = server.address() as AddressInfo;
-  return { origin: `http://127.0.0.1:${port}`, port, spans };
+  return { origin: `http://127.0.0.1:${port}`, port, spans, resources };
 }
 
 let upstream: Awaited<ReturnType<typeof startUpstream>>;
@@ -59,10 +68,12 @@ test('with a collector, the trace of the client goes on through the gateway, the
   expect(received.values('traceparent')).toEqual([`00-${TRACE}-${sent!.spanId}-01`]);
   expect(received.values('tracestate')).toEqual(['vendor=1']);
   expect(JSON.stringify(collector.spans)).not.toContain(key);
-  const attributes = Object.fromEntries(
-    request!.attributes!.map(({ key: name, value }) => [name, Object.values(value)[0]]),
-  );
-  expect(attributes).toMatchObject({
+  const { hostname, port } = new URL(upstream.origin);
+  expect(attributesOf(sent!)).toMatchObject({
+    ...{ 'server.address': hostname, 'server.port': Number(port), 'url.full': `${upstream.origin}/v1/pets` },
+  });
+  expect(attributesOf(request!)).toMatchObject({
+    ...{ 'url.scheme': 'http', 'server.address': '127.0.0.1', 'server.port': gateway.port, 'url.path': '/v1/pets' },
     'http.route': '/v1/pets',
     'tollgate.plan': 'free',
     'tollgate.judgement': 'admitted',
@@ -100,4 +111,31 @@ test('a collector that is away costs nobody a request', async () => {
   const { key } = await gateway.createKey('free');
   for (let i = 0; i < 5; i++) expect((await gateway.get('/v1/pets', key)).status).toBe(200);
   expect((await gateway.process.stop()).code).toBe(0);
+});
+
+test('the variables of OpenTelemetry that the documents name apply', async () => {
+  const named = await startCollector();
+  const refused = await startCollector();
+  const start = (env: Record<string, string>) =>
+    startGateway({ upstream: upstream.origin, env: { OTEL_BSP_SCHEDULE_DELAY: '50', ...env } });
+  const first = await start({
+    OTEL_EXPORTER_OTLP_ENDPOINT: named.origin,
+    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=staging,service.version=7',
+    OTEL_SERVICE_NAME: 'edge',
+  });
+  const off = await Promise.all([
+    start({ OTEL_EXPORTER_OTLP_ENDPOINT: refused.origin, OTEL_SDK_DISABLED: 'true' }),
+    start({ OTEL_EXPORTER_OTLP_ENDPOINT: refused.origin, OTEL_TRACES_EXPORTER: 'none' }),
+    start({ OTEL_EXPORTER_OTLP_ENDPOINT: refused.origin, OTEL_TRACES_SAMPLER: 'always_off' }),
+  ]);
+  for (const gateway of [first, ...off]) {
+    expect((await gateway.get('/v1/pets', (await gateway.createKey('free')).key)).status).toBe(200);
+    // The last spans are exported before the process ends.
+    expect((await gateway.process.stop()).code).toBe(0);
+  }
+  expect(named.resources[0]).toMatchObject({
+    ...{ 'service.name': 'edge', 'service.version': '7', 'deployment.environment.name': 'staging' },
+    ...{ 'telemetry.sdk.name': 'opentelemetry', 'telemetry.sdk.language': 'nodejs' },
+  });
+  expect(refused.spans).toEqual([]);
 });

@@ -14,7 +14,8 @@ export const VARIABLES = {
   UPSTREAM_URL: 'Replaces the targets of the one upstream.',
   LOG_LEVEL: 'fatal, error, warn, info, debug, trace or silent; info unless set.',
   WORKERS: 'How many processes serve, or auto for one for each core.',
-  OTEL_EXPORTER_OTLP_ENDPOINT: "Where traces are sent; OpenTelemetry's other variables apply as well.",
+  OTEL_EXPORTER_OTLP_ENDPOINT:
+    'Where traces are sent; docs/operate/observe.md lists the further variables of OpenTelemetry that apply.',
   PETS_PORT: 'The port of the pet service, 9000 unless set.',
   BACKUP_PASSPHRASE: 'The passphrase of the backup. BACKUP_PASSPHRASE_FILE names a file that holds it.',
   NO_COLOR: 'If it is not empty, nothing is coloured. FORCE_COLOR=1 colours what is not on a terminal as well.',
