@@ -3,7 +3,7 @@ import type { Allowance } from '../admit/plan.ts';
 import { type FieldValues, fieldValues, onlyValue } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
-import { isInBody, PLAIN, readableCodings } from '../meter/asked-answer.ts';
+import { isInBody, readableCodings } from '../meter/asked-answer.ts';
 import { numberIn } from '../meter/body-reader.ts';
 import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
 import { amountOf, type CostReading } from '../meter/cost.ts';
@@ -80,7 +80,7 @@ function amountIn(body: Buffer | null, pointer: readonly string[]): number | nul
 
 /** How the answer of a request is decompressed: `Decoders` for its consumer. */
 export interface Decompression {
-  /** Takes a place, for a request that asks for a compressed answer. @returns false if none is free */
+  /** Takes a place, for a request that asks for a coding with a large window. @returns false if none is free */
   take(): boolean;
   /** Gives it back. */
   leave(): void;
@@ -92,7 +92,7 @@ export class Metering {
   readonly #charges: readonly Charge[];
   readonly #reserved: Amounts;
   readonly #decompression: Decompression;
-  /** Whether it has a place among the requests that ask for a compressed answer. */
+  /** Whether it has a place among the requests that ask for a coding with a large window. */
   #hasPlace = false;
   /** The charges whose cost is read from the answer. */
   #read: readonly Charge[] = [];
@@ -112,10 +112,9 @@ export class Metering {
    */
   asks({ fields }: Head): string | null {
     if (!this.#charges.some(({ sources }) => isInBody(sources))) return null;
-    const codings = fields.derived(readableCodings);
-    if (codings === null) return PLAIN;
-    this.#hasPlace = this.#decompression.take();
-    return this.#hasPlace ? codings : PLAIN;
+    const { all, small } = fields.derived(readableCodings);
+    this.#hasPlace = all !== small && this.#decompression.take();
+    return this.#hasPlace ? all : small;
   }
 
   /** The answer of the service begins. */

@@ -13,30 +13,40 @@ import { isDecodable } from './decoders.ts';
 /** The codings that a client which names none of them means with `*`. */
 const COMMON = ['gzip', 'deflate', 'br', 'zstd'];
 
-/** The Accept-Encoding of a request for an answer that is not compressed. */
-export const PLAIN = 'identity';
+/** Codings whose decompressors take little memory: a window of 32 KiB. */
+const SMALL = ['gzip', 'x-gzip', 'deflate'];
+
+const PLAIN = 'identity';
+
+/** Values of Accept-Encoding. They are the same if `all` has no coding but those of `small`. */
+interface AskedCodings {
+  /** The codings that the client accepts and the gateway reads; `identity` if there are none. */
+  readonly all: string;
+  /** Of these the ones that take little memory. */
+  readonly small: string;
+}
 
 /** Whether the cost is looked for in the body. */
 export function isInBody(sources: readonly CostSource[]): boolean {
   return sources.some((source) => 'pointer' in source);
 }
 
-/**
- * The client's Accept-Encoding without the codings that the gateway does not read.
- * @returns null if none is left. A client that sends no such field, or an empty one, asks for none
- */
-export function readableCodings(rawHeaders: readonly string[]): string | null {
+/** The client's Accept-Encoding without the codings that the gateway does not read. Without such a field the client asks for none. */
+export function readableCodings(rawHeaders: readonly string[]): AskedCodings {
   const weights = weightsOf(valuesOf(rawHeaders, 'accept-encoding').join(','));
   const others = weights.get('*') ?? 0;
   const names = [...new Set([...weights.keys(), ...(others > 0 ? COMMON : [])])];
-  const readable = names
-    .filter((name) => isDecodable(name))
-    .map((name) => ({ name, weight: weights.get(name) ?? others }))
-    .filter(({ weight }) => weight > 0)
-    .map(({ name, weight }) => weighted(name, weight));
-  if (readable.length === 0) return null;
   const plain = weights.get(PLAIN) ?? (weights.has('*') ? others : undefined);
-  return [...readable, ...(plain === undefined ? [] : [weighted(PLAIN, plain)])].join(', ');
+  const listOf = (isAskedFor: (name: string) => boolean): string => {
+    const readable = names
+      .filter(isAskedFor)
+      .map((name) => ({ name, weight: weights.get(name) ?? others }))
+      .filter(({ weight }) => weight > 0)
+      .map(({ name, weight }) => weighted(name, weight));
+    if (readable.length === 0) return PLAIN;
+    return [...readable, ...(plain === undefined ? [] : [weighted(PLAIN, plain)])].join(', ');
+  };
+  return { all: listOf(isDecodable), small: listOf((name) => SMALL.includes(name)) };
 }
 
 function weighted(name: string, weight: number): string {

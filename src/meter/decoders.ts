@@ -9,7 +9,7 @@ import {
 } from 'node:zlib';
 import { halfOfRest } from '../io/fair-shares.ts';
 
-/** For how many requests at a time the service may be asked for a compressed answer. */
+/** For how many requests at a time the service may be asked for a coding with a large window: br or zstd. */
 const MAX_PLACES = 64;
 /** The window of zstd as a power of two: 8 MiB. That of Brotli has at most 16 MiB, those of the others 32 KiB. */
 const MAX_ZSTD_WINDOW = 23;
@@ -54,8 +54,9 @@ interface DecodedReader {
  * The answers of a process that are decompressed to be read.
  *
  * Attack: many clients ask for compressed answers at once, until the windows of their decompressors take all memory. So the service
- * is asked for a compressed answer only while a place is free, and for a plain one otherwise. An answer that comes compressed all
- * the same is read without a place: the client cannot choose that, and there are no more of them than connections to services.
+ * is asked for a coding with a large window only while a place is free; that of gzip and deflate takes 0.1 MiB with its buffers. An answer
+ * that comes in a coding that was not asked for is read without a place: the client cannot choose that. There are no more
+ * of either than connections to services.
  *
  * Attack: one consumer, or four of them, keep answers open until no place is free, so that what others pay is not read. No cost is
  * left unread for want of a place, and one consumer has at most half of the places that the others leave.

@@ -1,5 +1,5 @@
 import { type ClientRequest, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
-import { brotliCompressSync, gunzipSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
@@ -77,10 +77,11 @@ const json = (response: ServerResponse) => response.setHeader('content-type', 'a
 /** A service that compresses for those who accept it, and never ends its answers below /v1/open. */
 function compressing(held: ServerResponse[]): Answer {
   return (request, response) => {
-    const accepts = /gzip/.test(request.headers['accept-encoding'] ?? '');
-    if (accepts) response.setHeader('content-encoding', 'gzip');
+    const coding = /br|gzip/.exec(request.headers['accept-encoding'] ?? '')?.[0];
+    if (coding !== undefined) response.setHeader('content-encoding', coding);
     json(response);
-    const body = accepts ? gzipSync(usage(5000)) : usage(5000);
+    const plain = usage(5000);
+    const body = coding === undefined ? plain : coding === 'br' ? brotliCompressSync(plain) : gzipSync(plain);
     if (request.url !== '/v1/open') response.end(body);
     else {
       response.write(body.subarray(0, 10));
@@ -90,29 +91,37 @@ function compressing(held: ServerResponse[]): Answer {
 }
 
 const GZIP = { 'accept-encoding': 'gzip' };
+const BR = { 'accept-encoding': 'br' };
 
-test('a key that keeps compressed answers open pays what its other answers state (reliability 341)', async () => {
-  const { gateway } = await setUp(compressing([]));
-  const { key } = await gateway.createKey('model');
-  await Promise.all(Array.from({ length: 40 }, () => ask(gateway, key, '/v1/open', GZIP)));
-  const answers = await Promise.all(Array.from({ length: 40 }, () => ask(gateway, key, '/v1/chat', GZIP)));
-  const bodies = await Promise.all(answers.map(({ body }) => body));
-  const codings = answers.map(({ response }) => response.headers['content-encoding']);
-  expect(new Set(codings)).toEqual(new Set([undefined]));
-  expect(bodies.map(String)).toEqual(bodies.map(() => String(usage(5000))));
-  // The answers that are open have taken ten each.
-  await usedIs(gateway, key, 40 * 5000 + 40 * 10);
-});
+test.each([
+  ['br', BR, undefined],
+  ['br and gzip', { 'accept-encoding': 'br, gzip' }, 'gzip'],
+  ['gzip', GZIP, 'gzip'],
+])(
+  'a key that keeps answers in %s open pays what its other answers state (reliability 341)',
+  async (_coding, fields, coding) => {
+    const { gateway } = await setUp(compressing([]));
+    const { key } = await gateway.createKey('model');
+    await Promise.all(Array.from({ length: 40 }, () => ask(gateway, key, '/v1/open', fields)));
+    const answers = await Promise.all(Array.from({ length: 40 }, () => ask(gateway, key, '/v1/chat', fields)));
+    for (const { response, body } of answers) {
+      expect(response.headers['content-encoding']).toBe(coding);
+      expect(String(coding === undefined ? await body : gunzipSync(await body))).toBe(String(usage(5000)));
+    }
+    // The answers that are open have taken ten each.
+    await usedIs(gateway, key, 40 * 5000 + 40 * 10);
+  },
+);
 
-test('keys that keep compressed answers open leave a fifth one compressed answers, and what it pays (reliability 341)', async () => {
+test('keys that keep answers in br open leave a fifth one some, and what it pays (reliability 341)', async () => {
   const { gateway } = await setUp(compressing([]));
   const others = await Promise.all([1, 2, 3, 4].map(() => gateway.createKey('model')));
-  const open = others.flatMap(({ key }) => Array.from({ length: 30 }, () => ask(gateway, key, '/v1/open', GZIP)));
+  const open = others.flatMap(({ key }) => Array.from({ length: 30 }, () => ask(gateway, key, '/v1/open', BR)));
   await Promise.all(open);
   const { key } = await gateway.createKey('model');
-  const { response, body } = await ask(gateway, key, '/v1/chat', GZIP);
-  expect(response.headers['content-encoding']).toBe('gzip');
-  expect(String(gunzipSync(await body))).toBe(String(usage(5000)));
+  const { response, body } = await ask(gateway, key, '/v1/chat', BR);
+  expect(response.headers['content-encoding']).toBe('br');
+  expect(String(brotliDecompressSync(await body))).toBe(String(usage(5000)));
   await usedIs(gateway, key, 5000);
 });
 
@@ -120,24 +129,24 @@ test('a place is given back with its answer, whatever comes of it (reliability 3
   const { gateway } = await setUp((request, response) => {
     if (request.url === '/v1/reset') request.socket.resetAndDestroy();
     else if (request.url === '/v1/plain') json(response).end(usage(1));
-    else if (request.url === '/v1/empty') response.setHeader('content-encoding', 'gzip').writeHead(204).end();
+    else if (request.url === '/v1/empty') response.setHeader('content-encoding', 'br').writeHead(204).end();
     else compressing([])(request, response);
   });
   const { key } = await gateway.createKey('model');
   for (const path of ['/v1/reset', '/v1/plain', '/v1/empty', '/v1/chat']) {
     for (let i = 0; i < 4; i++) {
-      const answers = await Promise.all(Array.from({ length: 20 }, () => ask(gateway, key, path, GZIP)));
+      const answers = await Promise.all(Array.from({ length: 20 }, () => ask(gateway, key, path, BR)));
       await Promise.all(answers.map(({ body }) => body));
     }
   }
   for (let i = 0; i < 40; i++) {
-    const { request } = await ask(gateway, key, '/v1/open', GZIP);
+    const { request } = await ask(gateway, key, '/v1/open', BR);
     request.destroy();
   }
   await eventually(async () => {
-    const { response, body } = await ask(gateway, key, '/v1/chat', GZIP);
+    const { response, body } = await ask(gateway, key, '/v1/chat', BR);
     await body;
-    expect(response.headers['content-encoding']).toBe('gzip');
+    expect(response.headers['content-encoding']).toBe('br');
   });
 });
 
