@@ -1,6 +1,14 @@
 import type { Server } from 'node:net';
-import { setImmediate as turn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
+
+interface ListeningOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Connections that may wait to be accepted. */
+  readonly backlog?: number;
+  /** Whether other listeners of this user may be on the same port. */
+  readonly reusePort?: boolean;
+}
 
 /**
  * Listens on an address.
@@ -9,7 +17,7 @@ import { Failure } from '../failure.ts';
  */
 export function listening(
   server: Server,
-  { host, port }: { readonly host: string; readonly port: number },
+  { host, port, backlog = 4_096, reusePort = false }: ListeningOptions,
   variable: 'PORT' | 'ADMIN_PORT' | 'listen.tls.acme.httpPort',
 ): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -20,30 +28,8 @@ export function listening(
           : `${error.code ?? error.message}`;
       reject(new Failure('cannot_listen', `Cannot listen on ${host}:${port}: ${why}.`, error));
     });
-    server.listen(port, host, 4096, resolve);
+    server.listen({ port, host, backlog, reusePort }, resolve);
   });
-}
-
-/** How long clients that keep connecting may delay the end of a listener. */
-const TAKE_MS = 1_000;
-
-/**
- * Stops listening once every connection is accepted that the system holds ready. It resets those that are left when a listener
- * closes, although their clients have sent a request already.
- */
-export async function closeOnceAccepted(server: Server): Promise<void> {
-  const untilMs = performance.now() + TAKE_MS;
-  let hasAccepted = true;
-  server.on('connection', () => {
-    hasAccepted = true;
-  });
-  // Node accepts one connection each time it reads what has arrived, which it does between the first turn and the second.
-  while (hasAccepted && performance.now() < untilMs) {
-    hasAccepted = false;
-    await turn();
-    await turn();
-  }
-  server.close();
 }
 
 /** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */

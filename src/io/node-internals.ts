@@ -7,7 +7,7 @@ import {
   ServerResponse,
 } from 'node:http';
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
-import { type AddressInfo, connect, createServer, Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import manifest from '../../package.json' with { type: 'json' };
@@ -214,6 +214,40 @@ export function parseFaultOf({ code }: NodeJS.ErrnoException): ParseFault | null
   return PARSE_FAULTS[code] ?? (code.startsWith('HPE_') ? 'malformed' : null);
 }
 
+/** A connection that a server has accepted, without a socket. */
+export interface AcceptedHandle {
+  readonly fd?: number;
+  getpeername(out: { address?: string; port?: number }): number;
+  close(): void;
+}
+
+/**
+ * Calls `onAccepted` with each connection in place of making a socket of it and emitting `connection`.
+ *
+ * Neither `_handle.onconnection` of a server nor what it is called with is documented. Without it the server emits `connection`, so
+ * that a connection costs more that is dropped at once, and the gateway warns of that. If it exists and connections are lost, the
+ * gateway does not start.
+ * @param server one that listens
+ */
+export function interceptAccepted(server: Server, onAccepted: (handle: AcceptedHandle) => void): void {
+  type Made = (error: number, handle?: Partial<AcceptedHandle>) => void;
+  const listening = (server as unknown as { _handle?: { onconnection?: Made } | null })._handle;
+  const make = listening?.onconnection;
+  if (!listening || typeof make !== 'function') return;
+  listening.onconnection = (error, handle) => {
+    if (typeof handle?.getpeername === 'function') onAccepted(handle as AcceptedHandle);
+    else make.call(listening, error, handle);
+  };
+}
+
+/**
+ * Makes a socket of a connection, which reads nothing until it is resumed or sent to another process. Node does not document the
+ * options.
+ */
+export function pausedSocketOf(handle: AcceptedHandle): Socket {
+  return new Socket({ handle, allowHalfOpen: true, pauseOnCreate: true } as object);
+}
+
 /**
  * Moves a connection into a socket that the caller creates. Node accepts `onread`, which reads without a stream and
  * without a buffer for each read, only when a socket is created, and an accepted socket exists already.
@@ -326,6 +360,7 @@ interface SelfTest {
 const PARSER =
   'its HTTP server reads connections in another way, so pipelined requests could be smuggled past the checks';
 const CHANGED_MOVE = 'a connection that is moved to another socket loses bytes or its address';
+const CHANGED_ACCEPT = 'a connection that is taken before a socket is made of it loses bytes or its address';
 const CHANGED_WRITE = 'a text that is written directly arrives twice, late or not at all';
 
 const SELF_TESTS: readonly SelfTest[] = [
@@ -381,6 +416,11 @@ const SELF_TESTS: readonly SelfTest[] = [
     lacks: 'connections cannot be moved to sockets that share a buffer, so each reads into buffers of its own',
     isRequired: false,
     passes: () => onConnection(movesConnections),
+  },
+  {
+    lacks: 'connections cannot be taken before sockets are made of them, so floods of them cost more',
+    isRequired: false,
+    passes: acceptsHandles,
   },
   {
     lacks: 'texts cannot be written directly, so they are written to the stream of the connection',
@@ -666,6 +706,35 @@ async function movesConnections({ client, accepted }: Connection): Promise<boole
     moved.destroy();
   }
   throw unsupported(CHANGED_MOVE);
+}
+
+async function acceptsHandles(): Promise<boolean> {
+  const taken = Promise.withResolvers<AcceptedHandle | null>();
+  const server = createServer((socket) => {
+    socket.destroy();
+    taken.resolve(null);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  interceptAccepted(server, taken.resolve);
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  client.on('error', () => {});
+  try {
+    const handle = await taken.promise;
+    if (handle === null) return false;
+    const peer: { address?: string } = {};
+    handle.getpeername(peer);
+    const accepted = pausedSocketOf(handle).on('error', () => {});
+    client.end('to us;');
+    const late = setTimeout(() => accepted.destroy(), WITHIN_MS / 2);
+    const arrived = await textOf(accepted);
+    clearTimeout(late);
+    accepted.destroy();
+    if (peer.address !== '127.0.0.1' || arrived !== 'to us;') throw unsupported(CHANGED_ACCEPT);
+    return true;
+  } finally {
+    client.destroy();
+    server.close();
+  }
 }
 
 async function writesTexts({ client, accepted }: Connection): Promise<boolean> {

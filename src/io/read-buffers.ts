@@ -1,5 +1,5 @@
 import { Socket } from 'node:net';
-import { moveConnection } from './node-internals.ts';
+import { type AcceptedHandle, moveConnection } from './node-internals.ts';
 
 /*
  * Buffers for reading from connections, shared or used again. By default Node allocates one of 64 KiB for each read.
@@ -122,6 +122,11 @@ export class SharedBufferSocket extends Socket {
       },
     });
     self.socket = this;
+  }
+
+  /** @returns a socket for a connection of which none was made */
+  static of(handle: AcceptedHandle): Socket {
+    return new SharedBufferSocket({ handle });
   }
 
   /** @returns a socket for the same connection. If it is not the given socket, that must no longer be used */

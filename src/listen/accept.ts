@@ -1,11 +1,13 @@
 import type { Server as HttpServer } from 'node:http';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../errors/catalogue.ts';
-import { closeOnceAccepted, listening } from '../io/listening.ts';
+import { ClientNetworks } from '../identify/failed-attempts.ts';
+import { type Arrival, arrivalOf, openEntrance } from '../io/entrance.ts';
 import { Networks } from '../io/networks.ts';
 import { watchDeadlines } from '../io/node-internals.ts';
-import { SharedBufferSocket } from '../io/read-buffers.ts';
+import { AcceptTurns } from './accept-turns.ts';
 import { comesFrom, oneForm, type Source, takeProxyHeader } from './client-address.ts';
 import { Connections, type ReadConnection, StreamSlots } from './connections.ts';
 import { HandshakeTurns } from './handshake-turns.ts';
@@ -148,22 +150,51 @@ interface Arrivals {
 }
 
 async function accepted(options: AcceptOptions, stages: Stages): Promise<Arrivals> {
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    stages.offer(SharedBufferSocket.around(socket), stages.connections.isFull);
+  const turns = new AcceptTurns({
+    maxConnections: options.maxConnections,
+    maxConnectionsPerAddress: options.maxConnectionsPerAddress,
+    count: () => stages.connections.count,
+    open: (arrival) => stages.offer(arrival, stages.connections.isFull),
+    onDrop: () => options.onDrop('address'),
+    isShort: (descriptor) => options.openFiles.isShort(descriptor),
+    nowMs: () => performance.now(),
   });
-  await listening(server, options, 'PORT');
-  const { address, port } = server.address() as AddressInfo;
+  const networks = new ArrivalNetworks(options.trustedProxies);
+  const onArrival = (arrival: Arrival) => turns.take(arrival, networks.of(arrival));
+  const entrance = await openEntrance({ ...options, paused: false, onArrival });
   const close = async () => {
-    await closeOnceAccepted(server);
+    await entrance.close();
+    while (turns.waiting > 0) await turn();
     await stages.connections.emptied();
   };
-  return { host: address, port, close };
+  return { host: entrance.address, port: entrance.port, close };
 }
 
 /** The feeding process listens, counts the connections of all workers, and stops feeding before `close` is called. */
 function fed({ host, port }: AcceptOptions, feed: ConnectionFeed, stages: Stages): Arrivals {
-  feed.open((socket, isFull) => stages.offer(socket, isFull));
+  feed.open((socket, isFull) => stages.offer(arrivalOf(socket), isFull));
   return { host, port, close: () => stages.connections.emptied() };
+}
+
+/** Whose turn it is with a connection that has been accepted. */
+export class ArrivalNetworks {
+  readonly #trusted: Networks;
+  readonly #networks = new ClientNetworks(10_000);
+
+  constructor(trustedProxies: readonly string[]) {
+    this.#trusted = new Networks(trustedProxies);
+  }
+
+  /** @returns null for a trusted proxy, which connects for many clients */
+  of({ remoteAddress }: Arrival): string | null {
+    const address = oneForm(remoteAddress) ?? UNKNOWN;
+    return this.#trusted.has(address) ? null : this.#networks.of(address);
+  }
+}
+
+/** The other side of a connection. */
+interface Peer {
+  readonly remoteAddress?: string | undefined;
 }
 
 /** Why there is no room for a connection. */
@@ -191,12 +222,17 @@ class Stages {
   }
 
   /** Takes a new connection if there is room for it or an idle connection makes room. */
-  offer(socket: Socket, isFull: boolean): void {
+  offer(arrival: Arrival, isFull: boolean): void {
+    const shortage = this.#shortage(arrival, isFull);
+    if (shortage !== null) {
+      arrival.drop();
+      this.#options.onDrop(shortage);
+      return;
+    }
+    const socket = arrival.open();
     // This listener stays for the connection's whole life. Node removes its own when a request leaves HTTP.
     socket.on('error', () => socket.destroy());
-    const shortage = this.#shortage(socket, isFull);
-    if (shortage === null) this.#take(socket);
-    else this.#drop(socket, shortage);
+    this.#take(socket);
   }
 
   /**
@@ -206,16 +242,16 @@ class Stages {
    * closed for one that is then dropped. So the limit of the address is checked first, and one of its own idle
    * connections makes room.
    */
-  #shortage(socket: Socket, isFull: boolean): Shortage | null {
+  #shortage(arrival: Arrival, isFull: boolean): Shortage | null {
     if (this.#options.isShortOfMemory()) return 'memory';
-    const address = this.#isFromProxy(socket) ? null : this.#addressOf(socket);
+    const address = this.#isFromProxy(arrival) ? null : this.#addressOf(arrival);
     let hasMadeRoom = false;
     if (address !== null && this.connections.isAtLimit(address)) {
       if (!this.#evict('address', address)) return 'address';
       hasMadeRoom = true;
     }
     if (isFull && !hasMadeRoom && !this.#evict('connections')) return 'connections';
-    return this.#options.openFiles.isShort(socket) && !this.#evict('descriptors') ? 'descriptors' : null;
+    return this.#options.openFiles.isShort(arrival.descriptor) && !this.#evict('descriptors') ? 'descriptors' : null;
   }
 
   stop(): void {
@@ -257,23 +293,18 @@ class Stages {
     return isEvicted;
   }
 
-  #drop(socket: Socket, shortage: Shortage): void {
-    socket.destroy();
-    this.#options.onDrop(shortage);
+  #isFromProxy(peer: Peer): boolean {
+    return this.#options.proxyProtocol && this.#isTrusted(peer);
   }
 
-  #isFromProxy(socket: Socket): boolean {
-    return this.#options.proxyProtocol && this.#isTrusted(socket);
-  }
-
-  #isTrusted({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
+  #isTrusted({ remoteAddress = '' }: Peer): boolean {
     const address = oneForm(remoteAddress);
     return address !== null && this.#trusted.has(address);
   }
 
   /** The address that a connection counts towards; null for a trusted proxy, which connects for many clients. */
-  #addressOf(socket: Socket): string | null {
-    return this.#isTrusted(socket) ? null : (oneForm(socket.remoteAddress ?? '') ?? UNKNOWN);
+  #addressOf(peer: Peer): string | null {
+    return this.#isTrusted(peer) ? null : (oneForm(peer.remoteAddress ?? '') ?? UNKNOWN);
   }
 
   #identified(socket: Socket, source: Source | null): void {
@@ -283,7 +314,8 @@ class Stages {
     }
     const address = this.#addressOf(socket);
     if (address !== null && this.connections.isAtLimit(address) && !this.#evict('address', address)) {
-      this.#drop(socket, 'address');
+      socket.destroy();
+      this.#options.onDrop('address');
       return;
     }
     if (address !== null) this.connections.enter(socket, address);

@@ -1,6 +1,4 @@
 import { readFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
-import { descriptorOf } from '../io/node-internals.ts';
 
 /** Descriptors that client connections may not use. They are kept for upstreams, the store and files. */
 const KEPT_FREE = 32;
@@ -33,7 +31,8 @@ export class OpenFiles {
     this.#highest = limit - KEPT_FREE;
   }
 
-  isShort(accepted: Socket): boolean {
-    return descriptorOf(accepted) >= this.#highest;
+  /** @param accepted the descriptor of a connection that has just been accepted */
+  isShort(accepted: number): boolean {
+    return accepted >= this.#highest;
   }
 }

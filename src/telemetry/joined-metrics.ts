@@ -50,8 +50,8 @@ export class JoinedMetrics {
     this.#changesLost = new Counter({ ...CHANGES_LOST, registers });
   }
 
-  /** The supervisor closed a connection without a response: too many connections, or too few file descriptors left. */
-  connectionDropped(reason: Extract<Shortage, 'connections' | 'descriptors'>): void {
+  /** The supervisor closed a connection without a response: too many connections, also of one client address, or too few file descriptors left. */
+  connectionDropped(reason: Exclude<Shortage, 'memory'>): void {
     this.#dropped.inc({ reason });
   }
 

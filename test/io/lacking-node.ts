@@ -97,6 +97,21 @@ const LACKS: Readonly<Record<string, () => void>> = {
     };
     alterHandles({ get, in: ['moveConnection'] });
   },
+  'connections before their sockets': () =>
+    alter(TcpServer.prototype, '_handle', { ...hidden, in: ['interceptAccepted'] }),
+  'the address of what was accepted': () => {
+    type Made = (error: number, accepted?: object) => void;
+    const get = (handle: unknown) => ({
+      get onconnection() {
+        return (handle as { onconnection: Made }).onconnection;
+      },
+      set onconnection(made: Made) {
+        (handle as { onconnection: Made }).onconnection = (error, accepted) =>
+          made(error, Object.assign(accepted!, { getpeername: () => 0 }));
+      },
+    });
+    alter(TcpServer.prototype, '_handle', { get, in: ['interceptAccepted'] });
+  },
   _write: () => alter(Socket.prototype, '_write', hidden),
   'a _write that writes once': () => {
     const get = (write: unknown, socket: object) => (text: string, encoding: string, done: () => void) => {

@@ -44,11 +44,13 @@ const REFUSED = [
   ['carriers', /does not reveal which connection carries an encrypted one/],
   ['handles of HTTP/2', /hides the handles of HTTP\/2/],
   ['bytes on what was moved', /a connection that is moved to another socket loses bytes or its address/],
+  ['the address of what was accepted', /a connection that is taken before a socket is made of it loses bytes/],
   ['a _write that writes once', /a text that is written directly arrives twice, late or not at all/],
 ] as const;
 /** What is missing, and what the warning says of it. */
 const WARNED = [
   ['handles that can be moved', /connections cannot be moved to sockets that share a buffer/],
+  ['connections before their sockets', /connections cannot be taken before sockets are made of them/],
   ['_write', /texts cannot be written directly/],
   ['destroySoon that is called', /closes connections in another way/],
   ['destroy that a failed write calls', /closes a connection in another way when a write fails/],
@@ -111,10 +113,12 @@ describe('a gateway', () => {
       bodies.push(await text(request));
       response.end(`${request.method} ${request.url} ${LONG}`);
     });
-    const env = on('handles that can be moved,_write,destroySoon that is called,codes of the parser');
+    const env = on(
+      'connections before their sockets,handles that can be moved,_write,destroySoon that is called,codes of the parser',
+    );
     const gateway = await startGateway({ upstream: upstream.origin, env });
     const warnings = gateway.process.stdout.split('\n').filter((line) => line.includes('"msg":"Node.js v'));
-    expect(warnings.map((line) => (JSON.parse(line) as { level: unknown }).level)).toHaveLength(4);
+    expect(warnings.map((line) => (JSON.parse(line) as { level: unknown }).level)).toHaveLength(5);
 
     const { key } = await gateway.createKey('enterprise', '--limit', 'minute=100', '--limit', 'day=100');
     const lines = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;

@@ -18,7 +18,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   window: '`second`, `minute`, `hour`, `day`, `week` or `month`.',
   rung: 'Which ban of the caller it is: `1` to `4`, and `5+` for the fifth and later.',
   'tollgate_connections_dropped_total reason':
-    '`connections` (`listen.maxConnections`), `address` (`listen.maxConnectionsPerAddress`), `memory` (the heap, or the container, is nearly full) or ' +
+    '`connections` (`listen.maxConnections`), `address` (`listen.maxConnectionsPerAddress`: as many are open and none is idle, or as many wait to be opened), `memory` (the heap, or the container, is nearly full) or ' +
     '`descriptors` (nearly all files that the process may open are in use).',
   'tollgate_connections_evicted_total reason': 'As in `tollgate_connections_dropped_total`.',
   'tollgate_http2_sessions_broken_total reason':

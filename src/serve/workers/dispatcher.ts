@@ -1,4 +1,7 @@
 import type { Socket } from 'node:net';
+import { type Arrival, arrivalOf } from '../../io/entrance.ts';
+import { ArrivalLine } from '../../listen/arrival-line.ts';
+import type { ConnectionLimits } from '../../listen/connections.ts';
 
 /** A worker, as the dispatcher sees it. */
 export interface ConnectionTaker {
@@ -6,11 +9,10 @@ export interface ConnectionTaker {
   hand(socket: Socket, isFull: boolean): void;
 }
 
-interface DispatcherOptions {
-  /** Open connections of all workers together. */
-  readonly maxConnections: number;
-  /** Called when the dispatcher closes a connection unanswered: `maxConnections` are open and too many wait already. */
-  readonly onDrop: () => void;
+/** The limits are on open connections of all workers together. */
+interface DispatcherOptions extends ConnectionLimits {
+  /** Called when the dispatcher closes a connection unanswered, because too many wait: in all, or of one client address. */
+  readonly onDrop: (shortage: 'connections' | 'address') => void;
   /** Monotonic milliseconds. */
   readonly nowMs: () => number;
 }
@@ -42,30 +44,29 @@ export class Dispatcher<T extends ConnectionTaker> {
   readonly #options: DispatcherOptions;
   /** In the order of their last connection, so that workers with equally many take turns. */
   readonly #members = new Map<T, Member>();
-  readonly #waiting: Socket[] = [];
+  readonly #waiting: ArrivalLine;
   #timer: NodeJS.Timeout | null = null;
   #onEmpty: (() => void) | null = null;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
+    this.#waiting = new ArrivalLine(options);
   }
 
   /** Open connections, with those that wait for a worker. */
   get connections(): number {
-    let open = this.#waiting.length;
+    let open = this.#waiting.size;
     for (const member of this.#members.values()) open += member.open;
     return open;
   }
 
-  /** Takes a new client connection: hands it to a worker, lets it wait, or drops it. */
-  offer(socket: Socket): void {
-    socket.on('error', () => {});
-    if (this.#isFull && this.#waiting.length >= MAX_WAITING_WHEN_FULL) {
-      socket.destroy();
-      this.#options.onDrop();
-      return;
-    }
-    this.#waiting.push(socket);
+  /**
+   * Takes a new client connection: hands it to a worker, lets it wait for its turn, or drops it.
+   * @param network of the client; null for a trusted proxy
+   */
+  offer(arrival: Arrival, network: string | null): void {
+    if (!this.#waiting.add(arrival, network)) this.#drop(arrival, 'address');
+    if (this.#waiting.size > MAX_WAITING_WHEN_FULL && this.#isFull) this.#drop(this.#waiting.shed(), 'connections');
     this.#handOut();
   }
 
@@ -105,20 +106,26 @@ export class Dispatcher<T extends ConnectionTaker> {
   leave(taker: T): void {
     const handed = this.#members.get(taker)?.handed;
     this.#members.delete(taker);
-    if (handed) this.#waiting.unshift(handed.socket);
+    if (handed) this.#waiting.putBack(arrivalOf(handed.socket));
     this.#handOut();
   }
 
   /** Resolves when no connection waits for a worker, or after `withinMs`, when it closes those that still wait. */
   async emptied(withinMs: number): Promise<void> {
-    if (this.#waiting.length === 0) return;
+    if (this.#waiting.size === 0) return;
     const late = Promise.withResolvers<void>();
     const timer = setTimeout(late.resolve, withinMs);
     this.#onEmpty = late.resolve;
     await late.promise;
     clearTimeout(timer);
     this.#onEmpty = null;
-    for (const socket of this.#waiting.splice(0)) socket.destroy();
+    for (let left = this.#waiting.next(); left !== null; left = this.#waiting.next()) left.drop();
+  }
+
+  #drop(arrival: Arrival | null, shortage: 'connections' | 'address'): void {
+    if (arrival === null) return;
+    arrival.drop();
+    this.#options.onDrop(shortage);
   }
 
   get #isFull(): boolean {
@@ -126,11 +133,12 @@ export class Dispatcher<T extends ConnectionTaker> {
   }
 
   #handOut(): void {
-    while (this.#waiting.length > 0) {
+    while (this.#waiting.size > 0) {
       const [taker, member] = this.#next() ?? [];
       if (taker === undefined || member === undefined) return;
-      const socket = this.#waiting.shift()!;
+      const socket = this.#waiting.next()!.open();
       const isFull = this.#isFull;
+      socket.on('error', () => {});
       this.#members.delete(taker);
       this.#members.set(taker, member);
       member.open++;

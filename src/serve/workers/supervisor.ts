@@ -1,9 +1,9 @@
-import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type AdminListenerOptions, listenAdmin } from '../../admin/listener.ts';
 import type { Configuration, Settings } from '../../config/settings.ts';
 import { CLOCKS } from '../../io/clocks.ts';
-import { closeOnceAccepted, listening } from '../../io/listening.ts';
+import { type Arrival, type Entrance, openEntrance } from '../../io/entrance.ts';
+import { ArrivalNetworks } from '../../listen/accept.ts';
 import { OpenFiles, openFilesLimit } from '../../listen/open-files.ts';
 import type { ProcessState } from '../../operations/live/shapes.ts';
 import { JoinedMetrics } from '../../telemetry/joined-metrics.ts';
@@ -59,7 +59,8 @@ export async function supervise(
   const metrics = new JoinedMetrics();
   const dispatcher = new Dispatcher<WorkerProcess>({
     maxConnections: connectionsOf(settings, workers, log),
-    onDrop: () => metrics.connectionDropped('connections'),
+    maxConnectionsPerAddress: settings.listen.maxConnectionsPerAddress,
+    onDrop: (shortage) => metrics.connectionDropped(shortage),
     nowMs: () => performance.now(),
   });
   const live = new LiveSettings(configuration);
@@ -112,7 +113,7 @@ interface Supervised {
   /** True until the port is open, and while the gateway drains: `/readyz` is 503. */
   readonly draining: { hasBegun: boolean };
   /** Where the public port is. Set when it is open. */
-  publicPort?: AddressInfo;
+  publicPort?: Pick<Entrance, 'address' | 'port'>;
 }
 
 function logTo(stream: WorkerLines, { settings, warnings }: Configuration): GatewayLog {
@@ -178,22 +179,24 @@ async function start(supervised: Supervised, api: AdminListenerOptions['api']) {
     console: consoleOf(access),
   });
   const openFiles = new OpenFiles(openFilesLimit());
-  const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => {
-    if (openFiles.isShort(socket)) {
-      socket.destroy();
+  const networks = new ArrivalNetworks(settings.listen.trustedProxies);
+  const onArrival = (arrival: Arrival) => {
+    if (openFiles.isShort(arrival.descriptor)) {
+      arrival.drop();
       metrics.connectionDropped('descriptors');
-    } else dispatcher.offer(socket);
-  });
+    } else dispatcher.offer(arrival, networks.of(arrival));
+  };
+  let entrance: Entrance;
   try {
     await pool.start();
-    await listening(server, settings.listen, 'PORT');
+    entrance = await openEntrance({ ...settings.listen, paused: true, onArrival });
   } catch (error) {
     await pool.end(0);
     await admin.close();
     throw error;
   }
-  supervised.publicPort = server.address() as AddressInfo;
-  const { address: host, port } = supervised.publicPort;
+  supervised.publicPort = entrance;
+  const { address: host, port } = entrance;
   draining.hasBegun = false;
   log.logger.info({ host, port, admin: admin.port, workers: pool.slots.length }, 'serving');
   const drain = async () => {
@@ -201,7 +204,7 @@ async function start(supervised: Supervised, api: AdminListenerOptions['api']) {
     log.logger.info('draining');
     pool.drain();
     await delay(settings.listen.drainDelayMs);
-    await closeOnceAccepted(server);
+    await entrance.close();
     await dispatcher.emptied(ANSWER_WITHIN_MS);
     const isBroken = await pool.end(settings.listen.drainTimeoutMs + END_WITHIN_MS);
     await admin.close();

@@ -126,7 +126,7 @@ test.skipIf(!hasPrlimit)(
       upstream: upstream.origin,
       upstreamSettings: { maxConnections: 1 },
       listen: FROM_PROXY,
-      openFiles: 112,
+      openFiles: 128,
     });
     const { key } = await gateway.createKey('endless');
     const own = filesOf(gateway);

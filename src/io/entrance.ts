@@ -1,0 +1,136 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import { listening } from './listening.ts';
+import { type AcceptedHandle, descriptorOf, interceptAccepted, pausedSocketOf } from './node-internals.ts';
+import { SharedBufferSocket } from './read-buffers.ts';
+
+/** A connection that was accepted, and from which nothing was read. */
+export interface Arrival {
+  /** The address of the peer. */
+  readonly remoteAddress: string;
+  readonly descriptor: number;
+  /** Makes a socket of it, which stays half-open when the client ends its side. Without an `open` or a `drop` it stays open. */
+  open(): Socket;
+  drop(): void;
+}
+
+/** A port on which connections arrive. */
+export interface Entrance {
+  readonly address: string;
+  readonly port: number;
+  /**
+   * Stops listening once every connection is accepted that the system holds ready. It resets those that are left when a listener
+   * closes, although their clients have sent a request already.
+   */
+  close(): Promise<void>;
+}
+
+interface EntranceOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Whether nothing is to be read from the sockets, because another process will. */
+  readonly paused: boolean;
+  readonly onArrival: (arrival: Arrival) => void;
+}
+
+/**
+ * Node accepts one connection of a listener each time it reads what has arrived. A turn of the event loop that serves a thousand
+ * connections takes tens of milliseconds. So there are several listeners on the port, among which the system divides connections.
+ */
+const LISTENERS = 16;
+/** Connections that may wait in all of them together. */
+const BACKLOG = 8_192;
+/** Other systems than Linux do not divide connections, so they have one listener. */
+const CAN_SHARE = process.platform === 'linux';
+/** How long clients that keep connecting may delay the end of the listeners. */
+const TAKE_MS = 1_000;
+
+/**
+ * Listens on a port.
+ * @throws Failure `cannot_listen`
+ */
+export async function openEntrance({ host, port, paused, onArrival }: EntranceOptions): Promise<Entrance> {
+  let arrived = 0;
+  const take = (arrival: Arrival) => {
+    arrived++;
+    onArrival(arrival);
+  };
+  const servers: Server[] = [];
+  const listen = async (at: { readonly host: string; readonly port: number }) => {
+    const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: paused }, (socket) =>
+      take(arrivalOf(socket, () => (paused ? socket : SharedBufferSocket.around(socket)))),
+    );
+    await listening(
+      server,
+      { ...at, backlog: CAN_SHARE ? BACKLOG / LISTENERS : BACKLOG, reusePort: CAN_SHARE },
+      'PORT',
+    );
+    interceptAccepted(server, (handle) => take(new AcceptedConnection(handle, paused)));
+    servers.push(server);
+    return server.address() as AddressInfo;
+  };
+  if (CAN_SHARE && port !== 0) await tryAlone({ host, port });
+  const address = await listen({ host, port });
+  try {
+    while (CAN_SHARE && servers.length < LISTENERS) await listen({ host: address.address, port: address.port });
+  } catch {
+    // One listener suffices, if connections come slowly enough.
+  }
+  return {
+    address: address.address,
+    port: address.port,
+    close: async () => {
+      const untilMs = performance.now() + TAKE_MS;
+      for (let before = -1; before !== arrived && performance.now() < untilMs; ) {
+        before = arrived;
+        // What has arrived is read between the first turn and the second.
+        await turn();
+        await turn();
+      }
+      for (const server of servers) server.close();
+    },
+  };
+}
+
+/**
+ * Throws if the port is in use. Sockets that share a port do not find out: the system gives each a part of the connections, so a
+ * second gateway that was started by mistake would get half of those of the first.
+ */
+async function tryAlone(at: { readonly host: string; readonly port: number }): Promise<void> {
+  const server = createServer((socket) => socket.destroy());
+  await listening(server, at, 'PORT');
+  await new Promise((closed) => server.close(closed));
+}
+
+/** @param open for a socket that Node has made */
+export function arrivalOf(socket: Socket, open: () => Socket = () => socket): Arrival {
+  const { remoteAddress = '' } = socket;
+  return { remoteAddress, descriptor: descriptorOf(socket), open, drop: () => socket.destroy() };
+}
+
+class AcceptedConnection implements Arrival {
+  readonly remoteAddress: string;
+  readonly #handle: AcceptedHandle;
+  readonly #paused: boolean;
+
+  constructor(handle: AcceptedHandle, paused: boolean) {
+    const peer: { address?: string } = {};
+    handle.getpeername(peer);
+    this.remoteAddress = peer.address ?? '';
+    this.#handle = handle;
+    this.#paused = paused;
+  }
+
+  get descriptor(): number {
+    return this.#handle.fd ?? -1;
+  }
+
+  open(): Socket {
+    const socket = this.#paused ? pausedSocketOf(this.#handle) : SharedBufferSocket.of(this.#handle);
+    return socket.setNoDelay(true);
+  }
+
+  drop(): void {
+    this.#handle.close();
+  }
+}
