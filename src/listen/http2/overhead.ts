@@ -1,8 +1,6 @@
 import type { ServerHttp2Session } from 'node:http2';
 import { TokenBucket } from '../../io/token-bucket.ts';
-
-/** How much of a body a client may send before the gateway has read any of it. */
-export const STREAM_WINDOW_BYTES = 65_535;
+import { STREAM_WINDOW_BYTES } from './unread-requests.ts';
 
 /**
  * How much a client may send on all streams together before the gateway says that it has it. Node says so as soon as it has it, so this

@@ -8,9 +8,10 @@ import { keepSessionOf } from '../../io/node-internals.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
-import { OverheadBudget, STREAM_WINDOW_BYTES } from './overhead.ts';
+import { OverheadBudget } from './overhead.ts';
 import { StreamConnection } from './stream.ts';
 import { StreamTurns } from './stream-turns.ts';
+import { NARROW_WINDOW_BYTES, STREAM_WINDOW_BYTES, UnreadRequests } from './unread-requests.ts';
 
 export interface Http2Settings {
   /** Streams of one session at a time. */
@@ -30,6 +31,7 @@ interface Http2Options {
   readonly server: Server;
   /** Shared by all sessions. */
   readonly streams: StreamSlots;
+  readonly isShortOfMemory: () => boolean;
   /** Milliseconds of a monotonic clock. */
   readonly nowMs: () => number;
   /** Shared by all sessions. */
@@ -72,8 +74,8 @@ class Http2Session implements ReadConnection {
   readonly #overhead: OverheadBudget;
   readonly #resets: TokenBucket;
   readonly #frames: TokenBucket;
-  /** Streams that have not been closed. */
-  readonly #open = new Set<ServerHttp2Stream>();
+  /** Streams that have not been closed, each with its request once the gateway has begun to read it. */
+  readonly #open = new Map<ServerHttp2Stream, StreamConnection | null>();
   /** Streams whose request the gateway has begun to read and has not finished answering. */
   readonly #served = new Set<StreamConnection>();
   #idleSinceMs: number;
@@ -81,6 +83,8 @@ class Http2Session implements ReadConnection {
   #passed = 0;
   #passedAtMs: number;
   #unreadBytes = 0;
+  #unreadOfRequests = 0;
+  #isNarrow = false;
   #stillSinceMs = 0;
   /** Bytes written when `#stillSinceMs` was set. */
   #writtenBefore = 0;
@@ -133,6 +137,39 @@ class Http2Session implements ReadConnection {
     return this.#unreadBytes;
   }
 
+  get network(): string | null {
+    return networkOfClient(this.#address);
+  }
+
+  /** At the last `look`. */
+  get unreadOfRequests(): number {
+    return this.#unreadOfRequests;
+  }
+
+  get isNarrow(): boolean {
+    return this.#isNarrow;
+  }
+
+  setNarrow(isNarrow: boolean): void {
+    if (isNarrow === this.#isNarrow || this.#session.destroyed || this.#session.pendingSettingsAck) return;
+    this.#isNarrow = isNarrow;
+    this.#session.settings({ initialWindowSize: isNarrow ? NARROW_WINDOW_BYTES : STREAM_WINDOW_BYTES });
+  }
+
+  endUploads(bytes: number): number {
+    let ended = 0;
+    for (const [stream, connection] of this.#open) {
+      if (ended >= bytes) break;
+      const unread = unreadOf(stream, connection);
+      if (unread <= NARROW_WINDOW_BYTES) continue;
+      ended += unread;
+      this.#options.onUnparsed('overloaded');
+      if (connection === null) stream.close(NGHTTP2_CANCEL);
+      else connection.destroy();
+    }
+    return ended;
+  }
+
   /** Since when the client has had something to read, and has hardly read. */
   get stillSinceMs(): number {
     return this.#stillSinceMs;
@@ -150,7 +187,7 @@ class Http2Session implements ReadConnection {
   /** Called regularly. Ends the session if it waits too long, or sends too much besides requests. */
   look(nowMs: number): void {
     const { bytesRead: read, bytesWritten: written } = this.#socket;
-    this.#lookAtUnread(written, nowMs);
+    const unread = this.#lookAtUnread(written, nowMs);
     if (read + written !== this.#passed) {
       this.#passed = read + written;
       this.#passedAtMs = nowMs;
@@ -159,8 +196,7 @@ class Http2Session implements ReadConnection {
       this.#overSinceMs ??= nowMs;
       if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
     } else if (this.#isStuck(nowMs)) this.#cut();
-    else if (!this.#overhead.look({ read, written, unread: this.#unreadOfRequests() }, nowMs))
-      this.#breakOff('overhead');
+    else if (!this.#overhead.look({ read, written, unread }, nowMs)) this.#breakOff('overhead');
     else if (this.#open.size === 0) {
       const { headersTimeoutMs, idleTimeoutMs } = this.#options;
       const isLate = this.#hadStream
@@ -170,18 +206,21 @@ class Http2Session implements ReadConnection {
     }
   }
 
-  #unreadOfRequests(): number {
-    let bytes = 0;
-    for (const stream of this.#open) bytes += stream.readableLength;
-    return bytes;
-  }
-
-  #lookAtUnread(written: number, nowMs: number): void {
+  /** @returns the bytes of bodies that have arrived on streams and have not been read from them */
+  #lookAtUnread(written: number, nowMs: number): number {
     this.#unreadBytes = 0;
-    for (const stream of this.#open) this.#unreadBytes += stream.writableLength;
-    if (this.#unreadBytes > 0 && written - this.#writtenBefore < READS_BYTES) return;
-    this.#writtenBefore = written;
-    this.#stillSinceMs = nowMs;
+    this.#unreadOfRequests = 0;
+    let onStreams = 0;
+    for (const [stream, connection] of this.#open) {
+      this.#unreadBytes += stream.writableLength;
+      this.#unreadOfRequests += unreadOf(stream, connection);
+      onStreams += stream.readableLength;
+    }
+    if (this.#unreadBytes === 0 || written - this.#writtenBefore >= READS_BYTES) {
+      this.#writtenBefore = written;
+      this.#stillSinceMs = nowMs;
+    }
+    return onStreams;
   }
 
   /**
@@ -239,7 +278,7 @@ class Http2Session implements ReadConnection {
       this.#excuseBody(hasEnded);
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
-      this.#open.add(stream);
+      this.#open.set(stream, null);
       this.#options.turns.begin(this.#address ?? this, () => this.#begin(stream, raw, hasEnded, slot));
     }
   }
@@ -284,6 +323,7 @@ class Http2Session implements ReadConnection {
     };
     const options = { writeTimeoutMs, onBytes, endSession, onBegun };
     const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
+    this.#open.set(stream, connection);
     stream.once('close', () => {
       slot.release();
       this.#onStreamClose(stream, connection);
@@ -351,6 +391,11 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options,
   };
 }
 
+/** Bytes of its body that have arrived and that the service has not taken. */
+function unreadOf(stream: ServerHttp2Stream, connection: StreamConnection | null): number {
+  return stream.readableLength + (connection?.readableLength ?? 0);
+}
+
 const LOOK_EVERY_MS = 100;
 
 /** Of all sessions of one client address; of all addresses together `MAX_TOTAL_BYTES`. */
@@ -384,11 +429,13 @@ function networkOfClient(address: string | null): string | null {
 export class Http2Sessions {
   readonly #options: Http2Options;
   readonly #sessions = new Set<Http2Session>();
+  readonly #unreadRequests: UnreadRequests;
   #looking: NodeJS.Timeout | null = null;
   #draining = false;
 
   constructor(options: Omit<Http2Options, 'turns'>) {
     this.#options = { ...options, turns: new StreamTurns(options.nowMs) };
+    this.#unreadRequests = new UnreadRequests(options.isShortOfMemory);
   }
 
   /**
@@ -419,6 +466,7 @@ export class Http2Sessions {
     const nowMs = this.#options.nowMs();
     for (const session of this.#sessions) session.look(nowMs);
     this.#endUnread(nowMs);
+    this.#unreadRequests.look(this.#sessions);
   }
 
   /**

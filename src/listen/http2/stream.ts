@@ -7,6 +7,8 @@ import { type StreamRequest, streamFields } from './fields.ts';
 /** Limit on the head of the upstream's response together with the fields that the gateway adds. */
 const MAX_RESPONSE_HEAD_BYTES = 24 * 1024;
 const MAX_RESPONSE_FIELDS = 1_100;
+/** How much of a body that is not taken is read from its stream. */
+const READ_AHEAD_BYTES = 16 * 1024;
 
 /** The addresses of the session's connection. */
 export interface Peer {
@@ -70,7 +72,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     peer: Peer,
     { writeTimeoutMs, onBytes, endSession, onBegun }: StreamConnectionOptions,
   ) {
-    super();
+    super({ readableHighWaterMark: READ_AHEAD_BYTES });
     this.carrier = peer;
     this.remoteAddress = peer.remoteAddress;
     this.remotePort = peer.remotePort;
