@@ -3,6 +3,7 @@ import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import type { SearchPage } from '../types.ts';
 import { countText, plural, shownText } from './format.ts';
+import { Badge } from './page.ts';
 import { Empty, Problem } from './states.ts';
 
 /** How many records are shown at first, and more by each "Show more". */
@@ -11,6 +12,7 @@ const PAGE = 50;
 interface Found<T> {
   readonly query: string;
   readonly rows: readonly T[];
+  readonly unreadable: SearchPage['unreadable'];
   readonly cursor: string | null;
   readonly searched: number;
   readonly isRunning: boolean;
@@ -23,7 +25,7 @@ function useSearch<T, P extends SearchPage>(
   rowsOf: (page: P) => readonly T[],
   query: string,
 ): { found: Found<T>; more: () => void; stop: () => void } {
-  const none: Found<T> = { query, rows: [], cursor: null, searched: 0, isRunning: true, error: null };
+  const none: Found<T> = { query, rows: [], unreadable: [], cursor: null, searched: 0, isRunning: true, error: null };
   const [found, setFound] = useState(none);
   const running = useRef<AbortController | null>(null);
   const search = async (from: Found<T>) => {
@@ -41,8 +43,9 @@ function useSearch<T, P extends SearchPage>(
         const { data } = await request<SearchPage>('GET', `${path}?${page}`, { signal: controller.signal });
         const { cursor } = data;
         const rows = [...now.rows, ...rowsOf(data as P)];
+        const unreadable = [...now.unreadable, ...data.unreadable];
         const isRunning = cursor !== null && rows.length < wanted;
-        now = { ...now, rows, cursor, searched: now.searched + data.searched, isRunning };
+        now = { ...now, rows, unreadable, cursor, searched: now.searched + data.searched, isRunning };
         setFound(now);
       }
     } catch (error) {
@@ -95,7 +98,7 @@ export function SearchResults<T, P extends SearchPage>({
   clear: () => void;
 }) {
   const { found, more, stop } = useSearch(path, rowsOf, query);
-  const { rows, cursor, searched, isRunning, error } = found;
+  const { rows, unreadable, cursor, searched, isRunning, error } = found;
   const status = useRef<HTMLParagraphElement>(null);
   const isClicked = useRef(false);
   const clicked = (act: () => void) => () => {
@@ -109,7 +112,7 @@ export function SearchResults<T, P extends SearchPage>({
     if (document.activeElement === document.body) status.current?.focus();
   }, [isRunning]);
   const isLong = isRunning && searched > 0;
-  if (rows.length === 0 && !isRunning && error === null && cursor === null) {
+  if (rows.length + unreadable.length === 0 && !isRunning && error === null && cursor === null) {
     if (query === '') return html`<${Empty} title=${`There are no ${noun}s yet.`}>${none}</${Empty}>`;
     return html`<${Empty} title=${`No ${noun} matches.`}>
       <p>${plural(searched, noun)} ${searched === 1 ? 'was' : 'were'} searched.${leftOut && ` ${leftOut}`}</p>
@@ -118,6 +121,7 @@ export function SearchResults<T, P extends SearchPage>({
   }
   return html`<div class="stack" aria-busy=${isRunning}>
     ${rows.length > 0 && tableOf(rows)}
+    ${unreadable.length > 0 && html`<${UnreadableRows} rows=${unreadable} noun=${noun} />`}
     ${error !== null && html`<${Problem} error=${error} retry=${more} />`}
     <div class="actions foot">
       ${rows.length > 0 && cursor !== null && html`<button type="button" aria-busy=${isRunning} onClick=${clicked(() => !isRunning && more())}>Show more</button>`}
@@ -129,6 +133,13 @@ export function SearchResults<T, P extends SearchPage>({
       </p>
     </div>
   </div>`;
+}
+
+/** Records that the store has and cannot read. Nothing more is known of them, so they have no columns. */
+function UnreadableRows({ rows, noun }: { rows: SearchPage['unreadable']; noun: string }) {
+  return html`<ul class="panel stack" aria-label="Unreadable ${noun}s">
+    ${rows.map(({ id, reason }) => html`<li key=${id}><${Badge} kind="bad">Unreadable</${Badge}> <code>${id}</code> <span class="muted">${reason}</span></li>`)}
+  </ul>`;
 }
 
 function statusText({ rows, cursor, searched, isRunning, error }: Found<unknown>, noun: string): string {

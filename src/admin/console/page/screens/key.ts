@@ -107,12 +107,15 @@ export function KeyScreen({ rest }: { rest: string }) {
   </${Page}>`;
 }
 
+/** The status of requests with a key, by the state of its customer; 401 for any other. */
+const STATUS_OF_CUSTOMER: Readonly<Record<string, number>> = { suspended: 403, unreadable: 500 };
+
 /** Why a key admits no request, whatever its limits are; null if it may. */
 function endedText(key: Key, changes: ChangePage | null) {
   const state = stateOf(key);
   const why = refusalOf(key);
   if (why === null) return null;
-  if (state === 'active') return html`Each request gets a ${key.customer!.state === 'suspended' ? 403 : 401}: ${why}.`;
+  if (state === 'active') return html`Each request gets a ${STATUS_OF_CUSTOMER[key.customer!.state] ?? 401}: ${why}.`;
   if (state === 'suspended')
     return html`Each request gets a 403: suspended since <${SuspendedText} ...${key.suspended!} />`;
   if (state === 'expired') return html`Each request gets a 401: expired <${Time} at=${key.expiresAt!} />.`;

@@ -231,10 +231,12 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
       { title: 'Plan', sort: ({ plan }: Refused) => plan ?? '', cell: ({ plan }: Refused) => plan ?? '–' },
       {
         title: 'State',
-        cell: ({ state, ban }: Refused) =>
-          state === 'banned'
-            ? html`<${Badge} kind="bad">Banned (${ordinal(ban ?? 1)} ban)</${Badge}>`
-            : html`<${Badge} kind="warn">Refused</${Badge}>`,
+        cell: ({ state, ban, unreadable }: Refused) =>
+          html`${
+            state === 'banned'
+              ? html`<${Badge} kind="bad">Banned (${ordinal(ban ?? 1)} ban)</${Badge}>`
+              : html`<${Badge} kind="warn">Refused</${Badge}>`
+          }${unreadable !== undefined && html` <${Badge} kind="bad">Unreadable</${Badge}>`}`,
       },
       { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
       {
