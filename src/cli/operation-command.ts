@@ -23,6 +23,8 @@ interface OperationCommand<O extends AnyOperation> {
   readonly operation: O;
   /** The word that names what it is done to: KEY_ID unless given. Null: it makes something new. */
   readonly positional?: 'CUSTOMER_ID' | null;
+  /** It is done to keys and customers alike. */
+  readonly isOfBoth?: boolean;
   /** The command is for revoked keys too, so a name may mean one although another key has it. */
   readonly isForRevoked?: boolean;
   /** The word for the second member of the path, if there is one. */
@@ -95,6 +97,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
     json,
     check,
     isForRevoked = false,
+    isOfBoth = false,
     confirm,
     ask: question,
   } = spec;
@@ -116,7 +119,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       const members = inputOf(spec, given);
       const once = operation.once === undefined ? null : onceOf(given);
       const work = async (store: OpenStore): Promise<ExitCode> => {
-        const words = await withMeantId(store, positional, given, { isForRevoked, note: terminal.error });
+        const words = await withMeantId(store, positional, given, { isForRevoked, isOfBoth, note: terminal.error });
         const [id = null] = words.positionals;
         if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
         const meant = await withMeantIds(store, spec.spelled, members, terminal.error);
@@ -148,20 +151,28 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
 const NAME_WITH_ONCE =
   '--id needs the id of what is changed, not its name: by the time of a repetition another may have the name.';
 
+const KEY = ['key'] as const;
+const CUSTOMER = ['customer'] as const;
+const KEY_OR_CUSTOMER = ['key', 'customer'] as const;
+const NEITHER =
+  'There is no key and no customer with this id or name. `tollgate keys list` and `tollgate customers list` show them.';
+
 /** The words with the id of what is meant, where the name of a key or a customer was given. */
 async function withMeantId(
   store: OpenStore,
   positional: 'KEY_ID' | 'CUSTOMER_ID' | null,
   words: Words,
-  meaning: { readonly isForRevoked: boolean; readonly note: (text: string) => void },
+  {
+    isOfBoth,
+    ...meaning
+  }: { readonly isForRevoked: boolean; readonly isOfBoth: boolean; readonly note: (text: string) => void },
 ): Promise<Words> {
   const [first, ...rest] = words.positionals;
   if (first === undefined || positional === null) return words;
-  const kind = positional === 'KEY_ID' ? 'key' : 'customer';
-  return {
-    ...words,
-    positionals: [await meantId(store, first, { kinds: [kind], isRead: false, ...meaning }), ...rest],
-  };
+  const kinds = isOfBoth ? KEY_OR_CUSTOMER : positional === 'KEY_ID' ? KEY : CUSTOMER;
+  const id = await meantId(store, first, { kinds, isRead: false, ...meaning });
+  if (isOfBoth && !/^(?:key|cus|jwt)_/.test(id)) throw new Failure('not_found', NEITHER);
+  return { ...words, positionals: [id, ...rest] };
 }
 
 /** The members of the input with the ids of what is meant, where names were given. */

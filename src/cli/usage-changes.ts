@@ -71,6 +71,7 @@ function undoneText({ id, window, amount, limit, until }: UndoneTopUpReport, sec
 export const usageReset: Command = operationCommand({
   name: 'usage reset',
   operation: resetUsage,
+  isOfBoth: true,
   examples: ['tollgate usage reset KEY_ID', 'tollgate usage reset KEY_ID --window day'],
   spelled: {
     windows: {
@@ -92,6 +93,7 @@ export const usageReset: Command = operationCommand({
 export const bansLift: Command = operationCommand({
   name: 'bans lift',
   operation: liftBan,
+  isOfBoth: true,
   examples: ['tollgate bans lift KEY_ID', 'tollgate bans lift KEY_ID --reason TICKET-12'],
   json: 'Prints {"id","lifted","spent"}: the windows that still refuse, or null if they are not known.',
   // An operator can lift a ban also while plans.yaml has a fault.

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { accountIdOf } from '../../src/admit/account-id.ts';
 import { allowance } from '../support/allowance.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { privateRedis } from '../support/redis.ts';
@@ -37,6 +38,46 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     // Unix seconds, rounded up.
     expect(bans[0].until).toBeGreaterThanOrEqual(Math.floor(beforeMs / 1_000) + 60);
     expect(bans[0].until).toBeLessThanOrEqual(Math.ceil(Date.now() / 1_000) + 60);
+  });
+
+  test("a ban of a customer's key is listed with the id that `bans lift` asks for, its name, plan and customer (reliability 379)", async () => {
+    const made = JSON.parse(
+      (await run(env, 'customers', 'create', '--plan', 'pro', '--name', 'Acme Ltd', '--json')).stdout,
+    );
+    const key = JSON.parse((await run(env, 'keys', 'create', '--customer', made.id, '--name', 'web', '--json')).stdout);
+    await spend(env, accountIdOf(key.id, made.id), hourly, 2);
+    const listed = await run(env, 'bans', 'list');
+    expect(listed.stdout).toContain('ID\tBAN\tWINDOW\tENDS\tPLAN\tNAME\tCUSTOMER\n');
+    expect(listed.stdout).toMatch(new RegExp(`^${key.id}\t1\thour\t\\S+\tpro\tweb\tAcme Ltd$`, 'm'));
+    expect((await run(env, 'bans', 'lift', key.id)).code).toBe(0);
+  });
+
+  test('`usage reset` and `bans lift` take the id or the name of a key or a customer (reliability 378)', async () => {
+    const made = JSON.parse(
+      (await run(env, 'customers', 'create', '--plan', 'pro', '--name', 'Globex Inc', '--json')).stdout,
+    );
+    await run(env, 'keys', 'create', '--customer', made.id, '--name', 'globex-1');
+    for (const word of ['Globex Inc', 'globex INC', made.id, 'globex-1']) {
+      const reset = await run(env, 'usage', 'reset', word);
+      expect(reset.stderr).not.toMatch(/no key|Several/);
+      // The key has no limits of its own.
+      expect(reset.code).toBe(word === 'globex-1' ? 1 : 0);
+      // It is found, and not banned.
+      const lifted = await run(env, 'bans', 'lift', word);
+      expect(lifted.code).toBe(1);
+      expect(lifted.stderr).not.toMatch(/no key/);
+    }
+    for (const command of [
+      ['usage', 'reset'],
+      ['bans', 'lift'],
+    ]) {
+      expect(await run(env, ...command, 'Nothing Ltd')).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('There is no key and no customer with this id or name.'),
+      });
+    }
+    const updated = await run(env, 'keys', 'update', 'globex-1', '--notes', 'x');
+    expect(updated.stdout).toContain(` of ${made.id} is on plan pro and never expires.\n`);
   });
 
   test('for people they are a table on a terminal, and elsewhere a line each', async () => {

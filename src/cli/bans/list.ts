@@ -1,8 +1,10 @@
 import type { ExitCode } from '../../failure.ts';
 import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
+import { ownerOf } from '../../operations/account-owners.ts';
 import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import { CUSTOMER, customerCell } from '../keys/text-form.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -37,19 +39,20 @@ export const bansList: Command = {
       } else {
         const nowMs = Date.now();
         const rows: string[][] = [];
-        for (const { consumerId, ban } of bans) {
-          // A consumer that is identified by tokens has no key.
-          const key = await orUnreadable(store.keys.get(consumerId));
-          const planAndName = key instanceof UnreadableRecord ? ['', 'unreadable'] : [key?.plan ?? '', key?.name ?? ''];
-          rows.push([
-            consumerId,
-            String(ban.number),
-            ban.window,
-            momentText(ban.untilMs, nowMs, terminal),
-            ...planAndName,
-          ]);
+        let hasCustomers = false;
+        for (const one of bans) {
+          const { id, number, window } = banReport(one);
+          const found = await orUnreadable(ownerOf(one.consumerId, store));
+          const owner = found instanceof UnreadableRecord ? { plan: '', name: 'unreadable', customer: {} } : found;
+          const { customer }: { customer?: { id: string; name: string | null } } = owner?.customer ?? {};
+          hasCustomers ||= customer !== undefined;
+          const ends = momentText(one.ban.untilMs, nowMs, terminal);
+          rows.push([id, String(number), window, ends, owner?.plan ?? '', owner?.name ?? '', customerCell(customer)]);
         }
-        printTable(terminal, COLUMNS, rows, 'No key is banned.\n');
+        // Without a customer among them the table is that of earlier versions.
+        const columns = hasCustomers ? [...COLUMNS, CUSTOMER] : COLUMNS;
+        const shown = hasCustomers ? rows : rows.map((row) => row.slice(0, COLUMNS.length));
+        printTable(terminal, columns, shown, 'No key is banned.\n');
       }
       return 0;
     };

@@ -54,8 +54,12 @@ export const keysUpdate: Command = operationCommand({
   },
   json: 'Prints the key as `keys list` does.',
   asJson: ({ output }) => shortReport(output),
-  text: ({ output: { id, plan, limits, expiresAt } }, { moment }) =>
-    `${id} is on plan ${plan} (${limitsText(limits)}) and ${expiresAt === null ? 'never expires' : `expires ${moment(expiresAt)}`}.\n`,
+  text: ({ output: { id, plan, limits, customer, expiresAt } }, { moment }) => {
+    const own = Object.keys(limits).length === 0 ? '' : ` (${limitsText(limits)})`;
+    const whose = customer === undefined ? '' : ` of ${customer.id}`;
+    const ends = expiresAt === null ? 'never expires' : `expires ${moment(expiresAt)}`;
+    return `${id}${whose} is on plan ${plan}${own} and ${ends}.\n`;
+  },
 });
 
 /** `tollgate keys move`: moves a key to a customer, or away from its own. */
