@@ -29,6 +29,7 @@ export class AcceptTurns {
   readonly #options: AcceptTurnsOptions;
   readonly #line: ArrivalLine;
   #isScheduled = false;
+  #isHeld = false;
 
   constructor(options: AcceptTurnsOptions) {
     this.#options = options;
@@ -52,7 +53,17 @@ export class AcceptTurns {
     while (this.#line.size > 0 && (count() + this.#line.size > maxConnections || isShort(arrival.descriptor))) {
       open(this.#line.next()!);
     }
-    if (this.#isScheduled) return;
+    this.#schedule();
+  }
+
+  /** Whether all that arrive wait. */
+  hold(isHeld: boolean): void {
+    this.#isHeld = isHeld;
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.#isHeld || this.#line.size === 0) return;
     this.#isScheduled = true;
     setImmediate(this.#turn);
   }
@@ -64,7 +75,7 @@ export class AcceptTurns {
       open(this.#line.next()!);
       if (nowMs() >= untilMs) break;
     }
-    this.#isScheduled = this.#line.size > 0;
-    if (this.#isScheduled) setImmediate(this.#turn);
+    this.#isScheduled = false;
+    this.#schedule();
   };
 }

@@ -163,7 +163,10 @@ async function accepted(options: AcceptOptions, stages: Stages): Promise<Arrival
   const onArrival = (arrival: Arrival) => turns.take(arrival, networks.of(arrival));
   const entrance = await openEntrance({ ...options, paused: false, onArrival });
   const close = async () => {
+    // Fault: clients that are answered with `Connection: close` connect again at once, so that there are always some in the queue.
+    turns.hold(true);
     await entrance.close();
+    turns.hold(false);
     while (turns.waiting > 0) await turn();
     await stages.connections.emptied();
   };

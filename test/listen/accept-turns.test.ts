@@ -28,7 +28,7 @@ function turns(limits = { maxConnections: 10_000, maxConnectionsPerAddress: 50 }
     };
     turns.take(arrival, network);
   };
-  return { take, opened, dropped, waiting: () => turns.waiting };
+  return { take, opened, dropped, waiting: () => turns.waiting, hold: (isHeld: boolean) => turns.hold(isHeld) };
 }
 
 const turn = () => new Promise(setImmediate);
@@ -44,6 +44,18 @@ test('a new connection is opened in the next turn, however many of another clien
   expect(opened).toEqual(['flood', 'flood', 'calm']);
   while (waiting() > 0) await turn();
   expect(opened).toHaveLength(21);
+});
+
+// Fault: a client that is answered with `Connection: close` connects again at once, so that the listener never closes with an empty queue.
+test('what arrives while the listeners close is opened once they are closed (reliability 318)', async () => {
+  const { take, opened, hold } = turns();
+  hold(true);
+  take('client');
+  await turn();
+  expect(opened).toEqual([]);
+  hold(false);
+  await turn();
+  expect(opened).toEqual(['client']);
 });
 
 test('each connection of a trusted proxy has its own turn', async () => {

@@ -47,6 +47,7 @@ export class Dispatcher<T extends ConnectionTaker> {
   readonly #waiting: ArrivalLine;
   #timer: NodeJS.Timeout | null = null;
   #onEmpty: (() => void) | null = null;
+  #isHeld = false;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -98,6 +99,12 @@ export class Dispatcher<T extends ConnectionTaker> {
     if (member !== undefined) member.open -= connections;
   }
 
+  /** Whether all that are offered wait. */
+  hold(isHeld: boolean): void {
+    this.#isHeld = isHeld;
+    this.#handOut();
+  }
+
   openOf(taker: T): number {
     return this.#members.get(taker)?.open ?? 0;
   }
@@ -133,6 +140,7 @@ export class Dispatcher<T extends ConnectionTaker> {
   }
 
   #handOut(): void {
+    if (this.#isHeld) return;
     while (this.#waiting.size > 0) {
       const [taker, member] = this.#next() ?? [];
       if (taker === undefined || member === undefined) return;

@@ -204,7 +204,10 @@ async function start(supervised: Supervised, api: AdminListenerOptions['api']) {
     log.logger.info('draining');
     pool.drain();
     await delay(settings.listen.drainDelayMs);
+    // As in a gateway of one process: those that are answered now would connect again.
+    dispatcher.hold(true);
     await entrance.close();
+    dispatcher.hold(false);
     await dispatcher.emptied(ANSWER_WITHIN_MS);
     const isBroken = await pool.end(settings.listen.drainTimeoutMs + END_WITHIN_MS);
     await admin.close();
