@@ -62,11 +62,16 @@ export class Gateway {
     return formedForUnparsed(this.#deps, error, socket, rawHeaders);
   }
 
-  /** Charges the reading of a body to the consumer of its request. */
-  read(socket: object, work: () => void): void {
+  /**
+   * Reads a piece of a body, and charges that to the consumer of its request.
+   * @returns false if the consumer is beyond its share of the thread, and the piece has to be read later
+   */
+  read(socket: object, work: () => void): boolean {
     const time = this.#running.bodyReaders.get(socket);
     if (time === undefined) work();
+    else if (this.#deps.thread.mustWait(time)) return false;
     else this.#deps.thread.measure(time, work);
+    return true;
   }
 
   /** Reads more of a body later: when it is the turn of its consumer, if that is beyond its share of the thread. */

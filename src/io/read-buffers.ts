@@ -1,5 +1,7 @@
 import { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { type AcceptedHandle, moveConnection } from './node-internals.ts';
+import { Turns } from './turns.ts';
 
 /*
  * Buffers for reading from connections, shared or used again. By default Node allocates one of 64 KiB for each read.
@@ -99,6 +101,35 @@ const CLIENT_BUFFER_BYTES = 64 * 1024;
 /** Shared by all connections: the bytes are processed, or copied, before anything else is read. */
 const SHARED_BY_CLIENTS = Buffer.allocUnsafeSlow(CLIENT_BUFFER_BYTES);
 
+/** For how long large pieces that clients have sent are processed in one turn of the event loop. */
+const TURN_MS = 0.5;
+const READS = new Turns(() => performance.now(), TURN_MS);
+/** A smaller piece is processed as it arrives, as long as those of a turn are no more than this, with so much for each. */
+const LARGE_BYTES = 16 * 1024;
+const SMALL_IN_TURN_BYTES = 512 * 1024;
+const EACH_BYTES = 1024;
+
+/** What of `SMALL_IN_TURN_BYTES` is left for this turn of the event loop. */
+let left = SMALL_IN_TURN_BYTES;
+let isTurnOpen = false;
+
+function beginTurn(): void {
+  left = SMALL_IN_TURN_BYTES;
+  isTurnOpen = false;
+}
+
+/** Whether a piece is processed as it arrives. Counts it. */
+function isSmall(bytes: number): boolean {
+  if (bytes >= LARGE_BYTES) return false;
+  left -= bytes + EACH_BYTES;
+  // Not in each turn, because that would cost each of them a call.
+  if (left < SMALL_IN_TURN_BYTES / 2 && !isTurnOpen) {
+    isTurnOpen = true;
+    setImmediate(beginTurn);
+  }
+  return left > 0;
+}
+
 /** Receives bytes as they arrive. They are valid during the call only, so it must copy those that it keeps. */
 type TakeBytes = (bytes: Buffer) => void;
 
@@ -106,10 +137,24 @@ type TakeBytes = (bytes: Buffer) => void;
  * A connection that can be read without a stream and without a new buffer of 64 KiB for each read, which together are a
  * tenth of the cost of a refusal. Node offers that (`onread`) only for outgoing connections, so an accepted connection
  * is moved to a new socket.
+ *
+ * All that clients send passes through here, whatever reads it, so here is the budget of a turn of the event loop.
+ *
+ * Attack: libuv reads each ready connection up to 32 times before any timer runs. 100 WebSockets or uploads of one key made turns of
+ * hundreds of milliseconds, in which all others waited. So large pieces, and all that exceed what a turn allows, are processed for
+ * half a millisecond in each turn, of each owner in turn. Until it is its turn a connection is not read.
  */
 export class SharedBufferSocket extends Socket {
   /** Receives the bytes; null if the connection is read as a stream. */
   taker: TakeBytes | null = null;
+  /** Who shares a turn with it: the network of its client, once that is known. */
+  owner: unknown = this;
+  /** A piece that waits for its turn. Until then the connection is not read, whoever resumes it. */
+  #waiting: Buffer | null = null;
+  /** Whether the piece is in the buffer of all connections. */
+  #isLent = false;
+  /** Whether the reader of the last piece wanted more. */
+  #readsOn = true;
 
   private constructor(options: object) {
     const self: { socket: SharedBufferSocket | null } = { socket: null };
@@ -134,9 +179,46 @@ export class SharedBufferSocket extends Socket {
     return moveConnection(accepted, (options) => new SharedBufferSocket(options)) ?? accepted;
   }
 
+  override resume(): this {
+    return SharedBufferSocket.#mayRead(this) ? super.resume() : Duplex.prototype.resume.call(this) && this;
+  }
+
+  override read(size?: number): unknown {
+    return SharedBufferSocket.#mayRead(this) ? super.read(size) : Duplex.prototype.read.call(this, size);
+  }
+
+  override _read(size: number): void {
+    if (SharedBufferSocket.#mayRead(this)) super._read(size);
+  }
+
+  /** Also while the constructor of Socket runs, before the members of this class exist. */
+  static #mayRead(socket: SharedBufferSocket): boolean {
+    return !(#waiting in socket) || socket.#waiting === null;
+  }
+
   /** @returns whether to continue reading */
   #arrived(bytes: Buffer): boolean {
-    if (this.taker === null) return this.push(ownCopy(bytes));
+    if (isSmall(bytes.length)) return this.#deliver(bytes, true);
+    this.#waiting = bytes;
+    this.#isLent = true;
+    READS.begin(this.owner, this.#inTurn);
+    this.#isLent = false;
+    if (this.#waiting === null) return this.#readsOn;
+    this.#waiting = ownCopy(this.#waiting);
+    return false;
+  }
+
+  readonly #inTurn = (): void => {
+    const bytes = this.#waiting!;
+    this.#waiting = null;
+    if (this.destroyed) return;
+    const isLent = this.#isLent;
+    this.#readsOn = this.#deliver(bytes, isLent);
+    if (!isLent && this.#readsOn && !this.isPaused()) this._read(bytes.length);
+  };
+
+  #deliver(bytes: Buffer, isLent: boolean): boolean {
+    if (this.taker === null) return this.push(isLent ? ownCopy(bytes) : bytes);
     this.taker(bytes);
     return true;
   }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { networkOf } from '../identify/failed-attempts.ts';
+import { SharedBufferSocket } from '../io/read-buffers.ts';
 
 /*
  * How many connections, and how many streams of HTTP/2 connections, the clients may have, in total and for each address.
@@ -82,6 +83,7 @@ export class Connections {
     const open = this.#open.get(socket);
     if (open === undefined) return;
     open.network = networkOf(address);
+    if (socket instanceof SharedBufferSocket) socket.owner = open.network;
     this.#perNetwork.set(open.network, (this.#perNetwork.get(open.network) ?? 0) + 1);
   }
 

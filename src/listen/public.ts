@@ -33,8 +33,11 @@ export interface RequestHandler {
   handle(request: ClientRequest, response: ClientResponse, head: Head | HeadFault, client?: UpgradeClient | null): void;
   /** Whether a request asks for another protocol on its connection, in valid form and where the gateway allows it. */
   mayUpgrade(head: Head): boolean;
-  /** Charges the reading of a body that arrives on a connection to the consumer of its request. */
-  read(socket: Socket, work: () => void): void;
+  /**
+   * Reads a piece of a body that has arrived on a connection, and charges that to the consumer of its request.
+   * @returns false if the consumer is beyond its share of the thread, and the piece has to be read later
+   */
+  read(socket: Socket, work: () => void): boolean;
   /** Reads more of it later, when it is the consumer's turn. */
   readLater(socket: Socket, work: () => void): void;
 }

@@ -87,6 +87,19 @@ test('an empty line behind an answer is nothing: the connection ends unanswered 
   expect(line.text).toBe('');
 });
 
+// Attack: empty lines count towards no limit.
+test('a client that sends nothing but empty lines loses its connection (reliability 310)', async () => {
+  const { socket } = await open();
+  let isClosed = false;
+  socket.once('close', () => {
+    isClosed = true;
+  });
+  await eventually(() => {
+    socket.write('\r\n');
+    expect(isClosed).toBe(true);
+  });
+});
+
 test('an empty line before the first request does not prolong headersTimeout (reliability 60)', async () => {
   const took = stopwatch();
   const line = await open();

@@ -41,7 +41,10 @@ export async function openListener(options: Partial<ListenerOptions> = {}) {
     formed: ({ body }) => ({ fields: ['Content-Length', String(Buffer.byteLength(body))], body }),
     handler: {
       mayUpgrade: () => false,
-      read: (_, work) => work(),
+      read: (_, work) => {
+        work();
+        return true;
+      },
       readLater: (_, work) => void setImmediate(work),
       handle: (_, response) => {
         responses.push(response);

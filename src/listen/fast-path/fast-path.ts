@@ -7,7 +7,7 @@ import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { ownCopy, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { TextWriter } from '../../io/writes.ts';
-import { type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
+import { MAX_EMPTY_BYTES, type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
 import { FastResponse, type ResponseConnection } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
@@ -114,6 +114,8 @@ class FastConnection implements ResponseConnection, Timed {
   /** The connection ends with the response in progress, and bytes that still arrive are dropped. */
   #hasGivenUp = false;
   #isNew = true;
+  /** Bytes of empty lines since the last request. Attack: a client sends nothing else, which counts towards no limit. */
+  #emptyBytes = 0;
   #idleSinceMs: number;
   /** Bytes that still arrive are ignored. */
   #isClosing = false;
@@ -183,6 +185,7 @@ class FastConnection implements ResponseConnection, Timed {
     if (this.#active !== null) this.#hold(bytes);
     else if (this.#held.length > 0) this.#take(Buffer.concat([this.#held.take(), bytes]));
     else if (!isEmptyLine(bytes)) this.#take(bytes);
+    else if ((this.#emptyBytes += bytes.length) > MAX_EMPTY_BYTES) this.#socket.destroy();
   };
 
   #take(bytes: Buffer): void {
@@ -204,6 +207,7 @@ class FastConnection implements ResponseConnection, Timed {
       destroyed: false,
     };
     this.#isNew = false;
+    this.#emptyBytes = 0;
     this.deadlineAtMs = Number.POSITIVE_INFINITY;
     const response = new FastResponse(request, this);
     this.#active = response;

@@ -6,11 +6,11 @@ import { networkOf } from '../../identify/failed-attempts.ts';
 import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
+import { Turns } from '../../io/turns.ts';
 import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { OverheadBudget } from './overhead.ts';
 import { StreamConnection } from './stream.ts';
-import { StreamTurns } from './stream-turns.ts';
 import { NARROW_WINDOW_BYTES, STREAM_WINDOW_BYTES, UnreadRequests } from './unread-requests.ts';
 
 export interface Http2Settings {
@@ -35,7 +35,7 @@ interface Http2Options {
   /** Milliseconds of a monotonic clock. */
   readonly nowMs: () => number;
   /** Shared by all sessions. */
-  readonly turns: StreamTurns;
+  readonly turns: Turns;
   readonly onUnparsed: (code: ErrorCode) => void;
   /** @param address that the session comes from; null if it is not known any more */
   readonly onBreak: (reason: BreakReason, address: string | null) => void;
@@ -63,6 +63,8 @@ const FRAME_BYTES = 64;
 /** A load balancer has the requests of many clients on one session, each of whom may leave: so many times the resets of a client. */
 const RESETS_OF_PROXY = 100;
 const SESSION_MEMORY_MB = 10;
+/** For how long requests of streams are begun in one turn of the event loop. */
+const BEGIN_MS = 2;
 
 /** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
 class Http2Session implements ReadConnection {
@@ -434,7 +436,7 @@ export class Http2Sessions {
   #draining = false;
 
   constructor(options: Omit<Http2Options, 'turns'>) {
-    this.#options = { ...options, turns: new StreamTurns(options.nowMs) };
+    this.#options = { ...options, turns: new Turns(options.nowMs, BEGIN_MS) };
     this.#unreadRequests = new UnreadRequests(options.isShortOfMemory);
   }
 

@@ -21,14 +21,17 @@ const CHUNK_BYTES = 64;
 /** How long a connection is not read because of what its client has sent behind a request that has no response yet. */
 export const UNREAD_FOR_MS = 500;
 /** Limit on the empty lines before a request. RFC 9112 section 2.2 asks a server to ignore at least one. */
-const MAX_EMPTY_BYTES = 64;
+export const MAX_EMPTY_BYTES = 64;
 
 type Parse = (bytes: Buffer) => void;
 
 /** Who reads the body of a request. */
 export interface BodyReading {
-  /** Charges the reading of a body that arrives on a connection to the consumer of its request. */
-  read(socket: Socket, work: () => void): void;
+  /**
+   * Reads a piece of a body that has arrived on a connection, and charges that to the consumer of its request.
+   * @returns false if the consumer is beyond its share, and the piece has to be read later
+   */
+  read(socket: Socket, work: () => void): boolean;
   /** Reads more of it later, when it is the consumer's turn. */
   readLater(socket: Socket, work: () => void): void;
   /** The body is cut into more chunks than it may be. The feed has been stopped. */
@@ -185,7 +188,10 @@ export class RequestFeed {
     if (this.#isOver) return;
     if (this.#waiting > 0 || !this.#mayFeed) this.#hold(bytes);
     else if (this.#request === null) this.#feed(bytes);
-    else this.#bodies.read(this.#socket, () => this.#feed(bytes));
+    else if (!this.#bodies.read(this.#socket, () => this.#feed(bytes))) {
+      this.#hold(bytes);
+      this.#scheduleAsConsumer();
+    }
   };
 
   readonly #onEnd = (): void => endAfterClient(this.#socket);
@@ -214,9 +220,16 @@ export class RequestFeed {
 
   #schedule(): void {
     if (this.#isScheduled) return;
+    if (this.#chunks !== null) this.#scheduleAsConsumer();
+    else {
+      this.#isScheduled = true;
+      setImmediate(this.#feedWaiting);
+    }
+  }
+
+  #scheduleAsConsumer(): void {
     this.#isScheduled = true;
-    if (this.#chunks === null) setImmediate(this.#feedWaiting);
-    else this.#bodies.readLater(this.#socket, this.#feedWaiting);
+    this.#bodies.readLater(this.#socket, this.#feedWaiting);
   }
 
   /**

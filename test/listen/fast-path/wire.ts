@@ -5,20 +5,23 @@ import { HeldBytesBudget } from '../../../src/io/held-bytes.ts';
 import { type BodyReading, RequestFeed } from '../../../src/listen/node-http/request-feed.ts';
 
 const BODIES: BodyReading = {
-  read: (_, work) => work(),
+  read: (_, work) => {
+    work();
+    return true;
+  },
   readLater: (_, work) => void setImmediate(work),
   onTooManyChunks: (socket) => void socket.destroy(),
 };
 
 /** What of a fast path's options gives to node:http all that is not simple. */
-export function feedingTo(server: Server) {
+export function feedingTo(server: Server, bodies: Partial<BodyReading> = {}) {
   const held = new HeldBytesBudget();
   const feeds = new WeakMap<object, RequestFeed>();
   server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
     feeds.get(request.socket)?.announced(request, response);
   });
   const feed = (socket: Socket) => {
-    const opened = new RequestFeed(server, socket, held, BODIES, () => performance.now());
+    const opened = new RequestFeed(server, socket, held, { ...BODIES, ...bodies }, () => performance.now());
     feeds.set(socket, opened);
     return opened;
   };

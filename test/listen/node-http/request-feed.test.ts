@@ -173,3 +173,34 @@ test('a body that is not read holds up what is behind it, and nothing is lost wh
   expect(wire.text).toContain('100004');
   wire.destroy();
 });
+
+test('a body with a length waits while its consumer is beyond its share, and arrives whole (reliability 311)', async () => {
+  const server = createServer((request, response) => {
+    let bytes = 0;
+    request.on('data', (piece: Buffer) => {
+      bytes += piece.length;
+    });
+    request.on('end', () => response.end(String(bytes)));
+  });
+  const later: (() => void)[] = [];
+  let isBeyond = true;
+  const wire = new Wire();
+  feedingTo(server, {
+    read: (_, work) => {
+      if (!isBeyond) work();
+      return !isBeyond;
+    },
+    readLater: (_, work) => later.push(work),
+  }).feed(wire as unknown as Socket);
+  wire.push(Buffer.from('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n'));
+  await new Promise(setImmediate);
+  for (let sent = 0; sent < 300_000; sent += 50_000) wire.push(Buffer.alloc(50_000));
+  await eventually(() => expect(later).toHaveLength(1));
+  expect(wire.isPaused()).toBe(true);
+  later.shift()!();
+  await eventually(() => expect(later).toHaveLength(1));
+  isBeyond = false;
+  later.shift()!();
+  await eventually(() => expect(wire.text).toContain('300000'));
+  wire.destroy();
+});

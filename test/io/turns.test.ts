@@ -1,12 +1,12 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { StreamTurns } from '../../../src/listen/http2/stream-turns.ts';
+import { Turns } from '../../src/io/turns.ts';
 
-// Attack: hundreds of sessions, each of which opens all its streams in one write.
-test('requests of streams that arrive together are begun over several turns, of each address in turn (reliability 254)', async () => {
+// Attack: hundreds of sessions of HTTP/2, each of which opens all its streams in one write.
+test('work that arrives together is done over several turns, of each owner in turn (reliability 254)', async () => {
   let nowMs = 0;
   const begun: string[] = [];
-  const turns = new StreamTurns(() => nowMs);
+  const turns = new Turns(() => nowMs, 2);
   const begin = (of: string, name: string) =>
     turns.begin(of, () => {
       begun.push(name);

@@ -1,0 +1,64 @@
+/** Work that has arrived. */
+type Work = () => void;
+
+/**
+ * Does work that arrives from clients, for a bounded time in each turn of the event loop, and of each owner in turn.
+ *
+ * Attack: 100 sessions of HTTP/2 send 99 streams each, with hundreds of fields that take one byte each on the wire (HPACK). nghttp2
+ * passes on all streams of a read at once, and the sessions are read one after the other, so the thread was kept for more than ten
+ * seconds.
+ */
+export class Turns {
+  readonly #nowMs: () => number;
+  readonly #turnMs: number;
+  /** By owner, such as a client address; the next one first. */
+  readonly #waiting = new Map<unknown, Work[]>();
+  #spentMs = 0;
+  #isScheduled = false;
+
+  /**
+   * @param nowMs monotonic
+   * @param turnMs for how long work is done in one turn of the event loop
+   */
+  constructor(nowMs: () => number, turnMs: number) {
+    this.#nowMs = nowMs;
+    this.#turnMs = turnMs;
+  }
+
+  /** Does it at once, if nothing waits and this turn of the event loop has time for it, else in a later turn. */
+  begin(of: unknown, work: Work): void {
+    if (this.#waiting.size === 0 && this.#spentMs < this.#turnMs) this.#do(work);
+    else {
+      const own = this.#waiting.get(of);
+      if (own === undefined) this.#waiting.set(of, [work]);
+      else own.push(work);
+    }
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(this.#next);
+  }
+
+  #do(work: Work): void {
+    const fromMs = this.#nowMs();
+    try {
+      work();
+    } finally {
+      this.#spentMs += this.#nowMs() - fromMs;
+    }
+  }
+
+  readonly #next = (): void => {
+    this.#spentMs = 0;
+    this.#isScheduled = this.#waiting.size > 0;
+    if (!this.#isScheduled) return;
+    setImmediate(this.#next);
+    for (const [of, own] of this.#waiting) {
+      if (this.#spentMs >= this.#turnMs) return;
+      // The owner goes to the end of the line.
+      this.#waiting.delete(of);
+      const work = own.shift()!;
+      if (own.length > 0) this.#waiting.set(of, own);
+      this.#do(work);
+    }
+  };
+}

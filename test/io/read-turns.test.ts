@@ -1,0 +1,114 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createConnection, createServer, type Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { SharedBufferSocket } from '../../src/io/read-buffers.ts';
+import { eventually } from '../support/conditions.ts';
+import { atEnd } from '../support/endings.ts';
+import { listen } from '../support/listening.ts';
+
+/** Accepts connections as the gateway does. */
+async function accepting(take: (socket: SharedBufferSocket) => void): Promise<number> {
+  const server = createServer({ allowHalfOpen: true }, (accepted) => {
+    const socket = SharedBufferSocket.around(accepted) as SharedBufferSocket;
+    socket.on('error', () => {});
+    atEnd(() => socket.destroy());
+    take(socket);
+  });
+  return (await listen(server)).port;
+}
+
+function clients(port: number, count: number): Socket[] {
+  return Array.from({ length: count }, () => {
+    const socket = createConnection(port, '127.0.0.1');
+    socket.on('error', () => {});
+    atEnd(() => socket.destroy());
+    return socket;
+  });
+}
+
+function spin(ms: number): void {
+  const untilMs = performance.now() + ms;
+  while (performance.now() < untilMs);
+}
+
+// Attack: libuv reads each connection up to 32 times before any timer runs, so 100 uploads of one key made turns of hundreds of
+// milliseconds.
+test.each([
+  ['read past the stream', true],
+  ['read as a stream', false],
+])(
+  'connections that are %s and always readable have a few pieces in a turn, and another owner has its turn (reliability 309)',
+  async (_, hasTaker) => {
+    let [inTurn, most, all] = [0, 0, 0];
+    let [before, waitedFor]: (number | null)[] = [null, null];
+    const onPiece = (bytes: Buffer, isOther: boolean) => {
+      inTurn++;
+      all++;
+      most = Math.max(most, inTurn);
+      if (isOther) waitedFor ??= all - before!;
+      // As the least that a piece can cost, whatever this machine is.
+      else spin(0.2);
+      expect(bytes.length).toBeGreaterThan(0);
+    };
+    const sockets: SharedBufferSocket[] = [];
+    const port = await accepting((socket) => {
+      sockets.push(socket);
+      const isOther = sockets.length === 33;
+      socket.owner = isOther ? 'other' : 'attacker';
+      const take = (bytes: Buffer) => onPiece(bytes, isOther);
+      if (hasTaker) socket.taker = take;
+      socket.on('data', take);
+    });
+    const many = clients(port, 32);
+    await Promise.all(many.map((socket) => once(socket, 'connect')));
+    await eventually(() => expect(sockets).toHaveLength(32));
+    const turn = () => {
+      inTurn = 0;
+      timer = setImmediate(turn);
+    };
+    let timer = setImmediate(turn);
+    const block = Buffer.alloc(4 * 1024 * 1024);
+    for (const socket of many) socket.write(block);
+    await eventually(() => expect(all).toBeGreaterThan(100));
+    const [other] = clients(port, 1);
+    await once(other!, 'connect');
+    before = all;
+    other!.write(Buffer.alloc(64 * 1024));
+    await eventually(() => expect(waitedFor).not.toBeNull());
+    await eventually(() => expect(all).toBeGreaterThan(1_000));
+    clearImmediate(timer);
+    // Half a millisecond, at 0.2 each: three as they arrive, and three in turn.
+    expect(most).toBeLessThanOrEqual(8);
+    expect(waitedFor).toBeLessThan(100);
+  },
+);
+
+test('whatever waits for its turn arrives whole and in order, also if its reader pauses meanwhile (reliability 309)', async () => {
+  const hashes: string[] = [];
+  const port = await accepting((socket) => {
+    const hash = createHash('sha256');
+    let pieces = 0;
+    socket.on('data', (bytes) => {
+      spin(0.1);
+      hash.update(bytes);
+      if (pieces++ % 5 === 0) {
+        socket.pause();
+        setImmediate(() => socket.resume());
+        if (pieces % 3 === 0) process.nextTick(() => socket.resume());
+      }
+    });
+    socket.on('end', () => {
+      hashes.push(hash.digest('hex'));
+      socket.end();
+    });
+  });
+  const sent = clients(port, 8).map((socket, i) => {
+    const bytes = Buffer.alloc(3_000_000 + i, `${i} abcdefghijklm`);
+    for (let at = 0; at < bytes.length; at += 70_001) socket.write(bytes.subarray(at, at + 70_001));
+    socket.end();
+    return createHash('sha256').update(bytes).digest('hex');
+  });
+  await eventually(() => expect(hashes).toHaveLength(8));
+  expect(hashes.toSorted()).toEqual(sent.toSorted());
+});
