@@ -271,6 +271,16 @@ export function moveConnection<S extends Socket>(from: Socket, make: (options: o
 }
 
 /**
+ * Continues to read a connection whose reading was stopped by `onread`.
+ *
+ * `_read` is documented for implementers of streams. Without it a connection from {@link moveConnection} would stay silent
+ * once it has waited for its turn; the self-test of that moves one and reads it.
+ */
+export function readOn(socket: Socket, size: number): void {
+  Socket.prototype._read.call(socket, size);
+}
+
+/**
  * The file descriptor of a connection.
  *
  * `_handle.fd` is not documented. Without it the gateway would not notice that its descriptors run out, so it does not
@@ -305,6 +315,17 @@ export function writeDirectly(socket: Socket, text: string, onTaken: (error?: Er
  */
 export function carrierOf(socket: TLSSocket): Socket | null {
   return (socket as TLSSocket & { _parent?: Socket | null })._parent ?? null;
+}
+
+/**
+ * The stream that carries a TLS connection, if that is not a TCP connection; null once it is closed.
+ *
+ * `_handle._parentWrap.stream` is not documented. Without it no encrypted connection could be served, so the gateway does
+ * not start if TLS is configured.
+ */
+export function carriedBy(socket: TLSSocket): Duplex | null {
+  const { _handle } = socket as TLSSocket & { _handle?: { _parentWrap?: { stream?: Duplex } | null } | null };
+  return _handle?._parentWrap?.stream ?? null;
 }
 
 /**
@@ -651,11 +672,14 @@ async function tellsDescriptors({ client, accepted }: Connection): Promise<boole
 
 async function tellsCarrier({ accepted }: Connection): Promise<boolean> {
   const { TLSSocket } = await import('node:tls');
-  const encrypted = new TLSSocket(accepted, { isServer: true });
-  encrypted.on('error', () => {});
-  const carrier = carrierOf(encrypted);
-  encrypted.destroy();
-  return carrier === accepted;
+  const carriers = [accepted, duplexPair()[0]].map((carrier) => {
+    const encrypted = new TLSSocket(carrier, { isServer: true });
+    encrypted.on('error', () => {});
+    const found = carriedBy(encrypted) ?? carrierOf(encrypted);
+    encrypted.destroy();
+    return found === carrier;
+  });
+  return carriers.every(Boolean);
 }
 
 async function tellsHttp2Handles(): Promise<boolean> {

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { type AcceptedHandle, moveConnection } from './node-internals.ts';
+import { type AcceptedHandle, moveConnection, readOn } from './node-internals.ts';
 import { Turns } from './turns.ts';
 
 /*
@@ -109,26 +109,31 @@ const LARGE_BYTES = 16 * 1024;
 const SMALL_IN_TURN_BYTES = 512 * 1024;
 const EACH_BYTES = 1024;
 
-/** What of `SMALL_IN_TURN_BYTES` is left for this turn of the event loop. */
-let left = SMALL_IN_TURN_BYTES;
-let isTurnOpen = false;
+/** Tells small pieces, which are processed as they arrive, from those that wait for their turn. */
+class SmallReads {
+  /** What of `SMALL_IN_TURN_BYTES` is left for this turn of the event loop. */
+  #left = SMALL_IN_TURN_BYTES;
+  #isTurnOpen = false;
 
-function beginTurn(): void {
-  left = SMALL_IN_TURN_BYTES;
-  isTurnOpen = false;
-}
-
-/** Whether a piece is processed as it arrives. Counts it. */
-function isSmall(bytes: number): boolean {
-  if (bytes >= LARGE_BYTES) return false;
-  left -= bytes + EACH_BYTES;
-  // Not in each turn, because that would cost each of them a call.
-  if (left < SMALL_IN_TURN_BYTES / 2 && !isTurnOpen) {
-    isTurnOpen = true;
-    setImmediate(beginTurn);
+  /** Whether a piece is processed as it arrives. Counts it. */
+  covers(bytes: number): boolean {
+    if (bytes >= LARGE_BYTES) return false;
+    this.#left -= bytes + EACH_BYTES;
+    // Not in each turn, because that would cost each of them a call.
+    if (this.#left < SMALL_IN_TURN_BYTES / 2 && !this.#isTurnOpen) {
+      this.#isTurnOpen = true;
+      setImmediate(this.#beginTurn);
+    }
+    return this.#left > 0;
   }
-  return left > 0;
+
+  readonly #beginTurn = (): void => {
+    this.#left = SMALL_IN_TURN_BYTES;
+    this.#isTurnOpen = false;
+  };
 }
+
+const SMALL_READS = new SmallReads();
 
 /** Receives bytes as they arrive. They are valid during the call only, so it must copy those that it keeps. */
 type TakeBytes = (bytes: Buffer) => void;
@@ -149,6 +154,10 @@ export class SharedBufferSocket extends Socket {
   taker: TakeBytes | null = null;
   /** Who shares a turn with it: the network of its client, once that is known. */
   owner: unknown = this;
+  /** The most bytes that are processed at once. */
+  pieceBytes = CLIENT_BUFFER_BYTES;
+  /** How many times as much as those of others its bytes count. */
+  weight = 1;
   /** A piece that waits for its turn. Until then the connection is not read, whoever resumes it. */
   #waiting: Buffer | null = null;
   /** Whether the piece is in the buffer of all connections. */
@@ -188,7 +197,7 @@ export class SharedBufferSocket extends Socket {
   }
 
   override _read(size: number): void {
-    if (SharedBufferSocket.#mayRead(this)) super._read(size);
+    if (SharedBufferSocket.#mayRead(this)) readOn(this, size);
   }
 
   /** Also while the constructor of Socket runs, before the members of this class exist. */
@@ -198,7 +207,7 @@ export class SharedBufferSocket extends Socket {
 
   /** @returns whether to continue reading */
   #arrived(bytes: Buffer): boolean {
-    if (isSmall(bytes.length)) return this.#deliver(bytes, true);
+    if (SMALL_READS.covers(bytes.length * this.weight)) return this.#deliver(bytes, true);
     this.#waiting = bytes;
     this.#isLent = true;
     READS.begin(this.owner, this.#inTurn);
@@ -208,13 +217,17 @@ export class SharedBufferSocket extends Socket {
     return false;
   }
 
-  readonly #inTurn = (): void => {
+  /** @returns whether there is more to process */
+  readonly #inTurn = (): boolean => {
     const bytes = this.#waiting!;
-    this.#waiting = null;
-    if (this.destroyed) return;
+    const piece = bytes.subarray(0, this.pieceBytes);
+    this.#waiting = this.destroyed || piece.length === bytes.length ? null : bytes.subarray(piece.length);
+    if (this.destroyed) return false;
     const isLent = this.#isLent;
-    this.#readsOn = this.#deliver(bytes, isLent);
-    if (!isLent && this.#readsOn && !this.isPaused()) this._read(bytes.length);
+    this.#readsOn = this.#deliver(piece, isLent);
+    if (this.#waiting !== null) return true;
+    if (!isLent && this.#readsOn && !this.isPaused()) readOn(this, piece.length);
+    return false;
   };
 
   #deliver(bytes: Buffer, isLent: boolean): boolean {

@@ -1,5 +1,5 @@
-/** Work that has arrived. */
-type Work = () => void;
+/** Work that has arrived. It may return true if there is more of it, and is then called again. */
+type Work = () => unknown;
 
 /**
  * Does work that arrives from clients, for a bounded time in each turn of the event loop, and of each owner in turn.
@@ -27,8 +27,7 @@ export class Turns {
 
   /** Does it at once, if nothing waits and this turn of the event loop has time for it, else in a later turn. */
   begin(of: unknown, work: Work): void {
-    if (this.#waiting.size === 0 && this.#spentMs < this.#turnMs) this.#do(work);
-    else {
+    if (this.#waiting.size > 0 || this.#spentMs >= this.#turnMs || this.#do(work)) {
       const own = this.#waiting.get(of);
       if (own === undefined) this.#waiting.set(of, [work]);
       else own.push(work);
@@ -38,12 +37,16 @@ export class Turns {
     setImmediate(this.#next);
   }
 
-  #do(work: Work): void {
-    const fromMs = this.#nowMs();
-    try {
-      work();
-    } finally {
-      this.#spentMs += this.#nowMs() - fromMs;
+  /** @returns whether there is more of it */
+  #do(work: Work): boolean {
+    for (;;) {
+      const fromMs = this.#nowMs();
+      try {
+        if (work() !== true) return false;
+      } finally {
+        this.#spentMs += this.#nowMs() - fromMs;
+      }
+      if (this.#spentMs >= this.#turnMs) return true;
     }
   }
 
@@ -57,8 +60,8 @@ export class Turns {
       // The owner goes to the end of the line.
       this.#waiting.delete(of);
       const work = own.shift()!;
+      if (this.#do(work)) own.push(work);
       if (own.length > 0) this.#waiting.set(of, own);
-      this.#do(work);
     }
   };
 }

@@ -210,7 +210,6 @@ class Stages {
   readonly #options: AcceptOptions;
   readonly #reader: ConnectionHandler;
   readonly #trusted: Networks;
-  readonly #sources = new WeakMap<Socket, Source>();
   readonly #encrypt: ((socket: Socket) => void) | null;
   readonly #http2: Http2Sessions | null;
   #stoppedAtMs = Number.POSITIVE_INFINITY;
@@ -312,7 +311,6 @@ class Stages {
 
   #identified(socket: Socket, source: Source | null): void {
     if (source !== null) {
-      this.#sources.set(socket, source);
       comesFrom(socket, source);
     }
     const address = this.#addressOf(socket);
@@ -364,8 +362,6 @@ class Stages {
 
   #secured(socket: TLSSocket, raw: Socket): void {
     socket.on('error', () => socket.destroy());
-    const source = this.#sources.get(raw);
-    if (source !== undefined) comesFrom(socket, source);
     this.#arriving.delete(raw);
     const isHttp2 = socket.alpnProtocol === 'h2' && this.#http2 !== null;
     const reading = isHttp2 ? this.#http2!.take(socket, this.#addressOf(socket)) : this.#reader.take(socket);

@@ -10,8 +10,10 @@ import {
   type TlsOptions,
 } from 'node:tls';
 import { Failure } from '../failure.ts';
-import { carrierOf } from '../io/node-internals.ts';
+import { carriedBy, carrierOf } from '../io/node-internals.ts';
+import { comesFrom } from './client-address.ts';
 import { certificateBlocks } from './pem.ts';
+import { TlsCarrier } from './tls-carrier.ts';
 
 /*
  * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts on the
@@ -331,18 +333,20 @@ export function createTlsStage(options: TlsStageOptions): {
     socket.destroy();
   });
   server.on('secureConnection', (socket) => {
-    const raw = carrierOf(socket);
+    const raw = rawOf(socket);
     if (raw === null || (requestsCertificate && !isAcceptable(socket))) {
       options.onFailure();
       socket.destroy();
       return;
     }
+    const { remoteAddress: address = '', remotePort: port = 0 } = raw;
+    comesFrom(socket, { address, port });
     resetThrough(socket, raw);
     options.onSecure(socket, raw);
   });
   return {
     take: (raw) => {
-      server.emit('connection', raw);
+      server.emit('connection', new TlsCarrier(raw));
     },
     use: (certificate) => server.setSecureContext(contextOptions(certificate, options)),
   };
@@ -354,8 +358,16 @@ export function createTlsStage(options: TlsStageOptions): {
  * POST and PUT by their first bytes.
  */
 export function plainHttpOf(error: NodeJS.ErrnoException, socket: TLSSocket): Socket | null {
-  const raw = error.code === 'ERR_SSL_HTTP_REQUEST' ? carrierOf(socket) : null;
+  const raw = error.code === 'ERR_SSL_HTTP_REQUEST' ? rawOf(socket) : null;
   return raw?.writable === true ? raw : null;
+}
+
+/** The TCP connection of a TLS connection, also of one that is carried. */
+function rawOf(socket: TLSSocket): Socket | null {
+  const carrier = carriedBy(socket);
+  if (!(carrier instanceof TlsCarrier)) return carrierOf(socket);
+  carrier.secured = socket;
+  return carrier.raw;
 }
 
 function contextOptions(certificate: Certificate | null, { minVersion }: TlsSettings): SecureContextOptions {

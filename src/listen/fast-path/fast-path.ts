@@ -185,7 +185,10 @@ class FastConnection implements ResponseConnection, Timed {
     if (this.#active !== null) this.#hold(bytes);
     else if (this.#held.length > 0) this.#take(Buffer.concat([this.#held.take(), bytes]));
     else if (!isEmptyLine(bytes)) this.#take(bytes);
-    else if ((this.#emptyBytes += bytes.length) > MAX_EMPTY_BYTES) this.#socket.destroy();
+    else {
+      this.#emptyBytes += bytes.length;
+      if (this.#emptyBytes > MAX_EMPTY_BYTES) this.#socket.destroy();
+    }
   };
 
   #take(bytes: Buffer): void {

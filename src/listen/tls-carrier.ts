@@ -1,0 +1,100 @@
+import type { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import { ownCopy, SharedBufferSocket } from '../io/read-buffers.ts';
+import { TokenBucket } from '../io/token-bucket.ts';
+
+/** Of the bytes of a TLS connection, this many may bring nothing, and as many more in each second. */
+const BURST_BYTES = 256 * 1024;
+const BYTES_PER_SECOND = 32 * 1024;
+/** A client needs at most one byte of records for this many bytes of their content. */
+const CONTENT_PER_BYTE = 32;
+/** After how many bytes they are counted. */
+const LOOK_EVERY_BYTES = 16 * 1024;
+/** As many bytes of records are decrypted at once. Each of 24 bytes costs as much as one of kilobytes. */
+const PIECE_BYTES = 8 * 1024;
+/** Records that wait because what they bring is not read. */
+const HELD_BYTES = 16 * 1024;
+/** So many times as much as plain bytes count in a turn. */
+const WEIGHT = 8;
+
+/**
+ * Carries a TLS connection over a TCP connection, so that all that clients send passes the budget of a turn.
+ *
+ * Attack: Node reads and decrypts the records of a connection up to 32 times in one turn of the event loop, 64 KiB each, and runs no
+ * JavaScript for records without content. Records of 24 bytes of an address without a key (empty lines, KeyUpdate) stopped the
+ * thread that serves all for seconds. So the records are given to Node in pieces, in turn, and a client whose records bring nothing
+ * is disconnected.
+ */
+export class TlsCarrier extends Duplex {
+  readonly raw: Socket;
+  /** Null until the handshake is done. */
+  secured: TLSSocket | null = null;
+  readonly #waste = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, performance.now());
+  #bytes = 0;
+  #lookAtBytes = LOOK_EVERY_BYTES;
+  /** The most bytes that had brought nothing at any look. Content comes a little later than its records. */
+  #wasted = 0;
+
+  /** @param raw a connection that is read by nothing else from now on */
+  constructor(raw: Socket) {
+    super({ allowHalfOpen: true, highWaterMark: HELD_BYTES });
+    this.raw = raw;
+    // Read only once the TLS stream reads this one.
+    raw.pause();
+    if (raw instanceof SharedBufferSocket) {
+      raw.taker = this.#onBytes;
+      raw.pieceBytes = PIECE_BYTES;
+      raw.weight = WEIGHT;
+    }
+    // Delivers the bytes that were read before.
+    raw.on('data', this.#onBytes);
+    raw.once('end', () => this.push(null));
+    raw.on('error', (error) => this.destroy(error));
+    raw.once('close', () => this.destroy());
+  }
+
+  readonly #onBytes = (bytes: Buffer): void => {
+    if (this.destroyed) return;
+    this.#bytes += bytes.length;
+    if (this.#bytes >= this.#lookAtBytes && !this.#isUseful()) {
+      this.raw.destroy();
+      return;
+    }
+    // What flows is copied by the TLS stack before this returns.
+    const isCopied = this.readableFlowing === true && this.readableLength === 0;
+    if (!this.push(isCopied ? Buffer.from(bytes) : ownCopy(bytes))) this.raw.pause();
+  };
+
+  #isUseful(): boolean {
+    this.#lookAtBytes = this.#bytes + LOOK_EVERY_BYTES;
+    const wasted = this.#bytes - (this.secured?.bytesRead ?? 0) * (1 + 1 / CONTENT_PER_BYTE);
+    const more = Math.max(0, wasted - this.#wasted);
+    this.#wasted += more;
+    return this.#waste.spend(more, performance.now());
+  }
+
+  override _read(): void {
+    if (this.raw.isPaused()) this.raw.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
+    this.raw.write(chunk, done);
+  }
+
+  override _writev(chunks: { readonly chunk: Buffer }[], done: (error?: Error | null) => void): void {
+    this.raw.cork();
+    for (let i = 0; i < chunks.length; i++)
+      this.raw.write(chunks[i]!.chunk, i === chunks.length - 1 ? done : undefined);
+    this.raw.uncork();
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.raw.end(done);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.raw.destroy();
+    done(error);
+  }
+}

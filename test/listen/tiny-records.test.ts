@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { beforeAll, expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
+import { startEncrypted } from '../support/encrypted.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { RecordWriter } from '../support/tls-records.ts';
+import { startUpstream } from '../support/upstream.ts';
+
+const CONNECTIONS = 16;
+const RECORDS = 12_000;
+/** What these records take is four times as much, in one turn if nothing bounds it. */
+const MOST_MS = 60;
+
+let gateway: TestGateway;
+let ca: string;
+
+beforeAll(async () => {
+  const upstream = await startUpstream((_, response) => response.end('{}'));
+  const longestTurn = join(import.meta.dirname, '..', 'support', 'longest-turn.ts');
+  ({ gateway, ca } = await startEncrypted({
+    upstream: upstream.origin,
+    env: { NODE_OPTIONS: `--import=${longestTurn}` },
+  }));
+});
+
+async function longestTurnMs(): Promise<number> {
+  const { process } = gateway;
+  const before = process.stderr.length;
+  process.signal('SIGUSR2');
+  await eventually(() => expect(process.stderr.slice(before)).toContain('longest turn'));
+  return Number(/longest turn ([\d.]+) ms/.exec(process.stderr.slice(before))![1]);
+}
+
+// Attack: records of 23 to 27 bytes of clients without a key. Node reads 64 KiB of a connection up to 32 times in a turn of the event
+// loop, runs no JavaScript for a KeyUpdate, and 30 connections of one address stopped the gateway for six seconds.
+test.each([
+  ['empty lines, a record each', (writer: RecordWriter) => writer.data('\r\n'), ''],
+  ['KeyUpdates', (writer: RecordWriter) => writer.keyUpdate(), ''],
+  ['a body, a record for each byte', (writer: RecordWriter) => writer.data('x'), 'Content-Length: 1000000\r\n'],
+])(
+  '%s: no turn of the event loop is long, and the clients lose their connections (reliability 312)',
+  { timeout: 120_000 },
+  async (_, next, fields) => {
+    const floods = await Promise.all(
+      Array.from({ length: CONNECTIONS }, async () => {
+        const writer = await RecordWriter.open(gateway.port, ca);
+        const method = fields === '' ? 'GET' : 'POST';
+        const head = writer.data(`${method} /v1/pets HTTP/1.1\r\nHost: a\r\n${fields}\r\n`);
+        return { writer, bytes: Buffer.concat([head, ...Array.from({ length: RECORDS }, () => next(writer))]) };
+      }),
+    );
+    const closed = floods.map(({ writer }) => once(writer.socket, 'close'));
+    await longestTurnMs();
+    for (const { writer, bytes } of floods) writer.socket.write(bytes);
+    await Promise.all(closed);
+    expect(await longestTurnMs()).toBeLessThan(MOST_MS);
+  },
+);
