@@ -7,8 +7,10 @@ import { TokenBucket } from '../io/token-bucket.ts';
 /** Of the bytes of a TLS connection, this many may bring nothing, and as many more in each second. */
 const BURST_BYTES = 256 * 1024;
 const BYTES_PER_SECOND = 32 * 1024;
-/** A client needs at most one byte of records for this many bytes of their content. */
-const CONTENT_PER_BYTE = 32;
+/** A record of one byte takes 23. So what brings any content is no waste: small requests and messages have a record each. */
+const BYTES_PER_CONTENT = 32;
+/** Content comes a little later than its records, when its reader pauses. */
+const LATE_BYTES = 64 * 1024;
 /** After how many bytes they are counted. */
 const LOOK_EVERY_BYTES = 16 * 1024;
 /** As many bytes of records are decrypted at once. Each of 24 bytes costs as much as one of kilobytes. */
@@ -33,8 +35,9 @@ export class TlsCarrier extends Duplex {
   readonly #waste = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, performance.now());
   #bytes = 0;
   #lookAtBytes = LOOK_EVERY_BYTES;
-  /** The most bytes that had brought nothing at any look. Content comes a little later than its records. */
-  #wasted = 0;
+  #bytesBefore = 0;
+  #contentBefore = 0;
+  #wasted = -LATE_BYTES;
 
   /** @param raw a connection that is read by nothing else from now on */
   constructor(raw: Socket) {
@@ -68,10 +71,17 @@ export class TlsCarrier extends Duplex {
 
   #isUseful(): boolean {
     this.#lookAtBytes = this.#bytes + LOOK_EVERY_BYTES;
-    const wasted = this.#bytes - (this.secured?.bytesRead ?? 0) * (1 + 1 / CONTENT_PER_BYTE);
-    const more = Math.max(0, wasted - this.#wasted);
-    this.#wasted += more;
-    return this.#waste.spend(more, performance.now());
+    const content = this.secured?.bytesRead ?? 0;
+    this.#wasted += this.#bytes - this.#bytesBefore - (content - this.#contentBefore) * BYTES_PER_CONTENT;
+    this.#bytesBefore = this.#bytes;
+    this.#contentBefore = content;
+    if (this.#wasted <= 0) {
+      this.#wasted = Math.max(this.#wasted, -LATE_BYTES);
+      return true;
+    }
+    const wasted = this.#wasted;
+    this.#wasted = 0;
+    return this.#waste.spend(wasted, performance.now());
   }
 
   override _read(): void {

@@ -14,9 +14,16 @@ const MOST_MS = 60;
 
 let gateway: TestGateway;
 let ca: string;
+/** Bytes of bodies that reached the service. */
+let received = 0;
 
 beforeAll(async () => {
-  const upstream = await startUpstream((_, response) => response.end('{}'));
+  const upstream = await startUpstream((request, response) => {
+    request.on('data', (piece: Buffer) => {
+      received += piece.length;
+    });
+    request.on('end', () => response.end('{}'));
+  });
   const longestTurn = join(import.meta.dirname, '..', 'support', 'longest-turn.ts');
   ({ gateway, ca } = await startEncrypted({
     upstream: upstream.origin,
@@ -57,3 +64,17 @@ test.each([
     expect(await longestTurnMs()).toBeLessThan(MOST_MS);
   },
 );
+
+// A client may send each message in a record of its own.
+test('a client whose records each bring a little keeps its connection (reliability 312)', {
+  timeout: 120_000,
+}, async () => {
+  const { key } = await gateway.createKey('endless');
+  const writer = await RecordWriter.open(gateway.port, ca);
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: ${2 * RECORDS * 2}\r\n\r\n`;
+  writer.socket.write(
+    Buffer.concat([writer.data(head), ...Array.from({ length: 2 * RECORDS }, () => writer.data('xx'))]),
+  );
+  await eventually(() => expect(received).toBe(2 * RECORDS * 2));
+  expect(writer.socket.destroyed).toBe(false);
+});
