@@ -144,7 +144,7 @@ describe('a Redis that may drop bans to make room', () => {
     const { url } = await privateRedis({ configArgs: EVICTING });
     const { origin } = await startUpstream();
     const gateway = await startGateway({ upstream: origin, env: { REDIS_URL: url, KEY_PEPPER } });
-    const { code, stdout, stderr } = await gateway.command('keys', 'list', '--json');
+    const { code, stdout, stderr } = await runTollgate(['keys', 'list', '--json'], { env: gateway.env });
     expect([code, stdout]).toEqual([0, '[]\n']);
     expect(stderr).toMatch(
       /^warning: Redis at .* forgets quotas and bans when it is full \(maxmemory-policy volatile-lru\)/,
@@ -200,7 +200,7 @@ test('under an ACL from before there were histories limits and bans hold, none i
   expect(await usage.json()).toMatchObject({ windows: { minute: { used: 3 } }, ban: { number: 1 } });
   expect(await (await gateway.get('/usage?history', key)).json()).toEqual({ step: 'hour', buckets: [] });
   expect(gateway.process.stdout).toMatch(/no usage history is kept\. Add `\+getrange \+bitfield`/);
-  const { code, stderr } = await gateway.command('bans', 'list', '--json');
+  const { code, stderr } = await runTollgate(['bans', 'list', '--json'], { env: gateway.env });
   expect([code, stderr]).toEqual([
     0,
     expect.stringMatching(

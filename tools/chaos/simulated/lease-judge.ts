@@ -1,5 +1,6 @@
 import { MAX_LEASE_MS, RETURN_WITHIN_MS, type ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
+import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { chargedIn, type JudgedBudget } from './budgets.ts';
 import { type ExecutedDecision, KNOWN_FOR_MS } from './redis-model.ts';
 import { amountsOf } from './store-judge.ts';
@@ -61,6 +62,8 @@ export class LeaseJudge {
   readonly #periods = new Map<string, Period>();
   /** What was admitted, by the account of the history that has it. */
   readonly #admitted = new Map<string, number>();
+  /** By what each window of an account was counted last. */
+  readonly #forms = new Map<string, string>();
   #hasFaults = false;
   #areMixed = false;
   #wereMixed = false;
@@ -251,11 +254,12 @@ export class LeaseJudge {
   #periodsOf(budgets: readonly JudgedBudget[], { outcome }: ExecutedDecision) {
     const states = [outcome.state, ...(outcome.state.further ?? [])];
     return budgets.flatMap((budget, i) =>
-      budget.limits.flatMap(({ window, limit, slices }) => {
+      budget.limits.flatMap(({ window, limit, slices, calendar }) => {
         const count = states[i]!.windows[window];
         // What is settled of a unit may be given back or added.
         if (slices !== undefined || count === undefined || budget.unit !== null) return [];
         const name = periodName(budget, window, count.endsAtMs);
+        this.#noteForm(`${window} of ${budget.accountId} `, calendar);
         // One that this decision has not opened was counted under another plan before.
         const own = outcome.admitted * chargedIn(budget, outcome.cost, undefined).charge + (outcome.lent?.units ?? 0);
         const isMixed = this.#areMixed || count.used !== own;
@@ -265,6 +269,15 @@ export class LeaseJudge {
         return [{ period, budget }];
       }),
     );
+  }
+
+  /** A window whose plans count it by different calendars takes what it has counted along to a period that may end earlier. */
+  #noteForm(prefix: string, calendar: WindowLimit['calendar']): void {
+    const form = calendar === undefined ? 'fixed' : `${calendar.form.unit} ${calendar.form.zone}`;
+    const before = this.#forms.get(prefix) ?? form;
+    this.#forms.set(prefix, form);
+    if (form === before) return;
+    for (const [name, period] of this.#periods) if (name.startsWith(prefix)) period.isMixed = true;
   }
 
   #note(budgets: readonly JudgedBudget[], cost: number): void {
