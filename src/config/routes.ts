@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
-import { WEBSOCKET } from '../http1/request-head.ts';
+import { WEBSOCKET } from '../http1/fields.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import { type Route, type RouteReply, withHead } from '../routing/router.ts';
 import type { GatewayFile } from './gateway-file.ts';

@@ -1,9 +1,9 @@
 import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
 import type { ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
-import { requestIdOf } from '../http1/fields.ts';
+import { requestIdOf, WEBSOCKET } from '../http1/fields.ts';
 import { BODYLESS } from '../http1/request-framing.ts';
-import { type Head, WEBSOCKET } from '../http1/request-head.ts';
+import type { Head } from '../http1/request-head.ts';
 import type { Match } from '../routing/router.ts';
 import { ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';

@@ -11,6 +11,10 @@ export const SCOPE_TOKEN = /^[!#-[\]-~]{1,128}$/;
 export const TOKEN_CHARACTER = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]";
 /** A token: the name of a field, a method, the name of a protocol. */
 export const TOKEN = new RegExp(`^${TOKEN_CHARACTER}+$`);
+/** The protocol of RFC 6455, as it is compared: in lower case. */
+export const WEBSOCKET = 'websocket';
+/** A protocol of Upgrade, mostly without a version: `websocket`, `irc/6.9` (RFC 9110 section 7.8). */
+export const PROTOCOL = new RegExp(`^${TOKEN_CHARACTER}+(?:/${TOKEN_CHARACTER}+)?$`);
 /** A field value (RFC 9110 section 5.5). */
 export const VALUE = /^[\t -~\x80-\xff]*$/;
 /** The largest integer of a structured field (RFC 9651 section 3.3.1). */

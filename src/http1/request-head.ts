@@ -1,5 +1,6 @@
 import { ERRORS } from '../errors/catalogue.ts';
 import { FieldBlock } from './field-block.ts';
+import { PROTOCOL, WEBSOCKET } from './fields.ts';
 import { fault, type HeadFault, type HeadLimits } from './request-framing.ts';
 import { readRequestTarget } from './request-line.ts';
 
@@ -108,10 +109,6 @@ type UpgradeForm =
   | { readonly kind: 'fault'; readonly message: string; readonly fields: readonly string[] };
 
 const NONE: UpgradeForm = { kind: 'none' };
-/** The protocol of RFC 6455, as it is compared: in lower case. */
-export const WEBSOCKET = 'websocket';
-/** A name, mostly without a version: `websocket`, `irc/6.9` (RFC 9110 section 7.8). */
-export const PROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:\/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?$/;
 /** 16 bytes in base64. Of the last of the 22 digits, four bits are unused and must be 0. */
 const KEY = /^[A-Za-z0-9+/]{21}[AQgw]==$/;
 
