@@ -1,4 +1,4 @@
-import { mayBeReadOtherwise, plainPath, plainSegment } from './plain-path.ts';
+import { mayBeReadOtherwise, plainPath, plainSegment } from './pattern.ts';
 
 /*
  * Which groups of routes a request belongs to (`groups` in plans.yaml). A group is a list of patterns, as those of routes;
@@ -55,7 +55,7 @@ interface CompiledRoute {
  * Finds the groups of a request.
  *
  * Attack: `/v1/%73earch/x`, `/v1/search;a=1/x` or `/v1/Search/x` is `/v1/search/x` for many services. So a path that may be read
- * otherwise is compared twice, as it was sent, and in its plainest form (plain-path.ts). It belongs to the groups of both readings,
+ * otherwise is compared twice, as it was sent, and in its plainest form (pattern.ts). It belongs to the groups of both readings,
  * and where the two differ, no group replaces the limits of the plan: a client can only add budgets to its request.
  */
 export class PathGroups {

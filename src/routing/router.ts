@@ -5,8 +5,7 @@ import type { FieldRules } from '../http1/field-rules.ts';
 import type { Charge } from '../meter/charge.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
-import { faultOfPattern } from './pattern.ts';
-import { decode, mayBeReadOtherwise, plainSegment } from './plain-path.ts';
+import { decode, faultOfPattern, mayBeReadOtherwise, plainSegment } from './pattern.ts';
 
 /** One entry of `routes` in gateway.yaml. */
 export interface Route {
@@ -215,7 +214,7 @@ function ambiguous(one: PatternMatch | null, other: PatternMatch | null, method:
   return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
 }
 
-/** The routes by the plainest form of their patterns (plain-path.ts), in which several patterns may be the same. */
+/** The routes by the plainest form of their patterns (pattern.ts), in which several patterns may be the same. */
 class PlainRoutes {
   readonly #root = newBranch<PatternMatch[]>();
   readonly #lists = new Map<string, { readonly segments: readonly Segment[]; readonly matches: PatternMatch[] }>();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { atOnce } from '../../src/io/steps.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
-import { plainPath } from '../../src/routing/plain-path.ts';
+import { plainPath } from '../../src/routing/pattern.ts';
 import { type Route, routerOf, USAGE } from '../../src/routing/router.ts';
 import { SEED, tries } from '../support/sample.ts';
 

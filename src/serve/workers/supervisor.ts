@@ -93,8 +93,7 @@ export async function supervise(
       return isBroken ? 1 : 0;
     };
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
-    const reportStray = (policy: string, error: unknown) => policyReports.strayed(policy, error);
-    return { ...started, reportDefect, reportStray, stop };
+    return { ...started, reportDefect, reportStray: (policy, error) => policyReports.strayed(policy, error), stop };
   } catch (error) {
     await close();
     throw error;
