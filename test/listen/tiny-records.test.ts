@@ -8,7 +8,7 @@ import { RecordWriter } from '../support/tls-records.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const CONNECTIONS = 16;
-const RECORDS = 12_000;
+const RECORDS = 16_000;
 /** What these records take is four times as much, in one turn if nothing bounds it. */
 const MOST_MS = 60;
 

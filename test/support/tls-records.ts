@@ -42,6 +42,8 @@ export class RecordWriter {
       secret = /^CLIENT_TRAFFIC_SECRET_0 \S+ (\S+)/m.exec(line.toString())?.[1] ?? secret;
     });
     await once(secure, 'secureConnect');
+    // The client's Finished is written once this event has passed.
+    await new Promise(setImmediate);
     secure.resume();
     return new RecordWriter(socket, Buffer.from(secret, 'hex'));
   }
@@ -78,7 +80,8 @@ export class RecordWriter {
   #record(content: Buffer, type: number): Buffer {
     const nonce = Buffer.from(this.#iv);
     nonce.writeUInt32BE((nonce.readUInt32BE(8) ^ this.#sequence++) >>> 0, 8);
-    const head = Buffer.from([APPLICATION_DATA, 3, 3, 0, content.length + 1 + 16]);
+    const length = content.length + 1 + 16;
+    const head = Buffer.from([APPLICATION_DATA, 3, 3, length >> 8, length & 255]);
     const cipher = createCipheriv('aes-128-gcm', this.#key, nonce).setAAD(head);
     const sealed = cipher.update(Buffer.concat([content, Buffer.from([type])]));
     return Buffer.concat([head, sealed, cipher.final(), cipher.getAuthTag()]);
