@@ -71,7 +71,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       ]) {
         const { code, stdout, stderr } = await run(env, ...words);
         expect({ words, code, stdout }).toEqual({ words, code: 1, stdout: '' });
-        expect(stderr).toMatch(/^There is no key with this id\. .*`tollgate keys list`.*\n$/);
+        expect(stderr).toMatch(/^There is no key (?:and no customer )?with this id.*`tollgate keys list`.*\n$/);
         expect(stderr).not.toContain(secret.slice(4, 20));
       }
     }
