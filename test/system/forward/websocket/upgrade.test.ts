@@ -253,7 +253,8 @@ describe('an upstream that does not agree', () => {
     ['200 with the fields of a 101', switching().replace('101 Switching Protocols', '200 OK'), [200, 502]],
     ['a control byte in a field', switching('X-A: a\x01b\r\n'), 502],
     ['no HTTP', 'SSH-2.0-OpenSSH_9.2\r\n', 502],
-    ['a status that is none', 'HTTP/1.1 999 No\r\nContent-Length: 0\r\n\r\n', 502],
+    ['a status of no class', 'HTTP/1.1 999 No\r\nContent-Length: 0\r\n\r\n', 999],
+    ['a status that is none', 'HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n', 502],
     ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}', 502],
     ['a coding', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n{}', 502],
   ] as const)('%s: no tunnel (reliability 26, 78)', async (_, bytes, expected) => {
