@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Running, startTollgate, temporaryFolder } from './processes.ts';
+import { type Running, runTollgate, startTollgate, temporaryFolder } from './processes.ts';
 import { runCommand } from './run-command.ts';
 
 export interface GatewaySetup {
@@ -91,7 +91,9 @@ async function attach(process: Running, env: Readonly<Record<string, string>>): 
   const [line] = await process.until(/^\{.*"msg":"serving"\}$/m);
   const { port, admin } = JSON.parse(line) as { port: number; admin: number };
   const origin = `http://127.0.0.1:${port}`;
-  const command = (...words: string[]) => runCommand(env, ...words);
+  // Node.js itself reads this variable, when a process starts.
+  const needsProcess = env.NODE_EXTRA_CA_CERTS !== undefined;
+  const command = (...words: string[]) => (needsProcess ? runTollgate(words, { env }) : runCommand(env, ...words));
   return {
     process,
     port,
