@@ -67,6 +67,8 @@ test('a clock that is set back during a ban leaves no more than a minute of it o
   for (let i = 0; i < 3 + 10; i++) await gateway.get('/v1/pets', key);
   gateway.process.signal('SIGUSR2');
   await gateway.process.until(/the clock was moved/);
+  // The next request shortens it; what is shown of it does not.
+  expect((await gateway.get('/v1/pets', key)).status).toBe(429);
   const usage = async () => (await (await gateway.get('/usage', key)).json()) as { ban: { until: number } };
   // What a caller was told of itself is told again for a second.
   await eventually(async () => (await usage()).ban.until < Date.now() / 1_000 - 43_000);
