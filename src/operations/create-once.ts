@@ -51,28 +51,57 @@ interface CreateOnceDeps {
 
 type AttributesAt = (nowMs: number) => KeyAttributes;
 
+interface TakeBackDeps {
+  readonly keys: Pick<KeyStore, 'delete'>;
+  readonly customers: Pick<CustomerStore, 'get'>;
+  readonly nowMs: number;
+}
+
 /**
  * Takes back a key that was made while its customer was deleted. A deletion revokes the keys that it finds once its customer is gone, so a
  * key that was written later is one that this finds without a customer.
  *
  * Fault: the key stayed behind, not revoked, and its secret never worked.
+ * Fault: the store went away after the key was written, and a 503 left a live key of which no one had the secret. So the key stands if
+ * its customer cannot be looked up: without a customer it is refused anyway.
  * @returns why; null if the key stays
  */
-export async function takenBack(
-  key: StoredKey,
-  {
-    keys,
-    customers,
-    nowMs,
-  }: {
-    readonly keys: Pick<KeyStore, 'delete'>;
-    readonly customers: Pick<CustomerStore, 'get'>;
-    readonly nowMs: number;
-  },
-): Promise<string | null> {
-  if (key.customer === undefined || (await orUnreadable(customers.get(key.customer))) !== null) return null;
-  await keys.delete(key.id, (one) => deleted(revoked(one, nowMs), nowMs));
-  return `Its customer ${key.customer} was deleted meanwhile, so the key was taken back.`;
+export async function takenBack(key: StoredKey, deps: TakeBackDeps): Promise<string | null> {
+  const { customer } = key;
+  if (customer === undefined || !(await hasGone(customer, deps.customers))) return null;
+  const isTakenBack = await buriedUnlessMoved(key, deps);
+  return isTakenBack ? `Its customer ${customer} was deleted meanwhile, so the key was taken back.` : null;
+}
+
+async function hasGone(customer: string, customers: Pick<CustomerStore, 'get'>): Promise<boolean> {
+  try {
+    return (await orUnreadable(customers.get(customer))) === null;
+  } catch (error) {
+    if (error instanceof Failure && error.code === 'store_unavailable') return false;
+    throw error;
+  }
+}
+
+/**
+ * Revokes and deletes a new key, unless an operator has given it another customer or plan meanwhile.
+ * @returns whether it is deleted
+ */
+export async function buriedUnlessMoved(
+  made: StoredKey,
+  { keys, nowMs }: Omit<TakeBackDeps, 'customers'>,
+): Promise<boolean> {
+  let isMoved = false;
+  try {
+    await keys.delete(made.id, (key) => {
+      isMoved = key.deletedAtMs === undefined && (key.customer !== made.customer || key.plan !== made.plan);
+      // Only an exception leaves the record and its place in the lists as they are.
+      if (isMoved) throw new Failure('conflict', `Key ${made.id} has been moved meanwhile.`);
+      return deleted(revoked(key, nowMs), nowMs);
+    });
+  } catch (error) {
+    if (!isMoved) throw error;
+  }
+  return !isMoved;
 }
 
 /** Makes a key. @throws Failure `refused` */

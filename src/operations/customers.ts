@@ -170,7 +170,8 @@ export class CustomerOperations {
 
   /**
    * Removes a customer for good, with its counters and bans. Its id stays as a tombstone. Deleting one twice is no error.
-   * @param revokesKeys false: refused while it has keys that are not revoked, or cannot be read. True: they are revoked first
+   * @param revokesKeys false: refused while it has keys that are not revoked, or cannot be read. True: they are revoked first. A key
+   *   that is made or moved here meanwhile is revoked in both cases. Fault: it stayed behind, not revoked, after its secret was answered
    * @returns as `unreadable` the keys that may be its and cannot be revoked, because they cannot be read. Without the customer none
    *   of its keys is served
    */
@@ -190,7 +191,7 @@ export class CustomerOperations {
     if (done === null) return unknownCustomer(id);
     // A key that was made or moved here meanwhile is refused already, because it has no customer. One that is made or moved here from
     // now on is taken back, because that looks at the customer after its write.
-    const late = revokesKeys ? await this.#revokeKeys(id) : { revoked: 0, unreadable: [] };
+    const late = await this.#revokeKeys(id);
     keysRevoked += late.revoked;
     const accounts = accountsUnder(id, groupNamesIn(plans()), unitNamesIn(plans()));
     for (const accountId of accounts) await ledger.forget(accountId);

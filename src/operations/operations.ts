@@ -11,7 +11,7 @@ import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-stor
 import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
 import { isReadable, type Listed, orUnreadable, type UnreadableRecord } from '../identify/stored-record.ts';
 import { AccountUsage, isTokenCaller } from './account-usage.ts';
-import { type Created, createKey, createOnce, type Made, takenBack } from './create-once.ts';
+import { buriedUnlessMoved, type Created, createKey, createOnce, type Made, takenBack } from './create-once.ts';
 import { CustomerOperations } from './customers.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
 import {
@@ -114,7 +114,7 @@ export class Operations {
     const why = await takenBack(key, { keys, customers, nowMs: nowMs() });
     if (why !== null) throw new Refused('conflict', why, { keyId: key.id });
     if (key.customer !== undefined || this.plans.plans.has(key.plan)) return;
-    await keys.delete(key.id, (one) => deleted(revoked(one, nowMs()), nowMs()));
+    if (!(await buriedUnlessMoved(key, { keys, nowMs: nowMs() }))) return;
     const message = `The plan ${key.plan} was removed meanwhile, so the key was taken back.`;
     throw new Refused('conflict', message, { keyId: key.id });
   }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { operationsOn } from '../../src/cli/operations.ts';
-import type { KeyStore } from '../../src/identify/key-store.ts';
+import { Failure } from '../../src/failure.ts';
 import { byReadability } from '../../src/identify/stored-record.ts';
 import { takenBack } from '../../src/operations/create-once.ts';
 import type { Operations } from '../../src/operations/operations.ts';
@@ -8,13 +8,14 @@ import { type OpenStore, withStore } from '../../src/serve/open-store.ts';
 import { STORES } from '../cli/ledger-commands.ts';
 import { someKey } from '../identify/some-key.ts';
 
-/** Keys that do something else just before they are written, once. */
-function racing(keys: KeyStore, writes: readonly (keyof KeyStore)[], before: () => Promise<unknown>): KeyStore {
+/** A store that does something else just before one of some calls, once. */
+function racing<T extends object>(store: T, calls: readonly (keyof T)[], before: () => Promise<unknown>): T {
   let isDone = false;
-  return new Proxy(keys, {
-    get(target, name: keyof KeyStore) {
+  return new Proxy(store, {
+    get(target, key) {
+      const name = key as keyof T;
       const method = (target[name] as (...words: unknown[]) => unknown).bind(target);
-      if (!writes.includes(name)) return method;
+      if (!calls.includes(name)) return method;
       return async (...words: unknown[]) => {
         if (!isDone) {
           isDone = true;
@@ -51,6 +52,75 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       const of = () => ({ ...attributes, plan: 'pro', customer: other });
       await expect(once.createOnce(repeatable, of)).rejects.toMatchObject({ code: 'conflict' });
       expect(await once.createOnce(repeatable, of)).toMatchObject({ kind: 'ended', how: 'deleted' });
+    });
+  });
+
+  test.each([true, false])(
+    'a key that is made before its customer is deleted, with revokesKeys %s, is revoked with it (reliability 367)',
+    async (revokesKeys) => {
+      await open(async (store, operations, customer) => {
+        let id = '';
+        const customers = racing(store.customers, ['delete'], async () => {
+          id = (await operations.create(() => ({ ...attributes, plan: 'pro', customer }))).key.id;
+        });
+        const deletion = operationsOn({ ...store, customers }).customers.delete(customer, { revokesKeys });
+        expect(await deletion).toMatchObject({ keysRevoked: 1, unreadable: [] });
+        expect((await store.keys.get(id))!.revokedAtMs).not.toBeNull();
+      });
+    },
+  );
+
+  test('a key that was moved before it would be taken back stays, with its place in the lists (reliability 367, 368)', async () => {
+    await open(async (store, operations, customer) => {
+      const other = await operations.customers.create(() => ({ ...attributes, plan: 'pro' }));
+      let made = '';
+      const moving = () =>
+        racing(store.keys, ['delete'], async () => {
+          const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).keys);
+          made = readable.find(({ revokedAtMs }) => revokedAtMs === null)!.id;
+          await operations.move(made, { customerId: other.customer.id, plan: null });
+        });
+      const keys = racing(moving(), ['create'], gone(operations, customer));
+      const first = await operationsOn({ ...store, keys }).create(() => ({ ...attributes, plan: 'pro', customer }));
+      expect(await store.keys.get(first.key.id)).toMatchObject({ customer: other.customer.id, revokedAtMs: null });
+
+      let { plans } = store;
+      const without = racing(moving(), ['create'], async () => {
+        await operations.revoke(first.key.id);
+        plans = { ...plans, plans: new Map([...plans.plans].filter(([plan]) => plan !== 'pro')) };
+      });
+      const unplanned = operationsOn({ ...store, keys: without });
+      Object.defineProperty(unplanned, 'plans', { get: () => plans });
+      const second = await unplanned.create(() => ({ ...attributes, plan: 'pro' }));
+      expect(second.key.id).toBe(made);
+      expect(await store.keys.get(made)).toMatchObject({ customer: other.customer.id, revokedAtMs: null });
+      const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).keys);
+      expect(readable.map(({ id }) => id).toSorted()).toEqual([first.key.id, made].toSorted());
+    });
+  });
+
+  test('a key stands with its secret if the store goes away before its customer is looked up again (reliability 367)', async () => {
+    await open(async (store, _, customer) => {
+      let isAway = false;
+      const customers = new Proxy(store.customers, {
+        get(target, name: keyof typeof store.customers) {
+          const method = (target[name] as (...words: unknown[]) => unknown).bind(target);
+          if (name !== 'get') return method;
+          return async (...words: unknown[]) => {
+            if (isAway) throw new Failure('store_unavailable', 'Redis is away.');
+            return method(...words);
+          };
+        },
+      });
+      const keys = racing(store.keys, ['create', 'createEach'], async () => {
+        isAway = true;
+      });
+      const operations = operationsOn({ ...store, keys, customers });
+      const of = () => ({ ...attributes, plan: 'pro', customer });
+      const { key, secret } = await operations.create(of);
+      expect((await operations.find(secret)).key.id).toBe(key.id);
+      const once = await operations.createOnce({ name: 'once', body: 'b' }, of);
+      expect(once).toMatchObject({ kind: 'made', secret: expect.stringMatching(/./) });
     });
   });
 
