@@ -179,7 +179,8 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
       longest = Math.max(longest, ...literals.map(({ literal }) => literal.length));
       depth = Math.max(depth, plant(asSent, segments, match));
       plant(decoded, decodedSegmentsOf(path), match);
-      plain.add(path, match);
+      // No service gets `/usage`, so another spelling of it is a path like any other.
+      if (match.route !== USAGE) plain.add(path, match);
       mustDecodeAll ||= ENCODED_NEEDLESSLY.test(path);
     }
     yield;
@@ -188,7 +189,7 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
   const matchSegments = (path: string, method: string) => {
     const sent = cut(path, depth);
     const found = search(asSent, sent, 0);
-    if (found !== null && plain.surroundsStricter(found) && plain.mayMeanOther(path)) {
+    if (found !== null && plain.surroundsStricter(found, method) && plain.mayMeanOther(path)) {
       const stricter = plain.stricterThan(found, sent, method);
       if (stricter !== null) return ambiguous(found, stricter, method);
     }
@@ -218,7 +219,8 @@ function ambiguous(one: PatternMatch | null, other: PatternMatch | null, method:
 class PlainRoutes {
   readonly #root = newBranch<PatternMatch[]>();
   readonly #lists = new Map<string, { readonly segments: readonly Segment[]; readonly matches: PatternMatch[] }>();
-  readonly #surrounding = new Set<PatternMatch>();
+  /** The methods for which a route surrounds stricter ones. Left out: none. */
+  readonly #surrounding = new Map<PatternMatch, Set<string>>();
   /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
   #comparesAll = false;
 
@@ -243,19 +245,19 @@ class PlainRoutes {
     for (const { segments, matches } of this.#lists.values()) {
       for (const outers of surrounding(this.#root, segments, true)) {
         for (const outer of outers) {
-          if (this.#surrounding.has(outer)) continue;
-          const isLoose = matches.some((inner) =>
-            routesOf(outer).some((one) => routesOf(inner).some((other) => isLooser(one, other))),
-          );
-          if (isLoose) this.#surrounding.add(outer);
+          const methods = this.#surrounding.get(outer) ?? new Set();
+          for (const method of routesOf(outer).flatMap((route) => route.methods)) {
+            if (methods.has(method) || !matches.some((inner) => isLooser(outer, inner, method))) continue;
+            this.#surrounding.set(outer, methods.add(method));
+          }
         }
       }
       yield;
     }
   }
 
-  surroundsStricter(match: PatternMatch): boolean {
-    return this.#surrounding.size > 0 && this.#surrounding.has(match);
+  surroundsStricter(match: PatternMatch, method: string): boolean {
+    return this.#surrounding.size > 0 && this.#surrounding.get(match)?.has(method) === true;
   }
 
   mayMeanOther(path: string): boolean {
@@ -264,11 +266,10 @@ class PlainRoutes {
 
   /** The most specific route that a reading of a path matches, and that is stricter than the one that matches it as it was sent; null if there is none. */
   stricterThan(found: PatternMatch, { segments, whole }: Cut, method: string): PatternMatch | null {
-    const { route } = forMethod(found, method)!;
     for (const matches of matching(this.#root, { segments: segments.map(plainSegment), whole }, 0)) {
       // Those that follow are less specific.
       if (matches.includes(found)) return null;
-      for (const match of matches) if (isLooser(route, forMethod(match, method)!.route)) return match;
+      for (const match of matches) if (isLooser(found, match, method)) return match;
     }
     return null;
   }
@@ -278,8 +279,12 @@ function routesOf({ route, byMethod }: PatternMatch): readonly Route[] {
   return byMethod === null ? [route] : [...byMethod.values()].map((match) => match.route);
 }
 
-/** Whether a route forwards what another one refuses or answers itself, or counts less for it. `looserRules` warns of the like. */
-function isLooser(one: Route, other: Route): boolean {
+/**
+ * Whether the routes of one pattern forward requests of a method that those of another pattern refuse or answer themselves, or count
+ * less for them. `looserRules` warns of the like.
+ */
+function isLooser(outer: PatternMatch, inner: PatternMatch, method: string): boolean {
+  const [one, other] = [forMethod(outer, method)!.route, forMethod(inner, method)!.route];
   if (one.reply !== null) return false;
   const lacks = (own: readonly string[] | null, others: readonly string[] | null) =>
     others?.some((item) => own?.includes(item) !== true) === true;
@@ -287,7 +292,9 @@ function isLooser(one: Route, other: Route): boolean {
   const sunsetMsOf = ({ deprecated }: Route) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY;
   return (
     other.reply?.kind === 'respond' ||
-    (one.perAddress !== null && other.perAddress === null) ||
+    // Attack: `DELETE /v1/admin` is 405, and `DELETE /v1/Admin` matches `/v1/**`.
+    !other.methods.includes(method) ||
+    (one.perAddress !== null && (other.perAddress === null || isWider(one.perAddress, other.perAddress))) ||
     lacks(one.scopes, other.scopes) ||
     (other.addresses !== null && (one.addresses === null || lacks(other.addresses, one.addresses))) ||
     lacks(one.policies, other.policies) ||
@@ -296,6 +303,12 @@ function isLooser(one: Route, other: Route): boolean {
     lacks(unitsOf(one), unitsOf(other)) ||
     sunsetMsOf(one) > sunsetMsOf(other)
   );
+}
+
+/** Whether some window has a lower limit for an address on the other route. */
+function isWider(one: NonNullable<Route['perAddress']>, other: NonNullable<Route['perAddress']>): boolean {
+  const limits = new Map(one.allowance.limits.map(({ window, limit }) => [window, limit]));
+  return other.allowance.limits.some(({ window, limit }) => limit < (limits.get(window) ?? Number.POSITIVE_INFINITY));
 }
 
 /** The routes by pattern. @throws Failure as `routerOf` */

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { WindowLimit } from '../../src/admit/windows.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
 import { plainPath } from '../../src/routing/pattern.ts';
@@ -103,7 +104,7 @@ test('a wider route serves what is another path in every reading, and a stricter
   const scopes = ['admin'];
   const router = atOnce(
     routerOf([
-      routeOf('/v1/**'),
+      routeOf('/v1/**', { methods: ['DELETE', 'GET'] }),
       routeOf('/v1/orders/{id}', { methods: ['DELETE'], scopes }),
       routeOf('/v1/orders/{id}', { methods: ['GET'] }),
       routeOf('/v1/{kind}/secret', { scopes }),
@@ -123,15 +124,24 @@ test('a wider route serves what is another path in every reading, and a stricter
 });
 
 const NONE = { kind: 'respond', status: 404, body: '', contentType: 'text/plain', headers: null } as const;
-const LIMITED = { id: 'a', allowance: {} as NonNullable<Route['perAddress']>['allowance'] };
+const minute = (limit: number) => ({ window: 'minute' as const, lengthMs: 60_000, limit });
+const limited = (...limits: readonly WindowLimit[]): Partial<Route> => ({
+  perAddress: { id: 'a', allowance: { plan: 'a', limits, unlimited: [], bans: null } },
+});
 const RETIRED = { countedAs: 'a', sinceMs: 0, sunsetMs: 1, successor: null, link: null, brownouts: [] };
 
 test.each<[string, Partial<Route>, Partial<Route>, boolean]>([
   ['a scope', {}, { scopes: ['a'] }, true],
   ['one scope more', { scopes: ['a'] }, { scopes: ['a', 'b'] }, true],
   ['the same scope', { scopes: ['a', 'b'] }, { scopes: ['b'] }, false],
-  ['a key', { perAddress: LIMITED }, {}, true],
-  ['no key', {}, { perAddress: LIMITED }, false],
+  ['a key', limited(), {}, true],
+  ['no key', {}, limited(minute(5)), false],
+  ['a lower limit for each address', limited(minute(1000)), limited(minute(5)), true],
+  ['a limit for each address', limited(), limited(minute(5)), true],
+  ['the same limit for each address', limited(minute(5)), limited(minute(5)), false],
+  ['a higher limit for each address', limited(minute(5)), limited(minute(6)), false],
+  ['fewer methods', { methods: ['DELETE', 'GET'] }, {}, false],
+  ['other methods', {}, { methods: ['DELETE'] }, true],
   ['addresses', {}, { addresses: ['10.0.0.0/8'] }, true],
   ['fewer addresses', { addresses: ['10.0.0.0/8', '::1'] }, { addresses: ['10.0.0.0/8'] }, true],
   ['more addresses', { addresses: ['::1'] }, { addresses: ['10.0.0.0/8', '::1'] }, false],
@@ -150,3 +160,15 @@ test.each<[string, Partial<Route>, Partial<Route>, boolean]>([
     expect(router.match('/v1/Admin', 'GET')?.route === null).toBe(isStricter);
   },
 );
+
+test('another spelling does not give a path a method that its route lacks (reliability 346)', () => {
+  const router = atOnce(routerOf([routeOf('/v1/**', { methods: ['DELETE', 'GET'] }), routeOf('/v1/admin')]));
+  expect(router.match('/v1/Admin', 'DELETE')?.route).toBeNull();
+  expect(router.match('/v1/Admin', 'GET')?.route?.path).toBe('/v1/**');
+});
+
+test("the gateway's own route refuses no other spelling: no service gets it", () => {
+  const router = atOnce(routerOf([USAGE, routeOf('/**', limited())]));
+  expect(router.match('/Usage', 'GET')?.route?.path).toBe('/**');
+  expect(router.match('/usage', 'GET')?.route).toBe(USAGE);
+});
