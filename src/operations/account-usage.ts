@@ -82,10 +82,25 @@ export class AccountUsage {
     const { ledger } = this.#options;
     const { accountId, allowance } = await this.#counted(id, plan);
     const outcome = await ledger.present(accountId, allowance);
-    if (outcome === null) throw foreignAccount(id, ledger.placeOf(accountId));
+    if (outcome === null) {
+      const [damaged = accountId] = await this.#damagedOf({ accountId, allowance });
+      throw foreignAccount(damaged === accountId ? id : damaged, ledger.placeOf(damaged));
+    }
     const { shadow } = allowance;
     const watched = shadow === undefined ? null : await ledger.present(shadowIdOf(accountId), shadow);
     return { report: usageReport(id, allowance, outcome, watched), allowance, outcome, accountId };
+  }
+
+  /** Those of the accounts of a caller that cannot be read. */
+  async #damagedOf({ accountId, allowance }: Omit<Counted, 'id'>): Promise<readonly string[]> {
+    const accounts = accountIdsOf(accountId, allowance);
+    const alone = { plan: allowance.plan, unlimited: [], bans: null };
+    const outcomes = await Promise.all(
+      [allowance, ...(allowance.further ?? [])].map(({ limits }, i) =>
+        this.#options.ledger.present(accounts[i]!, { ...alone, limits }),
+      ),
+    );
+    return accounts.filter((_, i) => outcomes[i] === null);
   }
 
   /**
@@ -188,16 +203,26 @@ export class AccountUsage {
    */
   async reset(id: string, named: readonly LimitName[] | null, once: string | null): Promise<UsageChange<ResetReport>> {
     const counted = await this.#countedToChange(id);
-    const limits = countedLimits(id, limitsIn(counted), counted.allowance, named);
+    const all = limitsIn(counted);
+    const limits = countedLimits(id, all, counted.allowance, named);
     const changeId = once ?? this.#newId();
     const resets: { readonly made: MadeReset; readonly limits: readonly CountedLimit[] }[] = [];
-    for (const [accountId, some] of Map.groupBy(limits, (limit) => limit.accountId)) {
+    const byAccount = Map.groupBy(limits, (limit) => limit.accountId);
+    for (const [accountId, some] of byAccount) {
       const windows = some.map(({ of }) => of.window);
       const made = await this.#options.ledger.resetUsage(accountId, windows, changeId);
       if (made.kind === 'reused') return made;
       resets.push({ made, limits: some });
     }
-    const { ban } = await this.of(id).catch(withoutBan);
+    const isWhole = (accountId: string) =>
+      all.every((limit) => limit.accountId !== accountId || limits.some(({ name }) => name === limit.name));
+    const { ban } = await this.of(id).catch(async (error: unknown) => {
+      if (!(error instanceof Failure) || error.code !== 'store_corrupt') throw error;
+      // The reset was made, although windows or accounts that were not named cannot be read.
+      const damaged = await this.#damagedOf(counted);
+      if (damaged.some((accountId) => byAccount.has(accountId) && isWhole(accountId))) throw error;
+      return { ban: null };
+    });
     return { ...joined(resets), report: { id, windows: limits.map(({ name }) => name), ban } };
   }
 
@@ -267,12 +292,6 @@ type MadeReset = Exclude<
   MadeOnce<{ used: Readonly<Partial<Record<WindowName, number>>>; strikes: number }>,
   { kind: 'reused' }
 >;
-
-/** The reset was made, although windows that were not among those that were named cannot be read. */
-function withoutBan(error: unknown): { readonly ban: null } {
-  if (error instanceof Failure && error.code === 'store_corrupt') return { ban: null };
-  throw error;
-}
 
 /** One change of several accounts: made if any was made now. */
 function joined(resets: readonly { readonly made: MadeReset; readonly limits: readonly CountedLimit[] }[]) {

@@ -1,10 +1,14 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { accountIdOf } from '../../src/admit/account-id.ts';
 import type { Ledger, LedgerView } from '../../src/admit/ledger.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { operationsOn } from '../../src/cli/operations.ts';
+import { withStore } from '../../src/serve/open-store.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { STORES } from '../cli/ledger-commands.ts';
 import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
@@ -32,6 +36,13 @@ describe('in Redis', () => {
     ['strikes', ['HSET', name, 'x', 'abc']],
     ['top-ups', ['HSET', name, 't', 'abc']],
     ['a ban', ['HSET', name, 'b', 'abc']],
+    ['a ban without a window', ['HSET', name, 'b', '1', 'B', '9']],
+    ['a ban of half a number', ['HSET', name, 'b', '1.5', 'B', '9', 'w', '2']],
+    ['the negative end of a ban', ['HSET', name, 'b', '1', 'B', '-1', 'w', '2']],
+    ['the end of a ban in half a millisecond', ['HSET', name, 'b', '1', 'B', '9.5', 'w', '2']],
+    ['the end of a ban that is too large', ['HSET', name, 'b', '1', 'B', '1e300', 'w', '2']],
+    ['the window of a ban', ['HSET', name, 'b', '1', 'B', '9', 'w', '7']],
+    ['strikes beyond all numbers', ['HSET', name, 'x', '1e300', 'X', '9e15']],
   ])(
     'a reset replaces %s that cannot be read, and the error before it says where it is (reliability 365)',
     async (_, words) => {
@@ -81,4 +92,37 @@ test('in the embedded store a reset without a gateway replaces an account that c
   const ledger = new EmbeddedLedger({ db, wallMs });
   atEnd(() => ledger.close());
   expect((await ledger.decide([{ consumerId: 'key_1', allowance: of, cost: 1, n: 4 }]))[0]!.admitted).toBe(4);
+});
+
+test('an account of a customer that cannot be read is named for its key, and a reset that repairs nothing fails (reliability 365)', async () => {
+  const env = await STORES.Redis!();
+  await withStore(env, async (store) => {
+    const operations = operationsOn(store);
+    const attributes = { plan: 'pro', name: null, owner: null, notes: null, expiresAtMs: null };
+    const { customer } = await operations.customers.create(() => ({ ...attributes, limits: {} }));
+    const { key } = await operations.create(() => ({ ...attributes, limits: { minute: 9 }, customer: customer.id }));
+    const [own, shared] = [accountIdOf(key.id, customer.id), customer.id].map((id) => keyspace.account(id));
+    await redisCommand(env.REDIS_URL!, 'SET', shared!, 'of another program');
+    const message = (place: string) => ({
+      code: 'store_corrupt',
+      message: expect.stringContaining(`${place} in Redis`),
+    });
+    await expect(operations.counts.of(key.id)).rejects.toMatchObject(message(shared!));
+    expect((await operations.counts.reset(key.id, null, null)).kind).toBe('made');
+    const { ledger } = store;
+    const lazy = new Proxy(ledger, {
+      get: (target, name: keyof LedgerView) =>
+        name === 'resetUsage'
+          ? async () => ({ kind: 'made', value: { used: {}, strikes: 0 }, durability: { kind: 'durable' } })
+          : (target[name] as (...words: unknown[]) => unknown).bind(target),
+    });
+    await redisCommand(env.REDIS_URL!, 'SET', own!, 'of another program');
+    const { counts } = operationsOn({ ...store, ledger: lazy });
+    await expect(counts.reset(key.id, null, null)).rejects.toMatchObject(message(own!));
+    await expect(counts.reset(customer.id, ['minute'], null)).resolves.toMatchObject({ report: { ban: null } });
+    expect((await operations.counts.reset(key.id, null, null)).kind).toBe('made');
+    expect((await operations.counts.reset(customer.id, null, null)).kind).toBe('made');
+    expect(await operations.counts.of(key.id)).toMatchObject({ windows: { minute: { used: 0 } } });
+    return 0;
+  });
 });

@@ -302,12 +302,7 @@ local function readAccount(account, key, rule, after, held)
     if string.find(values.err, 'WRONGTYPE', 1, true) then return nil, '0' end
     return nil, values
   end
-  for i = 1, 5 do
-    local number = tonumber(values[i] or 0)
-    if number == nil or number < 0 or number > MOST or number ~= floor(number) then return nil, '0' end
-    values[i] = number
-  end
-  if values[5] > #USED or (values[3] > 0 and values[5] == 0) then return nil, '0' end
+  if not readBans(values) then return nil, '0' end
   local topUps = nil
   if values[6] then
     topUps = topUpsIn(values[6])

@@ -33,7 +33,9 @@ if not values then
   redis.call('DEL', KEYS[1])
   values = {}
 end
-local strikes, strikesEnd = tonumber(values[1] or 0) or 0, tonumber(values[2] or 0) or 0
+local struck = { values[1], values[2] }
+local strikes, strikesEnd = 0, 0
+if readBans(struck) then strikes, strikesEnd = struck[1], struck[2] end
 local unreadable = {}
 
 local windows, reply, upTo = {}, { 'made', now, now < strikesEnd and strikes or 0 }, now
@@ -74,7 +76,7 @@ if rest[1] and not topUpsIn(rest[1]) then
   unreadable[#unreadable + 1] = 't'
   unreadable[#unreadable + 1] = 'T'
 end
-if not (tonumber(rest[2] or 0) and tonumber(rest[3] or 0) and tonumber(rest[4] or 0)) then
+if not readBans({ 0, 0, rest[2], rest[3], rest[4] }) then
   for _, field in ipairs({ 'b', 'B', 'w', 'W' }) do unreadable[#unreadable + 1] = field end
 end
 -- What is returned of a lease later was counted before this reset.

@@ -228,6 +228,16 @@ local function giveBack(window, place, amount)
   return true
 end
 
+-- Makes numbers of the strikes, their end, the ban, its end and its window, the first five of `values`. False if they are foreign.
+local function readBans(values)
+  for i = 1, 5 do
+    local number = tonumber(values[i] or 0)
+    if number == nil or number < 0 or number > MOST or number ~= floor(number) then return false end
+    values[i] = number
+  end
+  return values[5] <= #USED and (values[3] == 0 or values[5] > 0)
+end
+
 -- The numbers of the top-ups, three for each; nil if the text is foreign.
 local function topUpsIn(text)
   if #text > 50 * #USED then return nil end
