@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { EMPTY_TO_SERVICES } from '../http1/request-line.ts';
 
 /*
@@ -89,16 +90,28 @@ export function mayBeReadOtherwise(path: string): boolean {
   return HAS_OTHER_READING.test(path);
 }
 
-/** A segment in its plainest form: decoded once, without path parameters, dots and blanks at its ends, in small letters. */
+/**
+ * A segment in its plainest form: decoded once, as UTF-8 if it is, without path parameters, dots and blanks at its ends, in small letters.
+ *
+ * Attack: a service that ignores capitals takes the Kelvin sign (`%E2%84%AA`) for `k` and `%C5%BF` for `s`. The former has only a small
+ * letter and the latter only a capital one, so both mappings are applied.
+ */
 export function plainSegment(segment: string): string {
-  const decoded = decode(segment);
+  const decoded = asUtf8(decode(segment));
   const mark = decoded.indexOf(';');
   const name = mark < 0 ? decoded : decoded.slice(0, mark);
   let [from, to] = [0, name.length];
   while (to > 0 && (name[to - 1] === '.' || name[to - 1] === ' ')) to--;
   while (from < to && name[from] === ' ') from++;
   // Nothing but dots and blanks is no end of a name.
-  return (to === 0 ? name : name.slice(from, to)).toLowerCase();
+  return (to === 0 ? name : name.slice(from, to)).toUpperCase().toLowerCase();
+}
+
+/** @param bytes each as one character */
+function asUtf8(bytes: string): string {
+  if (!/[\x80-\xff]/.test(bytes)) return bytes;
+  const buffer = Buffer.from(bytes, 'latin1');
+  return isUtf8(buffer) ? buffer.toString() : bytes;
 }
 
 export function plainPath(path: string): string {
