@@ -107,7 +107,7 @@ export class AnswerReader {
    */
   end(isWhole: boolean, elapsedMs: number): Readings | Promise<Readings> {
     if (this.#decoding === null || this.#decoding.isOver) return this.#take(isWhole, elapsedMs);
-    return this.#decoding.end().then(() => this.#take(isWhole, elapsedMs));
+    return this.#decoding.end(isWhole).then(() => this.#take(isWhole, elapsedMs));
   }
 
   /** @returns whether any reader reads on */

@@ -159,12 +159,20 @@ export class Decoding {
     this.#stream?.write(Buffer.from(bytes));
   }
 
-  /** Nothing follows. @returns resolves when all that was added has been read, and never rejects */
-  end(): Promise<void> {
+  /**
+   * Nothing follows. A decompressor that gets its end too early fails and discards what its reader has not taken yet.
+   *
+   * Attack: a client leaves while its turn has not come, so that what has arrived is never read. So a body that broke off ends for the
+   * reader where it is decompressed to.
+   * @returns resolves when all that was added has been read, and never rejects
+   */
+  end(isWhole: boolean): Promise<void> {
     return new Promise((resolve) => {
-      if (this.#stream === null) return resolve();
+      const stream = this.#stream;
+      if (stream === null) return resolve();
       this.#onOver = resolve;
-      this.#stream.end();
+      if (isWhole) stream.end();
+      else stream.write(Buffer.alloc(0), () => stream.push(null));
     });
   }
 

@@ -21,7 +21,7 @@ describe('its decompressor is destroyed, and it leaves once,', () => {
     const { stream, left, decoding: one } = decoding(() => false);
     one.add(Buffer.from('a'));
     one.add(Buffer.from('b'));
-    await one.end();
+    await one.end(true);
     expect([stream.destroyed, left.times, one.fault]).toEqual([true, 1, null]);
     one.stop();
     expect(left.times).toBe(1);
@@ -34,14 +34,14 @@ describe('its decompressor is destroyed, and it leaves once,', () => {
     one.stop();
     one.add(Buffer.from('b'));
     expect([stream.destroyed, left.times, one.isOver]).toEqual([true, 1, true]);
-    await one.end();
+    await one.end(true);
     await setImmediate();
     expect(pieces).toEqual(['a']);
   });
 
   test('when it fails, also more than once', async () => {
     const { stream, left, decoding: one } = decoding();
-    const ended = one.end();
+    const ended = one.end(true);
     stream.destroy(new Error('first'));
     await ended;
     stream.emit('error', new Error('second'));
@@ -75,7 +75,7 @@ test('a consumer beyond its share reads its answers in its turns (reliability 29
   one.add(Buffer.from('a'));
   await setImmediate();
   one.add(Buffer.from('b'));
-  const ended = one.end();
+  const ended = one.end(true);
   await setImmediate();
   expect(pieces).toEqual(['a']);
   mustWait.is = false;
