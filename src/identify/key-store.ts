@@ -108,8 +108,10 @@ export interface KeyStore {
    * The same, and also a key whose retired digests include this one, even a deleted key, or that has this digest of a name of
    * certificates (`indexedOf`). No other method returns a deleted
    * key, except `get` with `evenDeleted`.
+   * @param options with `evenFull`, also while the store refuses writes alone: for operators, and not for requests, which could not
+   *   be counted
    */
-  ownerOf(digest: string): Promise<StoredKey | null>;
+  ownerOf(digest: string, options?: { readonly evenFull: boolean }): Promise<StoredKey | null>;
   get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
   /**
    * The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor.

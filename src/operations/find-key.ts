@@ -30,9 +30,9 @@ export async function keyOfSecret(
   if (fingerprint === null) return null;
   const sha256 = Buffer.from(fingerprint, 'base64url');
   const digests = peppers.map((pepper) => digestOfHash(sha256, pepper));
-  const underEach = await Promise.all(digests.map((digest) => keys.ownerOf(digest)));
+  const underEach = await Promise.all(digests.map((digest) => keys.ownerOf(digest, { evenFull: true })));
   // A gateway may have hashed the secret again between these look-ups, so that none of them found it.
-  const found = underEach.find((key) => key !== null) ?? (await keys.ownerOf(digests[0]!));
+  const found = underEach.find((key) => key !== null) ?? (await keys.ownerOf(digests[0]!, { evenFull: true }));
   if (found === null || found.deletedAtMs !== undefined) return null;
   const own = found.secrets.find(({ digest }) => digests.includes(digest));
   return { key: found, isCurrent: own !== undefined && (own.expiresAtMs === null || own.expiresAtMs > nowMs) };

@@ -35,6 +35,7 @@ export class RedisKeys implements KeyStore {
   readonly #circuit: Calls;
   readonly #records: Records<StoredKey>;
   readonly #lookUps: LookUps;
+  readonly #lookUpsEvenFull: LookUps;
 
   constructor(options: RecordsOptions) {
     const { redis, circuit } = options;
@@ -42,22 +43,24 @@ export class RedisKeys implements KeyStore {
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
     this.#records = new Records(options, API_KEYS);
-    this.#lookUps = lookUpsOn({ redis, circuit, values: this.#records.values });
+    const { values } = this.#records;
+    this.#lookUps = lookUpsOn({ redis, circuit, values, way: 'run' });
+    this.#lookUpsEvenFull = lookUpsOn({ redis, circuit, values, way: 'read' });
   }
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
-    const key = await this.#pointed(digest);
+    const key = await this.#pointed(digest, this.#lookUps);
     return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
   }
 
-  async ownerOf(digest: string): Promise<StoredKey | null> {
-    const key = await this.#pointed(digest);
+  async ownerOf(digest: string, options?: { readonly evenFull: boolean }): Promise<StoredKey | null> {
+    const key = await this.#pointed(digest, options?.evenFull ? this.#lookUpsEvenFull : this.#lookUps);
     return key !== null && indexedOf(key).includes(digest) ? key : null;
   }
 
   /** The key to which the pointer of a digest leads. */
-  async #pointed(digest: string): Promise<StoredKey | null> {
-    const record = await this.#lookUps.recordOf(digest);
+  async #pointed(digest: string, lookUps: LookUps): Promise<StoredKey | null> {
+    const record = await lookUps.recordOf(digest);
     return record === null ? null : this.#records.read(record.id, record.text);
   }
 

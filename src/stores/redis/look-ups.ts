@@ -24,20 +24,22 @@ interface LookUpsOptions<R extends RedisClient = RedisClient> {
   readonly redis: R;
   readonly circuit: Calls;
   readonly values: Values;
+  /** `read`: also while Redis refuses writes alone. */
+  readonly way: keyof Calls;
 }
 
-export function lookUpsOn({ redis, circuit, values }: LookUpsOptions): LookUps {
-  return redis instanceof ClusterClient
-    ? new LookUpsApart({ circuit, values })
-    : new LookUpsTogether({ redis, circuit, values });
+export function lookUpsOn({ redis, ...options }: LookUpsOptions): LookUps {
+  return redis instanceof ClusterClient ? new LookUpsApart(options) : new LookUpsTogether({ redis, ...options });
 }
 
 /** In a cluster, single calls for each name: a primary that is away does not affect the keys on the others. */
 class LookUpsApart implements LookUps {
   readonly #circuit: Calls;
   readonly #values: Values;
+  readonly #way: keyof Calls;
 
-  constructor({ circuit, values }: Omit<LookUpsOptions, 'redis'>) {
+  constructor({ circuit, values, way }: Omit<LookUpsOptions, 'redis'>) {
+    this.#way = way;
     this.#circuit = circuit;
     this.#values = values;
   }
@@ -45,12 +47,16 @@ class LookUpsApart implements LookUps {
   async recordOf(digest: string): Promise<PointedRecord | null> {
     const pointer = keyspace.digest(digest);
     // Both steps have one deadline, because a request waits for both.
-    const found = await runSteps(this.#circuit, async (step): Promise<PointedRecord | null | typeof FOREIGN> => {
-      const id = await step(() => this.#values.get(pointer), pointer);
-      if (typeof id !== 'string') return id;
-      const name = keyspace.apiKey(id);
-      return { id, text: await step(() => this.#values.get(name), name) };
-    });
+    const found = await runSteps(
+      this.#circuit,
+      this.#way,
+      async (step): Promise<PointedRecord | null | typeof FOREIGN> => {
+        const id = await step(() => this.#values.get(pointer), pointer);
+        if (typeof id !== 'string') return id;
+        const name = keyspace.apiKey(id);
+        return { id, text: await step(() => this.#values.get(name), name) };
+      },
+    );
     if (found === FOREIGN) throw foreignPointer(pointer);
     return found;
   }
@@ -84,9 +90,11 @@ class LookUpsTogether implements LookUps {
   readonly #redis: Exclude<RedisClient, ClusterClient>;
   readonly #circuit: Calls;
   readonly #values: Values;
+  readonly #way: keyof Calls;
   #waiting: Waiting[] = [];
 
-  constructor({ redis, circuit, values }: LookUpsOptions<Exclude<RedisClient, ClusterClient>>) {
+  constructor({ redis, circuit, values, way }: LookUpsOptions<Exclude<RedisClient, ClusterClient>>) {
+    this.#way = way;
     this.#redis = redis;
     this.#circuit = circuit;
     this.#values = values;
@@ -107,12 +115,10 @@ class LookUpsTogether implements LookUps {
 
   #ask(batch: readonly Waiting[]): void {
     // Both steps have one deadline, because a request waits for both.
-    this.#circuit
-      .run(() => this.#settle(batch))
-      .catch((error) => {
-        // Look-ups that were answered before are settled, so that this has no effect on them.
-        for (const { reject } of batch) reject(error);
-      });
+    this.#circuit[this.#way](() => this.#settle(batch)).catch((error) => {
+      // Look-ups that were answered before are settled, so that this has no effect on them.
+      for (const { reject } of batch) reject(error);
+    });
   }
 
   async #settle(batch: readonly Waiting[]): Promise<void> {

@@ -41,8 +41,8 @@ export function circuitFor(redis: RedisClient, options: StoreCircuitOptions): St
  * Runs several calls one after the other under one deadline, because a request waits for all of them. In a cluster each
  * call goes through the circuit of its own primary, so that a failure counts against that primary only.
  */
-export function runSteps<T>(calls: Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
-  return calls instanceof ClusterCircuit ? calls.runSteps(work) : calls.run(() => work((call) => call()));
+export function runSteps<T>(calls: Calls, way: keyof Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
+  return calls instanceof ClusterCircuit ? calls.runSteps(way, work) : calls[way](() => work((call) => call()));
 }
 
 /** The address for calls whose slot has no known primary. */
@@ -92,12 +92,12 @@ class ClusterCircuit implements StoreCircuit {
     return value;
   }
 
-  runSteps<T>(work: (step: Calls['run']) => Promise<T>): Promise<T> {
+  runSteps<T>(way: keyof Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
     const { timeoutMs } = this.#options;
     return new Promise((resolve, reject) => {
       const late = () => reject(new Failure('store_unavailable', `Redis did not answer within ${timeoutMs} ms.`));
       const timer = setReplyTimeout(late, timeoutMs);
-      work((call, about) => this.run(call, about))
+      work((call, about) => this[way](call, about))
         .then(resolve, reject)
         .finally(() => clearTimeout(timer));
     });

@@ -28,6 +28,8 @@ test('while Redis is full, operators can look and not revoke, and afterwards bot
     expect([path, status, body.code]).toEqual([path, 200, undefined]);
   }
   expect((await ask(gateway, 'GET', '/admin/keys?q=leak')).body.keys).toMatchObject([{ id: made.id }]);
+  const found = await ask(gateway, 'POST', '/admin/keys/find', { secret: made.key });
+  expect([found.status, found.body.key?.id]).toEqual([200, made.id]);
   expect((await gateway.get('/v1/pets', made.key)).status).toBe(200);
   await redisCommand(url, 'CONFIG', 'SET', 'maxmemory', '0');
   await eventually(async () => expect((await ask(gateway, 'DELETE', `/admin/keys/${made.id}`)).status).toBe(200));
