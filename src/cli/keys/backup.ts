@@ -34,7 +34,7 @@ export const keysBackup: Command = {
   positionals: ['FILE'],
   environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
   options: {
-    force: { type: 'boolean', about: 'Replaces FILE if it exists.' },
+    force: { type: 'boolean', about: 'Replaces FILE if it exists, unless a record cannot be read.' },
     json: {
       type: 'boolean',
       about:
@@ -52,6 +52,14 @@ export const keysBackup: Command = {
       if (options.force === true || !existsSync(file)) return;
       throw new Failure('refused', `${file} exists. Give another name, or --force to replace it.`);
     };
+    const unread = new UnreadRecords();
+    // Fault: a complete backup was replaced by one that lacked the records which had been damaged since.
+    const refuseReplacing = () => {
+      refuseExisting();
+      if (unread.exitCode === 0 || !existsSync(file)) return;
+      unread.describe(terminal, () => `would be missing in ${file}`);
+      throw new Failure('refused', `${file} stays as it is. Give another name to write the records that can be read.`);
+    };
     refuseExisting();
     const passphrase = await newPassphrase(terminal);
     return withStore<ExitCode>(
@@ -61,7 +69,6 @@ export const keysBackup: Command = {
         let count = 0;
         const operations = operationsOn(store);
         const records = { customers: operations.customers.every(), keys: operations.everyKey({ all: true }) };
-        const unread = new UnreadRecords();
         const onKeys = (keys: number) => {
           count = keys;
           progress.show('keys', keys, null, String);
@@ -69,7 +76,7 @@ export const keysBackup: Command = {
         const head = { peppers: store.peppers, nowMs: Date.now() };
         const text = backupText(records, head, { onKeys, onUnreadable: unread.add });
         try {
-          await writeWhole(file, sealed(text, passphrase, randomBytes), refuseExisting);
+          await writeWhole(file, sealed(text, passphrase, randomBytes), refuseReplacing);
         } finally {
           progress.end();
         }

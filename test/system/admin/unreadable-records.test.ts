@@ -132,6 +132,13 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       { keys: 2, unreadable: [{ id: customer }, { id: banned.id }] },
     ]);
     expect(backup.stderr).toContain('2 records cannot be read and are not in');
+    // A backup that has them is not replaced by one that lacks them.
+    const before = await readFile(whole);
+    const replacing = await run('keys', 'backup', whole, '--force');
+    expect([replacing.code, replacing.stdout]).toEqual([1, '']);
+    expect(replacing.stderr).toContain(`2 records cannot be read and would be missing in ${whole}`);
+    expect(replacing.stderr).toContain(`${whole} stays as it is.`);
+    expect((await readFile(whole)).equals(before)).toBe(true);
     const restored = await run('keys', 'restore', whole, '--force');
     expect([restored.code, restored.stdout]).toEqual([
       1,
