@@ -54,14 +54,18 @@ export async function nearLimits(
   // Most of those with a refusal are refused still, and many of them must not crowd out the others.
   const byRefusal = possible.toSorted((a, b) => Number(refused.has(a.id)) - Number(refused.has(b.id)));
   const asked = byRefusal.slice(0, MAX_LOOKED_AT);
-  const found: Listed<NearReport>[] = [];
-  for (let from = 0; from < asked.length && found.length < most; from += READ_AT_ONCE) {
+  const near: NearReport[] = [];
+  // Fault: a customer that cannot be read was listed for each of its callers, and filled the page in place of callers near a limit.
+  const unreadable = new Map<string, UnreadableRecord>();
+  for (let from = 0; from < asked.length && near.length < most; from += READ_AT_ONCE) {
     const some = asked.slice(from, from + READ_AT_ONCE);
-    found.push(...(await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), share, sources)))).flat());
+    const reports = await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), share, sources)));
+    const found = byReadability(reports.flat());
+    near.push(...found.readable);
+    for (const record of found.unreadable) unreadable.set(record.id, record);
   }
-  const { readable, unreadable } = byReadability(found);
-  const keys = readable.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
-  return { keys, unreadable };
+  const keys = near.sort((a, b) => a.remaining / a.limit - b.remaining / b.limit).slice(0, most);
+  return { keys, unreadable: [...unreadable.values()] };
 }
 
 /** @param entry its last refusal; undefined if the index has none. By now another window may be the one that it is near to. */

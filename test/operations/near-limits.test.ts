@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { accountIdOf } from '../../src/admit/account-id.ts';
+import { operationsOn } from '../../src/cli/operations.ts';
+import { UnreadableRecord } from '../../src/identify/stored-record.ts';
+import { withStore } from '../../src/serve/open-store.ts';
+import { emptyStore } from '../support/empty-store.ts';
+
+test('a customer that cannot be read is listed once and takes no place of a caller near a limit (reliability 362)', async () => {
+  await withStore(await emptyStore(), async (store) => {
+    const operations = operationsOn(store);
+    const attributes = { plan: 'pro', limits: {}, name: null, owner: null, notes: null, expiresAtMs: null };
+    const damaged = (await operations.customers.create(() => attributes)).customer.id;
+    const near = [await operations.create(() => attributes), await operations.create(() => attributes)];
+    const customers = new Proxy(store.customers, {
+      get: (target, name: keyof typeof store.customers) =>
+        name === 'get'
+          ? async (id: string) => Promise.reject(new UnreadableRecord(id, `The record of ${id} cannot be read.`))
+          : target[name].bind(target),
+    });
+    const ids = Array.from({ length: 120 }, (_, i) => accountIdOf(`key_${i}`, damaged));
+    const candidates = [...ids, ...near.map(({ key }) => key.id)].map((id) => ({
+      ...({ id, plan: 'pro', window: 'minute', cost: 1, share: 0, atMs: 0 } as const),
+    }));
+    const found = await operationsOn({ ...store, customers }).nearLimits(candidates, { share: 0, most: 2 });
+    expect(found.unreadable.map(({ id }) => id)).toEqual([damaged]);
+    expect(found.keys.map(({ id }) => id).toSorted()).toEqual(near.map(({ key }) => key.id).toSorted());
+    return 0;
+  });
+});
