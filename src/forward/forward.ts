@@ -286,7 +286,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#waitFor('client', this.#hooks.writeTimeoutMs);
     // Created only when needed, because the gateway has to wait for hardly any client.
     this.#drained ??= () => this.#onDrain();
-    if (isTaken) this.#hooks.reader!.whenCaughtUp(this.#drained);
+    if (isTaken) this.#drained();
     else this.#response.once('drain', this.#drained);
   }
 
@@ -294,6 +294,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     if (this.#settled) return;
     const { reader } = this.#hooks;
     if (reader?.isBehind === true) {
+      // It is not the client that is waited for.
+      this.deadlineAtMs = Number.POSITIVE_INFINITY;
       reader.whenCaughtUp(this.#drained!);
       return;
     }

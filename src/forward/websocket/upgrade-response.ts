@@ -70,6 +70,8 @@ export class NonUpgradeResponse implements Timed {
     if (this.#settled) return;
     const { reader } = this.#options;
     if (reader?.isBehind === true) {
+      // It is not the client that is waited for.
+      this.deadlineAtMs = Number.POSITIVE_INFINITY;
       reader.whenCaughtUp(this.#onDrain);
       return;
     }
