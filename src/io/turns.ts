@@ -60,8 +60,12 @@ export class Turns {
       // The owner goes to the end of the line.
       this.#waiting.delete(of);
       const work = own.shift()!;
-      if (this.#do(work)) own.push(work);
-      if (own.length > 0) this.#waiting.set(of, own);
+      try {
+        if (this.#do(work)) own.push(work);
+      } finally {
+        // Work that throws is over, and the owner keeps the rest of its work.
+        if (own.length > 0) this.#waiting.set(of, own);
+      }
     }
   };
 }

@@ -24,3 +24,29 @@ test('work that arrives together is done over several turns, of each owner in tu
   begin('other', 'b1');
   expect(begun.at(-1)).toBe('b1');
 });
+
+// Fault: the work of an owner that waited behind work that throws was lost, and its streams were never answered.
+test('work that throws does not take the rest of its owner with it (reliability 254)', async () => {
+  const begun: string[] = [];
+  let nowMs = 0;
+  const turns = new Turns(() => nowMs, 2);
+  turns.begin('one', () => {
+    nowMs += 2;
+  });
+  const thrown = new Promise((resolve) => {
+    const before = process.rawListeners('uncaughtException');
+    process.removeAllListeners('uncaughtException');
+    process.once('uncaughtException', (error) => {
+      for (const listener of before) process.on('uncaughtException', listener as (error: Error) => void);
+      resolve(error);
+    });
+  });
+  const broken = new Error('broken');
+  turns.begin('one', () => {
+    throw broken;
+  });
+  turns.begin('one', () => begun.push('rest'));
+  expect(await thrown).toBe(broken);
+  for (let i = 0; i < 3; i++) await turn();
+  expect(begun).toEqual(['rest']);
+});
