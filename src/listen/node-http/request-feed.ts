@@ -243,8 +243,7 @@ export class RequestFeed {
 
   #resume(): void {
     if (this.#letResume === null) return;
-    if (this.#givingUp !== null) clearTimeout(this.#givingUp);
-    this.#givingUp = null;
+    this.#stopGivingUp();
     this.#letResume();
     this.#letResume = null;
     this.#socket.resume();
@@ -371,7 +370,14 @@ export class RequestFeed {
     return this.#response?.headersSent === false;
   }
 
+  /** Stops the time after which a request is given up. It is that of one request, and the next one has its own. */
+  #stopGivingUp(): void {
+    if (this.#givingUp !== null) clearTimeout(this.#givingUp);
+    this.#givingUp = null;
+  }
+
   #giveUp(): void {
+    this.#stopGivingUp();
     if (!this.#mayClose) return;
     this.stop();
     this.#socket.on('data', drop);
@@ -379,6 +385,7 @@ export class RequestFeed {
   }
 
   #onResponded(response: ServerResponse): void {
+    this.#stopGivingUp();
     this.#request = null;
     this.#response = null;
     this.#chunks = null;

@@ -2,8 +2,10 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { UNREAD_FOR_MS } from '../../../src/listen/node-http/request-feed.ts';
 import { cutInto } from '../../../tools/fuzz/mutate.ts';
 import { eventually } from '../../support/conditions.ts';
+import { holdTime } from '../../support/hold-time.ts';
 import { feedingTo, Wire } from '../fast-path/wire.ts';
 
 interface Served {
@@ -152,6 +154,27 @@ test('behind a request that takes long, what is too much to hold is dropped, and
   await eventually(() => expect(wire.writableEnded).toBe(true));
   expect(responses).toHaveLength(1);
   expect(wire.text).toContain('Connection: close');
+  wire.destroy();
+});
+
+// Fault: the time of an answered request ended the one behind it, or ended between the two and no request was given up any more.
+test('each request of a pipeline has its own time before what is behind it is dropped (reliability 308)', async () => {
+  const pass = holdTime();
+  const responses: ServerResponse[] = [];
+  const { wire, send } = open((_, response) => responses.push(response));
+  // As much as waits behind several requests, in one piece.
+  send(GET.repeat(6_000));
+  for (let i = 0; i < 3; i++) {
+    await pass(UNREAD_FOR_MS - 100);
+    expect([responses.length, wire.isPaused()]).toEqual([i + 1, true]);
+    responses[i]!.end();
+    while (responses.length === i + 1) await new Promise(setImmediate);
+  }
+  await pass(UNREAD_FOR_MS + 1);
+  expect(wire.isPaused()).toBe(false);
+  responses[3]!.end();
+  while (!wire.writableEnded) await new Promise(setImmediate);
+  expect(responses).toHaveLength(4);
   wire.destroy();
 });
 
