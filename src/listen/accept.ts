@@ -87,7 +87,7 @@ export interface Listener {
   closeIdle(): void;
   /**
    * Accepts no more connections, closes idle ones at once and the others after their response. A connection on which no request has
-   * come yet has a second for its first one.
+   * come yet has a second for its first one, from when the last connection was taken.
    */
   stopAccepting(): void;
   /** Resolves when the last connection has ended. Connections that are still open after `deadlineMs` are cut off. */
@@ -125,7 +125,7 @@ export async function openListener(
     drained: async (deadlineMs) => {
       // A response that was sent just before the drain began did not announce that its connection would close.
       const sweep = setInterval(() => stages.sweep(), SWEEP_EVERY_MS);
-      const cut = setTimeout(() => stages.connections.close(), deadlineMs);
+      const cut = setTimeout(() => stages.cut(), deadlineMs);
       await closed;
       clearInterval(sweep);
       clearTimeout(cut);
@@ -168,6 +168,7 @@ async function accepted(options: AcceptOptions, stages: Stages): Promise<Arrival
     await entrance.close();
     turns.hold(false);
     while (turns.waiting > 0) await turn();
+    stages.tookLast();
     await stages.connections.emptied();
   };
   return { host: entrance.address, port: entrance.port, close };
@@ -176,7 +177,11 @@ async function accepted(options: AcceptOptions, stages: Stages): Promise<Arrival
 /** The feeding process listens, counts the connections of all workers, and stops feeding before `close` is called. */
 function fed({ host, port }: AcceptOptions, feed: ConnectionFeed, stages: Stages): Arrivals {
   feed.open((socket, isFull) => stages.offer(arrivalOf(socket), isFull));
-  return { host, port, close: () => stages.connections.emptied() };
+  const close = () => {
+    stages.tookLast();
+    return stages.connections.emptied();
+  };
+  return { host, port, close };
 }
 
 /** Whose turn it is with a connection that has been accepted. */
@@ -212,7 +217,9 @@ class Stages {
   readonly #trusted: Networks;
   readonly #encrypt: ((socket: Socket) => void) | null;
   readonly #http2: Http2Sessions | null;
-  #stoppedAtMs = Number.POSITIVE_INFINITY;
+  /** When the last connection was taken; infinite before that. */
+  #tookLastAtMs = Number.POSITIVE_INFINITY;
+  #isCut = false;
 
   constructor(options: AcceptOptions, reader: ConnectionHandler, streams: HttpServer) {
     this.#options = options;
@@ -225,6 +232,10 @@ class Stages {
 
   /** Takes a new connection if there is room for it or an idle connection makes room. */
   offer(arrival: Arrival, isFull: boolean): void {
+    if (this.#isCut) {
+      arrival.drop();
+      return;
+    }
     const shortage = this.#shortage(arrival, isFull);
     if (shortage !== null) {
       arrival.drop();
@@ -257,14 +268,24 @@ class Stages {
   }
 
   stop(): void {
-    this.#stoppedAtMs = performance.now();
     this.sweep();
     this.#http2?.drain();
   }
 
+  /** No connection arrives any more, and none waits. Those on which no request has come have `UNUSED_MS` from now. */
+  tookLast(): void {
+    this.#tookLastAtMs = performance.now();
+  }
+
+  /** Closes all connections, and drops those that still wait, or arrive. */
+  cut(): void {
+    this.#isCut = true;
+    this.connections.close();
+  }
+
   /** Closes what is idle after `stop`. */
   sweep(): void {
-    const isLate = performance.now() - this.#stoppedAtMs >= UNUSED_MS;
+    const isLate = performance.now() - this.#tookLastAtMs >= UNUSED_MS;
     if (isLate) for (const socket of this.#arriving) socket.destroy();
     this.#reader.closeIdle(isLate);
   }

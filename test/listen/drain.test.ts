@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Certificates } from '../../src/listen/tls.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority, openTls } from '../support/encrypted.ts';
@@ -226,6 +226,7 @@ test.each(['plain', 'TLS'])(
     listener.stopAccepting();
     const drained = listener.drained(60_000);
     await eventually(() => expect(used.closed).toBe(true));
+    await letPass(0);
     await letPass(999);
     unused.socket.write(GET);
     await eventually(() => expect(unused.text).toContain('{}'));
@@ -259,3 +260,44 @@ test.each(['plain', 'TLS'])(
     await listener.drained(60_000);
   },
 );
+
+/** A connection that the listener accepts after it was stopped, and holds back while the listeners close. */
+async function openHeldBack(listener: { readonly port: number; stopAccepting(): void }) {
+  const socket = createConnection(listener.port, '127.0.0.1').on('error', () => {});
+  // Node connects in the next tick. It accepts nothing before it has polled.
+  await new Promise(process.nextTick);
+  listener.stopAccepting();
+  return socket;
+}
+
+// Fault: clients that keep connecting delayed the end of the listeners for the second that unused connections have.
+test('a connection that was held back while the listeners closed has its second for a request (reliability 318)', async () => {
+  const letPass = holdTime();
+  const { listener } = await openListener();
+  const client = await openHeldBack(listener);
+  const drained = listener.drained(60_000);
+  const closed = once(client, 'close').then(() => 'closed');
+  vi.advanceTimersByTime(2_000);
+  await eventually(() => expect(listener.connections()).toBe(1));
+  await letPass(900);
+  // The drain closes what is idle every 50 ms.
+  await delay(150);
+  client.write(GET);
+  expect(await Promise.race([once(client, 'data').then(() => 'answered'), closed])).toBe('answered');
+  await drained;
+});
+
+// Fault: what was opened after the cut of drainTimeout was cut by nothing, and the process did not end.
+test('a connection that is held back beyond drainTimeout is dropped (reliability 120)', async () => {
+  const letPass = holdTime();
+  const { listener, responses } = await openListener();
+  const client = await openHeldBack(listener);
+  client.write('GET / HTTP/1.1\r\n');
+  // Unread bytes make the system reset it, which `once` takes for a failure.
+  const closed = new Promise((resolve) => client.once('close', resolve));
+  const drained = listener.drained(500);
+  vi.advanceTimersByTime(600);
+  await letPass(0);
+  await Promise.all([drained, closed]);
+  expect([listener.connections(), responses]).toEqual([0, []]);
+});
