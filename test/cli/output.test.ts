@@ -37,7 +37,8 @@ async function exportInto(reader: string) {
   const script = `exec 3<&0; { ${writer}; } | { head -c 20000; read -r go <&3; ${reader}; }`;
   const command = [process.execPath, process.env.TEST_PROGRAM ?? join(ROOT, 'bin', 'tollgate.js')];
   const running = startProcess('sh', ['-c', script, 'sh', ...command], { env: { TOLLGATE_DATA } });
-  const [, pid] = await running.until(/^pid (\d+)$/m);
+  // On standard error alone: what stands before it on standard output may end within a line.
+  const pid = await running.until(() => /^pid (\d+)$/m.exec(running.stderr)?.[1]);
   await running.until(() => running.stdout.length >= 20_000);
   return { running, pid: Number(pid) };
 }

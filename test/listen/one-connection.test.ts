@@ -95,18 +95,13 @@ test('a connection that went over to the other reader stays usable, and so does 
   }
 });
 
-// Attack: a client sends on and on and reads nothing; what it sends must not be held without a bound, nor parsed ahead.
-test('what is sent behind a request that has not been answered is held as bytes up to a bound, and then the connection ends', async () => {
+// Attack: a client sends on and on; what it sends must not be held without a bound, nor parsed ahead.
+test('what is sent behind a request that has not been answered is held back, and served one request after the other', async () => {
   const first = sent('GET', '/v1/pets').bytes;
-  const { responses, closed } = await rawExchange(gateway.port, first.repeat(2_000), { until: 'closed' });
-  expect(closed).toBe(true);
-  expect(responses.every(({ status }) => status === 200)).toBe(true);
-  expect(responses.length).toBeLessThan(500);
-  // What fits is served, one after the other.
-  const many = 100;
-  expect(
-    (await rawExchange(gateway.port, first.repeat(many), { until: many, withinMs: 15_000 })).responses,
-  ).toHaveLength(many);
+  // Several times what a connection holds, so that the client has to wait.
+  const many = 2_000;
+  const { responses } = await rawExchange(gateway.port, first.repeat(many), { until: many, withinMs: 15_000 });
+  expect(responses.map(({ status }) => status)).toEqual(Array.from({ length: many }, () => 200));
   await eventually(async () => {
     const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
     expect(/^tollgate_connections (\d+)/m.exec(metrics)?.[1]).toBe('0');
