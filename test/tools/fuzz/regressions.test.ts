@@ -94,17 +94,12 @@ describe('pipelined requests', () => {
     expect(seen).toEqual(['GET /v1/pets HTTP/1.1']);
   });
 
-  test('beyond 64 KiB that wait, the connection is closed, and the client sees which were not served', async () => {
+  test('beyond 64 KiB that wait, the client waits, and each is served', async () => {
     answerAfterMs = 5;
     const many = Math.ceil((70 * 1024) / get().length);
-    const { responses, closed } = await rawExchange(gateway.port, get().repeat(many), {
-      until: 'closed',
-      withinMs: 8_000,
-    });
-    expect(closed).toBe(true);
-    expect(responses.length).toBeLessThan(many);
-    expect(responses.at(-1)?.header('Connection')).toBe('close');
-    expect(seen).toHaveLength(responses.length);
+    const { responses } = await rawExchange(gateway.port, get().repeat(many), { until: many, withinMs: 30_000 });
+    expect(responses.map(({ status }) => status)).toEqual(Array.from({ length: many }, () => 200));
+    expect(seen).toHaveLength(many);
   });
 });
 
