@@ -158,7 +158,7 @@ export class SharedBufferSocket extends Socket {
   pieceBytes = CLIENT_BUFFER_BYTES;
   /** How many times as much as those of others its bytes count. */
   weight = 1;
-  /** A piece that waits for its turn. Until then the connection is not read, whoever resumes it. */
+  /** A piece that waits for its turn. The connection is not read meanwhile, even if a reader resumes it. */
   #waiting: Buffer | null = null;
   /** Whether the piece is in the buffer of all connections. */
   #isLent = false;

@@ -331,9 +331,7 @@ class Stages {
   }
 
   #identified(socket: Socket, source: Source | null): void {
-    if (source !== null) {
-      comesFrom(socket, source);
-    }
+    if (source !== null) comesFrom(socket, source);
     const address = this.#addressOf(socket);
     if (address !== null && this.connections.isAtLimit(address) && !this.#evict('address', address)) {
       socket.destroy();

@@ -60,7 +60,7 @@ const MAX_PAIRS = 256;
 const SPARE_FRAMES = 10_000;
 const SPARE_FRAMES_PER_SECOND = 2_000;
 const FRAME_BYTES = 64;
-/** A load balancer has the requests of many clients on one session, each of whom may leave: so many times the resets of a client. */
+/** A load balancer carries many clients on one session, and each of them may cancel: the factor for the resets of its sessions. */
 const RESETS_OF_PROXY = 100;
 const SESSION_MEMORY_MB = 10;
 /** For how long requests of streams are begun in one turn of the event loop. */
