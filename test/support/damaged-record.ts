@@ -26,7 +26,8 @@ export async function damageRecord(
   }
   const table = isKey ? 'keys' : 'customers';
   const write = (record: string) => {
-    const db = new DatabaseSync(join(folder!, 'tollgate.db'));
+    // The gateway may be writing at this moment.
+    const db = new DatabaseSync(join(folder!, 'tollgate.db'), { timeout: 10_000 });
     try {
       const row = db.prepare(`SELECT record FROM ${table} WHERE id = ?`).get(id)!;
       db.prepare(`UPDATE ${table} SET record = ? WHERE id = ?`).run(record, id);

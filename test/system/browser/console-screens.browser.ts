@@ -204,6 +204,24 @@ describe.each([
     await page.close();
   });
 
+  test('Find anything opens again at once, before the browser reports that it was closed', async () => {
+    const page = await viewer.context.newPage();
+    await page.goto('/console/keys');
+    await page.getByRole('heading', { name: 'Keys', level: 1 }).waitFor();
+    await page.keyboard.press('Control+K');
+    await page.getByRole('option', { name: 'Upstreams' }).waitFor();
+    await page.evaluate(async () => {
+      const dialog = document.querySelector('dialog')!;
+      const closed = new Promise((resolve) => dialog.addEventListener('close', resolve));
+      dialog.close();
+      document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '/', bubbles: true, cancelable: true }));
+      await closed;
+    });
+    await page.getByRole('combobox', { name: 'Find' }).fill('paws');
+    await page.getByRole('option', { name: /Paws & Claws/ }).waitFor();
+    await page.close();
+  });
+
   test('a field has the focus again, and takes letters, once Find anything is closed', async () => {
     const page = await viewer.context.newPage();
     await page.goto('/console/keys');

@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Destination, Listed } from './finder.ts';
 import { html } from './html.ts';
 import { Icon } from './kit/icon.ts';
@@ -11,11 +11,15 @@ const NONE: Listed = { active: undefined, key: () => {} };
 
 /** The field of the header that finds anything. It opens with a click, with ⌘K or Ctrl+K, and with `/` outside of a field. */
 export function Find({ screens }: { screens: readonly Destination[] }) {
-  const [isOpen, setOpen] = useState(false);
+  /** Which opening is shown; null while it is closed. The browser says late that a dialog has closed: by then another may be open. */
+  const [opening, setOpening] = useState<number | null>(null);
+  const openings = useRef(0);
+  const open = () => setOpening(++openings.current);
   useLayoutEffect(() => {
-    if (!isOpen) refocus();
-  }, [isOpen]);
-  useEffect(() => {
+    if (opening === null) refocus();
+  }, [opening]);
+  // With the page, and not after it is drawn: no shortcut is lost.
+  useLayoutEffect(() => {
     const key = (event: KeyboardEvent) => {
       const { target, metaKey, ctrlKey, shiftKey } = event;
       const isTyping = target instanceof Element && target.closest('input, textarea, select, dialog') !== null;
@@ -23,15 +27,15 @@ export function Find({ screens }: { screens: readonly Destination[] }) {
         (event.key.toLowerCase() === 'k' && (metaKey || ctrlKey) && !shiftKey) || (event.key === '/' && !isTyping);
       if (!isAsked || document.querySelector('dialog[open]') !== null) return;
       event.preventDefault();
-      setOpen(true);
+      open();
     };
     document.addEventListener('keydown', key);
     return () => document.removeEventListener('keydown', key);
   }, []);
-  return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${() => setOpen(true)}>
+  return html`<button type="button" class="find" aria-keyshortcuts="Meta+K Control+K /" onClick=${open}>
       <${Icon} of="search" /><span>Find anything</span><kbd aria-hidden="true">${/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}</kbd>
     </button>
-    ${isOpen && html`<${FindDialog} screens=${screens} onClose=${() => setOpen(false)} />`}`;
+    ${opening !== null && html`<${FindDialog} key=${opening} screens=${screens} onClose=${() => setOpening((now) => (now === opening ? null : now))} />`}`;
 }
 
 /** Chromium gives no letters to a field that had the focus before a dialog, and has it again, until it gets the focus once more. */
