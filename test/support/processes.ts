@@ -1,7 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import * as require_fs from 'node:fs';
 import { join } from 'node:path';
-import { expect } from 'vitest';
 import { endWithUs } from './end-with-us.ts';
 import { atEnd } from './endings.ts';
 import { ROOM } from './room.ts';
@@ -85,7 +83,6 @@ export async function runTollgate(args: readonly string[], options: ProcessOptio
 
 /** Starts any program under the same rules as {@link startTollgate}. */
 export function startProcess(program: string, args: readonly string[], options: ProcessOptions = {}): Running {
-  require_fs.appendFileSync('/tmp/starts.log', `${expect.getState().testPath}\t${args.join(' ')}\n`);
   const child = spawn(program, args, {
     cwd: options.cwd ?? ROOT,
     env: cleanEnvironment(options.env ?? {}),
