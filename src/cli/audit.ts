@@ -69,7 +69,7 @@ export const audit: Command = {
       throw new Failure('bad_usage', `--action is '${action}'; it must be one of ${RECORDED_ACTIONS.join(', ')}.`);
     const work = async (store: OpenStore): Promise<ExitCode> => {
       const note = terminal.error;
-      const key = word === null ? null : await meantId(store, word, { kinds: ['key', 'customer'], isRead: true, note });
+      const key = word === null ? null : await meantId(store, word, { of: 'ID', isRead: true, note });
       const changes = await firstChanges(store.audit, { key, actor, action: kind, sinceMs, untilMs }, Number(limit));
       if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
       else {

@@ -1,4 +1,5 @@
 import { Failure } from '../failure.ts';
+import { isCustomerId } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isReadable } from '../identify/stored-record.ts';
 import { escapedText } from '../io/terminal-text.ts';
@@ -7,10 +8,19 @@ import type { OpenStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
 
 /** What an id may be of. */
-export type Kind = 'key' | 'customer';
+type Kind = 'key' | 'customer';
+
+/** How the help of a command names an argument that is a key, a customer, or either. */
+export type Placeholder = keyof typeof KINDS_OF;
+const KINDS_OF = {
+  KEY_ID: ['key'],
+  CUSTOMER_ID: ['customer'],
+  ID: ['key', 'customer'],
+} as const satisfies Readonly<Record<string, readonly Kind[]>>;
 
 /** Who has a name. */
 interface Named extends Pick<StoredKey, 'id' | 'name' | 'owner'> {
+  readonly kind: Kind;
   /** It is a key that is revoked. */
   readonly isRevoked: boolean;
 }
@@ -25,7 +35,7 @@ interface Found {
 
 /** What a command asks for. */
 interface Meaning {
-  readonly kinds: readonly [Kind, ...Kind[]];
+  readonly of: Placeholder;
   /** The command only reads, so the only one that has the word in its name or owner is taken as well. */
   readonly isRead: boolean;
   readonly isForRevoked?: boolean;
@@ -38,19 +48,24 @@ const MEANT = 3;
 
 /**
  * Finds the id that a person means: the word itself if it has the form of one, or that of the only key or customer with this name. A
- * revoked key counts only if no other has the name, unless the command is for revoked keys too.
+ * revoked key counts only if no other key has the name, unless the command is for revoked keys too.
  * @returns the word where nothing has such a name: the command says that it does not exist
- * @throws Failure `not_found` with those that may be meant, if they are several
+ * @throws Failure `not_found` with those that may be meant, if they are several; or if the id is that of the other kind
  */
 export async function meantId(
   store: OpenStore,
   word: string,
-  { kinds, isRead, isForRevoked = false, note }: Meaning,
+  { of, isRead, isForRevoked = false, note }: Meaning,
 ): Promise<string> {
-  if (/^(?:key_[0-9A-Za-z]{16}|cus_[0-9A-Za-z]{1,16}|(?:cus_\w+\/)?jwt_[\w-]{32})$/.test(word)) return word;
+  const kinds: readonly Kind[] = KINDS_OF[of];
+  const kind = kindOfId(word);
+  if (kind !== null) {
+    if (kinds.includes(kind)) return word;
+    throw new Failure('not_found', `${word} is the id of a ${kind}. This takes a ${kinds[0]}.`);
+  }
   const { exact, part } = await found(store, word, kinds);
-  const live = exact.filter(({ isRevoked }) => isForRevoked || !isRevoked);
-  const named = live.length === 0 ? exact : live;
+  const hasLiveKey = exact.some((one) => one.kind === 'key' && !one.isRevoked);
+  const named = exact.filter(({ isRevoked }) => isForRevoked || !isRevoked || !hasLiveKey);
   const meant = named.length === 0 && isRead ? part : named;
   if (meant.length === 1) {
     const [{ id, name, owner, isRevoked }] = meant as [Named];
@@ -59,10 +74,22 @@ export async function meantId(
     return id;
   }
   const some = (named.length === 0 ? part : named).slice(0, MEANT);
-  if (some.length === 0) return word;
+  if (some.length === 0) {
+    if (of !== 'ID' || /^(?:key|cus|jwt)_/.test(word)) return word;
+    throw new Failure('not_found', NEITHER);
+  }
   const names = some.map(({ id, name, owner }) => `${id} (${escapedText(name ?? owner ?? 'no name')})`);
   const why = named.length === 0 ? 'Nothing has exactly this name.' : 'Several have this name: give the id.';
   throw new Failure('not_found', `${why} Did you mean ${names.join(' or ')}?`);
+}
+
+const NEITHER =
+  'There is no key and no customer with this id or name. `tollgate keys list` and `tollgate customers list` show them.';
+
+/** What a word is the id of, by its form; null: it is no id. A token caller is named as a key would be. */
+function kindOfId(word: string): Kind | null {
+  if (isCustomerId(word)) return 'customer';
+  return /^(?:key_[0-9A-Za-z]{16}|(?:cus_\w+\/)?jwt_[\w-]{32})$/.test(word) ? 'key' : null;
 }
 
 async function found(store: OpenStore, word: string, kinds: readonly Kind[]): Promise<Found> {
@@ -87,7 +114,7 @@ const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGener
     if ('fault' in filter) return;
     for await (const found of operationsOn(store).everyMatch(filter, () => {})) {
       // One that cannot be read is found by its id alone.
-      if (isReadable(found)) yield { ...found.key, isRevoked: found.key.revokedAtMs !== null };
+      if (isReadable(found)) yield { ...found.key, kind: 'key', isRevoked: found.key.revokedAtMs !== null };
     }
   },
   async *customer(store, text) {
@@ -96,7 +123,7 @@ const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGener
     let cursor: string | null = null;
     do {
       const page = await operationsOn(store).customers.search(filter, { limit: PAGE, cursor });
-      for (const customer of page.customers) yield { ...customer, isRevoked: false };
+      for (const customer of page.customers) yield { ...customer, kind: 'customer', isRevoked: false };
       cursor = page.cursor;
     } while (cursor !== null);
   },

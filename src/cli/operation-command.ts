@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
+import { isCustomerId } from '../identify/customer-store.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { momentText } from '../io/time-text.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
@@ -8,7 +9,7 @@ import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/
 import type { Operations } from '../operations/operations.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
-import { type Kind, meantId } from './meant-id.ts';
+import { meantId, type Placeholder } from './meant-id.ts';
 import { contextOn } from './operations.ts';
 import { exitCodeOf, recordingOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
@@ -22,9 +23,9 @@ interface OperationCommand<O extends AnyOperation> {
   readonly name: string;
   readonly operation: O;
   /** The word that names what it is done to: KEY_ID unless given. Null: it makes something new. */
-  readonly positional?: 'CUSTOMER_ID' | null;
-  /** It is done to keys and customers alike. */
-  readonly isOfBoth?: boolean;
+  readonly positional?: Placeholder | null;
+  /** The operation in place of `operation` if it is done to a customer, where there is another one. */
+  readonly ofCustomer?: AnyOperation & Pick<O, 'run'>;
   /** The command is for revoked keys too, so a name may mean one although another key has it. */
   readonly isForRevoked?: boolean;
   /** The word for the second member of the path, if there is one. */
@@ -66,7 +67,7 @@ interface Spelling {
   /** Makes the member of what was given. @throws Failure `bad_usage` */
   readonly read?: (given: never, words: Words) => unknown;
   /** The member is an id of this kind, for which a name may stand. */
-  readonly idOf?: Kind;
+  readonly idOf?: Placeholder;
 }
 
 /** What a text is made with. */
@@ -91,13 +92,13 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
     name,
     operation,
     positional = 'KEY_ID',
+    ofCustomer = operation,
     part,
     examples,
     open = {},
     json,
     check,
     isForRevoked = false,
-    isOfBoth = false,
     confirm,
     ask: question,
   } = spec;
@@ -119,14 +120,13 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       const members = inputOf(spec, given);
       const once = operation.once === undefined ? null : onceOf(given);
       const work = async (store: OpenStore): Promise<ExitCode> => {
-        const words = await withMeantId(store, positional, given, { isForRevoked, isOfBoth, note: terminal.error });
+        const words = await withMeantId(store, positional, given, { isForRevoked, note: terminal.error });
         const [id = null] = words.positionals;
         if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
         const meant = await withMeantIds(store, spec.spelled, members, terminal.error);
         const input = { ...meant, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
         const context = contextOn(store);
-        const { operations } = context;
-        const declined = (await confirm?.({ keys: store.keys, operations }, words, terminal)) ?? null;
+        const declined = (await confirm?.({ keys: store.keys, ...context }, words, terminal)) ?? null;
         if (declined !== null) {
           terminal.error(`${declined}\n`);
           return 1;
@@ -134,7 +134,8 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
         const recording = recordingOf(store, terminal.error);
         const answers = (await question?.({ keys: store.keys }, words, terminal)) ?? {};
         const ask = () => ({ input: { ...input, ...answers }, asked: { ...PLAINLY, once } });
-        const done = await perform(operation, { store: context }, recording, id, ask).catch(asCommand);
+        const on = id !== null && isCustomerId(id) ? ofCustomer : operation;
+        const done = (await perform(on, { store: context }, recording, id, ask).catch(asCommand)) as DoneOf<O>;
         const { output, change, isRepeated } = done as Awaited<ReturnType<AnyOperation['run']>>;
         if (isRepeated === true) terminal.error('Nothing was changed: this change was made under this --id before.\n');
         const report = spec.asJson === undefined ? output : spec.asJson(done, store);
@@ -151,27 +152,16 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
 const NAME_WITH_ONCE =
   '--id needs the id of what is changed, not its name: by the time of a repetition another may have the name.';
 
-const KEY = ['key'] as const;
-const CUSTOMER = ['customer'] as const;
-const KEY_OR_CUSTOMER = ['key', 'customer'] as const;
-const NEITHER =
-  'There is no key and no customer with this id or name. `tollgate keys list` and `tollgate customers list` show them.';
-
 /** The words with the id of what is meant, where the name of a key or a customer was given. */
 async function withMeantId(
   store: OpenStore,
-  positional: 'KEY_ID' | 'CUSTOMER_ID' | null,
+  positional: Placeholder | null,
   words: Words,
-  {
-    isOfBoth,
-    ...meaning
-  }: { readonly isForRevoked: boolean; readonly isOfBoth: boolean; readonly note: (text: string) => void },
+  meaning: { readonly isForRevoked: boolean; readonly note: (text: string) => void },
 ): Promise<Words> {
   const [first, ...rest] = words.positionals;
   if (first === undefined || positional === null) return words;
-  const kinds = isOfBoth ? KEY_OR_CUSTOMER : positional === 'KEY_ID' ? KEY : CUSTOMER;
-  const id = await meantId(store, first, { kinds, isRead: false, ...meaning });
-  if (isOfBoth && !/^(?:key|cus|jwt)_/.test(id)) throw new Failure('not_found', NEITHER);
+  const id = await meantId(store, first, { of: positional, isRead: false, ...meaning });
   return { ...words, positionals: [id, ...rest] };
 }
 
@@ -185,7 +175,7 @@ async function withMeantIds(
   const meant = Object.entries(members).map(async ([member, word]) => {
     const { idOf } = spelled[member] ?? {};
     const isWord = idOf !== undefined && typeof word === 'string';
-    return [member, isWord ? await meantId(store, word, { kinds: [idOf], isRead: false, note }) : word] as const;
+    return [member, isWord ? await meantId(store, word, { of: idOf, isRead: false, note }) : word] as const;
   });
   return Object.fromEntries(await Promise.all(meant));
 }

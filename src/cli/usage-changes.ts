@@ -1,6 +1,13 @@
 import { isCustomerId } from '../identify/customer-store.ts';
 import { liftBan } from '../operations/catalogue/bans.ts';
-import { resetUsage, topUp, topUpCustomer, undoCustomerTopUp, undoTopUp } from '../operations/catalogue/usage.ts';
+import {
+  resetCustomerUsage,
+  resetUsage,
+  topUp,
+  topUpCustomer,
+  undoCustomerTopUp,
+  undoTopUp,
+} from '../operations/catalogue/usage.ts';
 import type { TopUpReport, UndoneTopUpReport } from '../operations/usage-changes.ts';
 import { operationCommand } from './operation-command.ts';
 import type { Command } from './terminal/command.ts';
@@ -71,8 +78,9 @@ function undoneText({ id, window, amount, limit, until }: UndoneTopUpReport, sec
 export const usageReset: Command = operationCommand({
   name: 'usage reset',
   operation: resetUsage,
-  isOfBoth: true,
-  examples: ['tollgate usage reset KEY_ID', 'tollgate usage reset KEY_ID --window day'],
+  ofCustomer: resetCustomerUsage,
+  positional: 'ID',
+  examples: ['tollgate usage reset KEY_ID', 'tollgate usage reset CUSTOMER_ID --window day'],
   spelled: {
     windows: {
       option: 'window',
@@ -93,8 +101,8 @@ export const usageReset: Command = operationCommand({
 export const bansLift: Command = operationCommand({
   name: 'bans lift',
   operation: liftBan,
-  isOfBoth: true,
-  examples: ['tollgate bans lift KEY_ID', 'tollgate bans lift KEY_ID --reason TICKET-12'],
+  positional: 'ID',
+  examples: ['tollgate bans lift KEY_ID', 'tollgate bans lift CUSTOMER_ID --reason TICKET-12'],
   json: 'Prints {"id","lifted","spent"}: the windows that still refuse, or null if they are not known.',
   // An operator can lift a ban also while plans.yaml has a fault.
   open: { needsPlans: false },

@@ -3,7 +3,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { type AskedSpan, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
 import { withStore } from '../serve/open-store.ts';
 import { csvLine } from './keys/export.ts';
-import { meantId } from './meant-id.ts';
+import { meantId, type Placeholder } from './meant-id.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -59,7 +59,7 @@ export const usageExport: Command = {
     },
     key: {
       type: 'string',
-      value: 'ID',
+      value: 'KEY_ID',
       about: 'Only this key, by id or name, also a revoked one, or this token caller (jwt_…).',
     },
     customer: {
@@ -83,11 +83,9 @@ export const usageExport: Command = {
     const span = spanOf(given);
     const isCsv = format === 'csv';
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const idOf = async (kind: 'key' | 'customer') => {
-        const word = given[kind] ?? null;
-        return word === null ? null : meantId(store, word, { kinds: [kind], isRead: true, note: terminal.error });
-      };
-      const of = { key: await idOf('key'), customer: await idOf('customer') };
+      const idOf = async (word: string | undefined, of: Placeholder) =>
+        word === undefined ? null : meantId(store, word, { of, isRead: true, note: terminal.error });
+      const of = { key: await idOf(given.key, 'KEY_ID'), customer: await idOf(given.customer, 'CUSTOMER_ID') };
       const unread = new UnreadRecords();
       const records = operationsOn(store).usageRecords(span, of, unread.add);
       // An unknown key is an error before anything is printed.

@@ -58,7 +58,7 @@ export const usage: Command = {
     if (unit !== null && asked === null)
       throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const id = await meantId(store, word, { kinds: ['key', 'customer'], isRead: true, note: terminal.error });
+      const id = await meantId(store, word, { of: 'ID', isRead: true, note: terminal.error });
       const { counts } = operationsOn(store);
       if (asked !== null) {
         const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');

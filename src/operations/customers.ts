@@ -359,7 +359,7 @@ function testOf({ text, plan, owner, expiringMs }: CustomerFilter, nowMs: number
 }
 
 /** Throws that there is no such customer. Text without the form of an id is not repeated: it may be a secret given by mistake. */
-function unknownCustomer(id: string): never {
+export function unknownCustomer(id: string): never {
   const message = isCustomerId(id)
     ? `There is no customer ${visible(id)}.`
     : 'There is no customer with this id. The id of a customer begins with cus_. `tollgate customers list` shows the ids.';

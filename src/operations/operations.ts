@@ -407,7 +407,7 @@ const PAGE = 100;
  * Throws that there is no such key. The error repeats only text that has the form of an id: other text may be a secret given
  * by mistake, which would end up in a CI log or a response.
  */
-function unknownKey(id: string): never {
+export function unknownKey(id: string): never {
   if (!isKeyId(id)) {
     throw new Failure(
       'not_found',

@@ -293,6 +293,28 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect((await admin('GET', `/customers/cus_0000000000000000/usage`)).status).toBe(404);
   });
 
+  test('what is counted of a key is not changed as that of a customer, nor the other way round (reliability 321)', async () => {
+    const { id } = await create();
+    const key = await gateway.createKey('small');
+    const topUp = { window: 'minute', amount: 1 };
+    for (const path of [`/customers/${key.id}`, `/keys/${id}`]) {
+      const [noun, other] = path.startsWith('/keys') ? ['key', id] : ['customer', key.id];
+      const answers = [
+        await admin('GET', `${path}/usage`),
+        await admin('GET', `${path}/history`),
+        await admin('POST', `${path}/topups`, topUp),
+        await admin('POST', `${path}/usage/reset`),
+        await admin('DELETE', `${path}/topups/minute`),
+      ];
+      expect(answers.map(({ status }) => status)).toEqual([404, 404, 404, 404, 404]);
+      for (const { body } of answers) {
+        expect(JSON.stringify(body)).toContain(`There is no ${noun} with this id.`);
+        expect(JSON.stringify(body)).not.toContain(other);
+      }
+    }
+    expect((await admin('GET', `/keys/${key.id}/usage`)).body.windows.minute.topUp).toBe(null);
+  });
+
   test('a key moves to a customer and away, its secret stays, and what it is asked to become must be possible', async () => {
     const { id } = await create({ plan: 'free' });
     const key = await gateway.createKey('small');

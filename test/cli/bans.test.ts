@@ -176,7 +176,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await run(env, 'bans', 'lift')).toMatchObject({
       code: 2,
       stdout: '',
-      stderr: expect.stringMatching(/KEY_ID/),
+      stderr: expect.stringMatching(/^ID is missing/),
     });
     expect(await run(env, 'bans', 'lift', 'a', 'b')).toMatchObject({ code: 2, stdout: '' });
   });

@@ -114,7 +114,7 @@ export const customersShow: Command = {
   async run({ options, positionals: [word] }, terminal) {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const operations = operationsOn(store);
-      const id = await meantId(store, word!, { kinds: ['customer'], isRead: true, note: terminal.error });
+      const id = await meantId(store, word!, { of: 'CUSTOMER_ID', isRead: true, note: terminal.error });
       const customer = await operations.customers.show(id);
       const filter = {
         text: null,

@@ -71,7 +71,7 @@ export const keysMove: Command = operationCommand({
     customer: {
       value: 'CUSTOMER_ID',
       about: 'The customer that it belongs to from now on, by id or name, with the plan and the limits of it.',
-      idOf: 'customer',
+      idOf: 'CUSTOMER_ID',
     },
     plan: { about: 'The plan of a key that leaves its customer; that of the customer unless given.' },
   },

@@ -113,7 +113,7 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
 
 async function customerMeant(word: string, store: OpenStore, { error }: Terminal): Promise<string> {
   const { meantId } = await import('../meant-id.ts');
-  return meantId(store, word, { kinds: ['customer'], isRead: false, note: error });
+  return meantId(store, word, { of: 'CUSTOMER_ID', isRead: false, note: error });
 }
 
 async function customerNamed(id: string, { customers }: OpenKeys) {

@@ -92,7 +92,7 @@ export const keysList: Command = {
       const customer =
         given.customer === null
           ? null
-          : await meantId(store, given.customer, { kinds: ['customer'], isRead: true, note });
+          : await meantId(store, given.customer, { of: 'CUSTOMER_ID', isRead: true, note });
       const filter = keyFilterFrom({ ...given, customer }, withRevoked, {
         nameOf: (parameter) => (parameter === 'text' ? 'TEXT' : `--${parameter}`),
         secretAdvice: NO_SECRET_IN_ARGUMENTS,
@@ -201,7 +201,7 @@ export const keysShow: Command = {
   async run({ options, positionals }, terminal) {
     const [word] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const id = await meantId(store, word, { kinds: ['key'], isRead: true, note: terminal.error });
+      const id = await meantId(store, word, { of: 'KEY_ID', isRead: true, note: terminal.error });
       const key = await operationsOn(store).show(id);
       const report = await operationsOn(store).wholeReport(key);
       if (options.json === true) terminal.out(json(shownKey(report)));
