@@ -27,11 +27,19 @@ export class Turns {
 
   /** Does it at once, if nothing waits and this turn of the event loop has time for it, else in a later turn. */
   begin(of: unknown, work: Work): void {
-    if (this.#waiting.size > 0 || this.#spentMs >= this.#turnMs || this.#do(work)) {
-      const own = this.#waiting.get(of);
-      if (own === undefined) this.#waiting.set(of, [work]);
-      else own.push(work);
-    }
+    if (this.#waiting.size > 0 || this.#spentMs >= this.#turnMs || this.#do(work)) this.later(of, work);
+    else this.#schedule();
+  }
+
+  /** Does it in a later turn. */
+  later(of: unknown, work: Work): void {
+    const own = this.#waiting.get(of);
+    if (own === undefined) this.#waiting.set(of, [work]);
+    else own.push(work);
+    this.#schedule();
+  }
+
+  #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     setImmediate(this.#next);

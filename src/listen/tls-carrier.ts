@@ -13,8 +13,10 @@ const BYTES_PER_CONTENT = 32;
 const LATE_BYTES = 64 * 1024;
 /** After how many bytes they are counted. */
 const LOOK_EVERY_BYTES = 16 * 1024;
-/** As many bytes of records are decrypted at once. Each of 24 bytes costs as much as one of kilobytes. */
+/** As many bytes of records are decrypted at once, because each of 24 bytes costs as much as one of kilobytes. */
 const PIECE_BYTES = 8 * 1024;
+/** As many while at least half of them were content. */
+const CONTENT_PIECE_BYTES = 64 * 1024;
 /** Records that wait because what they bring is not read. */
 const HELD_BYTES = 16 * 1024;
 /** So many times as much as plain bytes count in a turn. */
@@ -64,17 +66,21 @@ export class TlsCarrier extends Duplex {
       this.raw.destroy();
       return;
     }
-    // What flows is copied by the TLS stack before this returns.
-    const isCopied = this.readableFlowing === true && this.readableLength === 0;
-    if (!this.push(isCopied ? Buffer.from(bytes) : ownCopy(bytes))) this.raw.pause();
+    // As `push` would, but without a copy: the TLS stack copies what it is given before this returns.
+    if (this.readableFlowing === true && this.readableLength === 0) this.emit('data', bytes);
+    else if (!this.push(ownCopy(bytes))) this.raw.pause();
   };
 
   #isUseful(): boolean {
     this.#lookAtBytes = this.#bytes + LOOK_EVERY_BYTES;
-    const content = this.secured?.bytesRead ?? 0;
-    this.#wasted += this.#bytes - this.#bytesBefore - (content - this.#contentBefore) * BYTES_PER_CONTENT;
+    const all = this.secured?.bytesRead ?? 0;
+    const content = all - this.#contentBefore;
+    const bytes = this.#bytes - this.#bytesBefore;
+    this.#wasted += bytes - content * BYTES_PER_CONTENT;
     this.#bytesBefore = this.#bytes;
-    this.#contentBefore = content;
+    this.#contentBefore = all;
+    if (this.raw instanceof SharedBufferSocket)
+      this.raw.pieceBytes = content * 2 < bytes ? PIECE_BYTES : CONTENT_PIECE_BYTES;
     if (this.#wasted <= 0) {
       this.#wasted = Math.max(this.#wasted, -LATE_BYTES);
       return true;
@@ -88,14 +94,16 @@ export class TlsCarrier extends Duplex {
     if (this.raw.isPaused()) this.raw.resume();
   }
 
-  override _write(chunk: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
-    this.raw.write(chunk, done);
+  // The TLS stack writes to the connection itself, so that one stream instead of two keeps state for each write.
+  override write(chunk: Buffer, done?: unknown): boolean {
+    return this.raw.write(chunk, done as (error?: Error | null) => void);
   }
 
-  override _writev(chunks: { readonly chunk: Buffer }[], done: (error?: Error | null) => void): void {
+  override cork(): void {
     this.raw.cork();
-    for (let i = 0; i < chunks.length; i++)
-      this.raw.write(chunks[i]!.chunk, i === chunks.length - 1 ? done : undefined);
+  }
+
+  override uncork(): void {
     this.raw.uncork();
   }
 

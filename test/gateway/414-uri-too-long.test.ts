@@ -41,7 +41,7 @@ test.each([MAX + 1, 30_000, 60_000, 100_000, 500_000])(
 );
 
 // Attack: whoever cannot tell which part of a head is too large sends clients after the wrong fault, and a head that
-// grows without end takes memory. It is told by the packet in which the target begins or ends.
+// grows without end takes memory.
 test.each([
   [
     'a target of 9,000 and fields of 50,000 in one go',

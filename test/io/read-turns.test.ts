@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { SharedBufferSocket } from '../../src/io/read-buffers.ts';
+import { readInTurn, SharedBufferSocket } from '../../src/io/read-buffers.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { listen } from '../support/listening.ts';
@@ -111,4 +111,54 @@ test('whatever waits for its turn arrives whole and in order, also if its reader
   });
   await eventually(() => expect(hashes).toHaveLength(8));
   expect(hashes.toSorted()).toEqual(sent.toSorted());
+});
+
+test('what is held of many connections is continued for half a millisecond in each turn, and of each owner in turn (reliability 347)', async () => {
+  let [inTurn, most, done] = [0, 0, 0];
+  const order: string[] = [];
+  const sockets: Socket[] = [];
+  const port = await accepting((socket) => {
+    socket.owner = sockets.length < 50 ? 'attacker' : 'other';
+    sockets.push(socket);
+  });
+  clients(port, 51);
+  await eventually(() => expect(sockets).toHaveLength(51));
+  const turn = () => {
+    inTurn = 0;
+    timer = setImmediate(turn);
+  };
+  let timer = setImmediate(turn);
+  for (const [i, socket] of sockets.entries()) {
+    readInTurn(socket, () => {
+      order.push(i < 50 ? 'attacker' : 'other');
+      inTurn++;
+      done++;
+      most = Math.max(most, inTurn);
+      spin(0.2);
+    });
+  }
+  expect(done).toBe(0);
+  await eventually(() => expect(done).toBe(51));
+  clearImmediate(timer);
+  expect(most).toBeLessThanOrEqual(3);
+  expect(order.indexOf('other')).toBe(1);
+});
+
+test('a connection is read 8 KiB at first, and all of the buffer while it has more (reliability 348)', async () => {
+  const pieces: number[] = [];
+  const port = await accepting((socket) => {
+    socket.taker = (bytes) => pieces.push(bytes.length);
+  });
+  const [client] = clients(port, 1);
+  // All of it has arrived before the connection is read.
+  client!.write(Buffer.alloc(300_000));
+  await eventually(() => expect(pieces.reduce((sum, bytes) => sum + bytes, 0)).toBe(300_000));
+  expect(pieces[0]).toBeLessThanOrEqual(8 * 1024);
+  expect(Math.max(...pieces)).toBeGreaterThan(8 * 1024);
+  client!.write('small');
+  await eventually(() => expect(pieces.at(-1)).toBe(5));
+  const before = pieces.length;
+  client!.write(Buffer.alloc(100_000));
+  await eventually(() => expect(pieces.slice(before).reduce((sum, bytes) => sum + bytes, 0)).toBe(100_000));
+  expect(pieces[before]).toBeLessThanOrEqual(8 * 1024);
 });

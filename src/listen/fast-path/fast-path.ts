@@ -5,7 +5,7 @@ import { type Head, type HeadFault, readHead } from '../../http1/request-head.ts
 import { Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
-import { ownCopy, SharedBufferSocket } from '../../io/read-buffers.ts';
+import { ownCopy, readInTurn, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { TextWriter } from '../../io/writes.ts';
 import { MAX_EMPTY_BYTES, type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
 import { FastResponse, type ResponseConnection } from './fast-response.ts';
@@ -176,7 +176,7 @@ class FastConnection implements ResponseConnection, Timed {
     this.#idleSinceMs = this.#path.deadlines.nowMs();
     this.deadlineAtMs = this.#idleSinceMs + this.#path.options.idleTimeoutMs;
     // Not from within the previous response, because its request has yet to be logged.
-    if (this.#held.length > 0) setImmediate(this.#serveHeld);
+    if (this.#held.length > 0) readInTurn(this.#socket, this.#serveHeld);
   }
 
   /** @param bytes valid during the call only: they are copied if they must be kept */

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { interceptDestroySoon, interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
+import { readInTurn } from '../../io/read-buffers.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -89,6 +90,8 @@ export class RequestFeed {
   #matched = 0;
   /** The first bytes of the request that is being read, without the empty lines before it. */
   #start = '';
+  #lineBytes = 0;
+  #isLineOver = false;
   #isOver = false;
 
   /**
@@ -129,6 +132,11 @@ export class RequestFeed {
   /** Whether the request that is being read, or was read last, is a HEAD, whose response has no body. */
   get isHead(): boolean {
     return this.#start === 'HEAD ';
+  }
+
+  /** How long the request line is that is being read, or was read last, as far as it has arrived. */
+  get requestLineBytes(): number {
+    return this.#lineBytes;
   }
 
   /** Whether no byte of a request is left to serve, and the operating system has accepted everything written. */
@@ -223,7 +231,7 @@ export class RequestFeed {
     if (this.#chunks !== null) this.#scheduleAsConsumer();
     else {
       this.#isScheduled = true;
-      setImmediate(this.#feedWaiting);
+      readInTurn(this.#socket, this.#feedWaiting);
     }
   }
 
@@ -331,9 +339,13 @@ export class RequestFeed {
   }
 
   #noteStart(piece: Buffer): void {
-    if (this.#request !== null || this.#start.length === METHOD_BYTES) return;
-    const start = this.#start + piece.toString('latin1', 0, METHOD_BYTES + 2 * HEAD_END.length);
-    this.#start = start.replace(/^[\r\n]+/, '').slice(0, METHOD_BYTES);
+    if (this.#request !== null || this.#isLineOver) return;
+    let from = 0;
+    if (this.#lineBytes === 0) while (piece[from] === CR || piece[from] === LF) from++;
+    const end = piece.indexOf(LF, from);
+    this.#isLineOver = end !== -1;
+    this.#lineBytes += (end === -1 ? piece.length : end) - from;
+    this.#start += piece.toString('latin1', from, from + METHOD_BYTES - this.#start.length);
   }
 
   #hold(bytes: Buffer): void {
@@ -391,6 +403,8 @@ export class RequestFeed {
     this.#chunks = null;
     this.#spare = null;
     this.#start = '';
+    this.#lineBytes = 0;
+    this.#isLineOver = false;
     this.#idleSinceMs = this.#nowMs();
     const socket = this.#socket;
     if (!socket.destroyed && keepsConnection(response) && response.writableFinished) {

@@ -52,7 +52,7 @@ export function onClientError(
     return;
   }
   const head = headNear(error);
-  const [code, message] = meaningOf(fault, error.rawPacket, head, socket, options);
+  const [code, message] = meaningOf(fault, error.rawPacket, head, feed, options);
   // The parser found the error in the body of a request that is being served.
   if (request !== null && isOfBody(code) && options.breakOff(socket, code)) return;
   // Never a second status line on a connection where a response has begun.
@@ -98,6 +98,8 @@ function headNear({ rawPacket, bytesParsed = 0 }: ParseError): string {
 }
 
 const HEAD_END = '\r\n\r\n';
+/** The longest method, two spaces, the version and CR. */
+const MAX_AROUND_TARGET = 20 + 2 + 8 + 1;
 
 /** @returns names and values alternating */
 function fieldsIn(head: string): string[] {
@@ -118,14 +120,14 @@ function meaningOf(
   fault: ParseFault,
   packet: Buffer | undefined,
   head: string,
-  socket: Socket,
+  feed: RequestFeed | null,
   { maxUrlBytes }: HeadLimits,
 ): [ErrorCode, string] {
   switch (fault) {
     case 'late':
       return ['request_timeout', ERRORS.request_timeout.sentence];
     case 'head_too_large':
-      return isTargetTooLong(packet, socket.bytesRead, maxUrlBytes)
+      return feed !== null && feed.requestLineBytes > maxUrlBytes + MAX_AROUND_TARGET
         ? ['uri_too_long', ERRORS.uri_too_long.sentence(maxUrlBytes)]
         : ['headers_too_large', 'The header fields are too large or too many.'];
     case 'extensions_too_large':
@@ -148,20 +150,6 @@ function hasForeignCharacter(head: string): boolean {
 function hasOtherVersion(packet: Buffer | undefined): boolean {
   const line = packet?.subarray(0, Math.max(packet.indexOf('\r\n'), 0)).toString('latin1') ?? '';
   return / HTTP\/[0-9]\.[0-9]$/.test(line);
-}
-
-/**
- * Whether a head was too large because its target was too long. That shows if the target begins or ends in this packet.
- * If it does neither, the fields are assumed to be too large, because that is likelier.
- * @param received how many bytes the connection has received so far, including this packet
- */
-function isTargetTooLong(packet: Buffer | undefined, received: number, maxUrlBytes: number): boolean {
-  if (packet === undefined) return false;
-  const text = packet.toString('latin1');
-  const target = /^[\r\n]*[A-Z-]{3,20} ([!-~]+)/.exec(text)?.[1];
-  if (target !== undefined) return target.length > maxUrlBytes;
-  const end = / HTTP\/1\.[01]\r\n/.exec(text)?.index ?? -1;
-  return end !== -1 && !text.slice(0, end).includes('\n') && received - packet.length + end > maxUrlBytes;
 }
 
 /** @param isHead whether this answers a HEAD, whose response has no body (RFC 9110 section 9.3.2) */
