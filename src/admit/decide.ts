@@ -341,7 +341,7 @@ export function lift(state: AccountState, nowMs: number): AccountState {
   return {
     ...state,
     strikes: NO_STRIKES,
-    ban: number === 0 ? null : { number, untilMs: nowMs, window: state.ban.window },
+    ban: number === 0 ? null : { ...state.ban, number, untilMs: nowMs },
   };
 }
 
@@ -419,9 +419,12 @@ function withoutFurther({ further: _, ...own }: AccountState): AccountState {
   return own;
 }
 
-/** The ban that a store keeps: a decision leaves out the budget of a ban if its own allowance lacks that. */
+/**
+ * The ban that a store keeps: a decision leaves out the budget of a ban if its own allowance lacks that. A ban that ends later is a new
+ * one; its number may be the same, because the one before was forgotten.
+ */
 function banAfter(before: Ban | null, ban: Ban | null): Ban | null {
-  if (before?.budget === undefined || ban === null || before.number !== ban.number || ban.budget !== undefined)
+  if (before?.budget === undefined || ban === null || ban.untilMs > before.untilMs || ban.budget !== undefined)
     return ban;
   return { ...ban, budget: before.budget };
 }

@@ -67,6 +67,8 @@ test('a ban is lifted while it is in force, and only then', () => {
   const strikes = { count: 2, endsAtMs: T0 + 9 };
   const state: AccountState = { ...UNSEEN, strikes, ban: { number: 2, untilMs: T0 + 10, window: 'second' } };
   expect(lift(state, T0 + 9)).toEqual({ ...UNSEEN, ban: { number: 1, untilMs: T0 + 9, window: 'second' } });
+  const ofGroup: AccountState = { ...state, ban: { ...state.ban!, budget: 'search' } };
+  expect(lift(ofGroup, T0 + 9).ban).toMatchObject({ number: 1, budget: 'search' });
   expect(lift(state, T0 + 10)).toBe(state);
   expect(lift({ ...UNSEEN, strikes }, T0)).toEqual({ ...UNSEEN, strikes });
 });
@@ -82,6 +84,16 @@ describe('a store keeps', () => {
     expect(stateAfter(before, outcome, plan).windows).toEqual({ day: fixed(7, 90_000), second: fixed(1, 10) });
     const later = decide(before, plan, T0 + 10, 1, 1);
     expect(stateAfter(before, later, plan).windows).toEqual({ ...later.state.windows, day: fixed(7, 90_000) });
+  });
+
+  test('the budget of a ban that its own plan does not count, and not that of a ban that was forgotten', () => {
+    const before: AccountState = { ...UNSEEN, ban: { number: 1, untilMs: T0, window: 'second', budget: 'search' } };
+    const kept = decide(before, plan, T0 - 1, 1, 1);
+    expect(kept.state.ban).not.toHaveProperty('budget');
+    expect(stateAfter(before, kept, plan).ban).toEqual(before.ban);
+    const imposed = decide(before, plan, T0 + 500, 1, 2);
+    expect(imposed.state.ban).toEqual({ number: 1, untilMs: T0 + 1_500, window: 'second' });
+    expect(stateAfter(before, imposed, plan).ban).toEqual(imposed.state.ban);
   });
 
   test('the outcome itself if there is nothing beside it', () => {

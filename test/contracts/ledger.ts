@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
-import { type Allowance, type Budget, UNBOUNDED } from '../../src/admit/plan.ts';
+import { type Allowance, type BanRule, type Budget, UNBOUNDED } from '../../src/admit/plan.ts';
 import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { allowance } from '../support/allowance.ts';
@@ -110,6 +110,38 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await ledger.carryBan('brief', 'new');
       await view.carryBan('brief', 'new');
       expect((await ledger.present('new', strict))?.state).toEqual(UNSEEN);
+    });
+  });
+
+  describe('a ban that a group of routes led to', () => {
+    const grouped = (bans: Partial<BanRule>): Allowance => {
+      const limits = allowance({ minute: 1 }).limits.map((of) => ({ ...of, name: 'search-minute' as const }));
+      const search = { name: 'search', scope: 'key', group: 'search', limits, unlimited: [] } as const;
+      return { ...allowance({ minute: 100 }, { after: 2, ...bans }), further: [search] };
+    };
+
+    test('is named by it in the list of bans, and where it is carried to', async () => {
+      const imposed = await ban('a', grouped({}));
+      expect(imposed).toMatchObject({ number: 1, window: 'minute', budget: 'search' });
+      await ledger.carryBan('a', 'b');
+      const all = ['a', 'b'].map((consumerId) => ({ consumerId, ban: imposed }));
+      for (const one of [ledger, view]) {
+        await eventually(async () => {
+          expect((await one.bans()).toSorted((x, y) => (x.consumerId < y.consumerId ? -1 : 1))).toEqual(all);
+        }, SOON);
+      }
+      expect((await decideOne('b', grouped({}), 1)).state.ban).toEqual(imposed);
+    });
+
+    test('gives its name to no later ban (reliability 330)', async () => {
+      const short = { firstMs: 1, longestMs: 1, forgetMs: 1 };
+      await ban('a', grouped(short));
+      await eventually(async () => expect((await decideOne('a', grouped(short), 0)).state.ban).toBeNull());
+      // The numbers of bans begin anew, and this one is by the key's own limit, under a plan without the group.
+      const next = await ban('a', allowance({ minute: 2 }, { after: 2, forgetMs: 1 }));
+      expect(next).toMatchObject({ number: 1, window: 'minute' });
+      expect(next).not.toHaveProperty('budget');
+      expect((await decideOne('a', grouped({}), 0)).state.ban).toEqual(next);
     });
   });
 

@@ -374,7 +374,7 @@ local function strike(rule, n, admitted)
   put(struck, 'b', struck.number)
   put(struck, 'B', struck.banEnd)
   put(struck, 'w', last)
-  if rule.budgets then put(struck, 'W', rule.budgets[lastBudget] or '') end
+  put(struck, 'W', rule.budgets and rule.budgets[lastBudget] or '')
   put(struck, 'x', 0)
   put(struck, 'X', 0)
   return admitted + max(rule.after - strikes - 1, 0), 1

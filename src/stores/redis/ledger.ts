@@ -36,7 +36,7 @@ const CARRY_BAN_LUA = readFileSync(new URL('./carry-ban.lua', import.meta.url), 
 interface Scripted {
   tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
   tollgateInFlight(account: string, holder: string, count: number): Promise<unknown>;
-  tollgateCarryBan(account: string, number: string, end: string, window: string, keptMs: number): Promise<number>;
+  tollgateCarryBan(account: string, ...ban: readonly [...string[], number]): Promise<number>;
 }
 
 const IN_FLIGHT_LUA = WINDOWS_LUA + readFileSync(new URL('./in-flight.lua', import.meta.url), 'utf8');
@@ -155,9 +155,8 @@ export class RedisLedger implements Ledger {
       () => Promise.all([this.#fieldsOfBan(from), this.#redis.pttl(from)]),
       from,
     );
-    const [number, end, window] = fields;
-    if (!number || !end || !window || banOf(Number(number), Number(end), Number(window)) === null) return;
-    const carry = () => this.#redis.tollgateCarryBan(to, number, end, window, keptMs);
+    if (banIn(fields) === null) return;
+    const carry = () => this.#redis.tollgateCarryBan(to, ...fields.map((field) => field ?? ''), keptMs);
     if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
   }
 
@@ -215,17 +214,22 @@ export class RedisLedger implements Ledger {
   }
 
   async #banOf(name: string): Promise<Ban | null> {
-    const [number = 0, untilMs = 0, window = 0] = (await this.#fieldsOfBan(name)).map(Number);
-    return banOf(number, untilMs, window);
+    return banIn(await this.#fieldsOfBan(name));
   }
 
   /** Empty if another program's value is in the place of the account. */
   #fieldsOfBan(name: string): Promise<readonly (string | null)[]> {
-    return this.#redis.hmget(name, 'b', 'B', 'w').catch((error: Error) => {
+    return this.#redis.hmget(name, 'b', 'B', 'w', 'W').catch((error: Error) => {
       if (error.message.startsWith('WRONGTYPE')) return [];
       throw error;
     });
   }
+}
+
+/** @param fields b, B, w and W of an account */
+function banIn([number, untilMs, window, budget]: readonly (string | null)[]): Ban | null {
+  const ban = banOf(Number(number), Number(untilMs), Number(window));
+  return ban === null || !budget ? ban : { ...ban, budget };
 }
 
 /** Lifts a ban again that a failover has restored. A ban that was imposed since has another end and stays. */
