@@ -71,12 +71,14 @@ class Http2Session implements ReadConnection {
   readonly #options: Http2Options;
   readonly #socket: TLSSocket;
   readonly #address: string | null;
+  /** The network of the client address; null for a trusted proxy. */
+  readonly network: string | null;
   readonly #session: ServerHttp2Session;
   readonly #bornAtMs: number;
   readonly #overhead: OverheadBudget;
   readonly #resets: TokenBucket;
   readonly #frames: TokenBucket;
-  /** Streams that have not been closed, each with its request once the gateway has begun to read it. */
+  /** Streams that have not been closed, and that the gateway has not canceled, each with its request once the gateway has begun to read it. */
   readonly #open = new Map<ServerHttp2Stream, StreamConnection | null>();
   /** Streams whose request the gateway has begun to read and has not finished answering. */
   readonly #served = new Set<StreamConnection>();
@@ -104,6 +106,7 @@ class Http2Session implements ReadConnection {
     this.#options = options;
     this.#socket = socket;
     this.#address = address;
+    this.network = address === null ? null : networkOf(address);
     this.#passedAtMs = nowMs;
     this.#bornAtMs = nowMs;
     this.#idleSinceMs = nowMs;
@@ -129,18 +132,9 @@ class Http2Session implements ReadConnection {
     this.#socket.once('close', listener);
   }
 
-  /** The client address that its bytes count towards; null for a trusted proxy. */
-  get address(): string | null {
-    return this.#address;
-  }
-
   /** Bytes of responses that the client had yet to read at the last `look`. Node keeps them outside the heap. */
   get unreadBytes(): number {
     return this.#unreadBytes;
-  }
-
-  get network(): string | null {
-    return networkOfClient(this.#address);
   }
 
   /** At the last `look`. */
@@ -166,10 +160,18 @@ class Http2Session implements ReadConnection {
       if (unread <= NARROW_WINDOW_BYTES) continue;
       ended += unread;
       this.#options.onUnparsed('overloaded');
-      if (connection === null) stream.close(NGHTTP2_CANCEL);
-      else connection.destroy();
+      this.#cancel(stream);
     }
     return ended;
+  }
+
+  /** Ends a stream to free what it holds. The gateway ends it, so that is charged to no budget of the client. */
+  #cancel(stream: ServerHttp2Stream): void {
+    const connection = this.#open.get(stream);
+    this.#open.delete(stream);
+    // A response that has begun breaks off. If it is complete, this does nothing, and its stream is still open.
+    if (connection && this.#served.has(connection)) connection.destroy();
+    stream.close(NGHTTP2_CANCEL);
   }
 
   /** Since when the client has had something to read, and has hardly read. */
@@ -273,7 +275,7 @@ class Http2Session implements ReadConnection {
     // The slot is released at once, because the stream may take a while to close.
     const slot = streams.take(this.#address, () => {
       slot?.release();
-      stream.close(NGHTTP2_CANCEL);
+      this.#cancel(stream);
     });
     if (slot === null) {
       onUnparsed('overloaded');
@@ -281,11 +283,11 @@ class Http2Session implements ReadConnection {
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
       this.#open.set(stream, null);
-      this.#options.turns.begin(this.#address ?? this, () => this.#begin(stream, raw, hasEnded, slot));
+      this.#options.turns.begin(this.network ?? this, () => this.#begin(stream, raw, hasEnded, slot));
     }
   }
 
-  /** It is the turn of a stream, whose client may have reset it meanwhile. */
+  /** It is the turn of a stream, which its client may have reset meanwhile, or the gateway. */
   #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, slot: StreamSlot): void {
     const request = stream.destroyed || stream.closed ? null : readStreamHead(raw, hasEnded);
     if (request?.kind === 'request') {
@@ -293,13 +295,13 @@ class Http2Session implements ReadConnection {
       return;
     }
     slot.release();
-    this.#open.delete(stream);
+    const isOpen = this.#open.delete(stream);
     this.#excuseBody(hasEnded);
     if (request !== null) {
       this.#options.onUnparsed('invalid_request');
       stream.close(NGHTTP2_PROTOCOL_ERROR);
     }
-    this.#spendReset();
+    if (isOpen) this.#spendReset();
   }
 
   /** A stream ends unread, whose client may have sent as much of a body as it was granted. */
@@ -340,10 +342,10 @@ class Http2Session implements ReadConnection {
   }
 
   #onStreamClose(stream: ServerHttp2Stream, connection: StreamConnection): void {
-    this.#open.delete(stream);
+    const isOpen = this.#open.delete(stream);
     if (this.#open.size === 0) this.#idleSinceMs = this.#options.nowMs();
     this.#overhead.excuse(connection.bytesToCome);
-    if (connection.endedBy === 'client') this.#spendReset();
+    if (isOpen && connection.endedBy === 'client') this.#spendReset();
   }
 
   /**
@@ -423,10 +425,6 @@ function endBeyond(most: number, unread: readonly Http2Session[]): readonly Http
   return unread.slice(ended);
 }
 
-function networkOfClient(address: string | null): string | null {
-  return address === null ? null : networkOf(address);
-}
-
 /** All HTTP/2 sessions of the listener. */
 export class Http2Sessions {
   readonly #options: Http2Options;
@@ -484,8 +482,8 @@ export class Http2Sessions {
     if (unread.length === 0 || sumOf(unread) <= MAX_UNREAD_BYTES_OF_ADDRESS) return;
     unread.sort((a, b) => a.stillSinceMs - b.stillSinceMs);
     let kept: Http2Session[] = [];
-    for (const [address, own] of Map.groupBy(unread, (session) => networkOfClient(session.address))) {
-      kept = kept.concat(address === null ? own : endBeyond(MAX_UNREAD_BYTES_OF_ADDRESS, own));
+    for (const [network, own] of Map.groupBy(unread, (session) => session.network)) {
+      kept = kept.concat(network === null ? own : endBeyond(MAX_UNREAD_BYTES_OF_ADDRESS, own));
     }
     endBeyond(MAX_TOTAL_BYTES, kept);
   }

@@ -1,0 +1,163 @@
+import { readFile } from 'node:fs/promises';
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type TLSSocket } from 'node:tls';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { StreamSlots } from '../../../src/listen/connections.ts';
+import { Http2Sessions } from '../../../src/listen/http2/session.ts';
+import { eventually } from '../../support/conditions.ts';
+import { newAuthority } from '../../support/encrypted.ts';
+import { atEnd } from '../../support/endings.ts';
+import { CODE, FLAG, fieldBlock, frame, pseudo, rstStream, settings, TYPE } from '../../support/http2-frames.ts';
+import { listen } from '../../support/listening.ts';
+import { openRawSession, type RawSession } from '../../support/raw-http2.ts';
+
+const MiB = 1024 * 1024;
+/** Sessions of all tests come from this address, unless they say another one. */
+const CLIENT = '2001:db8::1';
+
+let authority: Awaited<ReturnType<typeof newAuthority>>;
+let certificate: { readonly cert: string; readonly key: string };
+
+/** What the clients asked for, in the order in which their requests were begun. */
+let begun: string[];
+let broken: string[];
+/** How many milliseconds pass each time that the clock is read. */
+let stepMs: number;
+let answer: (request: IncomingMessage, response: ServerResponse) => void;
+let isShortOfMemory: boolean;
+
+beforeAll(async () => {
+  authority = await newAuthority();
+  const { cert, key } = await authority.issue('localhost');
+  certificate = { cert: await readFile(cert, 'utf8'), key: await readFile(key, 'utf8') };
+});
+
+beforeEach(() => {
+  [begun, broken, stepMs, isShortOfMemory] = [[], [], 0, false];
+  answer = (_, response) => response.end();
+});
+
+/** Serves HTTP/2 as the listener does. @param streams of each address at a time */
+async function serving(streams: number): Promise<(address?: string) => Promise<RawSession>> {
+  let nowMs = 0;
+  const server = createHttpServer((request, response) => {
+    begun.push(request.url ?? '');
+    answer(request, response);
+  });
+  const limits = { maxConnections: 10_000, maxConnectionsPerAddress: streams };
+  const sessions = new Http2Sessions({
+    settings: { maxStreams: 100, maxResets: 2 },
+    maxHeaderBytes: 16_384,
+    maxUrlBytes: 8_192,
+    headersTimeoutMs: 60_000,
+    idleTimeoutMs: 60_000,
+    writeTimeoutMs: 60_000,
+    server,
+    streams: new StreamSlots(limits, () => false),
+    isShortOfMemory: () => isShortOfMemory,
+    nowMs: () => {
+      nowMs += stepMs;
+      return nowMs;
+    },
+    onUnparsed: () => {},
+    onBreak: (reason) => broken.push(reason),
+  });
+  const addresses: string[] = [];
+  const { port } = await listen(
+    createServer({ ...certificate, ALPNProtocols: ['h2'] }, (socket: TLSSocket) => {
+      socket.on('error', () => {});
+      atEnd(() => socket.destroy());
+      sessions.take(socket, addresses.shift()!);
+    }),
+  );
+  return async (address = CLIENT) => {
+    addresses.push(address);
+    const session = await openRawSession(port, { ca: authority.pem });
+    await eventually(() => expect(session.frames.some(({ type }) => type === TYPE.SETTINGS)).toBe(true));
+    session.send(frame(TYPE.SETTINGS, FLAG.ACK, 0));
+    return session;
+  };
+}
+
+const head = (id: number, path: string, method = 'GET', flags: number = FLAG.END_STREAM) =>
+  frame(TYPE.HEADERS, FLAG.END_HEADERS | flags, id, fieldBlock(pseudo(path, method)));
+
+/** Of the first streams of a session. */
+const ids = (count: number) => Array.from({ length: count }, (_, i) => 2 * i + 1);
+
+describe('a stream that the gateway ends costs its client none of maxResets (reliability 313)', () => {
+  test('while it waits for its turn', async () => {
+    const open = await serving(3);
+    const session = await open();
+    // One request is begun in each turn of the event loop.
+    stepMs = 3;
+    session.send(...ids(40).map((id) => head(id, `/${id}`)));
+    const ended = () => ids(40).filter((id) => session.resetOf(id) === CODE.CANCEL).length;
+    await eventually(() => expect(begun.length + ended()).toBe(40));
+    expect(ended()).toBeGreaterThan(10);
+    expect([broken, session.closed]).toEqual([[], false]);
+  });
+
+  test('while its body has yet to begin', async () => {
+    const open = await serving(3);
+    const session = await open();
+    session.send(...ids(20).map((id) => head(id, `/${id}`, 'GET', 0)));
+    await eventually(() => expect(ids(17).map((id) => session.resetOf(id))).toEqual(ids(17).map(() => CODE.CANCEL)));
+    session.send(head(41, '/last'));
+    await eventually(() => expect(session.isAnswered(41)).toBe(true));
+    expect([broken, session.closed]).toEqual([[], false]);
+  });
+
+  test('and one that the client resets before its turn costs it one', async () => {
+    const open = await serving(100);
+    const session = await open();
+    stepMs = 3;
+    session.send(...ids(40).map((id) => head(id, `/${id}`)), ...ids(40).map((id) => rstStream(id, CODE.CANCEL)));
+    await eventually(() => expect(broken).toEqual(['resets']));
+  });
+});
+
+// Fault: an upload whose response is complete and waits to be read cannot be broken off any more. It counted as freed, and was not.
+test('uploads end until enough is freed, also those whose response waits to be read (reliability 329)', async () => {
+  const open = await serving(1_000);
+  answer = (request, response) => {
+    if (request.url === '/waiting') return;
+    request.once('data', () => {
+      request.pause();
+      response.end('x'.repeat(1_000));
+    });
+  };
+  const session = await open();
+  // Nothing of the responses fits, so each is complete and its stream stays open.
+  session.send(settings(4, 0));
+  const answered = ids(20);
+  for (const id of answered) session.send(head(id, '/answered', 'POST', 0), ...body(id));
+  await eventually(() => expect(answered.every((id) => session.isAnswered(id))).toBe(true));
+  const waiting = ids(40).slice(20);
+  for (const id of waiting) session.send(head(id, '/waiting', 'POST', 0), ...body(id));
+  await eventually(() => expect(begun).toHaveLength(40));
+  isShortOfMemory = true;
+  // 40 MiB wait, and 32 may.
+  await eventually(() => expect(ids(40).filter((id) => session.resetOf(id) !== null).length).toBeGreaterThanOrEqual(8));
+  expect(waiting.map((id) => session.resetOf(id))).toEqual(waiting.map(() => null));
+  expect(broken).toEqual([]);
+});
+
+// Attack: an IPv6 client has as many addresses as it likes, and takes as many turns.
+test('addresses of one network have their turn together (reliability 254)', async () => {
+  const open = await serving(1_000);
+  const many: RawSession[] = [];
+  for (let i = 1; i <= 20; i++) many.push(await open(`2001:db8::${i}`));
+  const other = await open('2001:db8:0:1::1');
+  stepMs = 3;
+  for (const session of many) session.send(...ids(50).map((id) => head(id, '/many')));
+  other.send(...ids(10).map((id) => head(id, '/other')));
+  await eventually(() => expect(begun).toHaveLength(1_010));
+  // In turn with ten of the network, and not with those of each of its addresses.
+  expect(begun.lastIndexOf('/other') - begun.indexOf('/other')).toBeLessThan(100);
+});
+
+/** One MiB of a body. */
+function body(stream: number): Buffer[] {
+  return Array.from({ length: MiB / 16_384 }, () => frame(TYPE.DATA, 0, stream, Buffer.alloc(16_384)));
+}
