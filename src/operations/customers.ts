@@ -288,9 +288,11 @@ export class CustomerOperations {
     guard?.(present);
     refuseMoveOf(present);
     const formerId = present.customer ?? null;
-    const owner = customerId === null ? formerId && (await customers.get(formerId)) : await this.ofNewKey(customerId);
     if (customerId !== null && plan !== null) throw new Failure('refused', PLAN_OF_CUSTOMER);
-    const to = { customer: customerId, plan: plan ?? (owner === null ? present.plan : (owner as StoredCustomer).plan) };
+    // With a plan a key can leave also a customer that cannot be read.
+    const left = async () => (plan === null && formerId !== null ? customers.get(formerId) : null);
+    const owner = customerId === null ? await left() : await this.ofNewKey(customerId);
+    const to = { customer: customerId, plan: plan ?? owner?.plan ?? present.plan };
     const [from, target] = [accountIdOf(keyId, formerId), accountIdOf(keyId, customerId)];
     // What would be refused carries no ban.
     moved(present, to, plans().plans);

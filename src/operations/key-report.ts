@@ -7,6 +7,7 @@ import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { type Listed, UnreadableRecord } from '../identify/stored-record.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
+import { unreadableRow } from './unreadable.ts';
 import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
 
 const textRule = 'must be text or null';
@@ -62,7 +63,7 @@ const customerWithState = customerOfKey
 export const key = z
   .strictObject({
     id: z.string(),
-    plan: z.string(),
+    plan: z.string().nullable().describe('Null if it is that of the customer, whose record cannot be read.'),
     name: label,
     owner: label,
     limits: z
@@ -83,6 +84,7 @@ export const key = z
       .optional()
       .describe('The set and the entry of keys.yaml that manage the key, `SET/ENTRY`; absent without one.'),
     customer: customerWithState.optional(),
+    unreadable: unreadableRow,
     secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
   .meta({ id: 'Key' });
@@ -97,7 +99,7 @@ export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
 export type KeyReport = Pick<
   WholeKeyReport,
-  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt' | 'customer'
+  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt' | 'customer' | 'unreadable'
 >;
 
 /** The customers of some keys, by id. One that is missing is deleted. */
@@ -113,19 +115,22 @@ export function keyReport(
 ): KeyReport {
   const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
   const found = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
+  const unreadable = found instanceof UnreadableRecord ? found : null;
   const customer = found instanceof UnreadableRecord ? null : found;
-  const plan = customer?.plan ?? key.plan;
+  // The plan of its own record is that of the customer when the key was made or moved, which may have had another one since.
+  const plan = unreadable === null ? (customer?.plan ?? key.plan) : null;
   return {
     id,
     plan,
     name,
     owner,
-    limits: inOrder(customerId === undefined ? { ...plans.get(plan)?.limits, ...key.limits } : key.limits),
+    limits: inOrder(customerId === undefined ? { ...plans.get(key.plan)?.limits, ...key.limits } : key.limits),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
     ...(customer === undefined
       ? {}
       : { customer: { id: customerId!, name: customer?.name ?? null, state: customerState(found ?? null, nowMs) } }),
+    ...(unreadable === null ? {} : { unreadable: unreadable.message }),
   };
 }
 
@@ -139,8 +144,8 @@ function customerState(customer: Listed<CustomerTimes> | null, nowMs: number): C
 
 /** What commands print of a whole report. */
 export function shortReport(report: WholeKeyReport): KeyReport {
-  const { id, plan, name, owner, limits, createdAt, expiresAt, customer } = report;
-  const ofCustomer = customer === undefined ? {} : { customer };
+  const { id, plan, name, owner, limits, createdAt, expiresAt, customer, unreadable } = report;
+  const ofCustomer = { ...(customer && { customer }), ...(unreadable && { unreadable }) };
   return { id, plan, name, owner, limits, createdAt, expiresAt, ...ofCustomer };
 }
 

@@ -58,7 +58,7 @@ export const keysUpdate: Command = operationCommand({
     const own = Object.keys(limits).length === 0 ? '' : ` (${limitsText(limits)})`;
     const whose = customer === undefined ? '' : ` of ${customer.id}`;
     const ends = expiresAt === null ? 'never expires' : `expires ${moment(expiresAt)}`;
-    return `${id}${whose} is on plan ${plan}${own} and ${ends}.\n`;
+    return `${id}${whose} is on plan ${plan ?? 'unknown'}${own} and ${ends}.\n`;
   },
 });
 

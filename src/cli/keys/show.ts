@@ -178,7 +178,7 @@ function rowsOf(
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, customer, nowMs);
     const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
-    const row = [id, ends, plan, ...kept, ...(hasCustomers ? [customerCell(customer)] : [])];
+    const row = [id, ends, plan ?? 'unknown', ...kept, ...(hasCustomers ? [customerCell(customer)] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
 }
@@ -226,7 +226,7 @@ export async function keyText(key: StoredKey, report: ShownKey, store: OpenStore
     ['id', key.id],
     ['state', tonedStatus(stateOf(key, report.customer, nowMs), terminal.style)],
     ...customerRow(report.customer),
-    ['plan', report.plan],
+    ['plan', report.plan ?? `unknown. ${report.unreadable}`],
     ...(await limitRows(key, report, store, terminal)),
     ['name', escapedText(report.name ?? '-')],
     ['owner', escapedText(report.owner ?? '-')],
@@ -292,7 +292,8 @@ async function limitRows(
   { columns }: Terminal,
 ): Promise<[string, string][]> {
   const owner = await ownerOf(accountIdOf(key.id, key.customer ?? null), store);
-  const allowance = owner === null || !isReadable(owner) ? null : allowanceOfOwner(owner, plan, store.plans);
+  const isKnown = owner !== null && isReadable(owner) && plan !== null;
+  const allowance = isKnown ? allowanceOfOwner(owner, plan, store.plans) : null;
   // Without its customer, its plan or a limit that the plan asks for, no request is admitted.
   if (allowance === null) return [['limits', limitsText(limits)]];
   const { shadow, isShadowOnly } = allowance;

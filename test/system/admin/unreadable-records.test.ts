@@ -78,13 +78,24 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
   );
 
   test.each(Object.keys(DAMAGES))(
-    'no list fails of a customer that is %s, and each has it (reliability 362)',
+    'no list fails of a customer that is %s, each has it, and the plan of its keys is unknown (reliability 362, 322)',
     async (how) => {
       await damage(customer, how);
       const keys = (await admin('GET', '/keys')).body.keys;
       expect(keys.find(({ id }: { id: string }) => id === ofCustomer).customer).toEqual({
         ...{ id: customer, name: null, state: 'unreadable' },
       });
+      // The plan in the record of the key may be an older one of its customer.
+      const unknown = { plan: null, unreadable: expect.stringContaining(`The record of ${customer} cannot be read`) };
+      expect(keys.find(({ id }: { id: string }) => id === ofCustomer)).toMatchObject(unknown);
+      expect((await admin('GET', `/keys/${ofCustomer}`)).body).toMatchObject(unknown);
+      expect(JSON.parse((await run('keys', 'show', ofCustomer, '--json')).stdout)).toMatchObject(unknown);
+      const [listed] = JSON.parse((await run('keys', 'list', 'shop', '--json')).stdout);
+      expect(listed).toMatchObject(unknown);
+      expect((await run('keys', 'show', ofCustomer)).stdout).toMatch(
+        /^plan +unknown\. The record of cus_\w+ cannot be read/m,
+      );
+      expect((await run('keys', 'list', 'shop')).stdout).toMatch(new RegExp(`^${ofCustomer}\t\\S+\tunknown\t`, 'm'));
       const customers = await admin('GET', '/customers');
       expect([customers.status, customers.body.customers.length]).toEqual([200, 1]);
       expect(customers.body.unreadable).toMatchObject([{ id: customer }]);
@@ -120,6 +131,16 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       expect((await run('keys', 'show', ofCustomer)).code).toBe(0);
     },
   );
+
+  test('a key leaves a customer that cannot be read if it is given a plan (reliability 322)', async () => {
+    const { id } = (await admin('POST', '/keys', { customer, name: 'leaves' })).body;
+    await damage(customer);
+    expect((await admin('POST', `/keys/${id}/move`, { customer: null })).body.code).toBe('store_corrupt');
+    const moved = await admin('POST', `/keys/${id}/move`, { customer: null, plan: 'free' });
+    expect([moved.status, moved.body.plan, moved.body.customer]).toEqual([200, 'free', undefined]);
+    await admin('DELETE', `/keys/${id}`);
+    await admin('POST', `/keys/${id}/delete`);
+  });
 
   test('what claims to be complete says what it lacks, and exits with 1 (reliability 363)', async () => {
     const folder = await temporaryFolder();

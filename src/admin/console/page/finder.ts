@@ -161,7 +161,7 @@ async function lookedUp(wanted: string, signal: AbortSignal): Promise<readonly F
     request<CustomerPage>('GET', `/admin/customers?${query}`, { signal }),
   ]);
   const records = [...ofKeys.keys, ...ofCustomers.customers];
-  return [...records.map((record) => recordFound(record, record.owner ?? record.plan)), ...explain];
+  return [...records.map((record) => recordFound(record, record.owner ?? record.plan ?? undefined)), ...explain];
 }
 
 async function keyOfSecret(secret: string, signal: AbortSignal): Promise<Found> {

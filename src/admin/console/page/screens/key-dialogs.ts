@@ -128,7 +128,7 @@ export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly 
       isLeaving &&
       html`<${Field} id="move-plan" label="Plan" hint="From now on for this key alone.">
         <select id="move-plan" name="plan" aria-describedby="move-plan-hint">
-          <option value="">${key.plan}, as now</option>
+          ${key.plan !== null && html`<option value="">${key.plan}, as now</option>`}
           ${(plans ?? []).filter(({ name }) => name !== key.plan).map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
         </select>
       </${Field}>`

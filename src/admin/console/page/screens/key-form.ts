@@ -18,7 +18,7 @@ function valuesOf(record: KeyOrCustomer): Values {
   const { plan, name, owner, notes, expiresAt, ownLimits } = record;
   const limits = WINDOWS.map((window) => [window, String(ownLimits[window] ?? '')] as const);
   return {
-    plan,
+    plan: plan ?? '',
     name: name ?? '',
     owner: owner ?? '',
     notes: notes ?? '',
@@ -86,7 +86,7 @@ export function RecordFields({
   values: Values;
   plans: readonly Plan[] | null;
   /** A plan to choose besides, which may no longer be among those in force. */
-  planNow?: string;
+  planNow?: string | null;
 }) {
   const [chosen, setChosen] = useState(values.plan ?? '');
   const plan = plans?.find(({ name }) => name === chosen);

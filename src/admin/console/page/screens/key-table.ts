@@ -24,7 +24,7 @@ export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOf
         cell: ({ id, name, customer }: Key) =>
           html`<${CallerName} id=${id} name=${name} owner=${null} customer=${isOfOne ? undefined : customer} />`,
       },
-      { title: 'Plan', sort: ({ plan }: Key) => plan, cell: ({ plan }: Key) => plan },
+      { title: 'Plan', sort: ({ plan }: Key) => plan ?? '', cell: ({ plan }: Key) => plan ?? 'unknown' },
       {
         title: 'Owner',
         sort: ({ owner }: Key) => owner ?? '',

@@ -58,7 +58,7 @@ export function KeyScreen({ rest }: { rest: string }) {
     return html`<${Page} title=${id} back=${LIST}><${Problem} error=${outage} /></${Page}>`;
   }
   const ended = key.data === null ? null : endedText(key.data, changes.data);
-  const planName = key.data?.plan ?? usage.data?.plan;
+  const planName = key.data?.plan === null ? 'unknown' : (key.data?.plan ?? usage.data?.plan);
   const facts = html`${planName !== undefined && html`<span>plan <strong>${planName}</strong></span>`}
     ${key.data?.customer && html`<span>of <${CustomerLink} ...${key.data.customer} /></span>`}`;
   const hasLimits = ended === null && (!hasTokens || plan !== null);
