@@ -1,6 +1,8 @@
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { setImmediate as turn } from 'node:timers/promises';
-import { listening } from './listening.ts';
+import { lookup } from 'node:dns/promises';
+import { once } from 'node:events';
+import { type AddressInfo, BoundSocket, createServer, type Server, type Socket } from 'node:net';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
+import { cannotListen, type ListeningAt, listening } from './listening.ts';
 import { type AcceptedHandle, descriptorOf, interceptAccepted, pausedSocketOf } from './node-internals.ts';
 import { SharedBufferSocket } from './read-buffers.ts';
 
@@ -25,9 +27,7 @@ export interface Entrance {
   close(): Promise<void>;
 }
 
-interface EntranceOptions {
-  readonly host: string;
-  readonly port: number;
+interface EntranceOptions extends ListeningAt {
   /** Whether nothing is to be read from the sockets, because another process will. */
   readonly paused: boolean;
   readonly onArrival: (arrival: Arrival) => void;
@@ -42,6 +42,10 @@ const LISTENERS = 16;
 const BACKLOG = 8_192;
 /** Other systems than Linux do not divide connections, so they have one listener. */
 const CAN_SHARE = process.platform === 'linux';
+/** The name of a socket that one gateway of this network has at a time, while it takes its port. It is freed with its process. */
+const LOCK = '\0tollgate takes a port';
+const LOCKED_MS = 2_000;
+const LOCK_AGAIN_MS = 5;
 /** How long clients that keep connecting may delay the end of the listeners. */
 const TAKE_MS = 1_000;
 
@@ -56,23 +60,30 @@ export async function openEntrance({ host, port, paused, onArrival }: EntranceOp
     onArrival(arrival);
   };
   const servers: Server[] = [];
-  const listen = async (at: { readonly host: string; readonly port: number }) => {
+  const listen = async (at: ListeningAt, isShared: boolean) => {
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: paused }, (socket) =>
       take(arrivalOf(socket, () => (paused ? socket : SharedBufferSocket.around(socket)))),
     );
-    await listening(
-      server,
-      { ...at, backlog: CAN_SHARE ? BACKLOG / LISTENERS : BACKLOG, reusePort: CAN_SHARE },
-      'PORT',
-    );
+    const sharing = isShared ? { backlog: BACKLOG / LISTENERS, reusePort: true } : {};
+    await listening(server, { ...at, ...sharing }, 'PORT');
     interceptAccepted(server, (handle) => take(new AcceptedConnection(handle, paused)));
     servers.push(server);
     return server.address() as AddressInfo;
   };
-  if (CAN_SHARE && port !== 0) await tryAlone({ host, port });
-  const address = await listen({ host, port });
+  const listenFirst = async () => {
+    if (!CAN_SHARE) return listen({ host, port }, false);
+    const lock = await takeLock();
+    try {
+      await checkFree({ host, port });
+      // Some kernels and sandboxes have no SO_REUSEPORT. If that is not what is wrong, the second attempt says what is.
+      return await listen({ host, port }, true).catch(() => listen({ host, port }, false));
+    } finally {
+      lock.close();
+    }
+  };
+  const address = await listenFirst();
   try {
-    while (CAN_SHARE && servers.length < LISTENERS) await listen({ host: address.address, port: address.port });
+    while (CAN_SHARE && servers.length < LISTENERS) await listen({ host: address.address, port: address.port }, true);
   } catch {
     // One listener suffices, if connections come slowly enough.
   }
@@ -93,13 +104,33 @@ export async function openEntrance({ host, port, paused, onArrival }: EntranceOp
 }
 
 /**
- * Throws if the port is in use. Sockets that share a port do not find out: the system gives each a part of the connections, so a
- * second gateway that was started by mistake would get half of those of the first.
+ * Fault: sockets that share a port do not find out that they do: the system gives each a part of the connections, so a second gateway
+ * that was started by mistake would get half of those of the first. A socket that does not share finds out. It does not listen, so that
+ * it takes no connections, and gateways that start at the same time do this one after the other.
+ * @throws Failure `cannot_listen` if the port is in use
  */
-async function tryAlone(at: { readonly host: string; readonly port: number }): Promise<void> {
-  const server = createServer((socket) => socket.destroy());
-  await listening(server, at, 'PORT');
-  await new Promise((closed) => server.close(closed));
+async function checkFree(at: ListeningAt): Promise<void> {
+  // The system chooses no port that is in use.
+  if (at.port === 0) return;
+  try {
+    new BoundSocket({ host: (await lookup(at.host)).address, port: at.port }).close();
+  } catch (error) {
+    throw cannotListen(at, 'PORT', error as NodeJS.ErrnoException);
+  }
+}
+
+/** Waits while another gateway takes its port, but no longer than that can take. */
+async function takeLock(): Promise<Server> {
+  for (const untilMs = performance.now() + LOCKED_MS; ; await delay(LOCK_AGAIN_MS)) {
+    const lock = createServer().listen(LOCK);
+    try {
+      await once(lock, 'listening');
+      return lock;
+    } catch (error) {
+      const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
+      if (!isTaken || performance.now() >= untilMs) return lock;
+    }
+  }
 }
 
 /** @param open for a socket that Node has made */

@@ -1,35 +1,46 @@
 import type { Server } from 'node:net';
 import { Failure } from '../failure.ts';
 
-interface ListeningOptions {
+export interface ListeningAt {
   readonly host: string;
   readonly port: number;
+}
+
+interface ListeningOptions extends ListeningAt {
   /** Connections that may wait to be accepted. */
   readonly backlog?: number;
   /** Whether other listeners of this user may be on the same port. */
   readonly reusePort?: boolean;
 }
 
+/** The environment variable, or the setting, that chooses another port. */
+type PortVariable = 'PORT' | 'ADMIN_PORT' | 'listen.tls.acme.httpPort';
+
 /**
  * Listens on an address.
- * @param variable the environment variable, or the setting, that chooses another port
  * @throws Failure `cannot_listen`, with the reason
  */
 export function listening(
   server: Server,
   { host, port, backlog = 4_096, reusePort = false }: ListeningOptions,
-  variable: 'PORT' | 'ADMIN_PORT' | 'listen.tls.acme.httpPort',
+  variable: PortVariable,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const why =
-        error.code === 'EADDRINUSE'
-          ? `it is in use; stop what uses it or choose another port in ${variable}`
-          : `${error.code ?? error.message}`;
-      reject(new Failure('cannot_listen', `Cannot listen on ${host}:${port}: ${why}.`, error));
-    });
+    server.once('error', (error) => reject(cannotListen({ host, port }, variable, error)));
     server.listen({ port, host, backlog, reusePort }, resolve);
   });
+}
+
+export function cannotListen(
+  { host, port }: ListeningAt,
+  variable: PortVariable,
+  error: NodeJS.ErrnoException,
+): Failure {
+  const why =
+    error.code === 'EADDRINUSE'
+      ? `it is in use; stop what uses it or choose another port in ${variable}`
+      : `${error.code ?? error.message}`;
+  return new Failure('cannot_listen', `Cannot listen on ${host}:${port}: ${why}.`, error);
 }
 
 /** The URL of a listener for programs on this machine. A listener on every address is reached over loopback. */
