@@ -1,4 +1,4 @@
-import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
+import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { jwtConsumerId } from './api-key.ts';
 import { type Consumer, consumerWith, NO_META } from './identify.ts';
@@ -96,6 +96,8 @@ export const TOLERANCE_SECONDS = 10;
 const REMEMBER_MS = 300_000;
 /** How long a wrong token is refused before its signature is verified again: not long, because the clock may have been wrong. */
 const REFUSE_MS = 60_000;
+/** The same for one without `kid` whose signature no key verifies: the issuer may have a newer key. */
+const REFUSE_UNNAMED_MS = 1_000;
 /** Maximum wrong tokens that are remembered. They have a table of their own, so that a flood of them evicts no good token. */
 const REFUSED = 4_096;
 /** Why a token is refused for good, while its issuer's keys stay the same. */
@@ -176,7 +178,8 @@ export class JwtVerifier {
     if ('isSpent' in verified) return { kind: 'unverified' };
     const found = 'why' in verified ? refused(verified.why) : this.#accept(verified.claims, sha, verified.set);
     if (!('kind' in found)) return this.#ofCustomer(found);
-    if (LASTING.has(found.why)) this.#refused.keep(sha, set, found, REFUSE_MS);
+    const refuseMs = found.why === 'signature' && !namesKey(token) ? REFUSE_UNNAMED_MS : REFUSE_MS;
+    if (LASTING.has(found.why)) this.#refused.keep(sha, set, found, refuseMs);
     return found;
   }
 
@@ -231,7 +234,10 @@ interface ClaimsOptions {
 
 /**
  * Verifies the signature and the registered claims of a token. Never rejects.
- * @param set the keys to begin with; if they lack the token's key, newer ones are read
+ * Attack: a flood of tokens without `kid`, whose signatures no key verifies. They have the keys read no more often than tokens that name
+ * unknown keys. If the issuer is away they get 401 and not 503, so that they count as failed attempts of their address.
+ *
+ * @param set the keys to begin with; if they may lack the token's key, newer ones are read
  * @returns the claims and the keys that verified them; why the token is refused; `isSpent` if the signature was not
  *   verified, because the address may have no more failures; or when to retry, if the issuer's keys are not available or
  *   too many signatures wait
@@ -255,14 +261,18 @@ export async function verifyClaims(
     // An unusable key is a fault of the issuer, not of the caller.
     return why === null ? keys.unusable(by, error) : { why };
   };
+  let isUnnamed: boolean;
+  let first: unknown;
   try {
     return { claims: await claimsOf(token, set, options), set };
   } catch (error) {
-    if (!(error instanceof errors.JWKSNoMatchingKey)) return refusal(error, set);
+    isUnnamed = error instanceof errors.JWSSignatureVerificationFailed && !namesKey(token);
+    if (!isUnnamed && !(error instanceof errors.JWKSNoMatchingKey)) return refusal(error, set);
+    first = error;
   }
   const newer = await keys.newerThan(set);
-  if ('retryAfterMs' in newer) return newer;
-  if (newer === set) return { why: 'unknown_key' };
+  if ('retryAfterMs' in newer) return isUnnamed ? refusal(first, set) : newer;
+  if (newer === set) return refusal(first, set);
   try {
     return { claims: await claimsOf(token, newer, options), set: newer };
   } catch (error) {
@@ -302,6 +312,11 @@ async function claimsOf(
     if (++tried === MAX_KEYS) break;
   }
   throw new errors.JWSSignatureVerificationFailed();
+}
+
+/** @param token one whose header has been read */
+function namesKey(token: string): boolean {
+  return typeof decodeProtectedHeader(token).kid === 'string';
 }
 
 function refused(why: JwtRefusal): JwtRefused {

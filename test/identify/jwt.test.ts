@@ -140,6 +140,40 @@ describe('a token of the issuer', () => {
     expect(await verifierOf(jwksOf(await signingKey('rsa', 'RS256'))).told(token)).toBe('invalid_api_key: unknown_key');
   });
 
+  test('that names no key is accepted once its issuer has another key, and at most one reading in 10 s looks for it (reliability 331)', async () => {
+    const { clock, told } = verifierOf(jwksOf(es));
+    const token = await nameless.sign();
+    clock.published = jwksOf(nameless);
+    // The keys have been read just now.
+    expect(await told(token)).toBe('invalid_api_key: signature');
+    expect(clock.reads).toBe(0);
+    clock.monotonicMs += 10_000;
+    expect(await told(token)).toBe(ANN);
+    expect(clock.reads).toBe(1);
+    clock.monotonicMs += 9_999;
+    const wrong = await signingKey(null);
+    for (let i = 0; i < 3; i++)
+      expect(await told(await wrong.sign({ jti: `${i}` }))).toBe('invalid_api_key: signature');
+    expect(clock.reads).toBe(1);
+    clock.monotonicMs++;
+    for (let i = 3; i < 6; i++)
+      expect(await told(await wrong.sign({ jti: `${i}` }))).toBe('invalid_api_key: signature');
+    expect(clock.reads).toBe(2);
+  });
+
+  test('with a wrong signature gets 401 while its issuer is away; one that names a known key has no keys read', async () => {
+    const { clock, told } = verifierOf(jwksOf(es));
+    clock.monotonicMs += 10_000;
+    clock.published = '{';
+    expect(await told(await nameless.sign())).toBe('invalid_api_key: signature');
+    expect(clock.reads).toBe(1);
+    const named = verifierOf(jwksOf(es));
+    named.clock.monotonicMs += 10_000;
+    named.clock.published = jwksOf(nameless);
+    expect(await named.told(await nameless.sign({}, { kid: 'one' }))).toBe('invalid_api_key: signature');
+    expect(named.clock.reads).toBe(0);
+  });
+
   test('is accepted where two keys have its name, whichever of them signed it', async () => {
     const twin = await signingKey('one');
     const { told } = verifierOf(jwksOf(es, twin));
