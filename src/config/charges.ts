@@ -114,7 +114,9 @@ const charge = z.strictObject({
     ),
   refund: refund
     .optional()
-    .describe('Statuses after which the request costs nothing in this unit, such as `[5xx]`. None if left out.'),
+    .describe(
+      'Statuses after which the request costs nothing in this unit, such as `[5xx]`, which covers those from 600 to 999 too. None if left out.',
+    ),
 });
 
 const COST_RULE = 'must be a whole number from 1 to 1000000000, or a mapping of units to what is charged in them';
@@ -167,13 +169,8 @@ function chargeOf(unit: string, entry: number | z.output<typeof charge>) {
     };
   }
   const sources = entry.from === undefined ? [] : Array.isArray(entry.from) ? entry.from : [entry.from];
-  const statuses = (entry.refund ?? []).map((one) => {
-    if (typeof one === 'number') return { from: one, to: one };
-    // RFC 9110 section 15: a status from 600 to 999 is taken for one of 5xx.
-    return one === '4xx' ? { from: 400, to: 499 } : { from: 500, to: 999 };
-  });
   return {
-    charge: { unit, reserve: entry.reserve, sources: sources.map((one) => one.source), refund: statuses },
+    charge: { unit, reserve: entry.reserve, sources: sources.map((one) => one.source), refund: entry.refund ?? [] },
     removed: sources.flatMap(({ removed }) => removed ?? []),
   };
 }

@@ -278,3 +278,10 @@ class PlainHead implements ResponseHead, ResponseLines {
     return DROPPED;
   }
 }
+
+const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
+
+/** The class of a status, such as `4xx`. A client takes a status from 600 to 999 for one of `5xx` (RFC 9110 section 15). */
+export function statusClass(status: number): string {
+  return STATUS_CLASSES[Math.floor(status / 100)] ?? '5xx';
+}

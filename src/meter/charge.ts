@@ -1,3 +1,4 @@
+import { statusClass } from '../http1/response-head.ts';
 import type { CostSource } from './cost.ts';
 
 /** What a request of a route charges in one unit, such as tokens. */
@@ -7,8 +8,8 @@ export interface Charge {
   readonly reserve: Reserve;
   /** Where its real cost stands in the answer; empty if that is what it took in advance. */
   readonly sources: readonly CostSource[];
-  /** The statuses after which it costs nothing. */
-  readonly refund: readonly { readonly from: number; readonly to: number }[];
+  /** The statuses, and classes of them, after which it costs nothing. */
+  readonly refund: readonly (number | '4xx' | '5xx')[];
 }
 
 /**
@@ -34,5 +35,5 @@ export type Reserve =
     };
 
 export function isRefunded({ refund }: Pick<Charge, 'refund'>, status: number): boolean {
-  return refund.some(({ from, to }) => status >= from && status <= to);
+  return refund.some((one) => one === status || one === statusClass(status));
 }

@@ -5,6 +5,7 @@ import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
+import { statusClass } from '../http1/response-head.ts';
 import type { Ruling } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations, RequestTally } from './durations.ts';
@@ -107,7 +108,6 @@ export const CHANGES_LOST = {
 };
 /** The error code of every refusal of a policy, which chooses its codes itself. */
 const BY_POLICY = 'policy';
-const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx'];
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this fraction of its window is near the limit. */
 const NEAR = 0.1;
@@ -189,8 +189,7 @@ function recordRequests(registry: Registry): Recorder {
       route ?? 'none',
       plan ?? 'none',
       judgement,
-      // RFC 9110 section 15: a client takes a status from 600 to 999 for one of 5xx.
-      status === 499 ? '499' : (STATUS_CLASSES[Math.floor(status / 100)] ?? '5xx'),
+      status === 499 ? '499' : statusClass(status),
       // Attack: a policy that puts a text of the client into its code makes a series of each.
       judgement === 'denied' && policy != null ? BY_POLICY : (code ?? 'none'),
       source ?? 'none',

@@ -148,6 +148,7 @@ describe('whatever the service answers', () => {
     ],
     ['a field twice: the reserve', (_, response) => response.setHeader('x-tokens', ['1', '2']).end('{}'), 300],
     ['a failure with a status that refunds', (_, response) => response.writeHead(503).end('{}'), 0],
+    ['a status of 600 to 999, which counts as 5xx', (_, response) => response.writeHead(999).end('{}'), 0],
     [
       'a failure that says a cost, with a status that does not refund',
       (_, response) =>
