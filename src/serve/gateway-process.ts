@@ -84,7 +84,7 @@ export interface GatewayOptions {
   /** The policies that routes name, of a program that runs the gateway in its own process. */
   readonly policies?: GivenPolicies;
   /** The terminal that shows the log. Null if standard output gets the log as JSON. The caller closes it. */
-  readonly terminal?: TerminalLog | null;
+  readonly terminal?: Pick<TerminalLog, 'write'> | null;
 }
 
 /** A gateway in this process. */

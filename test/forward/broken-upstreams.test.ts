@@ -5,8 +5,8 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
@@ -87,7 +87,7 @@ beforeAll(async () => {
     } else if (cases.has(name)) socket.end(Buffer.from(cases.get(name) as string, 'latin1'));
     else socket.write(TWO);
   });
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     upstreamSettings: { bodyTimeout: '400ms', responseTimeout: '2s' },
   });
@@ -145,7 +145,7 @@ test.each(Object.keys(CUT))(
 );
 
 test('a head that comes together with a broken body reaches a client of HTTP/2, then RST_STREAM (reliability 339)', async () => {
-  const { gateway: encrypted, ca } = await startEncrypted({ upstream: upstream.origin });
+  const { gateway: encrypted, ca } = await openEncrypted({ upstream: upstream.origin });
   const own = await encrypted.createKey('endless');
   const session = await openHttp2(encrypted.port, ca);
   for (const name of Object.keys(CUT)) {
@@ -204,7 +204,7 @@ test('bytes behind an answer are never the answer to the next request (reliabili
   const other = await startRawUpstream((socket, _bytes, { connection, request }) => {
     socket.write(connection === 1 && request === 1 ? poisoned : TWO);
   });
-  const alone = await startGateway({ upstream: other.origin });
+  const alone = await openGateway({ upstream: other.origin });
   const own = await alone.createKey('free');
   for (let i = 0; i < 4; i++) {
     const answer = await alone.get('/v1/pets', own.key);
@@ -224,7 +224,7 @@ test.each([
     const other = await startRawUpstream((socket, _bytes, { connection, request }) => {
       socket.write(connection === 1 && request === 1 ? bytes : TWO);
     });
-    const alone = await startGateway({ upstream: other.origin });
+    const alone = await openGateway({ upstream: other.origin });
     const own = await alone.createKey('free');
     const first = await rawExchange(
       alone.port,
@@ -254,7 +254,7 @@ test('an answer to one client is never read by another: what comes unasked on an
     late = socket;
     socket.write(TWO);
   });
-  const alone = await startGateway({ upstream: other.origin });
+  const alone = await openGateway({ upstream: other.origin });
   const [one, two] = [await alone.createKey('free'), await alone.createKey('free')];
   expect((await alone.get('/v1/pets', one.key)).status).toBe(200);
   (late as Socket | null)?.write(`${OK}Content-Length: 6\r\n\r\npoison`);
@@ -266,7 +266,7 @@ test('an upstream that closes after each answer costs the client nothing (reliab
   const closing = await startRawUpstream((socket) =>
     socket.end(`${OK}Connection: close\r\nContent-Length: 2\r\n\r\n{}`),
   );
-  const alone = await startGateway({ upstream: closing.origin });
+  const alone = await openGateway({ upstream: closing.origin });
   const own = await alone.createKey('free');
   const request = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n\r\n`;
   const { responses } = await rawExchange(alone.port, [request, request, request], { until: 3, pauseMs: 30 });

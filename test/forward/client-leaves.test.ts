@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startDeafListener } from '../support/deaf-listener.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
 
 // A client that leaves takes its request with it: the upstream's connection is closed within a second, nothing stays in
@@ -26,7 +26,7 @@ beforeAll(async () => {
     }
     held.push(response);
   });
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     // One key is to have all of it.
     upstreamSettings: { maxConnections: 2, maxQueue: 1, fairShare: 1 },
@@ -159,7 +159,7 @@ test('a request that a client left behind while its key was looked up is never s
 test('a client that resets its connection while the upstream has stopped reading its body is noticed within a second (reliability 92)', async () => {
   // The upstream reads the head and then nothing: what the client sends fills the buffers of the system and waits here.
   const stuck = await startRawUpstream((socket) => socket.pause());
-  const own = await startGateway({ upstream: stuck.origin, listen: { maxBodyBytes: '64MiB' } });
+  const own = await openGateway({ upstream: stuck.origin, listen: { maxBodyBytes: '64MiB' } });
   const { key: ownKey } = await own.createKey('enterprise', '--limit', 'minute=1000', '--limit', 'day=1000');
   const socket = createConnection(own.port, '127.0.0.1');
   socket.on('error', () => {});
@@ -179,7 +179,7 @@ test('a client that resets its connection while the upstream has stopped reading
 });
 
 test('a client that leaves while its upstream is being connected to gives its place back at once (reliability 93)', async () => {
-  const own = await startGateway({
+  const own = await openGateway({
     upstream: `http://127.0.0.1:${await startDeafListener()}`,
     upstreamSettings: { maxConnections: 1, maxQueue: 0, connectTimeout: '20s' },
   });

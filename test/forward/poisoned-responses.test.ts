@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startRawUpstream } from '../support/upstream.ts';
 
@@ -8,7 +8,7 @@ import { startRawUpstream } from '../support/upstream.ts';
 
 const OK = 'HTTP/1.1 200 OK\r\n';
 const own = async (upstream: string) => {
-  const gateway = await startGateway({ upstream, upstreamSettings: { maxConnections: 1, responseTimeout: '3s' } });
+  const gateway = await openGateway({ upstream, upstreamSettings: { maxConnections: 1, responseTimeout: '3s' } });
   const { key } = await gateway.createKey('enterprise', '--limit', 'minute=1000', '--limit', 'day=1000');
   return { gateway, key };
 };

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
@@ -22,7 +22,7 @@ beforeAll(async () => {
     else if (second === 'reset') socket.resetAndDestroy();
     else socket.write('H', () => setTimeout(() => socket.resetAndDestroy(), 50));
   });
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
 });
 
 /** Makes a connection used, lets the upstream break the next request on it, and tells how that request ended. */
@@ -61,7 +61,7 @@ test('the second time has what is left of responseTimeout, and no deadline of it
     if (connection === 1 && request === 1) socket.write(ANSWER);
     else if (connection === 1) setTimeout(() => socket.end(), paced(1_200));
   });
-  const other = await startGateway({
+  const other = await openGateway({
     upstream: slow.origin,
     upstreamSettings: { responseTimeout: `${paced(1_500)}ms` },
   });
@@ -80,7 +80,7 @@ test('a request that breaks on a fresh connection is not sent again', async () =
     requests++;
     socket.resetAndDestroy();
   });
-  const other = await startGateway({ upstream: refusing.origin });
+  const other = await openGateway({ upstream: refusing.origin });
   const { key } = await other.createKey('free');
   expect((await other.get('/v1/pets', key)).status).toBe(502);
   expect(requests).toBe(1);

@@ -3,8 +3,8 @@ import type { ServerResponse } from 'node:http';
 import { createConnection } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
+import { openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { type GatewaySetup, openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startRawUpstream, startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -25,7 +25,7 @@ beforeAll(async () => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
     streams.push(response);
   });
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('free'));
   ({ key: spent } = await gateway.createKey('closed'));
 });
@@ -89,7 +89,7 @@ describe('interim answers of the service', () => {
     const hinting = await startRawUpstream((socket) =>
       socket.write(`${INTERIM}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}`),
     );
-    const alone = await startGateway({ upstream: hinting.origin, ...setup });
+    const alone = await openGateway({ upstream: hinting.origin, ...setup });
     const own = await alone.createKey('free');
     return async (fields = '', line = 'GET /v1/pets HTTP/1.1') => {
       const head = `${line}\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer ${own.key}\r\n${fields}\r\n`;
@@ -120,7 +120,7 @@ describe('interim answers of the service', () => {
     const hinting = await startRawUpstream((socket) =>
       socket.write(`${INTERIM}HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\n{}`),
     );
-    const { gateway: encrypted, ca } = await startEncrypted({ upstream: hinting.origin });
+    const { gateway: encrypted, ca } = await openEncrypted({ upstream: hinting.origin });
     const own = await encrypted.createKey('free');
     const session = await openHttp2(encrypted.port, ca);
     const stream = session.request({ ':path': '/v1/pets', authorization: `Bearer ${own.key}` });
@@ -138,7 +138,7 @@ test('an early final answer to an upload is passed on, and both connections are 
   const hasty = await startRawUpstream((socket) => {
     socket.write('HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\n{}');
   });
-  const alone = await startGateway({ upstream: hasty.origin });
+  const alone = await openGateway({ upstream: hasty.origin });
   const own = await alone.createKey('free');
   for (const framing of ['Content-Length: 1000', 'Transfer-Encoding: chunked']) {
     const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own.key}\r\n${framing}\r\n\r\n`;

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
 
@@ -12,7 +12,7 @@ let head = '';
 
 beforeAll(async () => {
   upstream = await startRawUpstream((socket) => socket.write(`${head}Content-Length: 2\r\n\r\n{}`));
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('free'));
 });
 

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { FieldNames, type ForwardedAs, requestFields } from '../../src/http1/forwarded-fields.ts';
-import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -16,7 +16,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ id, key } = await gateway.createKey('free'));
 });
 
@@ -50,7 +50,7 @@ test('the upstream learns who calls, from where, through whom, and nothing of th
 });
 
 test('behind a trusted proxy X-Forwarded-For ends with the proxy, as each hop adds whom it heard (reliability 31)', async () => {
-  const behind = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
+  const behind = await openGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
   const { key: own } = await behind.createKey('free');
   const told = async (fields: string) => {
     const line = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own}\r\n${fields}\r\n`;
@@ -133,7 +133,7 @@ describe('a field whose name has more than letters, digits and dashes', () => {
     const names = namesOf(await forwarded('X.A: 1\r\nContent-Length: 2\r\n', 'POST /v1/pets HTTP/1.1', '{}'));
     expect(names).not.toContain('x.a');
     const listen = { trustedProxies: '[127.0.0.0/8]' };
-    const { gateway: encrypted, ca } = await startEncrypted({ upstream: upstream.origin, listen });
+    const { gateway: encrypted, ca } = await openEncrypted({ upstream: upstream.origin, listen });
     const own = await encrypted.createKey('free');
     const headers = {
       ...{ authorization: `Bearer ${own.key}`, 'x.consumer.id': 'root', 'x-b': '1' },
@@ -149,7 +149,7 @@ describe('a field whose name has more than letters, digits and dashes', () => {
 
   test('is forwarded where the settings except it, in whatever case, and not where Connection lists it', async () => {
     const more = 'headers: { allow: [X.Custom, my_field] }';
-    const lenient = await startGateway({ upstream: upstream.origin, more });
+    const lenient = await openGateway({ upstream: upstream.origin, more });
     const { key: own } = await lenient.createKey('free');
     const sent = async (fields: string) => {
       const bytes = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${own}\r\n${fields}\r\n`;
@@ -259,7 +259,7 @@ test('where a request came from is told by the gateway alone, when the peer is n
 });
 
 test('what a trusted proxy says of the request’s way is kept, with the proxy added', async () => {
-  const behind = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.0/8]' } });
+  const behind = await openGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.0/8]' } });
   const own = await behind.createKey('free');
   const fields = [
     'X-Forwarded-For: 198.51.100.7, 127.0.0.9',
@@ -336,7 +336,7 @@ test('of `Expect` nothing is passed on: the gateway has answered it (reliability
 
 test('a broken X-Forwarded-For from a trusted proxy ends nothing (reliability 32)', async () => {
   const trustedProxies = '[127.0.0.0/8, 10.0.0.0/8]';
-  const behind = await startGateway({ upstream: upstream.origin, listen: { trustedProxies } });
+  const behind = await openGateway({ upstream: upstream.origin, listen: { trustedProxies } });
   for (const value of [';,,', ',', 'unknown', '[::1', '999.1.1.1', '::%', Array(200).fill('10.0.0.1').join(', ')]) {
     const bytes = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${value}\r\n\r\n`;
     const { responses } = await rawExchange(behind.port, bytes);

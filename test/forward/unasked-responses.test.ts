@@ -12,7 +12,7 @@ import { Chance } from '../../tools/kit/chance.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
 import { logged, metric } from '../support/web-sockets.ts';
@@ -26,7 +26,7 @@ const COUNT = 'tollgate_upstream_unasked_answers_total{upstream="store"}';
 const LINE = 'connections are not reused for a minute';
 
 const startBefore = async (upstream: Pick<RawUpstream, 'origin'>) => {
-  const gateway = await startGateway({ upstream: upstream.origin });
+  const gateway = await openGateway({ upstream: upstream.origin });
   const { key } = await gateway.createKey('endless');
   const ask = async (name: string) => (await gateway.get(`/v1/pets?${name}`, key)).text();
   return { gateway, ask };

@@ -11,7 +11,7 @@ import { EndOfTurn } from '../../src/io/writes.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
@@ -189,7 +189,7 @@ describe('a whole request on a connection that breaks under it', () => {
       else if (breaks === 'close') socket.end();
       else socket.resetAndDestroy();
     });
-    gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES });
+    gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES });
     ({ key } = await gateway.createKey('endless'));
   });
 
@@ -223,7 +223,7 @@ describe('a whole request on a connection that breaks under it', () => {
 
 test('an upstream that takes a whole request and says nothing has its own time, no more: 504', async () => {
   const silent = await startRawUpstream(() => {});
-  const gateway = await startGateway({ upstream: silent.origin, upstreamSettings: { responseTimeout: '400ms' } });
+  const gateway = await openGateway({ upstream: silent.origin, upstreamSettings: { responseTimeout: '400ms' } });
   const { key } = await gateway.createKey('free');
   const elapsed = stopwatch();
   const bytes = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: 2\r\n\r\n{}`;
@@ -239,7 +239,7 @@ test('an upstream that reads nothing of what it answers gets its requests until 
     socket.on('error', () => {});
   });
   const { origin } = await listen(server);
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: origin,
     upstreamSettings: { responseTimeout: `${paced(400)}ms`, maxConnections: 1 },
   });

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { altered } from '../support/altered.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import {
   asking,
@@ -25,7 +25,7 @@ let keyId: string;
 
 beforeAll(async () => {
   upstream = await startWebSocketUpstream();
-  gateway = await startGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES });
+  gateway = await openGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES });
   ({ key, id: keyId } = await gateway.createKey('enterprise', '--limit', 'minute=100000', '--limit', 'day=100000'));
 });
 

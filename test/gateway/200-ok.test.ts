@@ -1,6 +1,6 @@
 import { parseRateLimit } from 'ratelimit-header-parser';
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -11,7 +11,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('free'));
 });
 
@@ -101,7 +101,7 @@ test('a caller without any limit is told 999999999999999 and the present time', 
 });
 
 test('`draft: false` leaves the fields of the draft out, and only them', async () => {
-  const quiet = await startGateway({ upstream: upstream.origin, more: 'headers: { draft: false }' });
+  const quiet = await openGateway({ upstream: upstream.origin, more: 'headers: { draft: false }' });
   const own = await quiet.createKey('free');
   for (const answer of [await quiet.get('/v1/pets', own.key), await quiet.get('/v1/pets')]) {
     const names = [...answer.headers.keys()];

@@ -2,8 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { accessLines, askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { accessLines, askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -69,7 +69,7 @@ beforeAll(async () => {
   upstream = await startUpstream(async (_request, response, { whole }) => {
     if (await whole) response.end('ok');
   });
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes,
     listen: { requestTimeout: '1s', headersTimeout: '1s', maxBodyBytes: '4MiB' },
@@ -353,7 +353,7 @@ describe('deadlines and bounds hold while a body is read to be checked (reliabil
 });
 
 test('over HTTP/2 all of it is the same', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin, routes });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, routes });
   const { key: own } = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const headers = { authorization: `Bearer ${own}`, 'content-type': 'application/json' };

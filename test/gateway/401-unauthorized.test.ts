@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -12,7 +12,7 @@ let key: string;
 beforeAll(async () => {
   upstream = await startUpstream();
   // Room for all the failures of this file; the budget itself is the matter of 429-too-many-failed-attempts.
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     plans: 'plans: { free: { limits: { minute: 60 } } }\nfailed-authentication: { minute: 1000 }',
   });

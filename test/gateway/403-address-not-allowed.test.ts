@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -17,7 +17,7 @@ let upstream: Upstream;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES,
     // The test is a trusted proxy, so that it can be any client.
@@ -144,7 +144,7 @@ describe('a client cannot choose its address (reliability 270)', () => {
     const headers = { Forwarded: 'for=192.0.2.7', 'X-Real-IP': '192.0.2.7', 'True-Client-IP': '192.0.2.7' };
     const forwarded = { ...headers, 'X-Forwarded-For': '198.51.100.35' };
     expect((await gateway.get('/v1/pets', key, { headers: forwarded })).status).toBe(403);
-    const open = await startGateway({ upstream: upstream.origin, routes: ROUTES });
+    const open = await openGateway({ upstream: upstream.origin, routes: ROUTES });
     const { key: own } = await open.createKey('free', '--address', '192.0.2.7');
     expect((await open.get('/v1/pets', own, { headers: { ...headers, 'X-Forwarded-For': '192.0.2.7' } })).status).toBe(
       403,
@@ -154,7 +154,7 @@ describe('a client cannot choose its address (reliability 270)', () => {
   });
 
   test('with the PROXY protocol the address is that of its header', async () => {
-    const behind = await startGateway({
+    const behind = await openGateway({
       upstream: upstream.origin,
       routes: ROUTES,
       listen: { trustedProxies: '[127.0.0.1]', proxyProtocol: 'true' },

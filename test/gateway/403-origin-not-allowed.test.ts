@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -9,7 +9,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     more: "cors: { origins: ['https://app.example.com'] }",
     // The test is a trusted proxy, so that each case can have an address of its own.

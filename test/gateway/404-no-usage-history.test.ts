@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 test('without a history `GET /usage?history` is 404, keeps its connection and counts nothing; `GET /usage` answers as usual', async () => {
   const upstream = await startUpstream();
-  const gateway = await startGateway({ upstream: upstream.origin, more: 'usage: { history: off }' });
+  const gateway = await openGateway({ upstream: upstream.origin, more: 'usage: { history: off }' });
   const { key, id } = await gateway.createKey('free');
   await gateway.get('/v1/pets', key);
   const answer = await gateway.get('/usage?history', key);

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS, paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
@@ -16,7 +16,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     listen: { headersTimeout: `${HEAD_MS}ms`, requestTimeout: `${WHOLE_MS}ms`, idleTimeout: `${IDLE_MS}ms` },
   });

@@ -5,7 +5,7 @@ import { FieldBlock } from '../../src/http1/field-block.ts';
 import { type Head, readHead } from '../../src/http1/request-head.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { type Deprecation, type Match, routerOf } from '../../src/routing/router.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const SUNSET_MS = Date.UTC(2030, 11, 5);
@@ -24,7 +24,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('free'));
 });
 

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -11,7 +11,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('free'));
 });
 

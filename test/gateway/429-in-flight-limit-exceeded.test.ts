@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 import { openWebSocket, startWebSocketUpstream, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
 
@@ -14,7 +14,7 @@ bans: { after: 2 }
 test('429 in_flight_limit_exceeded: more in flight than the plan allows; not counted, no strike, free again with the end', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
-  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS });
+  const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS });
   const { key } = await gateway.createKey('calm');
   const slow = [gateway.get('/v1/pets?1', key), gateway.get('/v1/pets?2', key)];
   await eventually(() => expect(held).toHaveLength(2));
@@ -47,7 +47,7 @@ test('429 in_flight_limit_exceeded: more in flight than the plan allows; not cou
 
 test('a WebSocket has its place as long as it is open', async () => {
   const upstream = await startWebSocketUpstream();
-  const gateway = await startGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES, plans: PLANS });
+  const gateway = await openGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES, plans: PLANS });
   const { key } = await gateway.createKey('calm');
   const one = await openWebSocket(gateway, key, '/v1/live');
   const two = await openWebSocket(gateway, key, '/v1/live');

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 const PLANS = `
@@ -18,7 +18,7 @@ let upstream: Upstream;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin, plans: PLANS });
+  gateway = await openGateway({ upstream: upstream.origin, plans: PLANS });
 });
 
 const spend = async (key: string, times: number, path = '/v1/pets') => {

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { PLANS, startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, PLANS, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -11,7 +11,7 @@ let key: string;
 beforeAll(async () => {
   upstream = await startUpstream();
   // Loopback is trusted, so that each test can come from an address of its own.
-  gateway = await startGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
+  gateway = await openGateway({ upstream: upstream.origin, listen: { trustedProxies: '[127.0.0.1]' } });
   ({ key } = await gateway.createKey('free'));
 });
 
@@ -77,7 +77,7 @@ test('a request that is malformed costs the address nothing', async () => {
 });
 
 test('without a trusted proxy an X-Forwarded-For buys no new budget (reliability 31, 49)', async () => {
-  const plain = await startGateway({ upstream: upstream.origin });
+  const plain = await openGateway({ upstream: upstream.origin });
   const left: (string | null)[] = [];
   for (let i = 0; i < 3; i++) {
     const answer = await plain.get('/v1/pets', undefined, { headers: { 'X-Forwarded-For': `192.0.2.${i}` } });
@@ -89,7 +89,7 @@ test('without a trusted proxy an X-Forwarded-For buys no new budget (reliability
 // Attack: an address that is refused anyway keeps its connections, each of which costs one of maxConnections.
 test('the connection of an address that has spent its failed attempts ends with the 429; that of a trusted proxy does not (reliability 151)', async () => {
   const plans = PLANS.replace('minute: 30', 'minute: 2');
-  const direct = await startGateway({ upstream: upstream.origin, plans });
+  const direct = await openGateway({ upstream: upstream.origin, plans });
   const request = 'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n';
   for (const field of ['', 'X-High: \xe9\r\n']) {
     const bytes = Buffer.from(request.replace('\r\n\r\n', `\r\n${field}\r\n`).repeat(4), 'latin1');
@@ -98,7 +98,7 @@ test('the connection of an address that has spent its failed attempts ends with 
     expect(responses.at(-1)?.header('connection')).toBe('close');
     expect(closed).toBe(true);
   }
-  const proxied = await startGateway({ upstream: upstream.origin, plans, listen: { trustedProxies: '[127.0.0.1]' } });
+  const proxied = await openGateway({ upstream: upstream.origin, plans, listen: { trustedProxies: '[127.0.0.1]' } });
   const { responses } = await rawExchange(proxied.port, request.repeat(4), { until: 4 });
   expect(responses.map(({ status }) => status)).toEqual([401, 401, 429, 429]);
 });

@@ -1,13 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { PLANS, startGateway } from '../support/gateway.ts';
+import { openGateway, PLANS } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 test('429 too_many_in_flight: more at once than the share of one caller; not counted, no strike, Retry-After a second', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     plans: PLANS.replace('after: 10', 'after: 2'),
     // A quarter: one connection, and one place in the queue.

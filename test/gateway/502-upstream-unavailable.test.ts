@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { freePort } from '../support/free-port.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS } from '../support/room.ts';
 import { type RawUpstream, startRawUpstream } from '../support/upstream.ts';
@@ -19,7 +19,7 @@ beforeAll(async () => {
     else if (how === 'early') socket.resetAndDestroy();
     else socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}');
   });
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('enterprise', '--limit', 'minute=1000', '--limit', 'day=1000'));
 });
 
@@ -40,7 +40,7 @@ test.each(['reset', 'closed', 'garbage', 'half'])(
 );
 
 test('502 upstream_unavailable: a connection that is refused, at once (reliability 73)', async () => {
-  const alone = await startGateway({ upstream: `http://127.0.0.1:${await freePort()}` });
+  const alone = await openGateway({ upstream: `http://127.0.0.1:${await freePort()}` });
   const own = await alone.createKey('free');
   const beganAtMs = performance.now();
   const answer = await alone.get('/v1/pets', own.key);
@@ -51,7 +51,7 @@ test('502 upstream_unavailable: a connection that is refused, at once (reliabili
 });
 
 test('502 upstream_unavailable: a name that has no address (reliability 73)', async () => {
-  const alone = await startGateway({
+  const alone = await openGateway({
     upstream: 'http://nowhere.invalid:80',
     upstreamSettings: { connectTimeout: '15s' },
   });

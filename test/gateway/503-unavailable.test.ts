@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { mint } from '../../src/identify/api-key.ts';
 import { eventually } from '../support/conditions.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { LATE_MS, paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -12,7 +12,7 @@ import { startUpstream } from '../support/upstream.ts';
 test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts (reliability 68)', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     // One key is to fill all of it.
     upstreamSettings: { maxConnections: 1, maxQueue: 1, fairShare: 1 },
@@ -50,7 +50,7 @@ test('503 overloaded: connections and queue are full; told at once, with Retry-A
 test('503 overloaded: a place in the queue is waited for no longer than an answer would be', async () => {
   // The one connection is busy with an answer that is begun and takes its time.
   const upstream = await startUpstream((_request, response) => response.writeHead(200).write('begun'));
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     upstreamSettings: { maxConnections: 1, responseTimeout: `${paced(500)}ms` },
   });
@@ -68,7 +68,7 @@ test('503 overloaded: a place in the queue is waited for no longer than an answe
 
 test('503 store_unavailable: a key that was never seen is not called wrong while the store is away', async () => {
   const upstream = await startUpstream();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     env: { REDIS_URL: `redis://127.0.0.1:${await freePort()}`, KEY_PEPPER: 'a pepper that is long enough to be one' },
   });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { startDeafListener } from '../support/deaf-listener.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS, paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
@@ -9,7 +9,7 @@ import { startRawUpstream, startUpstream } from '../support/upstream.ts';
 
 test('504 upstream_timeout: no head within responseTimeout; it counts, and the upstream’s connection is closed (reliability 74)', async () => {
   const upstream = await startUpstream(() => {});
-  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
+  const gateway = await openGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
   const { key } = await gateway.createKey('free');
   const stop = stopwatch();
   const answer = await gateway.get('/v1/pets', key);
@@ -28,7 +28,7 @@ test('504 upstream_timeout: half a head, and a drip of it, are no head', async (
     const drip = setInterval(() => socket.write('X'), 50);
     socket.once('close', () => clearInterval(drip));
   });
-  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
+  const gateway = await openGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
   const { key } = await gateway.createKey('free');
   expect((await gateway.get('/v1/pets', key)).status).toBe(504);
   await eventually(() => expect(upstream.open).toBe(0), { withinMs: 1_000 });
@@ -39,14 +39,14 @@ test('504 upstream_timeout: interim answers do not put the deadline off (reliabi
     const drip = setInterval(() => socket.write('HTTP/1.1 102 Processing\r\n\r\n'), 100);
     socket.once('close', () => clearInterval(drip));
   });
-  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
+  const gateway = await openGateway({ upstream: upstream.origin, upstreamSettings: { responseTimeout: '500ms' } });
   const { key } = await gateway.createKey('free');
   expect((await gateway.get('/v1/pets', key)).status).toBe(504);
 });
 
 test('504 upstream_timeout: responseTimeout begins when the request has been sent, not while its client is sending it', async () => {
   const upstream = await startUpstream();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     upstreamSettings: { responseTimeout: `${paced(400)}ms` },
   });
@@ -58,7 +58,7 @@ test('504 upstream_timeout: responseTimeout begins when the request has been sen
 
 test('504 upstream_timeout: it is the upstream that is late when it does not read what the client sends', async () => {
   const upstream = await startUpstream(() => {}, { readBody: false });
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     listen: { maxBodyBytes: '64MiB' },
     upstreamSettings: { responseTimeout: '500ms' },
@@ -74,7 +74,7 @@ test('504 upstream_timeout: it is the upstream that is late when it does not rea
 
 test('504 upstream_timeout: no connection within connectTimeout, to a listener whose backlog is full (reliability 73)', async () => {
   const port = await startDeafListener();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: `http://127.0.0.1:${port}`,
     upstreamSettings: { connectTimeout: '700ms' },
   });

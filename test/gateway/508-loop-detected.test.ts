@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { freePort } from '../support/free-port.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -10,7 +10,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('free'));
 });
 
@@ -45,7 +45,7 @@ test('a Via that only looks alike is no loop, and is handed on with ours behind 
 
 test('508 loop_detected: a gateway that is its own upstream forwards a request once', async () => {
   const port = await freePort();
-  const circle = await startGateway({ upstream: `http://127.0.0.1:${port}`, env: { PORT: String(port) } });
+  const circle = await openGateway({ upstream: `http://127.0.0.1:${port}`, env: { PORT: String(port) } });
   const own = await circle.createKey('free');
   const answer = await circle.get('/v1/pets', own.key);
   expect(answer.status).toBe(508);
@@ -55,12 +55,12 @@ test('508 loop_detected: a gateway that is its own upstream forwards a request o
 
 test('508 loop_detected: two gateways of one name that are each other’s upstream forward a request once', async () => {
   const port = await freePort();
-  const far = await startGateway({
+  const far = await openGateway({
     upstream: 'http://127.0.0.1:1',
     listen: { via: 'ours' },
     env: { PORT: String(port) },
   });
-  const near = await startGateway({ upstream: far.origin, listen: { via: 'ours' } });
+  const near = await openGateway({ upstream: far.origin, listen: { via: 'ours' } });
   const own = await near.createKey('free');
   const answer = await near.get('/v1/pets', own.key);
   expect(answer.status).toBe(508);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startTollgate } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { paced } from '../support/room.ts';
@@ -33,7 +33,7 @@ describe('a forwarded request is told with its upstream and the target that serv
       ['one', 'other'].map((name) => startUpstream((_request, response) => response.end(name))),
     );
     targets = started.map(({ origin }) => origin);
-    gateway = await startGateway({ upstream: targets.join(', ') });
+    gateway = await openGateway({ upstream: targets.join(', ') });
     ({ key } = await gateway.createKey('endless'));
   });
 
@@ -102,7 +102,7 @@ describe('a request that its upstream failed: the line says where and why, at le
 
   test('502 upstream_unavailable: a target that refuses connections, for a request and for a WebSocket', async () => {
     const origin = `http://127.0.0.1:${await freePort()}`;
-    const gateway = await startGateway({ upstream: origin, routes: WEBSOCKET_ROUTES });
+    const gateway = await openGateway({ upstream: origin, routes: WEBSOCKET_ROUTES });
     const { key } = await gateway.createKey('endless');
     expect(await ask(gateway, key, '/v1/pets', 'plain')).toBe(502);
     const upgrade = asking(key, '/v1/live', `X-Request-Id: upgrade\r\n${HANDSHAKE}`);
@@ -118,7 +118,7 @@ describe('a request that its upstream failed: the line says where and why, at le
   test('502 upstream_unavailable: of two targets it is the last that was taken', async () => {
     const refused = `http://127.0.0.1:${await freePort()}`;
     const broken = await startRawUpstream((socket) => socket.end('SSH-2.0-OpenSSH_9.2p1\r\n'));
-    const gateway = await startGateway({ upstream: `${refused}, ${broken.origin}` });
+    const gateway = await openGateway({ upstream: `${refused}, ${broken.origin}` });
     const { key } = await gateway.createKey('endless');
     expect(await ask(gateway, key, '/v1/pets', 'second')).toBe(502);
     const line = await lineOf(gateway, 'second');
@@ -129,7 +129,7 @@ describe('a request that its upstream failed: the line says where and why, at le
     const upstream = await startUpstream((request, response) => {
       if (!request.url?.includes('hold')) response.end('{}');
     });
-    const gateway = await startGateway({
+    const gateway = await openGateway({
       upstream: upstream.origin,
       upstreamSettings: { responseTimeout: `${paced(500)}ms`, maxConnections: 1, maxQueue: 0, fairShare: 1 },
     });

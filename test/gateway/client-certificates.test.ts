@@ -9,7 +9,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { AUDIENCE, ISSUER, jwksOf, type SigningKey, signingKey } from '../identify/jwt-issuer.ts';
 import type { CertificateAuthority, CertificatePair } from '../support/certificates.ts';
 import { eventually } from '../support/conditions.ts';
-import { askHttp2, newAuthority, startEncrypted } from '../support/encrypted.ts';
+import { askHttp2, newAuthority, openEncrypted } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
 import { PLANS, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -33,7 +33,7 @@ beforeAll(async () => {
   const tls = { clientCa: clients.cert, clientCertificate: 'optional' };
   // Every wrong certificate costs a failed attempt.
   const plans = PLANS.replace('failed-authentication: { minute: 30 }', 'failed-authentication: { minute: 1000 }');
-  ({ gateway, ca } = await startEncrypted(
+  ({ gateway, ca } = await openEncrypted(
     { upstream: upstream.origin, plans, more: `keys: { certificates: true }\n${jwt}` },
     tls,
   ));
@@ -138,7 +138,7 @@ describe('a client certificate stands for the key that has one of its names', ()
 
   test('without keys.certificates it stands for nothing', async () => {
     const tls = { clientCa: clients.cert, clientCertificate: 'optional' };
-    const closed = await startEncrypted({ upstream: upstream.origin }, tls);
+    const closed = await openEncrypted({ upstream: upstream.origin }, tls);
     await closed.gateway.createKey('free', '--certificate', SHOP);
     const at = { port: closed.gateway.port, ca: closed.ca };
     expect(await ask(shop, {}, at)).toMatchObject({ status: 401, code: 'missing_api_key' });

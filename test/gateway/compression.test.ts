@@ -4,8 +4,8 @@ import { createConnection } from 'node:net';
 import { brotliDecompressSync, createGunzip, gunzipSync, zstdDecompressSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -68,7 +68,7 @@ beforeAll(async () => {
       more();
     } else response.writeHead(200, { ...type, 'content-length': TEXT.length }).end(TEXT);
   });
-  gateway = await startGateway({ upstream: upstream.origin, upstreamSettings: UPSTREAM, routes: ROUTES });
+  gateway = await openGateway({ upstream: upstream.origin, upstreamSettings: UPSTREAM, routes: ROUTES });
   ({ key } = await gateway.createKey('endless'));
 });
 
@@ -268,7 +268,7 @@ test('more responses than may be compressed at a time are plain, and when some h
 
 test('one consumer has its share of the compressed responses, and another one is compressed beside it (reliability 221)', async () => {
   goOn = Promise.withResolvers();
-  const shared = await startGateway({
+  const shared = await openGateway({
     upstream: upstream.origin,
     upstreamSettings: { compression: '{}' },
     routes: ROUTES,
@@ -285,7 +285,7 @@ test('one consumer has its share of the compressed responses, and another one is
 });
 
 test('over HTTP/2 it is the same', async () => {
-  const encrypted = await startEncrypted({
+  const encrypted = await openEncrypted({
     upstream: upstream.origin,
     upstreamSettings: UPSTREAM,
     routes: ROUTES,

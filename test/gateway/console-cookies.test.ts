@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
-import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
@@ -22,7 +22,7 @@ beforeAll(async () => {
     const odd = request.url === '/odd' ? ['Connection', 'x-odd', 'X-Odd', '1'] : [];
     response.writeHead(200, [...SET, ...odd]).end('ok');
   });
-  gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES });
+  gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES });
   ({ key } = await gateway.createKey('endless'));
 });
 
@@ -38,7 +38,7 @@ test.each(['/plain', '/odd'])(
 );
 
 test('over HTTP/2 and for a WebSocket it is the same (reliability 253)', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin, routes: ROUTES });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, routes: ROUTES });
   const own = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const headers = { authorization: `Bearer ${own.key}`, cookie: SENT };
@@ -47,7 +47,7 @@ test('over HTTP/2 and for a WebSocket it is the same (reliability 253)', async (
   expect(answer.fields.filter(([name]) => name === 'set-cookie')).toEqual([['set-cookie', 'own=1']]);
 
   const service = await startWebSocketUpstream();
-  const open = await startGateway({ upstream: service.origin, routes: ROUTES });
+  const open = await openGateway({ upstream: service.origin, routes: ROUTES });
   const caller = await open.createKey('endless');
   await openWebSocket(open, caller.key, '/ws', { headers: { Cookie: SENT } });
   expect(service.asked.at(-1)!.headers.cookie).toBe('a=b; c=d');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 // A page of another origin calls through the gateway: its browser asks first, without a key, and shows the page only what
@@ -10,7 +10,7 @@ const PAGE = 'https://app.example.com';
 const upstream = await startUpstream((_request, response) => {
   response.setHeader('Access-Control-Allow-Origin', '*').setHeader('Vary', 'Accept').end('{}');
 });
-const gateway = await startGateway({
+const gateway = await openGateway({
   upstream: upstream.origin,
   more: `cors: { origins: ['${PAGE}'], expose: [ETag] }`,
 });
@@ -85,7 +85,7 @@ describe('an answer', () => {
 });
 
 test('without `cors` nothing is said, and the upstream’s own word is passed on', async () => {
-  const plain = await startGateway({ upstream: upstream.origin });
+  const plain = await openGateway({ upstream: upstream.origin });
   const own = await plain.createKey('free');
   const answer = await plain.get('/v1/pets', own.key, { headers: { Origin: PAGE } });
   expect(answer.headers.get('access-control-allow-origin')).toBe('*');

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { AUDIENCE, ISSUER, jwksOf, type SigningKey, signingKey } from '../identify/jwt-issuer.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -27,7 +27,7 @@ beforeAll(async () => {
   issuer = await signingKey();
   const jwks = join(await temporaryFolder(), 'jwks.json');
   await writeFile(jwks, jwksOf(issuer));
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES,
     // The test is a trusted proxy, so that it can be any client.

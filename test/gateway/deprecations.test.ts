@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, startReplica } from '../support/gateway.ts';
+import { openGateway, openReplica } from '../support/gateway.ts';
 import { testRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -33,8 +33,8 @@ const stores = {
 for (const [store, env] of Object.entries(stores)) {
   test(`with ${store}, who still calls a deprecated route is counted by key and day, whatever path they use and whichever gateway they ask`, async () => {
     const upstream = await startUpstream((_request, response) => response.end('{}'));
-    const gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES, env: await env() });
-    const other = store === 'Redis' ? await startReplica(gateway) : gateway;
+    const gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES, env: await env() });
+    const other = store === 'Redis' ? await openReplica(gateway) : gateway;
     const often = await gateway.createKey('free', '--name', 'often');
     const once = await gateway.createKey('free');
     const never = await gateway.createKey('free');
@@ -65,7 +65,7 @@ for (const [store, env] of Object.entries(stores)) {
 
 test('in a brownout a route is 410 with the moment until which it is away and its successor, and counts as a call', async () => {
   const upstream = await startUpstream((_request, response) => response.end('{}'));
-  const gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES });
+  const gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES });
   const { key } = await gateway.createKey('free');
   const answer = await gateway.get('/v1/dim', key);
   expect(answer.status).toBe(410);
@@ -80,7 +80,7 @@ test('in a brownout a route is 410 with the moment until which it is away and it
 
 test('a sunset that is near is spoken of in the log when the gateway starts', async () => {
   const upstream = await startUpstream((_request, response) => response.end('{}'));
-  const gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES });
+  const gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES });
   await gateway.process.stop();
   const warnings = gateway.process.stdout.split('\n').filter((line) => line.includes('a route will be removed soon'));
   expect(warnings).toHaveLength(1);

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { type Ask, askHttp2, type EncryptedGateway, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { type Ask, askHttp2, type EncryptedGateway, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { type ParsedResponse, rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -16,7 +16,7 @@ let gateway: TestGateway;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin, more: MORE, listen: { headersTimeout: '1s' } });
+  gateway = await openGateway({ upstream: upstream.origin, more: MORE, listen: { headersTimeout: '1s' } });
 });
 
 const HEADS: readonly (readonly [is: string, head: string])[] = [
@@ -100,7 +100,7 @@ describe('over HTTP/2', () => {
   let encrypted: EncryptedGateway;
 
   beforeAll(async () => {
-    encrypted = await startEncrypted({ upstream: upstream.origin, more: MORE });
+    encrypted = await openEncrypted({ upstream: upstream.origin, more: MORE });
   });
 
   const own = { origin: PAGE, accept: 'application/problem+json', 'x-request-id': 'my.id' };

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -13,7 +13,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin, more: DOCS });
+  gateway = await openGateway({ upstream: upstream.origin, more: DOCS });
   ({ key } = await gateway.createKey('closed'));
 });
 
@@ -87,7 +87,7 @@ describe('a client', () => {
 });
 
 test('without `errors.docs` there is one form and no link', async () => {
-  const plain = await startGateway({ upstream: upstream.origin });
+  const plain = await openGateway({ upstream: upstream.origin });
   const { key: own } = await plain.createKey('closed');
   const response = await ask('Accept: application/problem+json\r\n', 'GET /v1/pets', plain.port, own);
   expect(response.header('content-type')).toBe('application/json');
@@ -95,7 +95,7 @@ test('without `errors.docs` there is one form and no link', async () => {
 });
 
 test('over HTTP/2 it is the same', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin, more: DOCS });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, more: DOCS });
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const answer = await askHttp2(session, { path: '/v1/pets', headers: { accept: 'application/problem+json' } });
   const fields = new Map(answer.fields);

@@ -1,6 +1,6 @@
 import { parseItem, parseList } from 'structured-headers';
 import { beforeAll, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { type ParsedResponse, rawExchange } from '../support/raw-http.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -12,7 +12,7 @@ const keys: Record<string, string> = {};
 
 beforeAll(async () => {
   const upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   keys.good = (await gateway.createKey('free')).key;
   keys.spent = (await gateway.createKey('closed')).key;
   keys.costly = (await gateway.createKey('gentle')).key;

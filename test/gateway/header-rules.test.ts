@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
@@ -44,7 +44,7 @@ beforeAll(async () => {
     const fields = ['Server', 'secret/1.0', 'X-Powered-By', 'x', 'cache-control', 'public', 'X-Own', 'service'];
     response.writeHead(200, fields).end('ok');
   });
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     upstreamSettings: UPSTREAM,
     routes: ROUTES,
@@ -123,7 +123,7 @@ test('without a consumer there is no field that names one (reliability 171)', as
 });
 
 test('over HTTP/2 and for a WebSocket the rules are the same', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin, upstreamSettings: UPSTREAM, routes: ROUTES });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, upstreamSettings: UPSTREAM, routes: ROUTES });
   const own = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const answer = await askHttp2(session, {
@@ -136,7 +136,7 @@ test('over HTTP/2 and for a WebSocket the rules are the same', async () => {
   expect(upstream.requests.at(-1)!.values('x-tenant')).toEqual([own.id]);
 
   const service = await startWebSocketUpstream();
-  const open = await startGateway({ upstream: service.origin, upstreamSettings: UPSTREAM, routes: ROUTES });
+  const open = await openGateway({ upstream: service.origin, upstreamSettings: UPSTREAM, routes: ROUTES });
   const caller = await open.createKey('endless');
   const opened = await openWebSocket(open, caller.key, '/ruled', { headers: { 'X-Tenant': 'root', Cookie: 'a=b' } });
   const asked = service.asked.at(-1)!.headers;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { AUDIENCE, ISSUER, jwksOf, signingKey } from '../identify/jwt-issuer.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { LATE_MS } from '../support/room.ts';
 import { logged, openWebSocket, startWebSocketUpstream, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
@@ -14,7 +14,7 @@ test('a WebSocket that was opened with a token lives until the token expires, an
   const issuer = await signingKey();
   const jwks = join(await temporaryFolder(), 'jwks.json');
   await writeFile(jwks, jwksOf(issuer));
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     routes: WEBSOCKET_ROUTES,
     more: `jwt: { issuer: '${ISSUER}', audience: '${AUDIENCE}', jwks: '${jwks}', algorithms: [ES256] }`,

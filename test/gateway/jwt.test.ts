@@ -12,7 +12,7 @@ import {
   startJwksServer,
 } from '../identify/jwt-issuer.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { stopwatch } from '../support/stopwatch.ts';
@@ -40,7 +40,7 @@ beforeAll(async () => {
 });
 
 const gatewayWith = (jwks: string, more?: string) =>
-  startGateway({ upstream: upstream.origin, plans: PLANS, more: settings(jwks, more) });
+  openGateway({ upstream: upstream.origin, plans: PLANS, more: settings(jwks, more) });
 
 const codeOf = async (answer: Response) => ((await answer.json()) as { code: string }).code;
 
@@ -160,7 +160,7 @@ describe('a caller with a token of the issuer', () => {
   test('has a usage that the operator is told, who has to say the plan', async () => {
     const env = { ADMIN_TOKEN: 'let-me-in-if-you-can' };
     const more = settings(await keyFile(one));
-    const own = await startGateway({ upstream: upstream.origin, plans: PLANS, more, env });
+    const own = await openGateway({ upstream: upstream.origin, plans: PLANS, more, env });
     const seen = await own.get('/usage', await one.sign());
     const { id } = (await seen.json()) as { id: string };
     await own.get('/v1/pets', await one.sign());
@@ -201,7 +201,7 @@ describe('a caller with a token of the issuer', () => {
 });
 
 test('without the setting a token is an invalid key, and costs a failed authentication', async () => {
-  const gateway = await startGateway({ upstream: upstream.origin });
+  const gateway = await openGateway({ upstream: upstream.origin });
   const answer = await gateway.get('/v1/pets', await one.sign());
   expect([answer.status, await codeOf(answer)]).toEqual([401, 'invalid_api_key']);
   expect(answer.headers.get('x-ratelimit-remaining')).toBe('29');
@@ -286,7 +286,7 @@ test('a file of keys that cannot be used is a fault at the start', async () => {
 
 test('signatures of an address that has spent its failed attempts are hardly verified, and a known token passes (reliability 222)', async () => {
   const plans = PLANS.replace('minute: 1000', 'minute: 5');
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     plans,
     more: settings(await keyFile(one)),

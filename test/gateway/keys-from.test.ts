@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { HANDSHAKE, openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
@@ -23,7 +23,7 @@ let other: { id: string; key: string };
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES,
     more: `${KEYS}\ncors: { origins: ['https://app.example.com'] }`,
@@ -152,7 +152,7 @@ test('a preflight lets pages set the field', async () => {
 });
 
 test('over HTTP/2 a key in a place that is not read is answered with the name of the place', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin });
+  const encrypted = await openEncrypted({ upstream: upstream.origin });
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const answer = await askHttp2(session, { path: '/v1/pets/1', headers: { 'x-api-key': one.key } });
   expect(JSON.parse(answer.body.toString())).toEqual({
@@ -163,7 +163,7 @@ test('over HTTP/2 a key in a place that is not read is answered with the name of
 });
 
 test('over HTTP/2 and for a WebSocket it is the same', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin, routes: ROUTES, more: KEYS });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, routes: ROUTES, more: KEYS });
   const own = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   expect((await askHttp2(session, { path: '/v1/pets/1', headers: { 'x-api-key': own.key } })).status).toBe(200);
@@ -174,7 +174,7 @@ test('over HTTP/2 and for a WebSocket it is the same', async () => {
   expect(both.status).toBe(400);
 
   const service = await startWebSocketUpstream();
-  const live = await startGateway({
+  const live = await openGateway({
     upstream: service.origin,
     routes: '\n  - { path: /v1/live, methods: [GET], upstream: store, websocket: true }',
     more: KEYS,
@@ -189,7 +189,7 @@ test('over HTTP/2 and for a WebSocket it is the same', async () => {
 });
 
 test('without `authorization` in the list, that field is not read, and is not forwarded either', async () => {
-  const alone = await startGateway({ upstream: upstream.origin, more: 'keys: { from: [{ header: X-API-Key }] }' });
+  const alone = await openGateway({ upstream: upstream.origin, more: 'keys: { from: [{ header: X-API-Key }] }' });
   const { key } = await alone.createKey('endless');
   const wrongPlace = await alone.get('/v1/pets', key);
   expect([wrongPlace.status, await wrongPlace.json()]).toEqual([

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -28,7 +28,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES, more: `cors: { origins: ['${PAGE}'] }` });
+  gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES, more: `cors: { origins: ['${PAGE}'] }` });
   ({ key } = await gateway.createKey('free'));
 });
 

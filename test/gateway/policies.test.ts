@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AUDIENCE, ISSUER, jwksOf, type SigningKey, signingKey } from '../identify/jwt-issuer.ts';
 import { eventually } from '../support/conditions.ts';
-import { PLANS, startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, PLANS, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -57,7 +57,7 @@ beforeAll(async () => {
   signer = await signingKey('one');
   await writeFile(join(folder, 'jwks.json'), jwksOf(signer));
   upstream = await startUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES(folder),
     plans: PLANS.replace(
@@ -307,7 +307,7 @@ test('on one connection fields of a policy stay with their request', async () =>
 
 test('a WebSocket is refused, or opened with the fields of the policy', async () => {
   const service = await startWebSocketUpstream();
-  const open = await startGateway({ upstream: service.origin, routes: ROUTES(folder) });
+  const open = await openGateway({ upstream: service.origin, routes: ROUTES(folder) });
   const { key } = await open.createKey('free');
   await expect(openWebSocket(open, key, `/async${wish(REFUSAL)}`)).rejects.toThrow('403');
   expect(service.asked).toEqual([]);
@@ -374,7 +374,7 @@ describe('operators', () => {
   });
 
   test('get one line a second of a policy that fails for a flood of requests, and few series of metrics (reliability 279)', async () => {
-    const own = await startGateway({ upstream: upstream.origin, routes: ROUTES(folder) });
+    const own = await openGateway({ upstream: upstream.origin, routes: ROUTES(folder) });
     const { key } = await own.createKey('endless');
     const fields = `Host: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
     const failing = Array.from({ length: 300 }, () => `GET /sync${wish('throw')} HTTP/1.1\r\n${fields}`);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { startGateway, startReplica } from '../support/gateway.ts';
+import { openGateway, openReplica } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { testRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -13,7 +13,7 @@ const ROUTES = `
 `;
 const start = async (env = {}) => {
   const upstream = await startUpstream();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES,
     listen: { trustedProxies: '[127.0.0.1]' },
@@ -73,7 +73,7 @@ test('the other routes ask for a key as ever, whatever path leads there', async 
 test('an address has one limit across gateways', async () => {
   const redis = await testRedis();
   const { gateway, from } = await start({ REDIS_URL: redis.url, KEY_PEPPER: 'a pepper that is long enough for tests' });
-  const other = await startReplica(gateway);
+  const other = await openReplica(gateway);
   const statuses: number[] = [];
   for (let i = 0; i < 6; i++) statuses.push((await from('192.0.2.1', '/status', {}, i % 2 ? other : gateway)).status);
   expect(statuses).toEqual([200, 200, 200, 429, 429, 429]);

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { accessLines, askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { accessLines, askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
@@ -22,7 +22,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: `${upstream.origin}/base%20of/it/`, routes: ROUTES });
+  gateway = await openGateway({ upstream: `${upstream.origin}/base%20of/it/`, routes: ROUTES });
   ({ key } = await gateway.createKey('endless'));
 });
 
@@ -84,7 +84,7 @@ test('the log has the path that the client sent', async () => {
 });
 
 test('over HTTP/2 the path is written alike', async () => {
-  const encrypted = await startEncrypted({ upstream: `${upstream.origin}/b`, routes: ROUTES });
+  const encrypted = await openEncrypted({ upstream: `${upstream.origin}/b`, routes: ROUTES });
   const { key: own } = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const headers = { authorization: `Bearer ${own}` };
@@ -97,7 +97,7 @@ test('over HTTP/2 the path is written alike', async () => {
 
 test('a WebSocket is asked for under the written path', async () => {
   const service = await startWebSocketUpstream();
-  const open = await startGateway({ upstream: `${service.origin}/base`, routes: ROUTES });
+  const open = await openGateway({ upstream: `${service.origin}/base`, routes: ROUTES });
   const { key: own } = await open.createKey('endless');
   const { socket } = await openWebSocket(open, own, "/v1/live/a'b;c=%41?x=1&&y=%zz?");
   expect(service.asked.map(({ url }) => url)).toEqual(["/base/live/a'b;c=%41?x=1&&y=%zz?"]);

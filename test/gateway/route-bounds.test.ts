@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { accessLines, askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { accessLines, askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { paced } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -27,7 +27,7 @@ beforeAll(async () => {
     else if (url === '/patient') setTimeout(() => response.end('late'), paced(1_200));
     else if (await whole) response.end('ok');
   });
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES,
     listen: { maxBodyBytes: '1KiB' },
@@ -83,7 +83,7 @@ describe('413 payload_too_large: a body beyond what the route allows (reliabilit
   });
 
   test('over HTTP/2 alike', async () => {
-    const encrypted = await startEncrypted({ upstream: upstream.origin, routes: ROUTES });
+    const encrypted = await openEncrypted({ upstream: upstream.origin, routes: ROUTES });
     const { key: own } = await encrypted.gateway.createKey('free');
     const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
     const headers = { authorization: `Bearer ${own}` };

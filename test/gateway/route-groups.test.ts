@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const PLANS = `
@@ -34,7 +34,7 @@ let gateway: TestGateway;
 beforeAll(async () => {
   const upstream = await startUpstream((_request, response) => response.end('{}'));
   const routes = `\n  - { path: '/v1/**', methods: [GET, POST], upstream: store }`;
-  gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
+  gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes });
 });
 
 test('requests of a group are bounded by its limits as well, and header fields have each budget by name', async () => {

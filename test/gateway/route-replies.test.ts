@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { askHttp2, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -29,7 +29,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES });
+  gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES });
   ({ key } = await gateway.createKey('endless'));
 });
 
@@ -120,7 +120,7 @@ describe('respond', () => {
 });
 
 test('over HTTP/2 both are the same', async () => {
-  const encrypted = await startEncrypted({ upstream: upstream.origin, routes: ROUTES });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, routes: ROUTES });
   const { key: own } = await encrypted.gateway.createKey('endless');
   const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
   const headers = { authorization: `Bearer ${own}` };
@@ -131,7 +131,7 @@ test('over HTTP/2 both are the same', async () => {
 });
 
 test('a gateway whose routes all redirect or respond needs no upstream', async () => {
-  const alone = await startGateway({
+  const alone = await openGateway({
     upstream: null,
     routes: `
   - { path: '/down', auth: none, limits: { minute: 9 }, respond: { status: 503 } }

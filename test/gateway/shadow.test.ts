@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { testRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -32,7 +32,7 @@ const stores = {
 for (const [store, env] of Object.entries(stores)) {
   test(`with ${store}, a plan with \`enforce: false\` refuses nobody and says nothing in headers, but counts, strikes and bans in the log and the metrics`, async () => {
     const upstream = await startUpstream((_request, response) => response.end('{}'));
-    const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, env: await env() });
+    const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, env: await env() });
     const { id, key } = await gateway.createKey('trial');
     for (let i = 0; i < 6; i++) {
       const answer = await gateway.get('/v1/pets', key);
@@ -78,7 +78,7 @@ for (const [store, env] of Object.entries(stores)) {
 
   test(`with ${store}, \`shadow:\` limits count what the real ones admit, beside them, and refuse nobody`, async () => {
     const upstream = await startUpstream((_request, response) => response.end('{}'));
-    const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, env: await env() });
+    const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, env: await env() });
     const { key } = await gateway.createKey('tighter');
     const statuses: number[] = [];
     for (let i = 0; i < 8; i++) {

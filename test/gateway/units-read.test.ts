@@ -2,7 +2,7 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage, type 
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { HANDSHAKE } from '../support/web-sockets.ts';
@@ -31,7 +31,7 @@ async function setUp(answer: Answer, routes = ROUTES) {
   const upstream = await startUpstream((request, response) => answer(request, response));
   const upstreamSettings = { maxConnections: 400, fairShare: 0.5 };
   const listen = { drainTimeout: '1s' };
-  const gateway = await startGateway({ upstream: upstream.origin, upstreamSettings, plans: PLANS, routes, listen });
+  const gateway = await openGateway({ upstream: upstream.origin, upstreamSettings, plans: PLANS, routes, listen });
   return { upstream, gateway };
 }
 

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -45,7 +45,7 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 async function setUp(answer: Answer, routes = ROUTES) {
   const upstream = await startUpstream((request, response) => answer(request, response));
-  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
+  const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes });
   return { upstream, gateway, ...(await callerOf(gateway)) };
 }
 
@@ -346,7 +346,7 @@ test('a client that leaves before the head pays for the time that it took', asyn
 test('the history of a plan that is only watched has what requests cost, also those that its limits would refuse', async () => {
   const upstream = await startUpstream((_request, response) => json(response, { usage: { total_tokens: 900 } }));
   const plans = PLANS.replace('limits:', 'enforce: false\n    limits:');
-  const gateway = await startGateway({ upstream: upstream.origin, plans, routes: ROUTES });
+  const gateway = await openGateway({ upstream: upstream.origin, plans, routes: ROUTES });
   const { key } = await gateway.createKey('model');
   for (let i = 0; i < 4; i++) expect((await gateway.get('/v1/chat', key)).status).toBe(200);
   await eventually(async () => {
@@ -363,7 +363,7 @@ test('a gateway that is told to stop settles answers that it is still decompress
     response.setHeader('content-type', 'application/json').setHeader('content-encoding', 'gzip').end(answer),
   );
   const redis = { env: { REDIS_URL: server.url, KEY_PEPPER: 'a pepper for the tests of units' } };
-  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes: ROUTES, ...redis });
+  const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes: ROUTES, ...redis });
   const { id, key } = await gateway.createKey('model');
   const status = async () => {
     const response = await rawExchange(
@@ -434,7 +434,7 @@ test('a WebSocket pays its reserve', async () => {
   const routes = `
   - { path: /v1/live, methods: [GET], upstream: store, websocket: true, cost: { tokens: { reserve: 30, from: bytes } } }
 `;
-  const gateway = await startGateway({ upstream: upstream.origin, plans: PLANS, routes });
+  const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes });
   const { key } = await gateway.createKey('model');
   const { socket } = await openWebSocket(gateway, key, '/v1/live');
   await usedIs(gateway, key, 30);

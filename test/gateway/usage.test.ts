@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
@@ -21,7 +21,7 @@ let gateway: TestGateway;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     plans: PLANS,
     // A pattern that covers /usage, for callers with a key and without.
@@ -233,7 +233,7 @@ describe('a caller without a good key', () => {
 describe('on Redis', () => {
   test('however often a key asks, the store is read once a second; 503 while it is away', async () => {
     const redis = await privateRedis();
-    const onRedis = await startGateway({
+    const onRedis = await openGateway({
       upstream: upstream.origin,
       plans: PLANS,
       env: { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper that only the tests use' },

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS } from '../support/room.ts';
 import {
@@ -20,7 +20,7 @@ let gateway: TestGateway;
 let upstream: WebSocketUpstream;
 
 const start = (more = '', listen = {}) =>
-  startGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES, more, listen });
+  openGateway({ upstream: upstream.origin, routes: WEBSOCKET_ROUTES, more, listen });
 
 const refused = async (key: string) => {
   const { responses } = await rawExchange(gateway.port, asking(key), { until: 'closed' });

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { HANDSHAKE, logged, startWebSocketUpstream, type WebSocketUpstream } from '../support/web-sockets.ts';
 
@@ -13,7 +13,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startWebSocketUpstream();
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     routes: `
   - { path: '/v1/**', methods: [GET], upstream: store, websocket: true, auth: none, limits: { minute: 100000 } }

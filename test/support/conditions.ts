@@ -5,19 +5,22 @@ import { ROOM } from './room.ts';
 const OVERSLEPT_MS = 20;
 /** So many times `withinMs` is waited at most, however busy the machine is. */
 const MAX_PATIENCE = 3;
+const MIN_PAUSE_MS = 10;
+const MAX_PAUSE_MS = 100;
 
 /**
  * Waits until `check` passes, that is neither throws nor gives `false`: for what comes true soon without saying when.
  *
  * @param withinMs how long it may take, 15000 unless given, times {@link ROOM}: only a failing test waits so long; stalls of
  *   this process do not count, up to twice that
- * @param everyMs pause between two looks, 10 unless given
+ * @param everyMs pause between two looks; unless given, 10 at first and then a tenth of what has been waited, up to 100: many
+ *   looks at what takes a second would cost the processor more than what they wait for
  * @returns what `check` gave
  * @throws Error with the reason of the last look, when the time is over
  */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { withinMs = 15_000, everyMs = 10 }: { readonly withinMs?: number; readonly everyMs?: number } = {},
+  { withinMs = 15_000, everyMs }: { readonly withinMs?: number; readonly everyMs?: number } = {},
 ): Promise<Exclude<T, false>> {
   const patienceMs = ROOM * withinMs;
   const latestMs = performance.now() + MAX_PATIENCE * patienceMs;
@@ -33,9 +36,10 @@ export async function eventually<T>(
         cause: look.error,
       });
     }
+    const pauseMs = everyMs ?? Math.min(Math.max(MIN_PAUSE_MS, waitedMs / 10), MAX_PAUSE_MS);
     const pausedAtMs = performance.now();
-    await delay(everyMs);
-    waitedMs += Math.min(performance.now() - pausedAtMs, everyMs + OVERSLEPT_MS);
+    await delay(pauseMs);
+    waitedMs += Math.min(performance.now() - pausedAtMs, pauseMs + OVERSLEPT_MS);
   }
 }
 

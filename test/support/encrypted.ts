@@ -4,7 +4,7 @@ import { request as requestHttps } from 'node:https';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
 import { type CertificateAuthority, createAuthority } from './certificates.ts';
 import { atEnd } from './endings.ts';
-import { type GatewaySetup, startGateway, type TestGateway } from './gateway.ts';
+import { type GatewaySetup, openGateway, startGateway, type TestGateway } from './gateway.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 export interface EncryptedGateway {
@@ -20,14 +20,24 @@ export async function newAuthority(): Promise<CertificateAuthority> {
 }
 
 /** Starts a gateway with a certificate of its own. `listen.tls` may add to `cert` and `key`: `{ minVersion: TLSv1.3 }`. */
-export async function startEncrypted(
+export function startEncrypted(setup: GatewaySetup, tls?: Readonly<Record<string, string>>): Promise<EncryptedGateway> {
+  return encryptedBy(startGateway, setup, tls);
+}
+
+/** The same in the process of the test: see {@link openGateway}. */
+export function openEncrypted(setup: GatewaySetup, tls?: Readonly<Record<string, string>>): Promise<EncryptedGateway> {
+  return encryptedBy(openGateway, setup, tls);
+}
+
+async function encryptedBy(
+  begin: typeof startGateway,
   setup: GatewaySetup,
   tls: Readonly<Record<string, string>> = {},
 ): Promise<EncryptedGateway> {
   const authority = await newAuthority();
   const { cert, key } = await authority.issue('localhost');
   const lines = Object.entries({ cert, key, ...tls }).map(([name, value]) => `${name}: ${value}`);
-  const gateway = await startGateway({ ...setup, listen: { tls: `{ ${lines.join(', ')} }`, ...setup.listen } });
+  const gateway = await begin({ ...setup, listen: { tls: `{ ${lines.join(', ')} }`, ...setup.listen } });
   return { gateway, authority, ca: authority.pem };
 }
 

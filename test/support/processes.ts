@@ -101,33 +101,72 @@ export function cleanEnvironment(env: Readonly<Record<string, string | undefined
   return { ...Object.fromEntries(inherited.map((name) => [name, process.env[name]])), ...env };
 }
 
-class Started implements Running {
+/** The output of something that runs, and those who wait for a part of it. */
+export class Output {
   stdout = '';
   stderr = '';
+  readonly #looks = new Set<() => void>();
+  #hasEnded = false;
+
+  add(to: 'stdout' | 'stderr', text: string): void {
+    this[to] += text;
+    this.#look();
+  }
+
+  /** Nothing is added any more. */
+  end(): void {
+    this.#hasEnded = true;
+    this.#look();
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** See {@link Running}. */
+  until(found: RegExp | ((output: string) => unknown), { withinMs = 10_000 } = {}): Promise<never> {
+    return new Promise((resolve, reject) => {
+      const settle = (how: () => void) => {
+        clearTimeout(late);
+        this.#looks.delete(look);
+        how();
+      };
+      const all = () => this.stdout + this.stderr;
+      const fail = (why: string) => settle(() => reject(new Error(`${why}. It printed:\n${all()}`)));
+      const look = () => {
+        const result = found instanceof RegExp ? matchOf(found, all()) : found(all());
+        if (result) settle(() => resolve(result as never));
+        else if (this.#hasEnded) fail(`The process ended before ${found} was printed`);
+      };
+      const patienceMs = ROOM * withinMs;
+      const late = setTimeout(() => fail(`${found} was not printed within ${patienceMs} ms`), patienceMs);
+      this.#looks.add(look);
+      look();
+    });
+  }
+
+  #look(): void {
+    for (const look of this.#looks) look();
+  }
+}
+
+class Started extends Output implements Running {
   readonly exit: Promise<Exit>;
   readonly #child: ChildProcess;
-  readonly #looks = new Set<() => void>();
-  #ended = false;
 
   constructor(child: ChildProcess) {
+    super();
     this.#child = child;
     const release = child.pid === undefined ? () => {} : endWithUs(child.pid);
-    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-      this.stdout += text;
-      this.#look();
-    });
-    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.stderr += text;
-      this.#look();
-    });
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => this.add('stdout', text));
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => this.add('stderr', text));
     child.stdin?.on('error', () => {});
     this.exit = new Promise((resolve, reject) => {
       child.once('error', reject);
       // 'close', not 'exit': the output is complete then.
       child.once('close', (code, signal) => {
-        this.#ended = true;
         release();
-        this.#look();
+        this.end();
         resolve({ code, signal });
       });
     });
@@ -136,26 +175,6 @@ class Started implements Running {
 
   get pid(): number {
     return this.#child.pid ?? 0;
-  }
-
-  until(found: RegExp | ((output: string) => unknown), { withinMs = 10_000 } = {}): Promise<never> {
-    return new Promise((resolve, reject) => {
-      const settle = (how: () => void) => {
-        clearTimeout(late);
-        this.#looks.delete(look);
-        how();
-      };
-      const fail = (why: string) => settle(() => reject(new Error(`${why}. It printed:\n${this.#output()}`)));
-      const look = () => {
-        const result = found instanceof RegExp ? matchOf(found, this.#output()) : found(this.#output());
-        if (result) settle(() => resolve(result as never));
-        else if (this.#ended) fail(`The process ended before ${found} was printed`);
-      };
-      const patienceMs = ROOM * withinMs;
-      const late = setTimeout(() => fail(`${found} was not printed within ${patienceMs} ms`), patienceMs);
-      this.#looks.add(look);
-      look();
-    });
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -167,7 +186,7 @@ class Started implements Running {
   }
 
   async stop(withinMs = STOP_WITHIN_MS): Promise<Exit> {
-    if (!this.#ended && this.#child.pid !== undefined) {
+    if (!this.hasEnded && this.#child.pid !== undefined) {
       this.#child.kill('SIGCONT');
       this.#child.kill('SIGTERM');
       // Gone already, yet something that it started keeps its output open.
@@ -184,14 +203,6 @@ class Started implements Running {
     } catch {
       // The group ended meanwhile.
     }
-  }
-
-  #look(): void {
-    for (const look of this.#looks) look();
-  }
-
-  #output(): string {
-    return this.stdout + this.stderr;
   }
 }
 

@@ -6,10 +6,10 @@ import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type ClientOptions, WebSocket, WebSocketServer } from 'ws';
-import { newAuthority, startEncrypted } from '../../support/encrypted.ts';
+import { newAuthority, openEncrypted } from '../../support/encrypted.ts';
 import { atEnd } from '../../support/endings.ts';
 import { freePort } from '../../support/free-port.ts';
-import { startGateway } from '../../support/gateway.ts';
+import { openGateway } from '../../support/gateway.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 import {
   asking,
@@ -52,7 +52,7 @@ test('a WebSocket over TLS, to an upstream over TLS whose certificate is checked
   const ca = join(await temporaryFolder(), 'ca.pem');
   await writeFile(ca, theirs.pem);
   const upstream = `https://localhost:${port}`;
-  const trusting = await startEncrypted({ upstream, routes, upstreamSettings: { tls: `{ ca: ${ca} }` } });
+  const trusting = await openEncrypted({ upstream, routes, upstreamSettings: { tls: `{ ca: ${ca} }` } });
   const { key } = await trusting.gateway.createKey('free');
   const options: ClientOptions & { servername: string } = {
     ca: trusting.ca,
@@ -64,7 +64,7 @@ test('a WebSocket over TLS, to an upstream over TLS whose certificate is checked
   await expectEcho(socket);
   socket.close();
   await once(socket, 'close');
-  const wary = await startGateway({ upstream, routes });
+  const wary = await openGateway({ upstream, routes });
   const { key: other } = await wary.createKey('free');
   expect((await (await rawClient(wary, asking(other))).answer()).status).toBe(502);
 });
@@ -72,7 +72,7 @@ test('a WebSocket over TLS, to an upstream over TLS whose certificate is checked
 test('an upstream on a Unix socket', async () => {
   const path = join(await temporaryFolder(), 'live.sock');
   const asked = await echoOn(createServer(), { path });
-  const gateway = await startGateway({ upstream: `unix:${path}`, routes });
+  const gateway = await openGateway({ upstream: `unix:${path}`, routes });
   const { key } = await gateway.createKey('free');
   const { socket } = await openWebSocket(gateway, key, '/v1/live?a=b');
   await expectEcho(socket);
@@ -82,7 +82,7 @@ test('an upstream on a Unix socket', async () => {
 test('of several targets, one that cannot be reached is passed over, and nobody notices', async () => {
   const upstream = await startWebSocketUpstream();
   const away = `http://127.0.0.1:${await freePort()}`;
-  const gateway = await startGateway({ upstream: `${away}, ${upstream.origin}`, routes });
+  const gateway = await openGateway({ upstream: `${away}, ${upstream.origin}`, routes });
   const { key } = await gateway.createKey('free');
   for (let i = 0; i < 6; i++) await expectEcho((await openWebSocket(gateway, key)).socket);
   await upstream.close();
@@ -106,7 +106,7 @@ test('an upgrade that a target refuses by closing does not take the target from 
   const servers = [refusing(), refusing()];
   await Promise.all(servers.map((server) => server.listening || once(server, 'listening')));
   const targets = servers.map((server) => `http://127.0.0.1:${(server.address() as { port: number }).port}`);
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: targets.join(', '),
     routes: `${routes}\n  - { path: /plain, methods: [GET], upstream: store }`,
   });
