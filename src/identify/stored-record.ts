@@ -32,7 +32,7 @@ export function byReadability<T>(records: readonly Listed<T>[]) {
   };
 }
 
-/** A record that was asked for beside a list, which goes on without it if it cannot be read. */
+/** A record that a list refers to. The list continues without it if it cannot be read. */
 export async function orUnreadable<T>(record: Promise<T>): Promise<Listed<T>> {
   try {
     return await record;

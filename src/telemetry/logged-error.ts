@@ -17,7 +17,7 @@ export function loggedError(error: unknown): unknown {
     const json = JSON.stringify(pino.stdSerializers.err(error as Error));
     if (json !== undefined && json.length <= MAX_JSON) return JSON.parse(json);
   } catch {
-    // It is told in part.
+    // Its parts are read one by one below.
   }
   const type = beginning(() => (error as Error).name, MAX_MESSAGE) ?? typeof error;
   const message = beginning(() => (error as Error).message, MAX_MESSAGE) ?? beginning(() => String(error), MAX_MESSAGE);

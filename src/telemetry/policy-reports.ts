@@ -18,7 +18,7 @@ interface Report {
 /** The second after a line: what has been reported since, and has no line yet. */
 interface Second {
   count: number;
-  /** Null while there is none. */
+  /** The last of these reports; null if there has been no other. */
   latest: Report | null;
   readonly timer: NodeJS.Timeout;
 }

@@ -127,7 +127,7 @@ class SpansOfRequest implements RequestTrace {
   }
 }
 
-/** `server.address` and `server.port` of an origin; nothing if it is none, because the client may send any Host. */
+/** `server.address` and `server.port` of an origin; nothing for any other text, because the client may send any Host. */
 function serverOf(origin: string) {
   if (!URL.canParse(origin)) return {};
   const { hostname, port, protocol } = new URL(origin);

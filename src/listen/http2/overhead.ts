@@ -106,7 +106,7 @@ export class OverheadBudget {
   /** Bytes of DATA that were received so far, on any stream, with their padding. */
   #data(): number {
     const length = this.#session.state.effectiveRecvDataLength ?? this.#dataLength;
-    // Node begins anew whenever the client is told that half of the window was received.
+    // Node begins again whenever it grants the client another half of the window.
     const before = length < this.#dataLength ? this.#dataLength - SESSION_WINDOW_BYTES / 2 : this.#dataLength;
     this.#dataBytes += length - before;
     this.#dataLength = length;

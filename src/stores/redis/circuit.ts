@@ -40,7 +40,7 @@ const MAX_PATIENCE = 5;
  * and after a few failures in a row calls fail at once until a probe succeeds. When the store is back, the circuit allows a
  * few concurrent calls, then more and more, so that the waiting calls do not overload it.
  *
- * A server that is full, read-only or forbids a write is away for all that counts and changes, and still answers reads: `read` goes on.
+ * A server that is full, read-only or forbids a write is away for all that counts and changes. It still answers reads, so `read` continues.
  * Fault: Redis is full, and operators could not look for the key that has leaked.
  *
  * Calls reject with Failure `store_unavailable`, or with NothingDone if the call has certainly had no effect.

@@ -126,8 +126,8 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
 
 /**
  * Watches a client for the cause that it has no connection.
- * @returns a function that makes a failure of it, which names the server as it is told to; null while there is a connection, or nothing
- *   is known
+ * @returns a function that makes a failure of the cause, which names the server by `where`; null while there is a connection, and
+ *   while no cause is known
  */
 export function watchTrouble(redis: RedisClient): (where?: string) => Failure | null {
   let last: Error | null = null;
