@@ -1,10 +1,11 @@
-import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { type AddressInfo, BoundSocket, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { cannotListen, type ListeningAt, listening } from './listening.ts';
 import { type AcceptedHandle, descriptorOf, interceptAccepted, pausedSocketOf } from './node-internals.ts';
 import { SharedBufferSocket } from './read-buffers.ts';
+import { NAMES } from './resolver.ts';
 
 /** A connection that was accepted, and from which nothing was read. */
 export interface Arrival {
@@ -113,7 +114,8 @@ async function checkFree(at: ListeningAt): Promise<void> {
   // The system chooses no port that is in use.
   if (at.port === 0) return;
   try {
-    new BoundSocket({ host: (await lookup(at.host)).address, port: at.port }).close();
+    const address = await promisify(NAMES.lookup)(at.host, {});
+    new BoundSocket({ host: String(address), port: at.port }).close();
   } catch (error) {
     throw cannotListen(at, 'PORT', error as NodeJS.ErrnoException);
   }
