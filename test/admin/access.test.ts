@@ -12,12 +12,12 @@ import { MemoryAttemptCounter } from '../../src/identify/memory-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import type { TestGateway } from '../support/gateway.ts';
-import { ask, auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
+import { ask, auditLines, openWithAdmin, STORES, TOKEN } from './operator.ts';
 
 const embedded = STORES['the embedded store']!;
 let gateway: TestGateway;
 beforeAll(async () => {
-  gateway = await startWithAdmin(await embedded());
+  gateway = await openWithAdmin(await embedded());
 });
 
 /** Asks as {@link ask} does, with another Authorization field, or none. */
@@ -38,7 +38,7 @@ function askRaw({ adminPort }: TestGateway, text: string): Promise<string> {
 
 describe('without ADMIN_TOKEN', () => {
   test('all of /admin is refused with 403, whatever is presented, and health and metrics are open', async () => {
-    const closed = await startWithAdmin({ ...(await embedded()), ADMIN_TOKEN: '' });
+    const closed = await openWithAdmin({ ...(await embedded()), ADMIN_TOKEN: '' });
     for (const path of ['/admin', '/admin/', '/admin/keys', '/admin/openapi.json', '/admin/none']) {
       for (const method of ['GET', 'POST', 'DELETE']) {
         const told = await askAs(closed, 'Bearer anything', method, path);
@@ -58,7 +58,7 @@ describe('with ADMIN_TOKEN', () => {
   });
 
   test('no token is 401 without an error in its challenge, a wrong one 401 with it', async () => {
-    const own = await startWithAdmin(await embedded());
+    const own = await openWithAdmin(await embedded());
     const none = await fetch(`http://127.0.0.1:${own.adminPort}/admin/keys`);
     expect([none.status, none.headers.get('www-authenticate')]).toEqual([401, 'Bearer realm="tollgate admin"']);
     expect(await none.json()).toMatchObject({ code: 'missing_admin_token', status: 401 });
@@ -92,7 +92,7 @@ describe('with ADMIN_TOKEN', () => {
 
   // Attack: an operator is locked out by wrong tokens from the same address, which may be that of a load balancer.
   test('after ten wrong tokens in a minute further ones are 429, and the right one passes all the same', async () => {
-    const own = await startWithAdmin(await embedded());
+    const own = await openWithAdmin(await embedded());
     const statuses: number[] = [];
     for (let i = 0; i < 10; i++) statuses.push((await askAs(own, `Bearer wrong${i}`)).status);
     expect(statuses).toEqual(Array(10).fill(401));
@@ -107,7 +107,7 @@ describe('with ADMIN_TOKEN', () => {
   });
 
   test('of many guesses at once ten are 401 and the others 429, a quarter of a second late', async () => {
-    const own = await startWithAdmin(await embedded());
+    const own = await openWithAdmin(await embedded());
     const tokens = [...Array.from({ length: 30 }, (_, i) => `guess${i}`), TOKEN];
     const startedAtMs = performance.now();
     const asked = tokens.map((token, i) => {
@@ -154,7 +154,7 @@ describe('with ADMIN_TOKEN', () => {
 describe('Host', () => {
   let named: TestGateway;
   beforeAll(async () => {
-    named = await startWithAdmin(await embedded(), { admin: { hosts: '[gateway-1, ops.example]' } });
+    named = await openWithAdmin(await embedded(), { admin: { hosts: '[gateway-1, ops.example]' } });
   });
   const statusFor = async (host: string | null, path: string) => {
     const line = host === null ? 'HTTP/1.0' : `HTTP/1.1\r\nHost: ${host}`;

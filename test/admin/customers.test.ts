@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { TestGateway } from '../support/gateway.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, openWithAdmin, STORES } from './operator.ts';
 
 describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await emptyStore());
+    gateway = await openWithAdmin(await emptyStore());
   });
   const admin = (method: string, path: string, body?: unknown, headers = {}) =>
     ask(gateway, method, `/admin${path}`, body, headers);

@@ -1,10 +1,10 @@
 import { beforeAll, expect, test } from 'vitest';
 import type { TestGateway } from '../support/gateway.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, openWithAdmin, STORES } from './operator.ts';
 
 let gateway: TestGateway;
 beforeAll(async () => {
-  gateway = await startWithAdmin(await STORES['the embedded store']!());
+  gateway = await openWithAdmin(await STORES['the embedded store']!());
 });
 
 interface Member {

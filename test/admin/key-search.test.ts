@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { mint } from '../../src/identify/api-key.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
-import { ask, auditLines, STORES, startWithAdmin } from './operator.ts';
+import { ask, auditLines, openWithAdmin, STORES } from './operator.ts';
 
 /** A secret in Tollgate's form, checksum included, that no key has. */
 const NOBODYS = mint((bytes) => new Uint8Array(bytes));
@@ -11,7 +11,7 @@ const FOREIGN = 'old_0123456789abcdef0123456789abcdef';
 describe.each(Object.keys(STORES))('on %s', (name) => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES[name]!(), {
+    gateway = await openWithAdmin(await STORES[name]!(), {
       more: 'keys: { formats: [{ prefix: old_, length: 36, characters: hex }] }',
     });
   });
@@ -198,7 +198,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
 });
 
 test('without the usage history, no key can be said to be unused', async () => {
-  const gateway = await startWithAdmin(await STORES['the embedded store']!(), { more: 'usage: { history: off }' });
+  const gateway = await openWithAdmin(await STORES['the embedded store']!(), { more: 'usage: { history: off }' });
   const { status, body } = await ask(gateway, 'GET', '/admin/keys?unused=30d');
   expect([status, body.message]).toEqual([400, expect.stringContaining('usage: { history: on }')]);
 });

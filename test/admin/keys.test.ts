@@ -2,12 +2,12 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { runCommand } from '../support/run-command.ts';
-import { ask, STORES, startWithAdmin, type Told } from './operator.ts';
+import { ask, openWithAdmin, STORES, type Told } from './operator.ts';
 
 describe.each(Object.keys(STORES))('on %s', (name) => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES[name]!());
+    gateway = await openWithAdmin(await STORES[name]!());
   });
   const make = async (body: object = { plan: 'free' }) => (await ask(gateway, 'POST', '/admin/keys', body)).body;
   const show = async (id: string) => (await ask(gateway, 'GET', `/admin/keys/${id}`)).body;
@@ -335,7 +335,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('a list has every key once, page by page, though keys are made and revoked meanwhile', async () => {
-    const own = await startWithAdmin(await STORES[name]!());
+    const own = await openWithAdmin(await STORES[name]!());
     const made: string[] = [];
     for (let i = 0; i < 7; i++) made.push((await ask(own, 'POST', '/admin/keys', { plan: 'free' })).body.id);
     await ask(own, 'DELETE', `/admin/keys/${made[2]}`);

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, openWithAdmin, STORES } from './operator.ts';
 
 describe.each(Object.entries(STORES))('limit, used and left on %s', (_, emptyStore) => {
   test('are the same in the fields, the log, the usage, near and the explanation of a refusal while a top-up is in force (reliability 375)', async () => {
-    const gateway = await startWithAdmin(await emptyStore());
+    const gateway = await openWithAdmin(await emptyStore());
     const admin = (method: string, path: string, body?: unknown) => ask(gateway, method, `/admin${path}`, body);
     const { id: customer } = (await admin('POST', '/customers', { plan: 'small' })).body;
     const { id, key } = (await admin('POST', '/keys', { customer })).body;

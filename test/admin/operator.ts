@@ -1,5 +1,5 @@
 import { emptyStore } from '../support/empty-store.ts';
-import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
+import { type GatewaySetup, openGateway, startGateway, type TestGateway } from '../support/gateway.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -15,13 +15,25 @@ export const STORES: Readonly<Record<string, () => Promise<Record<string, string
   },
 };
 
-/** A gateway with an admin token, and an upstream that answers everything. */
+/** The process of a gateway with an admin token, and an upstream that answers everything. */
 export async function startWithAdmin(
   env: Readonly<Record<string, string>>,
   setup: Partial<GatewaySetup> = {},
 ): Promise<TestGateway> {
+  return startGateway(await withAdmin(env, setup));
+}
+
+/** The same gateway in the process of the test: see {@link openGateway}. */
+export async function openWithAdmin(
+  env: Readonly<Record<string, string>>,
+  setup: Partial<GatewaySetup> = {},
+): Promise<TestGateway> {
+  return openGateway(await withAdmin(env, setup));
+}
+
+async function withAdmin(env: Readonly<Record<string, string>>, setup: Partial<GatewaySetup>): Promise<GatewaySetup> {
   const upstream = await startUpstream();
-  return startGateway({ upstream: upstream.origin, env: { ADMIN_TOKEN: TOKEN, ...env }, ...setup });
+  return { upstream: upstream.origin, env: { ADMIN_TOKEN: TOKEN, ...env }, ...setup };
 }
 
 export interface Told {

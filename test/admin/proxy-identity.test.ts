@@ -16,7 +16,7 @@ import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { SAME_ORIGIN, send } from './browser.ts';
-import { ask, auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
+import { ask, auditLines, openWithAdmin, STORES, TOKEN } from './operator.ts';
 
 const HEADER = 'X-Identity';
 
@@ -39,7 +39,7 @@ describe('the identity of a person whom a proxy has signed in', () => {
     const jwks = join(await temporaryFolder(), 'jwks.json');
     await writeFile(jwks, jwksOf(key));
     // Without a token: the proxy alone switches the API on.
-    gateway = await startWithAdmin({ ...(await embedded()), ADMIN_TOKEN: '' }, { admin: identity(jwks) });
+    gateway = await openWithAdmin({ ...(await embedded()), ADMIN_TOKEN: '' }, { admin: identity(jwks) });
     origin = `http://127.0.0.1:${gateway.adminPort}`;
   });
   const session = (tokens: string | string[]) => send(`${origin}/admin/session`, 'GET', { [HEADER]: tokens });
@@ -152,8 +152,8 @@ describe('the identity of a person whom a proxy has signed in', () => {
       ['too long', `${await key.sign({ ...JO, padding: 'x'.repeat(8_192) })}`],
     ];
     const gateways = [
-      await startWithAdmin(await embedded(), { admin: identity(jwks) }),
-      await startWithAdmin(await embedded(), { admin: identity(jwks) }),
+      await openWithAdmin(await embedded(), { admin: identity(jwks) }),
+      await openWithAdmin(await embedded(), { admin: identity(jwks) }),
     ];
     await Promise.all(
       wrong.map(async ([what, token], i) => {
@@ -172,7 +172,7 @@ describe('the identity of a person whom a proxy has signed in', () => {
 
   test('is 503 while the keys of the proxy cannot be had', async () => {
     const server = await startJwksServer((_, response) => response.writeHead(500).end());
-    const own = await startWithAdmin(await embedded(), { admin: identity(server.url) });
+    const own = await openWithAdmin(await embedded(), { admin: identity(server.url) });
     const told = await send(`http://127.0.0.1:${own.adminPort}/admin/session`, 'GET', { [HEADER]: await key.sign(JO) });
     expect([told.status, told.body.code]).toEqual([503, 'identity_unavailable']);
     expect(Number(told.headers['retry-after'])).toBeGreaterThan(0);

@@ -6,7 +6,7 @@ import { startReplica, type TestGateway } from '../support/gateway.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
 import { adminApiWith } from './in-process.ts';
-import { ask, auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
+import { ask, auditLines, openWithAdmin, STORES, startWithAdmin, TOKEN } from './operator.ts';
 
 interface Change {
   readonly action: string;
@@ -21,7 +21,7 @@ interface Change {
 describe.each(Object.keys(STORES))('on %s', (name) => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES[name]!());
+    gateway = await openWithAdmin(await STORES[name]!());
   });
   const changesOf = async (query: string): Promise<Change[]> =>
     (await ask(gateway, 'GET', `/admin/audit?${query}`)).body.changes;
@@ -144,7 +144,7 @@ describe('audit.required', () => {
   test('holds on a real Redis, for the API and for commands that read the same gateway.yaml', async () => {
     const server = await privateRedis();
     const env = { REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' };
-    const gateway = await startWithAdmin(env, { more: 'audit: { required: true }' });
+    const gateway = await openWithAdmin(env, { more: 'audit: { required: true }' });
     const { id } = await gateway.createKey('free');
     await redisCommand(server.url, 'DEL', 'tg:audit');
     await redisCommand(server.url, 'SET', 'tg:audit', 'foreign');
@@ -204,7 +204,7 @@ test('of a change that a failover may undo the record says so, and later what be
 });
 
 test('a wrong admin token is a log line and no record: strangers cannot push the records of changes out', async () => {
-  const gateway = await startWithAdmin(await STORES['the embedded store']!());
+  const gateway = await openWithAdmin(await STORES['the embedded store']!());
   const { status } = await ask(gateway, 'DELETE', '/admin/keys/x', undefined, { Authorization: 'Bearer wrong' });
   expect(status).toBe(401);
   await eventually(() => expect(auditLines(gateway)).toHaveLength(1));

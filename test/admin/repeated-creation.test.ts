@@ -8,16 +8,16 @@ import { createOnce } from '../../src/operations/create-once.ts';
 import type { KeyAttributes } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
-import { startReplica, type TestGateway } from '../support/gateway.ts';
+import { openReplica, type TestGateway } from '../support/gateway.ts';
 import { redisCommand } from '../support/redis.ts';
-import { ask, auditLines, STORES, startWithAdmin } from './operator.ts';
+import { ask, auditLines, openWithAdmin, STORES } from './operator.ts';
 
 const HOUR_MS = 3_600_000;
 
 describe.each(Object.keys(STORES))('a creation with an Idempotency-Key, on %s', (name) => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES[name]!());
+    gateway = await openWithAdmin(await STORES[name]!());
   });
   const create = (key: string, body: object | string = { plan: 'free', name: 'n' }, of = gateway) =>
     ask(of, 'POST', '/admin/keys', body, { 'Idempotency-Key': key });
@@ -121,8 +121,8 @@ describe.each(Object.keys(STORES))('a creation with an Idempotency-Key, on %s', 
 });
 
 test('two gateways that are asked at the same time make one key', async () => {
-  const one = await startWithAdmin(await STORES.Redis!());
-  const other = await startReplica(one);
+  const one = await openWithAdmin(await STORES.Redis!());
+  const other = await openReplica(one);
   const key = randomUUID();
   const told = await Promise.all(
     Array.from({ length: 10 }, (_, i) =>

@@ -8,7 +8,7 @@ import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { startTollgate, temporaryFolder } from '../support/processes.ts';
 import { JSON_TYPE, send, signIn } from './browser.ts';
-import { ask, auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
+import { ask, auditLines, openWithAdmin, STORES, startWithAdmin, TOKEN } from './operator.ts';
 
 const TOKENS = {
   viewer: 'the-token-of-a-viewer-1',
@@ -79,7 +79,7 @@ describe('roles', () => {
 
   test('each resource is open from its role upwards, and 403 below it, whoever asks by token or session', async () => {
     const env = { ...(await embedded()), ADMIN_TOKENS_FILE: await tokensFile() };
-    const gateway = await startWithAdmin(env, { admin: { editPlans: 'true' } });
+    const gateway = await openWithAdmin(env, { admin: { editPlans: 'true' } });
     const origin = `http://127.0.0.1:${gateway.adminPort}`;
     for (const holder of ROLES) {
       const cookie = await signIn(origin, TOKENS[holder]);
@@ -107,7 +107,7 @@ describe('roles', () => {
   });
 
   test('the record and the log name the token, also of a refused change and of a change by a session', async () => {
-    const gateway = await startWithAdmin({ ...(await embedded()), ADMIN_TOKENS_FILE: await tokensFile() });
+    const gateway = await openWithAdmin({ ...(await embedded()), ADMIN_TOKENS_FILE: await tokensFile() });
     const origin = `http://127.0.0.1:${gateway.adminPort}`;
     const { id } = await gateway.createKey('free');
     const patch = (fields: object, owner: string) =>

@@ -7,7 +7,7 @@ import type { FailedAttempts } from '../../src/identify/failed-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { JSON_TYPE, SAME_ORIGIN, send, signIn } from './browser.ts';
-import { auditLines, STORES, startWithAdmin, TOKEN } from './operator.ts';
+import { auditLines, openWithAdmin, STORES, TOKEN } from './operator.ts';
 
 const MINUTE_MS = 60_000;
 const jo = () => new TokenIdentity({ name: 'jo', role: 'operator' });
@@ -144,7 +144,7 @@ describe('/admin/session', () => {
   let origin: string;
   let session: string;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES['the embedded store']!());
+    gateway = await openWithAdmin(await STORES['the embedded store']!());
     origin = `http://127.0.0.1:${gateway.adminPort}`;
     session = `${origin}/admin/session`;
   });
@@ -211,7 +211,7 @@ describe('/admin/session', () => {
   );
 
   test('wrong tokens and codes are throttled together with wrong bearer tokens, and the right one still signs in', async () => {
-    const own = await startWithAdmin(await STORES['the embedded store']!());
+    const own = await openWithAdmin(await STORES['the embedded store']!());
     const at = `http://127.0.0.1:${own.adminPort}`;
     const wrong = (i: number) => {
       if (i % 3 === 0) return send(`${at}/admin/session`, 'GET', { Authorization: `Bearer wrong-${i}` });
@@ -235,7 +235,7 @@ describe('a request of a browser', () => {
   let origin: string;
   let cookie: string;
   beforeAll(async () => {
-    const gateway = await startWithAdmin(await STORES['the embedded store']!(), {
+    const gateway = await openWithAdmin(await STORES['the embedded store']!(), {
       admin: { hosts: '[console.example]' },
     });
     origin = `http://127.0.0.1:${gateway.adminPort}`;
@@ -328,7 +328,7 @@ describe('a request of a browser', () => {
       expect((await send(`${origin}${path}`, 'GET', { Host: 'rebound.example' })).status).toBe(421);
     }
     const env = { ...(await STORES['the embedded store']!()), ADMIN_TOKEN: '' };
-    const closed = await startWithAdmin(env);
+    const closed = await openWithAdmin(env);
     for (const path of ['/console', '/console/', '/console/app.js']) {
       const { status, body } = await send(`http://127.0.0.1:${closed.adminPort}${path}`);
       expect([status, body.code]).toEqual([403, 'forbidden']);

@@ -1,15 +1,15 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startReplica, type TestGateway } from '../support/gateway.ts';
+import { openReplica, type TestGateway } from '../support/gateway.ts';
 import { privateRedis } from '../support/redis.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, openWithAdmin, STORES, startWithAdmin } from './operator.ts';
 
 describe('two gateways on one Redis', () => {
   let one: TestGateway;
   let other: TestGateway;
   beforeAll(async () => {
-    one = await startWithAdmin(await STORES.Redis!());
-    other = await startReplica(one);
+    one = await openWithAdmin(await STORES.Redis!());
+    other = await openReplica(one);
   });
   const statusesOf = async (key: string) =>
     Promise.all([one, other].map(async (gateway) => (await gateway.get('/v1/pets', key)).status));
@@ -76,7 +76,7 @@ test('a gateway of several workers has one admin API, and what it changes binds 
 
 test('while Redis is away a change is 503 with Retry-After, and made when it is back', async () => {
   const server = await privateRedis();
-  const gateway = await startWithAdmin({ REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' });
+  const gateway = await openWithAdmin({ REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' });
   await server.pause();
   const told = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' }, { 'Idempotency-Key': 'once' });
   expect([told.status, told.body.code, told.headers.get('retry-after')]).toEqual([503, 'store_unavailable', '1']);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
-import { ask, STORES, startWithAdmin } from './operator.ts';
+import { ask, openWithAdmin, STORES } from './operator.ts';
 
 const PLANS = `
 plans:
@@ -20,7 +20,7 @@ const ROUTES = `
 describe.each(Object.keys(STORES))('operators see and change what is counted in units, on %s', (name) => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES[name]!(), { plans: PLANS, routes: ROUTES });
+    gateway = await openWithAdmin(await STORES[name]!(), { plans: PLANS, routes: ROUTES });
   });
   afterAll(() => gateway.process.stop());
 

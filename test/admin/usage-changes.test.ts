@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startReplica, type TestGateway } from '../support/gateway.ts';
-import { ask, auditLines, STORES, startWithAdmin } from './operator.ts';
+import { openReplica, type TestGateway } from '../support/gateway.ts';
+import { ask, auditLines, openWithAdmin, STORES } from './operator.ts';
 
 /** Gateways obey what was changed through another one, or by a command, within this (contract section 1). */
 const SOON = { withinMs: 1_000 };
@@ -16,8 +16,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   /** All gateways on the store. Only one may have the embedded store. */
   let all: readonly TestGateway[];
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES[name]!(), { plans });
-    all = name === 'Redis' ? [gateway, await startReplica(gateway)] : [gateway];
+    gateway = await openWithAdmin(await STORES[name]!(), { plans });
+    all = name === 'Redis' ? [gateway, await openReplica(gateway)] : [gateway];
   });
   const make = async (attributes: object): Promise<{ id: string; key: string }> =>
     (await ask(gateway, 'POST', '/admin/keys', attributes)).body;

@@ -5,9 +5,9 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { openerOf, openInBrowser } from '../../src/io/open-browser.ts';
 import { offerSignIn, takeSignIn } from '../../src/operations/sign-in-links.ts';
 import { openStore } from '../../src/serve/open-store.ts';
-import { STORES, startWithAdmin } from '../admin/operator.ts';
+import { openWithAdmin, STORES } from '../admin/operator.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -29,7 +29,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('`tollgate console` prints a link that signs in once at the gateway that runs on the store', async () => {
-    const gateway = await startWithAdmin(env);
+    const gateway = await openWithAdmin(env);
     const { code, stdout, stderr } = await run({ ...env, ADMIN_PORT: String(gateway.adminPort) }, 'console');
     expect([code, stdout, stderr]).toEqual([
       0,
@@ -46,10 +46,10 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   test('a link that nobody uses is still there when the gateway starts, and is used up for every later gateway', async () => {
     const { code, stdout, stderr } = await run({ ...env, ADMIN_PORT: String(await freePort()) }, 'console');
     expect([code, stderr]).toEqual([0, expect.stringMatching(/^warning: No gateway answers at /m)]);
-    const first = await startWithAdmin(env);
+    const first = await openWithAdmin(env);
     expect((await signIn(first.adminPort, codeIn(stdout))).status).toBe(200);
     await first.process.stop();
-    const second = await startWithAdmin(env);
+    const second = await openWithAdmin(env);
     expect((await signIn(second.adminPort, codeIn(stdout))).status).toBe(401);
   });
 
@@ -85,7 +85,7 @@ test('a code that was not made with the pepper costs the store nothing', async (
 
 test('where the console is off the command makes no link and says how it is switched on', async () => {
   const { origin } = await startUpstream();
-  const gateway = await startGateway({ upstream: origin });
+  const gateway = await openGateway({ upstream: origin });
   const { code, stdout, stderr } = await gateway.command('console', '--url', `http://127.0.0.1:${gateway.adminPort}`);
   expect([code, stdout, stderr]).toEqual([
     1,
@@ -113,7 +113,7 @@ async function fakeOpener(code: number) {
 describe.runIf(process.platform === 'linux')('tollgate console --open', () => {
   test('gives the link to the browser, which signs in, and prints it nowhere', async () => {
     const env = await STORES['the embedded store']!();
-    const gateway = await startWithAdmin(env);
+    const gateway = await openWithAdmin(env);
     const { PATH, seen } = await fakeOpener(0);
     const given = { ...env, PATH, ADMIN_PORT: String(gateway.adminPort), ADMIN_TOKEN: 'secret-of-the-operator' };
     const { code, stdout, stderr } = await run(given, 'console', '--open');
@@ -133,7 +133,7 @@ describe.runIf(process.platform === 'linux')('tollgate console --open', () => {
     ['is not there', temporaryFolder, 'xdg-open is not on the PATH'],
   ])('prints the link once and says so if the program %s', async (_, path, why) => {
     const env = await STORES['the embedded store']!();
-    const gateway = await startWithAdmin(env);
+    const gateway = await openWithAdmin(env);
     const given = { ...env, PATH: await path(), ADMIN_PORT: String(gateway.adminPort) };
     const { code, stdout, stderr } = await run(given, 'console', '--open');
     expect([code, stderr.split('\n').at(-2)]).toEqual([
@@ -146,7 +146,7 @@ describe.runIf(process.platform === 'linux')('tollgate console --open', () => {
 
   test('opens nothing where no gateway answers', async () => {
     const env = await STORES['the embedded store']!();
-    await (await startWithAdmin(env)).process.stop();
+    await (await openWithAdmin(env)).process.stop();
     const { PATH, seen } = await fakeOpener(0);
     const { code, stdout, stderr } = await run(
       { ...env, PATH, ADMIN_PORT: String(await freePort()) },

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import { expect, test } from 'vitest';
 import { atEnd } from '../support/endings.ts';
-import { startGateway } from '../support/gateway.ts';
+import { openGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -30,7 +30,7 @@ test.each([
 ])('a gateway starts with a Redis %s, and says that it is not ready (reliability 124, 97)', async (_, redis) => {
   const { origin } = await startUpstream();
   const env = { REDIS_URL: await redis(), KEY_PEPPER: 'a pepper that only the tests use' };
-  const gateway = await startGateway({ upstream: origin, env });
+  const gateway = await openGateway({ upstream: origin, env });
   const readiness = await fetch(`http://127.0.0.1:${gateway.adminPort}/readyz`);
   expect(readiness.status).toBe(503);
   expect(await readiness.json()).toMatchObject({ store: 'never_reached' });

@@ -78,6 +78,7 @@ class InThisProcess extends Output implements Running {
   #stop: (() => Promise<unknown>) | null = null;
 
   async open(env: NodeJS.ProcessEnv): Promise<void> {
+    if (env.WORKERS !== undefined || env.NODE_OPTIONS !== undefined) return this.pid;
     const terminal = { write: (line: string) => this.add('stdout', line) };
     const gateway = await runGateway(await configurationFrom(env), env, { followsFiles: false, terminal });
     this.#stop = gateway.stop;

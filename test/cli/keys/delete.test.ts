@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
-import { ask, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin } from '../../admin/operator.ts';
 import { allowance } from '../../support/allowance.ts';
 import { eventually } from '../../support/conditions.ts';
 import { temporaryFolder } from '../../support/processes.ts';
@@ -120,7 +120,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('the admin API deletes, too, and a running gateway obeys: counters and ban do not come back', async () => {
-    const gateway = await startWithAdmin(env as Record<string, string>);
+    const gateway = await openWithAdmin(env as Record<string, string>);
     const made = async () =>
       (await ask(gateway, 'POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': crypto.randomUUID() })).body;
     const [one, other] = [await made(), await made()];
@@ -146,7 +146,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   });
 
   test('a creation that is repeated after its key was deleted is 409 and makes no other', async () => {
-    const gateway = await startWithAdmin(env as Record<string, string>);
+    const gateway = await openWithAdmin(env as Record<string, string>);
     const create = () => ask(gateway, 'POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'once' });
     const { id } = (await create()).body;
     await ask(gateway, 'DELETE', `/admin/keys/${id}`);

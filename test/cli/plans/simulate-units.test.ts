@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { startGateway } from '../../support/gateway.ts';
+import { openGateway } from '../../support/gateway.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
@@ -28,7 +28,7 @@ test('the log of a gateway shows what another limit of tokens would have refused
     response.setHeader('content-type', 'application/json').end('{"used":120}');
   });
   const old = plansWith('1000');
-  const gateway = await startGateway({ upstream: upstream.origin, plans: old, routes: ROUTES });
+  const gateway = await openGateway({ upstream: upstream.origin, plans: old, routes: ROUTES });
   const chat = async (key: string, max_tokens: number) => {
     const body = JSON.stringify({ max_tokens });
     const response = await gateway.get('/v1/chat', key, { method: 'POST', body });
