@@ -71,6 +71,8 @@ export interface AcceptOptions {
   /** A trusted proxy began a connection without a valid PROXY header. */
   readonly onBadProxyHeader: () => void;
   readonly onHandshakeFailure: () => void;
+  /** A TLS connection was closed because its records brought nothing. */
+  readonly onTlsWaste: (clientAddress: string | null) => void;
   /** Writes the response to a client that has sent plain HTTP where `tls` is set. The connection is closed after it. */
   readonly answerPlainHttp: (socket: Socket) => void;
   readonly onSessionBroken: (reason: BreakReason, address: string | null) => void;
@@ -351,6 +353,7 @@ class Stages {
     http2,
     headersTimeoutMs,
     onHandshakeFailure,
+    onTlsWaste,
     answerPlainHttp,
   }: AcceptOptions): ((socket: Socket) => void) | null {
     if (tls === null) return null;
@@ -360,6 +363,7 @@ class Stages {
       http2: http2 !== null,
       onSecure: (socket, raw) => this.#secured(socket, raw),
       onFailure: onHandshakeFailure,
+      onWaste: ({ remoteAddress = '' }) => onTlsWaste(oneForm(remoteAddress)),
       answerPlainHttp,
     });
     tls.certificates.onChange(stage.use);

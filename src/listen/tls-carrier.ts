@@ -32,6 +32,7 @@ const WEIGHT = 8;
  */
 export class TlsCarrier extends Duplex {
   readonly raw: Socket;
+  readonly #onWaste: (raw: Socket) => void;
   /** Null until the handshake is done. */
   secured: TLSSocket | null = null;
   readonly #waste = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, performance.now());
@@ -41,10 +42,14 @@ export class TlsCarrier extends Duplex {
   #contentBefore = 0;
   #wasted = -LATE_BYTES;
 
-  /** @param raw a connection that is read by nothing else from now on */
-  constructor(raw: Socket) {
+  /**
+   * @param raw a connection that is read by nothing else from now on
+   * @param onWaste called when it is closed because its records bring nothing
+   */
+  constructor(raw: Socket, onWaste: (raw: Socket) => void) {
     super({ allowHalfOpen: true, highWaterMark: HELD_BYTES });
     this.raw = raw;
+    this.#onWaste = onWaste;
     // Read only once the TLS stream reads this one.
     raw.pause();
     if (raw instanceof SharedBufferSocket) {
@@ -63,6 +68,7 @@ export class TlsCarrier extends Duplex {
     if (this.destroyed) return;
     this.#bytes += bytes.length;
     if (this.#bytes >= this.#lookAtBytes && !this.#isUseful()) {
+      this.#onWaste(this.raw);
       this.raw.destroy();
       return;
     }

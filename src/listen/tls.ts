@@ -289,6 +289,8 @@ interface TlsStageOptions extends TlsSettings {
   /** The handshake is done. `raw` is the TCP connection under `socket`. */
   readonly onSecure: (socket: TLSSocket, raw: Socket) => void;
   readonly onFailure: () => void;
+  /** A connection was closed because its records brought nothing. */
+  readonly onWaste: (raw: Socket) => void;
   /** Writes the response to a client that has sent plain HTTP. The connection is closed after it. */
   readonly answerPlainHttp: (raw: Socket) => void;
 }
@@ -346,7 +348,7 @@ export function createTlsStage(options: TlsStageOptions): {
   });
   return {
     take: (raw) => {
-      server.emit('connection', new TlsCarrier(raw));
+      server.emit('connection', new TlsCarrier(raw, options.onWaste));
     },
     use: (certificate) => server.setSecureContext(contextOptions(certificate, options)),
   };

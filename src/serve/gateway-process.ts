@@ -16,7 +16,7 @@ import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
-import { warnOfBrokenSessions, warnOfPlainHttp } from '../telemetry/connection-warnings.ts';
+import { warnOfBrokenSessions, warnOfPlainHttp, warnOfTlsWaste } from '../telemetry/connection-warnings.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
@@ -452,6 +452,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
   if (tooFew !== null) log.logger.warn(tooFew);
   if (run.ownsProcess) compactHeap();
   const warnOfBroken = warnOfBrokenSessions(log.logger, CLOCKS.monotonicMs);
+  const warnOfWaste = warnOfTlsWaste(log.logger, CLOCKS.monotonicMs);
   const listener = await listenPublic({
     ...shareOf(settings).listen,
     ...fitting,
@@ -467,6 +468,10 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
     onUnparsed: metrics.unparsed,
     onBadProxyHeader: metrics.proxyHeaderRefused,
     onHandshakeFailure: metrics.handshakeFailed,
+    onTlsWaste: (address) => {
+      metrics.tlsWasted();
+      warnOfWaste(address);
+    },
     onPlainHttp: warnOfPlainHttp(log.logger, CLOCKS.monotonicMs),
     onSessionBroken: (reason, address) => {
       metrics.sessionBroken(reason);

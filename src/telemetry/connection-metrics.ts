@@ -23,6 +23,8 @@ export interface ConnectionMetrics {
   /** This process has ordered a certificate by ACME: it was issued, or the attempt failed. */
   certificateOrdered(outcome: 'issued' | 'failed'): void;
   handshakeFailed(): void;
+  /** A TLS connection was closed because its records brought nothing. */
+  tlsWasted(): void;
   /** A trusted proxy did not begin its connection with a PROXY header. */
   proxyHeaderRefused(): void;
   /** An HTTP/2 session was closed because of what its client sent. */
@@ -52,7 +54,6 @@ export function connectionMetrics(
       this.set(isShortOfMemory() ? 1 : 0);
     },
   });
-  const certificates = certificateMetrics(registry);
   const headers = new Counter({
     name: 'tollgate_proxy_headers_refused_total',
     help: 'Connections from trusted proxies closed because no PROXY header came, or a malformed one.',
@@ -78,15 +79,15 @@ export function connectionMetrics(
   return {
     connectionDropped: dropped,
     connectionEvicted: evicted,
-    ...certificates,
+    ...tlsMetrics(registry),
     proxyHeaderRefused: () => headers.inc(),
     sessionBroken: sessions,
   };
 }
 
-type CertificateMetrics = Pick<ConnectionMetrics, 'certificateRead' | 'certificateOrdered' | 'handshakeFailed'>;
+type TlsMetrics = Pick<ConnectionMetrics, 'certificateRead' | 'certificateOrdered' | 'handshakeFailed' | 'tlsWasted'>;
 
-function certificateMetrics(registry: Registry): CertificateMetrics {
+function tlsMetrics(registry: Registry): TlsMetrics {
   const certificateRead = counted(
     registry,
     'tollgate_tls_reloads_total',
@@ -106,7 +107,17 @@ function certificateMetrics(registry: Registry): CertificateMetrics {
     help: 'TLS handshakes that failed or were late.',
     registers: [registry],
   });
-  return { certificateRead, certificateOrdered, handshakeFailed: () => handshakes.inc() };
+  const wasted = new Counter({
+    name: 'tollgate_tls_connections_broken_total',
+    help: 'TLS connections broken off because the records of the client brought nothing.',
+    registers: [registry],
+  });
+  return {
+    certificateRead,
+    certificateOrdered,
+    handshakeFailed: () => handshakes.inc(),
+    tlsWasted: () => wasted.inc(),
+  };
 }
 
 /**

@@ -35,6 +35,19 @@ export function warnOfPlainHttp(
 }
 
 /**
+ * Warns of TLS connections that the gateway broke off because their records brought nothing, such as a flood of KeyUpdate.
+ * @returns counts one connection from this address
+ */
+export function warnOfTlsWaste(
+  logger: Pick<Logger, 'warn'>,
+  nowMs: () => number,
+): (clientAddress: string | null) => void {
+  return atMostOnceAMinute(nowMs, (clientAddress, count) => {
+    logger.warn({ clientAddress, count }, 'a TLS connection was broken off: its records brought nothing');
+  });
+}
+
+/**
  * Warns of HTTP/2 connections that the gateway broke off. Where that is the connection of a load balancer, requests of many clients
  * broke with it, and none of them has a line that says why.
  * @returns counts one connection from this address

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startEncrypted } from '../support/encrypted.ts';
+import { metricsOf, startEncrypted } from '../support/encrypted.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { RecordWriter } from '../support/tls-records.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -64,6 +64,18 @@ test.each([
     expect(await longestTurnMs()).toBeLessThan(MOST_MS);
   },
 );
+
+test('a client that sends KeyUpdates without end is counted, and a line names it (reliability 312)', async () => {
+  const writer = await RecordWriter.open(gateway.port, ca);
+  while (!writer.socket.destroyed) {
+    if (writer.socket.writableLength === 0) {
+      writer.socket.write(Buffer.concat(Array.from({ length: 1_000 }, () => writer.keyUpdate())));
+    }
+    await new Promise(setImmediate);
+  }
+  expect(await metricsOf(gateway)).toMatch(/^tollgate_tls_connections_broken_total [1-9]/m);
+  await eventually(() => expect(gateway.process.stdout).toContain('"msg":"a TLS connection was broken off'));
+});
 
 // A client may send each message in a record of its own.
 test('a client whose records each bring a little keeps its connection (reliability 312)', {

@@ -408,6 +408,7 @@ test('a connection that is reset within the callback of its handshake ends, and 
     http2: false,
     onSecure: (socket) => socket.on('error', () => {}).resetAndDestroy(),
     onFailure: () => {},
+    onWaste: () => {},
     answerPlainHttp: () => {},
   });
   const server = createServer(stage.take).listen(0, '127.0.0.1');

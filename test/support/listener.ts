@@ -33,6 +33,7 @@ export async function openListener(options: Partial<ListenerOptions> = {}) {
       onUnparsed: never,
       onBadProxyHeader: never,
       onHandshakeFailure: never,
+      onTlsWaste: never,
       onSessionBroken: never,
       onPlainHttp: never,
     },
