@@ -5,6 +5,7 @@ import type { RefusedCount } from '../operations/live/shapes.ts';
 import type { TrafficReport } from '../operations/live/traffic.ts';
 import type { Operations } from '../operations/operations.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';
+import { unreadableReport } from '../operations/unreadable.ts';
 import type { EventStream } from './event-streams.ts';
 
 const EVERY_MS = 2_000;
@@ -19,6 +20,8 @@ interface Lists {
   readonly refused: readonly RefusedReport[];
   readonly refusedMore: boolean;
   readonly near: readonly NearReport[];
+  /** Those whose records cannot be read, so that it is not known whether they are near a limit. */
+  readonly nearUnreadable: ReturnType<typeof unreadableReport>;
   /** When the store was asked for them, RFC 3339; null if it has not been reached. */
   readonly asOf: string | null;
 }
@@ -46,7 +49,7 @@ export class NowFeed {
   #isComputing = false;
   /** Name and owner of keys that were refused most, for the time when the store is away. */
   #names: ReadonlyMap<string, Named> = new Map();
-  #lists: Lists = { refused: [], refusedMore: false, near: [], asOf: null };
+  #lists: Lists = { refused: [], refusedMore: false, near: [], nearUnreadable: [], asOf: null };
   /** The last event, for watchers that come until the next one; null while no one watches. */
   #last: string | null = null;
 
@@ -131,8 +134,9 @@ export class NowFeed {
       lookedAt++;
     }
     const wanted = { share: NEAR_SHARE, most: MAX_NEAR };
-    const { keys: near } = await operations.nearLimits(await this.#fleet.presence.near(), wanted);
-    return { refused, refusedMore, near, asOf: at };
+    const { keys: near, unreadable } = await operations.nearLimits(await this.#fleet.presence.near(), wanted);
+    const nearUnreadable = unreadableReport(unreadable.slice(0, MAX_NEAR));
+    return { refused, refusedMore, near, nearUnreadable, asOf: at };
   }
 }
 

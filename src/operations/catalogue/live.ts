@@ -351,9 +351,9 @@ export const followNow = defineStream({
   role: 'viewer',
   sentence: 'Streams the state of everything, at once and then every 2 s.',
   description:
-    'Server-sent events. `now` has `{at, gateways, traffic, refused, refusedMore, near, asOf, mostRefused, refusedCallers}`: the contents of ' +
+    'Server-sent events. `now` has `{at, gateways, traffic, refused, refusedMore, near, nearUnreadable, asOf, mostRefused, refusedCallers}`: the contents of ' +
     '`GET /gateways` and `GET /traffic`, at most 200 consumers of `GET /now` (`refusedMore`: there are more), at most 50 keys of `GET /near`, ' +
-    'and when the store was asked for these two lists. While the store is away they stay as they were, and `asOf` (null if the store was never ' +
+    'with at most 50 of those that cannot be read, and when the store was asked for these lists. While the store is away they stay as they were, and `asOf` (null if the store was never ' +
     'reached) is their time. `mostRefused` has at most 10 callers, each as `{id, name, owner, plan, refused, banned}`: those whose ' +
     'requests the gateways refused most in the last ten minutes, with the counts of all gateways (each names the 20 that it refused most). ' +
     '`refusedCallers` is the number of different callers, as far as known. `store` has `{state: "away"|"present"}` and comes when that ' +

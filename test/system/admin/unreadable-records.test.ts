@@ -1,6 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { followEvents } from '../../admin/event-reader.ts';
 import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
 import { DAMAGES } from '../../contracts/unreadable-records.ts';
 import { eventually } from '../../support/conditions.ts';
@@ -131,6 +132,23 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       expect((await run('keys', 'show', ofCustomer)).code).toBe(0);
     },
   );
+
+  test('the events of the screen Now have the callers near a limit that cannot be read (reliability 322)', async () => {
+    const { id, key } = (await admin('POST', '/keys', { plan: 'free', name: 'close', limits: { day: 10 } })).body;
+    for (let i = 0; i < 9; i++) await gateway.get('/v1/pets', key);
+    const stream = await followEvents(gateway, '/admin/events/now');
+    const last = () => stream.events.findLast(({ event }) => event === 'now')?.data;
+    await eventually(() => expect(last()).toMatchObject({ near: [{ id }], nearUnreadable: [] }));
+    await damage(id);
+    const reason = expect.stringContaining(`The record of ${id} cannot be read`);
+    await eventually(() => expect(last()).toMatchObject({ near: [], nearUnreadable: [{ id, reason }] }));
+    await damage(banned.id);
+    await eventually(() => expect(last().refused).toMatchObject([{ id: banned.id, unreadable: expect.any(String) }]));
+    stream.close();
+    for (const one of undo.splice(0)) await one();
+    await admin('DELETE', `/keys/${id}`);
+    await admin('POST', `/keys/${id}/delete`);
+  });
 
   test('a key leaves a customer that cannot be read if it is given a plan (reliability 322)', async () => {
     const { id } = (await admin('POST', '/keys', { customer, name: 'leaves' })).body;

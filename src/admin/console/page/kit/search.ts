@@ -3,8 +3,8 @@ import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import type { SearchPage } from '../types.ts';
 import { countText, plural, shownText } from './format.ts';
-import { Badge } from './page.ts';
 import { Empty, Problem } from './states.ts';
+import { UnreadableRows } from './unreadable-rows.ts';
 
 /** How many records are shown at first, and more by each "Show more". */
 const PAGE = 50;
@@ -121,7 +121,7 @@ export function SearchResults<T, P extends SearchPage>({
   }
   return html`<div class="stack" aria-busy=${isRunning}>
     ${rows.length > 0 && tableOf(rows)}
-    ${unreadable.length > 0 && html`<${UnreadableRows} rows=${unreadable} noun=${noun} />`}
+    <${UnreadableRows} rows=${unreadable} noun=${noun} />
     ${error !== null && html`<${Problem} error=${error} retry=${more} />`}
     <div class="actions foot">
       ${rows.length > 0 && cursor !== null && html`<button type="button" aria-busy=${isRunning} onClick=${clicked(() => !isRunning && more())}>Show more</button>`}
@@ -133,13 +133,6 @@ export function SearchResults<T, P extends SearchPage>({
       </p>
     </div>
   </div>`;
-}
-
-/** Records that the store has and cannot read. Nothing more is known of them, so they have no columns. */
-function UnreadableRows({ rows, noun }: { rows: SearchPage['unreadable']; noun: string }) {
-  return html`<ul class="panel stack" aria-label="Unreadable ${noun}s">
-    ${rows.map(({ id, reason }) => html`<li key=${id}><${Badge} kind="bad">Unreadable</${Badge}> <code>${id}</code> <span class="muted">${reason}</span></li>`)}
-  </ul>`;
 }
 
 function statusText({ rows, cursor, searched, isRunning, error }: Found<unknown>, noun: string): string {

@@ -7,7 +7,8 @@ import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { useMay } from '../session.ts';
 import type { DeprecatedRoute, DeprecatedRoutes, Key, ShownKey } from '../types.ts';
-import { hasEnded, LastFour, stateOf } from './caller-state.ts';
+import { LastFour } from './caller-facts.ts';
+import { hasEnded, stateOf } from './caller-state.ts';
 import { AccessFacts } from './key-access.ts';
 
 // What changes seldom about a key: its facts, its secrets, and the deprecated routes that it calls.

@@ -5,7 +5,7 @@ import { nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { momentText } from '../kit/format.ts';
 import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, Plan } from '../types.ts';
-import { LastFour } from './caller-state.ts';
+import { LastFour } from './caller-facts.ts';
 import { RecentUse } from './recent-use.ts';
 
 // The dialogs that change with which secrets a key works, and to which customer it belongs.
@@ -127,8 +127,8 @@ export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly 
     ${
       isLeaving &&
       html`<${Field} id="move-plan" label="Plan" hint="From now on for this key alone.">
-        <select id="move-plan" name="plan" aria-describedby="move-plan-hint">
-          ${key.plan !== null && html`<option value="">${key.plan}, as now</option>`}
+        <select id="move-plan" name="plan" required=${key.plan === null} aria-describedby="move-plan-hint">
+          <option value="">${key.plan === null ? 'Choose a plan…' : `${key.plan}, as now`}</option>
           ${(plans ?? []).filter(({ name }) => name !== key.plan).map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
         </select>
       </${Field}>`

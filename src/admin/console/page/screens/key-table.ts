@@ -4,7 +4,7 @@ import { CallerName } from '../kit/callers.ts';
 import { Time, UtcDay } from '../kit/format.ts';
 import { Table } from '../kit/table.ts';
 import type { Key, RefusedPage } from '../types.ts';
-import { KeyState, LastFour } from './caller-state.ts';
+import { KeyState, LastFour } from './caller-facts.ts';
 
 /** A list of keys. @param isOfOne whether all are of one customer, which the list then does not repeat */
 export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOfOne?: boolean }) {

@@ -14,8 +14,9 @@ import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ChangePage, Key, Plan, ShownKey, Usage } from '../types.ts';
 import { type Action, Actions, CallerCard } from './caller-card.ts';
+import { KeyState, SuspendedText } from './caller-facts.ts';
 import { useCallerRecord } from './caller-record.ts';
-import { hasEnded, KeyState, refusalOf, SuspendedText, stateOf } from './caller-state.ts';
+import { hasEnded, refusalOf, stateOf } from './caller-state.ts';
 import { actorText, LastChanges } from './changes.ts';
 import { About, Deprecated, Secrets } from './key-details.ts';
 import { LastRefusals } from './last-refusals.ts';
@@ -61,7 +62,8 @@ export function KeyScreen({ rest }: { rest: string }) {
   const planName = key.data?.plan === null ? 'unknown' : (key.data?.plan ?? usage.data?.plan);
   const facts = html`${planName !== undefined && html`<span>plan <strong>${planName}</strong></span>`}
     ${key.data?.customer && html`<span>of <${CustomerLink} ...${key.data.customer} /></span>`}`;
-  const hasLimits = ended === null && (!hasTokens || plan !== null);
+  // The record that cannot be read is named above.
+  const hasLimits = ended === null && (hasTokens ? plan !== null : calm(key).error === null);
   const actions = html`<${KeyActions} of=${key.data} usage=${usage.data} open=${open} />`;
   return html`<${Page} title=${name ?? id} back=${LIST} beside=${actions}>
     ${outage && html`<${Problem} error=${outage} />`}

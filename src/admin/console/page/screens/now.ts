@@ -22,6 +22,7 @@ import { Segments } from '../kit/segments.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { Tabs } from '../kit/tabs.ts';
+import { UnreadableRows } from '../kit/unreadable-rows.ts';
 import { windowText } from '../kit/windows.ts';
 import { RefusedSettings } from '../refused-settings.ts';
 import { changeQuery, usePlace } from '../router.ts';
@@ -203,7 +204,7 @@ function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void 
     <${Tabs} id="callers" label="Callers" tabs=${tabs} chosen=${chosen} choose=${choose}>
       ${chosen === 'refused' && html`<${RefusedKeys} now=${now} keys=${now.refused} help=${help} />`}
       ${chosen === 'banned' && html`<${RefusedKeys} now=${now} keys=${banned} help=${help} />`}
-      ${chosen === 'near' && html`<${NearKeys} keys=${now.near} isAway=${!now.gateways.complete} help=${help} />`}
+      ${chosen === 'near' && html`<${NearKeys} of=${{ keys: now.near, unreadable: now.nearUnreadable }} isAway=${!now.gateways.complete} help=${help} />`}
       ${chosen === 'most' && html`<${MostRefusedKeys} keys=${now.mostRefused} callers=${now.refusedCallers} isAway=${!now.gateways.complete} />`}
     </${Tabs}>
   </${Section}>`;
@@ -251,7 +252,7 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
               cell: (key: Refused) =>
                 html`<span class="actions">
                   ${key.state === 'banned' && html`<button type="button" aria-label="Lift the ban of ${nameOf(key)}" onClick=${() => help({ ...key, how: 'lift' })}>Lift…</button>`}
-                  ${!key.id.startsWith('jwt_') && html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`}
+                  ${!key.id.startsWith('jwt_') && key.unreadable === undefined && html`<button type="button" aria-label="Top up ${nameOf(key)}" onClick=${() => help({ ...key, how: 'topup' })}>Top up…</button>`}
                 </span>`,
             },
           ]
@@ -305,21 +306,21 @@ const SHARES = [
 /** How often callers that have used less than the stream shows are read again, in milliseconds. */
 const NEAR_MS = 5_000;
 
-/** @param keys those that have used at least 90 % of a window */
-function NearKeys({ keys, isAway, help }: { keys: readonly Near[]; isAway: boolean; help: (helped: Helped) => void }) {
+/** @param of those that have used at least 90 % of a window */
+function NearKeys({ of, isAway, help }: { of: NearList; isAway: boolean; help: (helped: Helped) => void }) {
   const used = usePlace().query.get('used');
   const share = SHARES.find(([value]) => value === used)?.[0] ?? '90';
   const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`);
   useRefresh(() => share !== '90' && asked.reload(), NEAR_MS);
-  const list = (found: readonly Near[]) =>
-    found.length > 0
-      ? html`<${NearTable} keys=${found} help=${help} />`
+  const list = ({ keys, unreadable }: NearList) =>
+    keys.length + unreadable.length > 0
+      ? html`${keys.length > 0 && html`<${NearTable} keys=${keys} help=${help} />`}<${UnreadableRows} rows=${unreadable} noun="caller" />`
       : isAway
         ? html`<${Empty} title="Unknown while the store is away." />`
         : html`<${Empty} title="No caller is near a limit."><p>Callers appear here when they have used ${share} % of a window, or all of it.</p></${Empty}>`;
   return html`<div class="stack">
     <div class="toolbar"><${Segments} label="Used of a window" options=${SHARES} value=${share} choose=${(used: string) => changeQuery({ used })} /></div>
-    ${share === '90' ? list(keys) : html`<${Shown} of=${asked} what="the callers">${({ keys: found }: NearList) => list(found)}</${Shown}>`}
+    ${share === '90' ? list(of) : html`<${Shown} of=${asked} what="the callers">${list}</${Shown}>`}
   </div>`;
 }
 
