@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import OpenAI, { RateLimitError } from 'openai';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { openReplica } from '../support/gateway.ts';
 import { blocksOf } from '../support/guides.ts';
-import { ROOT, runTollgate, startProcess, startTollgate, temporaryFolder } from '../support/processes.ts';
+import { ROOT, startProcess, temporaryFolder } from '../support/processes.ts';
 import { type RecordedRequest, startUpstream, type Upstream, type UpstreamHandler } from '../support/upstream.ts';
 
 // The settings of the guides about units, as they stand there, before services as the guides suppose them.
@@ -32,14 +33,13 @@ async function gatewayOf(page: string, answer: UpstreamHandler, at = 0): Promise
     ...{ TOLLGATE_CONFIG: fileOf('gateway.yaml'), TOLLGATE_PLANS: fileOf('plans.yaml') },
     ...{ TOLLGATE_DATA: join(folder, 'data'), UPSTREAM_URL: upstream.origin, PORT: '0', ADMIN_PORT: '0' },
   };
-  const running = await startTollgate(['serve'], { env });
-  const [line] = await running.until(/^\{.*"msg":"serving"\}$/m);
+  const { origin, command } = await openReplica({ env });
   return {
     upstream,
-    origin: `http://127.0.0.1:${(JSON.parse(line) as { port: number }).port}`,
+    origin,
     env,
     command: async (...words) => {
-      const { code, stdout, stderr } = await runTollgate([...words, '--json'], { env });
+      const { code, stdout, stderr } = await command(...words, '--json');
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
       return JSON.parse(stdout) as { id: string; key: string };
     },

@@ -8,8 +8,9 @@ import { type Allowance, allowanceOf, type Plans } from '../../src/admit/plan.ts
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { parsePlans } from '../../src/config/plans.ts';
+import { openReplica } from '../support/gateway.ts';
 import { blocksOf, textOf } from '../support/guides.ts';
-import { ROOT, startProcess, startTollgate, temporaryFolder } from '../support/processes.ts';
+import { ROOT, startProcess, temporaryFolder } from '../support/processes.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 // The examples of move-from.md. nginx, Caddy and Express are not needed: what they refuse is read from their settings, and
@@ -183,8 +184,7 @@ async function gatewayOf(name: string, { origin }: Upstream): Promise<{ readonly
     PORT: '0',
     ADMIN_PORT: '0',
   };
-  const running = await startTollgate(['serve'], { env });
-  const [line] = await running.until(/^\{.*"msg":"serving"\}$/m);
+  const gateway = await openReplica({ env });
   const typed = { ...env, PATH: `${join(ROOT, 'bin')}:${process.env.PATH}` };
   const importing = startProcess('sh', ['-c', lineThatImports()], { env: typed });
   const { code } = await importing.exit;
@@ -192,7 +192,7 @@ async function gatewayOf(name: string, { origin }: Upstream): Promise<{ readonly
     code: 0,
     output: '1 imported, 0 there already, 0 refused.\n',
   });
-  return { origin: `http://127.0.0.1:${(JSON.parse(line) as { port: number }).port}` };
+  return gateway;
 }
 
 /** The line of the page that imports the key. */

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { createConnection, type Socket } from 'node:net';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS, paced } from '../support/room.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -21,7 +21,7 @@ beforeAll(async () => {
     if (request.url?.endsWith('hold')) held.push(response);
     else response.end('[]');
   });
-  small = await startGateway({ upstream: upstream.origin, listen: { maxConnections: 3 } });
+  small = await openGateway({ upstream: upstream.origin, listen: { maxConnections: 3 } });
 });
 
 beforeEach(() => {
@@ -103,7 +103,7 @@ test('connections that serve a request make no room: beyond maxConnections a new
 });
 
 test('one address has no more than maxConnectionsPerAddress, and its own idle connections make room for its new ones (reliability 151)', async () => {
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     listen: { maxConnections: 10, maxConnectionsPerAddress: 2 },
   });
@@ -128,10 +128,10 @@ test('one address has no more than maxConnectionsPerAddress, and its own idle co
 
 test('trustedProxies have no limit of their own, and with the PROXY protocol their clients have one', async () => {
   const limited = { maxConnections: 10, maxConnectionsPerAddress: 1, trustedProxies: '[127.0.0.1]' };
-  const plain = await startGateway({ upstream: upstream.origin, listen: limited });
+  const plain = await openGateway({ upstream: upstream.origin, listen: limited });
   const three = await Promise.all([connected(plain), connected(plain), connected(plain)]);
   await expectCounts(plain, 3, 'address', 0, 0);
-  const named = await startGateway({ upstream: upstream.origin, listen: { ...limited, proxyProtocol: 'true' } });
+  const named = await openGateway({ upstream: upstream.origin, listen: { ...limited, proxyProtocol: 'true' } });
   const from = async (address: string) => {
     const socket = await connected(named);
     socket.write(`PROXY TCP4 ${address} 192.0.2.1 1000 80\r\n`);
@@ -162,7 +162,7 @@ test('with two workers maxConnections is kept, and an idle connection makes room
 
 // Attack: half a head on each of many connections, and then silence; all others wait for the thread that waits for it.
 test('many connections with half a head each take nothing from a client that sends a whole one (reliability 61)', async () => {
-  const gateway = await startGateway({ upstream: upstream.origin });
+  const gateway = await openGateway({ upstream: upstream.origin });
   const { key } = await gateway.createKey('free');
   const slow = Array.from({ length: 200 }, () => createConnection(gateway.port, '127.0.0.1'));
   for (const socket of slow) {
@@ -182,7 +182,7 @@ test('many connections with half a head each take nothing from a client that sen
 test('connections that never send anything are closed at headersTimeout, and those that rest at idleTimeout (reliability 64)', async () => {
   const before = upstream.requests.length;
   const [HEAD_MS, IDLE_MS] = [paced(700), paced(1_200)];
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     listen: { headersTimeout: `${HEAD_MS}ms`, idleTimeout: `${IDLE_MS}ms` },
   });
@@ -208,7 +208,7 @@ test('connections that never send anything are closed at headersTimeout, and tho
 // Attack: what makes an open WebSocket look idle, so that others are the first to lose theirs.
 test('an open WebSocket, and one that is still asked for, make no room', async () => {
   const echo = await startWebSocketUpstream();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: echo.origin,
     routes: WEBSOCKET_ROUTES,
     listen: { maxConnections: 3 },
@@ -229,7 +229,7 @@ test('an open WebSocket, and one that is still asked for, make no room', async (
 
 // Attack: an address that has all that it may have connects again and again, and others lose their idle connections.
 test('an address at its limit makes room itself, and takes none from others', async () => {
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstream.origin,
     listen: { maxConnections: 4, maxConnectionsPerAddress: 2 },
   });

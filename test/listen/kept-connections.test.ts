@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { LATE_MS, paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -17,7 +17,7 @@ beforeAll(async () => {
   upstream = await startUpstream((request, response) => {
     if (!request.url?.includes('hang')) response.end('{}');
   });
-  gateway = await startGateway({
+  gateway = await openGateway({
     upstream: upstream.origin,
     listen: { idleTimeout: `${paced(1_500)}ms`, headersTimeout: `${paced(1_000)}ms`, writeTimeout: `${paced(700)}ms` },
   });

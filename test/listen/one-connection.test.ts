@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { beforeAll, expect, test } from 'vitest';
 import { cutInto } from '../../tools/fuzz/mutate.ts';
 import { eventually } from '../support/conditions.ts';
-import { startGateway, type TestGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -22,7 +22,7 @@ beforeAll(async () => {
       response.end('b');
     } else response.end(`${request.method} ${request.url}`);
   });
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   ({ key } = await gateway.createKey('enterprise', '--limit', 'minute=1000000', '--limit', 'day=1000000'));
 });
 

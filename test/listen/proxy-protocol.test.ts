@@ -4,8 +4,8 @@ import { connect } from 'node:tls';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { readProxyHeader } from '../../src/listen/client-address.ts';
 import { eventually } from '../support/conditions.ts';
-import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../support/encrypted.ts';
-import { type GatewaySetup, startGateway, type TestGateway } from '../support/gateway.ts';
+import { accessLines, askHttp2, metricsOf, openEncrypted, openHttp2 } from '../support/encrypted.ts';
+import { type GatewaySetup, openGateway, type TestGateway } from '../support/gateway.ts';
 import { LATE_MS } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -88,7 +88,7 @@ describe('the header says who the client is (PROXY protocol 1 and 2):', () => {
 
 async function start(listen: GatewaySetup['listen']) {
   const upstream = await startUpstream();
-  const gateway = await startGateway({ upstream: upstream.origin, listen: { proxyProtocol: 'true', ...listen } });
+  const gateway = await openGateway({ upstream: upstream.origin, listen: { proxyProtocol: 'true', ...listen } });
   const { key } = await gateway.createKey('endless');
   return { upstream, gateway, key };
 }
@@ -217,7 +217,7 @@ test('a header of somebody who is not trusted is no header (reliability 25, 31)'
 
 test('before TLS: HTTP/1.1 and HTTP/2 learn the address that the header names', async () => {
   const upstream = await startUpstream();
-  const { gateway, ca } = await startEncrypted({
+  const { gateway, ca } = await openEncrypted({
     upstream: upstream.origin,
     listen: { proxyProtocol: 'true', trustedProxies: LOOPBACK },
   });

@@ -12,10 +12,11 @@ import {
   type EncryptedGateway,
   metricsOf,
   newAuthority,
+  openEncrypted,
   openTls,
   startEncrypted,
 } from '../support/encrypted.ts';
-import { PLANS, ROUTES, startGateway } from '../support/gateway.ts';
+import { openGateway, PLANS, ROUTES } from '../support/gateway.ts';
 import { runTollgate, temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { LATE_MS, paced } from '../support/room.ts';
@@ -27,7 +28,7 @@ let shared: EncryptedGateway & { readonly upstream: Upstream; readonly key: stri
 
 beforeAll(async () => {
   const upstream = await startUpstream();
-  const encrypted = await startEncrypted({ upstream: upstream.origin });
+  const encrypted = await openEncrypted({ upstream: upstream.origin });
   const { key } = await encrypted.gateway.createKey('endless');
   shared = { ...encrypted, upstream, key };
 });
@@ -89,7 +90,7 @@ test('a client that offers http/1.0 alone is served', async () => {
 });
 
 test('minVersion TLSv1.3 refuses TLS 1.2', async () => {
-  const { gateway, ca } = await startEncrypted({ upstream: 'http://127.0.0.1:9' }, { minVersion: 'TLSv1.3' });
+  const { gateway, ca } = await openEncrypted({ upstream: 'http://127.0.0.1:9' }, { minVersion: 'TLSv1.3' });
   const line = await openTls(gateway.port, { ca, maxVersion: 'TLSv1.2' });
   await eventually(() => expect([line.closed, line.error === null]).toEqual([true, false]));
 });
@@ -105,7 +106,7 @@ test('a client that asks for a new handshake on a running connection gets none',
 });
 
 test('sessions are resumed by ticket', async () => {
-  const { gateway, ca } = await startEncrypted({ upstream: 'http://127.0.0.1:9' });
+  const { gateway, ca } = await openEncrypted({ upstream: 'http://127.0.0.1:9' });
   const first = await openTls(gateway.port, { ca });
   const [session] = (await once(first.socket, 'session')) as [Buffer];
   const second = await openTls(gateway.port, { ca, session });
@@ -114,7 +115,7 @@ test('sessions are resumed by ticket', async () => {
 
 test('half a handshake counts as a connection and is cut at headersTimeout, and nobody else waits (reliability 61, 64)', async () => {
   const upstream = await startUpstream();
-  const { gateway, ca } = await startEncrypted({
+  const { gateway, ca } = await openEncrypted({
     upstream: upstream.origin,
     listen: { headersTimeout: `${paced(800)}ms`, maxConnections: 3 },
   });
@@ -139,7 +140,7 @@ test('half a handshake counts as a connection and is cut at headersTimeout, and 
 });
 
 test('a head that comes too slowly over TLS gets 408 at the deadline (reliability 61)', async () => {
-  const { gateway, ca } = await startEncrypted({
+  const { gateway, ca } = await openEncrypted({
     upstream: 'http://127.0.0.1:9',
     listen: { headersTimeout: `${paced(500)}ms` },
   });
@@ -203,7 +204,7 @@ test('an answer that breaks off is seen to be broken through TLS too (reliabilit
   const upstream = await startRawUpstream((socket) => {
     socket.write('HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf', () => socket.destroy());
   });
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin });
   const { key } = await gateway.createKey('free');
   const line = await openTls(gateway.port, { ca });
   line.socket.write(head(key));
@@ -234,7 +235,7 @@ test('a renewed certificate is shown to new connections, however its files are r
   await version('one', first);
   for (const file of ['tls.crt', 'tls.key']) await symlink(`..data/${file}`, join(mount, file));
   const [cert, key] = [join(mount, 'tls.crt'), join(mount, 'tls.key')];
-  const gateway = await startGateway({ upstream: upstream.origin, listen: { tls: `{ cert: ${cert}, key: ${key} }` } });
+  const gateway = await openGateway({ upstream: upstream.origin, listen: { tls: `{ cert: ${cert}, key: ${key} }` } });
   const { key: apiKey } = await gateway.createKey('free');
   const running = await openTls(gateway.port, { ca: authority.pem });
   const before = await serialShown(gateway.port);
@@ -267,7 +268,7 @@ test('a pair that does not match, or is broken, leaves the one before in force a
   const [cert, key] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
   await copyFile(first.cert, cert);
   await copyFile(first.key, key);
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: 'http://127.0.0.1:9',
     listen: { tls: `{ cert: ${cert}, key: ${key} }` },
   });
@@ -331,7 +332,7 @@ test('with clientCa only clients with a certificate of that authority are served
   const clients = await newAuthority();
   const strangers = await newAuthority();
   const upstream = await startUpstream();
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin }, { clientCa: clients.cert });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin }, { clientCa: clients.cert });
   const { key } = await gateway.createKey('free');
   const ask = async (identity: object) => {
     const line = await openTls(gateway.port, { ca, ...identity });
@@ -353,7 +354,7 @@ test('with clientCertificate optional nobody has to show one, and who shows a ba
   const clients = await newAuthority();
   const strangers = await newAuthority();
   const upstream = await startUpstream();
-  const { gateway, ca } = await startEncrypted(
+  const { gateway, ca } = await openEncrypted(
     { upstream: upstream.origin },
     { clientCa: clients.cert, clientCertificate: 'optional' },
   );

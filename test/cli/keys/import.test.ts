@@ -11,7 +11,7 @@ import { idOfImported } from '../../../src/operations/create-once.ts';
 import { readCsv } from '../../../src/operations/import/rows.ts';
 import { withStore } from '../../../src/serve/open-store.ts';
 import { someKey } from '../../identify/some-key.ts';
-import { startGateway, startReplica } from '../../support/gateway.ts';
+import { openGateway, openReplica } from '../../support/gateway.ts';
 import { ROOT, startProcess, temporaryFolder } from '../../support/processes.ts';
 import { runCommand as run } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
@@ -367,8 +367,8 @@ describe.each(Object.keys(STORES))('a key that was moved here, on %s', (name) =>
   test('works with the secret that its holder has, on each gateway, and a made-up one of its format does not', async () => {
     const upstream = await startUpstream();
     const store = (await STORES[name]!()) as Record<string, string>;
-    const gateway = await startGateway({ upstream: upstream.origin, more: FORMATS, env: store });
-    const gateways = name === 'Redis' ? [gateway, await startReplica(gateway)] : [gateway];
+    const gateway = await openGateway({ upstream: upstream.origin, more: FORMATS, env: store });
+    const gateways = name === 'Redis' ? [gateway, await openReplica(gateway)] : [gateway];
     const uuid = '123e4567-e89b-12d3-a456-426614174000';
     const text = `key,sha256,plan\n${foreign(1)},,free\n,${sha256(uuid)},free\n`;
     const { code } = await run(gateway.env, 'keys', 'import', await fileOf(text));

@@ -5,7 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { parseGatewayFile } from '../../../src/config/gateway-file.ts';
 import { importedRoutes } from '../../../src/config/imported-routes.ts';
-import { runTollgate, temporaryFolder } from '../../support/processes.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 // `tollgate routes import`.
 
@@ -35,7 +36,7 @@ components:
 async function run(text: string, ...words: string[]) {
   const file = join(await temporaryFolder(), 'openapi.yaml');
   await writeFile(file, text);
-  return { file, ...(await runTollgate(['routes', 'import', file, ...words])) };
+  return { file, ...(await runCommand({}, 'routes', 'import', file, ...words)) };
 }
 
 test('paths, methods, base path and deprecations become routes that the gateway takes', async () => {

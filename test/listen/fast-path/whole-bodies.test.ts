@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { openGateway, type TestGateway } from '../../support/gateway.ts';
 import { rawExchange } from '../../support/raw-http.ts';
 import { type RawUpstream, startRawUpstream, startUpstream } from '../../support/upstream.ts';
 
@@ -20,7 +20,7 @@ let key: string;
 
 beforeAll(async () => {
   upstream = await startRawUpstream((socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
-  gateway = await startGateway({ upstream: upstream.origin, routes: ROUTES, listen: { maxBodyBytes: MAX_BODY } });
+  gateway = await openGateway({ upstream: upstream.origin, routes: ROUTES, listen: { maxBodyBytes: MAX_BODY } });
   ({ key } = await gateway.createKey('endless'));
 });
 
@@ -63,7 +63,7 @@ test('a body goes to the upstream in one packet with its head', async () => {
     packets.push(bytes.toString('latin1'));
     socket.write('HTTP/1.1 204 No Content\r\n\r\n');
   });
-  const other = await startGateway({ upstream: watched.origin });
+  const other = await openGateway({ upstream: watched.origin });
   const own = await other.createKey('endless');
   for (const body of ['{}', ALL_BYTES.repeat(12)]) {
     await rawExchange(other.port, asked('POST /v1/pets', body, '', own.key));
@@ -119,7 +119,7 @@ test('the log has the length of a whole body', async () => {
 test('a body that waits for its turn at the upstream is its own client’s when another client has sent', async () => {
   const held: (() => void)[] = [];
   const slow = await startUpstream((_request, response) => held.push(() => response.end('{}')));
-  const narrow = await startGateway({ upstream: slow.origin, upstreamSettings: { maxConnections: 1 } });
+  const narrow = await openGateway({ upstream: slow.origin, upstreamSettings: { maxConnections: 1 } });
   const own = await narrow.createKey('endless');
   const first = rawExchange(narrow.port, asked('POST /v1/pets', 'first', '', own.key));
   await eventually(() => expect(held).toHaveLength(1));

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { startEncrypted } from '../../support/encrypted.ts';
+import { openEncrypted } from '../../support/encrypted.ts';
 import { CODE, FLAG, fieldBlock, frame, TYPE } from '../../support/http2-frames.ts';
 import { openRawSession } from '../../support/raw-http2.ts';
 import { startUpstream } from '../../support/upstream.ts';
@@ -19,7 +19,7 @@ const head = (key: string) =>
 // Attack: a body in frames of one byte, each of which costs the gateway as much as one of kilobytes.
 test('a session that sends bodies in tiny frames without end is closed, and one with a few thousand is served (reliability 254)', async () => {
   const upstream = await startUpstream();
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin, routes: ROUTES });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin, routes: ROUTES });
   const { key } = await gateway.createKey('endless');
   const tiny = frame(TYPE.DATA, 0, 1, 'x');
   const frames = (count: number) => Buffer.concat(Array.from({ length: count }, () => tiny));

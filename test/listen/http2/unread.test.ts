@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { askHttp2, metricsOf, openHttp2, startEncrypted } from '../../support/encrypted.ts';
+import { askHttp2, metricsOf, openEncrypted, openHttp2 } from '../../support/encrypted.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 // Attack: a client of HTTP/2 asks for much and reads nothing. Node keeps up to 64 KiB for each stream, outside the heap.
@@ -11,7 +11,7 @@ const UPSTREAM = { fairShare: 1, maxConnections: 400 };
 
 async function start() {
   const upstream = await startUpstream((_, response) => void response.writeHead(200).end(BODY));
-  const encrypted = await startEncrypted({ upstream: upstream.origin, upstreamSettings: UPSTREAM });
+  const encrypted = await openEncrypted({ upstream: upstream.origin, upstreamSettings: UPSTREAM });
   const { key } = await encrypted.gateway.createKey('endless');
   const metric = async (pattern: RegExp) => Number(pattern.exec(await metricsOf(encrypted.gateway))?.[1] ?? Number.NaN);
   return { ...encrypted, key, metric };

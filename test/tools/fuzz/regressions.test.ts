@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { openGateway, type TestGateway } from '../../support/gateway.ts';
 import { rawExchange } from '../../support/raw-http.ts';
 import { type RawUpstream, startRawUpstream } from '../../support/upstream.ts';
 
@@ -25,7 +25,7 @@ beforeAll(async () => {
       });
     }, answerAfterMs);
   });
-  gateway = await startGateway({ upstream: upstream.origin });
+  gateway = await openGateway({ upstream: upstream.origin });
   key = (await gateway.createKey('endless')).key;
 });
 
@@ -58,7 +58,7 @@ describe('what follows a request that ends the connection is never processed (RF
   });
 
   test('a body that turns out too large, with a request behind it in the same packet', async () => {
-    const small = await startGateway({ upstream: upstream.origin, listen: { maxBodyBytes: '1KiB' } });
+    const small = await openGateway({ upstream: upstream.origin, listen: { maxBodyBytes: '1KiB' } });
     const { key: other } = await small.createKey('endless');
     const head = `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${other}\r\n`;
     const chunk = `500\r\n${'b'.repeat(0x500)}\r\n0\r\n\r\n`;
