@@ -185,9 +185,35 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     await writeFile(file, `sha256,plan,customer\n${rows.join('\n')}\n`);
     const { code, stderr } = await run('keys', 'import', file);
     expect(code).toBe(1);
-    for (const why of [/plan must be left out, or be small/, /customer is the id of no customer/, /plan is missing/]) {
+    for (const why of [
+      /plan must be left out, or be small/,
+      /customer is the id or name of no customer/,
+      /plan is missing/,
+    ]) {
       expect(stderr).toMatch(why);
     }
     expect(await json('keys', 'list', '--customer', id)).toHaveLength(3);
+  });
+
+  test('are named by an import also by a name that one customer alone has (reliability 321)', async () => {
+    const { run, json } = await shell();
+    const { id } = await json('customers', 'create', '--plan', 'free', '--name', 'Acme Ltd');
+    const { id: unlike } = await json('customers', 'create', '--plan', 'free', '--name', 'Acme');
+    const twins = [1, 2].map(() => json('customers', 'create', '--plan', 'free', '--name', 'Twins'));
+    const [one, other] = (await Promise.all(twins)).map((twin) => twin.id);
+    const file = join(await temporaryFolder(), 'keys.csv');
+    const words = ['acme LTD', 'Acme', 'Acme L', 'twins', 'nothing', id];
+    const rows = words.map((word, i) => `${String(i).repeat(64)},${word}`);
+    await writeFile(file, `sha256,customer\n${rows.join('\n')}\n`);
+    const { code, stdout, stderr } = await run('keys', 'import', file);
+    expect([code, stdout]).toEqual([1, '3 imported, 0 there already, 3 refused.\n']);
+    expect(stderr).toContain(`note: acme LTD is ${id}.\n`);
+    expect(stderr).toContain(`:4: refused: Nothing has exactly this name. Did you mean ${id} (Acme Ltd)?\n`);
+    expect(stderr).toMatch(
+      new RegExp(`:5: refused: Several have this name: give the id.*(${one}.*${other}|${other}.*${one})`),
+    );
+    expect(stderr).toMatch(/:6: refused: customer is the id or name of no customer/);
+    expect(await json('keys', 'list', '--customer', id)).toHaveLength(2);
+    expect(await json('keys', 'list', '--customer', unlike)).toHaveLength(1);
   });
 });

@@ -23,6 +23,7 @@ test('a line whose key a failover may undo is told apart from those that are imp
   const outcomes = importKeys(Readable.from(lines), {
     keys,
     customers: new FakeCustomers(),
+    customerNamed: async (name) => name,
     plans: new Map([['pro', plan as never]]),
     formats: [],
     history: { peppers: ['a pepper for the tests'], root: 'a root for the tests' },

@@ -4,7 +4,8 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { importKeys, type LineOutcome } from '../../operations/import/import-keys.ts';
 import { COLUMNS, readRows, UnreadableCsv } from '../../operations/import/rows.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import { withKeys } from '../../serve/open-store.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import { meantId } from '../meant-id.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -42,7 +43,7 @@ export const keysImport: Command = {
     const wanted = formatNamed(options.format);
     const source = await openSource(file);
     const format = wanted ?? formatOf(file, source.head);
-    return withKeys<ExitCode>(
+    return withStore<ExitCode>(
       terminal.env,
       async (store) => {
         const report = new ImportReport(file, terminal, options);
@@ -52,6 +53,7 @@ export const keysImport: Command = {
           const outcomes = importKeys(readRows(source.chunks(), format), {
             keys: store.keys,
             customers: store.customers,
+            customerNamed: customersByName(store, terminal),
             plans: store.plans.plans,
             formats: store.settings.keyFormats,
             history: store.pepperHistory,
@@ -84,6 +86,13 @@ export const keysImport: Command = {
     );
   },
 };
+
+/** Finds each name once, however many lines have it. */
+function customersByName(store: OpenStore, { error }: Terminal): (name: string) => Promise<string> {
+  const found = new Map<string, Promise<string>>();
+  return (name) =>
+    found.getOrInsertComputed(name, () => meantId(store, name, { of: 'CUSTOMER_ID', isRead: false, note: error }));
+}
 
 /** Counts the outcomes of the lines and prints each refusal and warning. It never prints a secret. */
 class ImportReport {

@@ -48,6 +48,8 @@ export interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
 
 interface ImportedKeyDeps {
   readonly customers: Pick<CustomerStore, 'get'>;
+  /** The id of the only customer with a name. Anything else where there is none. @throws Failure `not_found` if several have it */
+  readonly customerNamed: (name: string) => Promise<string>;
   readonly plans: ReadonlyMap<string, Plan>;
   readonly formats: readonly KeyFormat[];
   /** All peppers that the store has had. Secrets that were retired under an earlier one are recognised. */
@@ -146,7 +148,8 @@ async function readLine(line: ImportLine, options: ImportOptions): Promise<Read 
   try {
     return { line: line.line, moved: await importedKey(line.row, { ...options, nowMs: options.nowMs() }) };
   } catch (error) {
-    const isRefusal = error instanceof UnreadableRecord || (error instanceof Failure && error.code === 'refused');
+    const isFault = error instanceof Failure && (error.code === 'refused' || error.code === 'not_found');
+    const isRefusal = error instanceof UnreadableRecord || isFault;
     if (isRefusal) return refused(error.message);
     throw error;
   }
@@ -259,15 +262,16 @@ function bytesOf(text: string): Buffer | null {
 }
 
 /** The plan of a line, or the customer that has it. A plan beside the customer, as an export writes it, must be the customer's. */
-async function planOf(row: Row, { customers }: ImportedKeyDeps): Promise<Pick<KeyAttributes, 'plan' | 'customer'>> {
+async function planOf(row: Row, deps: ImportedKeyDeps): Promise<Pick<KeyAttributes, 'plan' | 'customer'>> {
   const plan = row.plan === undefined || row.plan === null ? null : textOf('plan', row.plan);
   if (row.customer === undefined || row.customer === null) {
     if (plan === null) throw refused('plan is missing.');
     return { plan };
   }
-  const id = textOf('customer', row.customer);
-  const customer = isCustomerId(id) ? await customers.get(id) : null;
-  if (customer === null) throw refused('customer is the id of no customer in the store.');
+  const word = textOf('customer', row.customer);
+  const id = isCustomerId(word) ? word : await deps.customerNamed(word);
+  const customer = isCustomerId(id) ? await deps.customers.get(id) : null;
+  if (customer === null) throw refused('customer is the id or name of no customer in the store.');
   if (plan !== null && plan !== customer.plan)
     throw refused(`plan must be left out, or be ${customer.plan}, that of the customer.`);
   return { plan: customer.plan, customer: id };

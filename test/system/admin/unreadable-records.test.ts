@@ -209,6 +209,42 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
     });
   });
 
+  test('an import reports the records that it meets and cannot read, and imports the rest (reliability 363)', async () => {
+    const file = join(await temporaryFolder(), 'keys.csv');
+    const line = (digit: string, of: string) => `${digit.repeat(64)},${digit},${of}`;
+    const write = (...lines: string[]) => writeFile(file, `sha256,name,plan,customer\n${lines.join('\n')}\n`);
+    await write(line('a', 'free,'), line('b', 'free,'));
+    expect((await run('keys', 'import', file, '--json')).code).toBe(0);
+    const keyOf = async (digit: string) =>
+      (await admin('GET', '/keys')).body.keys.find(({ name }: { name: string | null }) => name === digit);
+    const b = await keyOf('b');
+    await damage(b.id);
+    await damage(customer);
+    await write(
+      line('a', 'free,'),
+      line('b', 'free,'),
+      line('c', `,${customer}`),
+      line('d', ',Acme'),
+      line('e', 'free,'),
+    );
+    const { code, stdout, stderr } = await run('keys', 'import', file, '--json');
+    const { lines, ...counts } = JSON.parse(stdout);
+    expect([code, stderr]).toEqual([1, '']);
+    expect(counts).toEqual({ moved: 1, unknown: 0, already: 1, refused: 3, dryRun: false });
+    const why = (id: string) => expect.stringContaining(`The record of ${id} cannot be read`);
+    expect(lines.filter(({ kind }: { kind: string }) => kind === 'refused')).toEqual([
+      { line: 3, kind: 'refused', id: null, why: why(b.id) },
+      { line: 4, kind: 'refused', id: null, why: why(customer) },
+      { line: 5, kind: 'refused', id: null, why: expect.stringContaining('customer is the id or name of no customer') },
+    ]);
+    for (const one of undo.splice(0)) await one();
+    expect(await keyOf('b')).toEqual(b);
+    for (const { id } of [await keyOf('a'), b, await keyOf('e')]) {
+      await admin('DELETE', `/keys/${id}`);
+      await admin('POST', `/keys/${id}/delete`);
+    }
+  });
+
   test('a plan that an unreadable record may use is not removed (reliability 364)', async () => {
     await damage(good);
     const text = PLANS.replace(/ {2}gone.*\n/, '');
