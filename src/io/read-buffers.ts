@@ -199,6 +199,11 @@ export class SharedBufferSocket extends Socket {
     return moveConnection(accepted, (options) => new SharedBufferSocket(options)) ?? accepted;
   }
 
+  /** Whether bytes that the client has sent wait for their turn. Until they are processed, the connection is neither idle nor late. */
+  get hasWaiting(): boolean {
+    return this.#waiting !== null;
+  }
+
   override resume(): this {
     return SharedBufferSocket.#mayRead(this) ? super.resume() : Duplex.prototype.resume.call(this) && this;
   }

@@ -14,6 +14,7 @@ import { HandshakeTurns } from './handshake-turns.ts';
 import { type BreakReason, Http2Sessions, type Http2Settings } from './http2/session.ts';
 import type { OpenFiles } from './open-files.ts';
 import { type CertificateSource, createTlsStage, type TlsSettings } from './tls.ts';
+import { hasWaiting } from './tls-carrier.ts';
 import { answerTlsChallenges, type TlsChallengeOptions } from './tls-challenge.ts';
 
 /** The source of connections when another process accepts them. */
@@ -288,7 +289,7 @@ class Stages {
   /** Closes what is idle after `stop`. */
   sweep(): void {
     const isLate = performance.now() - this.#tookLastAtMs >= UNUSED_MS;
-    if (isLate) for (const socket of this.#arriving) socket.destroy();
+    if (isLate) for (const socket of this.#arriving) if (!hasWaiting(socket)) socket.destroy();
     this.#reader.closeIdle(isLate);
   }
 

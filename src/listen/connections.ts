@@ -195,8 +195,9 @@ export class Connections {
   }
 }
 
-/** Until its requests are read, a connection counts as idle since it was opened. */
-function idleSince({ reading, sinceMs }: OpenConnection): number | null {
+/** Until its requests are read, a connection counts as idle since it was opened. One whose bytes wait for their turn is not idle. */
+function idleSince({ socket, reading, sinceMs }: OpenConnection): number | null {
+  if (socket instanceof SharedBufferSocket && socket.hasWaiting) return null;
   return reading === null ? sinceMs : reading.idleSinceMs;
 }
 

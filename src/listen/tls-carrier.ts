@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import type { TLSSocket } from 'node:tls';
+import { TLSSocket } from 'node:tls';
+import { carriedBy } from '../io/node-internals.ts';
 import { ownCopy, SharedBufferSocket } from '../io/read-buffers.ts';
 import { TokenBucket } from '../io/token-bucket.ts';
 
@@ -121,4 +122,11 @@ export class TlsCarrier extends Duplex {
     this.raw.destroy();
     done(error);
   }
+}
+
+/** Whether bytes of a connection, plain or encrypted, wait for their turn. */
+export function hasWaiting(socket: Socket): boolean {
+  const carrier = socket instanceof TLSSocket ? carriedBy(socket) : null;
+  const raw = carrier instanceof TlsCarrier ? carrier.raw : socket;
+  return raw instanceof SharedBufferSocket && raw.hasWaiting;
 }

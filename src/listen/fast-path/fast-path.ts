@@ -8,6 +8,7 @@ import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { ownCopy, readInTurn, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { TextWriter } from '../../io/writes.ts';
 import { MAX_EMPTY_BYTES, type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
+import { hasWaiting } from '../tls-carrier.ts';
 import { FastResponse, type ResponseConnection } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
@@ -79,7 +80,7 @@ export class FastPath {
    */
   closeIdle(unused: boolean): void {
     for (const connection of this.#connections) connection.closeIfIdle(unused);
-    for (const [socket, feed] of this.#handedOver) if (feed.isIdle) socket.destroy();
+    for (const [socket, feed] of this.#handedOver) if (feed.isIdle && !hasWaiting(socket)) socket.destroy();
   }
 
   /** The current time as a value of Date (RFC 9110 section 5.6.7). */
@@ -141,6 +142,11 @@ class FastConnection implements ResponseConnection, Timed {
   }
 
   onDeadline(): void {
+    // Its client is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    if (hasWaiting(this.#socket)) {
+      this.deadlineAtMs = this.#path.deadlines.nowMs();
+      return;
+    }
     if (!this.#isNew) {
       this.#socket.destroy();
       return;
@@ -157,7 +163,8 @@ class FastConnection implements ResponseConnection, Timed {
 
   /** Closes the connection if it waits for a request, and for its first one only if `unused`. */
   closeIfIdle(unused: boolean): void {
-    if (this.idleSinceMs !== null && (unused || !this.#isNew)) this.#socket.destroy();
+    if (this.idleSinceMs === null || (this.#isNew && !unused) || hasWaiting(this.#socket)) return;
+    this.#socket.destroy();
   }
 
   onUnread(): void {

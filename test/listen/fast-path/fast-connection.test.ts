@@ -1,9 +1,11 @@
 import { createServer } from 'node:http';
-import type { Socket } from 'node:net';
+import { createConnection, createServer as createTcpServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import type { ClientResponse } from '../../../src/http1/client.ts';
+import { SharedBufferSocket } from '../../../src/io/read-buffers.ts';
 import { FastPath, type FastPathOptions } from '../../../src/listen/fast-path/fast-path.ts';
 import { eventually } from '../../support/conditions.ts';
+import { listen } from '../../support/listening.ts';
 import { feedingTo, Wire } from './wire.ts';
 
 function open(more: Partial<FastPathOptions> = {}) {
@@ -131,6 +133,24 @@ test('idle connections are closed when it is asked, busy ones are not', async ()
   for (const { path } of [busy, fresh]) path.closeIdle(true);
   expect([busy, fresh].map(({ wire }) => wire.destroyed)).toEqual([false, true]);
   busy.wire.destroy();
+});
+
+test('a connection whose bytes wait for their turn is not late, and is looked at again (reliability 315)', async () => {
+  const accepted = Promise.withResolvers<Socket>();
+  const { port } = await listen(createTcpServer({ allowHalfOpen: true }, accepted.resolve));
+  const client = createConnection(port, '127.0.0.1');
+  client.on('error', () => {});
+  const socket = SharedBufferSocket.around(await accepted.promise);
+  let hasWaiting = true;
+  Object.defineProperty(socket, 'hasWaiting', { get: () => hasWaiting });
+  const { path, silent, wire } = open({ headersTimeoutMs: 0 });
+  const connection = path.take(socket);
+  connection.onDeadline();
+  expect([silent, connection.deadlineAtMs < Number.POSITIVE_INFINITY]).toEqual([[], true]);
+  hasWaiting = false;
+  connection.onDeadline();
+  expect(silent).toEqual([socket]);
+  for (const one of [client, socket, wire]) one.destroy();
 });
 
 test('headersTimeout is for a connection that has brought nothing, not for a request that takes long', async () => {
