@@ -1,24 +1,13 @@
 import { constants, createBrotliCompress, createGzip, createZstdCompress } from 'node:zlib';
 import type { ClientRequest, ResponseBody } from '../http1/client.ts';
 import type { Coding } from '../http1/content-coding.ts';
-import { FairShares, partOf, type Share } from '../io/fair-shares.ts';
+import { partOf } from '../io/fair-shares.ts';
+import type { PoolShare, PoolThreads, PoolWork } from '../io/pool-threads.ts';
 
 /** How many responses are compressed at a time; each takes up to 2 MB. */
 const MAX_RESPONSES = 64;
-/**
- * How many of Node's four pool threads compress at a time. Look-ups of names and reads of files need the others.
- */
-const MAX_THREADS = 2;
 /** Uncompressed bytes that wait before the service is no longer read. */
 const MAX_WAITING_BYTES = 64 * 1024;
-
-/** A response that waits for a thread. */
-interface Compressing {
-  onThread(): void;
-}
-
-/** The responses of one consumer that are compressed, and those that wait for a thread. */
-export type CompressionShare = Share<Compressing>;
 
 /**
  * Bounds what compression may cost.
@@ -26,26 +15,23 @@ export type CompressionShare = Share<Compressing>;
  * Attack: many clients ask for compressed responses at once, until all processors and the thread pool do nothing else. So
  * responses beyond `MAX_RESPONSES` are sent as they are, and few threads compress.
  *
- * Attack: one consumer asks for large responses on all the connections that it may have. It took every place, and small
- * responses of others waited behind all of its pieces. So it has at most its share of the places, and the threads serve
- * consumers in turn.
+ * Attack: one consumer takes every place. So it has at most its share of the places.
  */
 export class Compressors {
-  /** Of the threads. A single consumer may use all of them while no other waits. */
-  readonly #threads = new FairShares<Compressing>({
-    maxConnections: MAX_THREADS,
-    maxQueue: MAX_RESPONSES,
-    fairShare: 1,
-  });
+  readonly threads: PoolThreads;
   #responses = 0;
+
+  constructor(threads: PoolThreads) {
+    this.threads = threads;
+  }
 
   /**
    * @param fairShare the part of all places that one consumer may have, above 0 and at most 1
    * @returns null if there is no room for one more response of this consumer; otherwise call `leave`
    */
-  enter(consumerId: string, fairShare: number): CompressionShare | null {
+  enter(consumerId: string, fairShare: number): PoolShare | null {
     if (this.#responses >= MAX_RESPONSES) return null;
-    const share = this.#threads.reserve(consumerId)!;
+    const share = this.threads.reserve(consumerId);
     if (share.reserved > partOf(MAX_RESPONSES, fairShare)) {
       share.release();
       return null;
@@ -54,25 +40,9 @@ export class Compressors {
     return share;
   }
 
-  leave(share: CompressionShare): void {
+  leave(share: PoolShare): void {
     share.release();
     this.#responses--;
-  }
-
-  /** Calls `onThread`, now or once a thread is free and it is the consumer's turn; then call `threadDone`. */
-  wantThread(share: CompressionShare, one: Compressing): void {
-    if (this.#threads.take(share)) one.onThread();
-    else this.#threads.queue(share, one);
-  }
-
-  /** It no longer waits for a thread. */
-  forget(share: CompressionShare, one: Compressing): void {
-    this.#threads.withdraw(share, one);
-  }
-
-  threadDone(share: CompressionShare): void {
-    this.#threads.release(share);
-    this.#threads.takeForNext()?.onThread();
   }
 }
 
@@ -104,14 +74,14 @@ type Call = () => void;
  * What arrives while a piece is being compressed becomes the next piece. The service is read no faster than this. If the
  * response breaks off, the forwarding code resets the connection as always: the compressed body is then cut, and has no end.
  */
-export class CompressedResponse implements ResponseBody, Compressing {
+export class CompressedResponse implements ResponseBody, PoolWork {
   readonly #response: ResponseBody;
   readonly #compressors: Compressors;
   readonly #consumerId: string;
   readonly #fairShare: number;
   #encoder: ReturnType<typeof encoderOf> | null = null;
   /** Null until it has a place. */
-  #share: CompressionShare | null = null;
+  #share: PoolShare | null = null;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #state: 'idle' | 'waiting' | 'busy' | 'over' = 'idle';
@@ -229,13 +199,13 @@ export class CompressedResponse implements ResponseBody, Compressing {
   #advance(): void {
     if (this.#state !== 'idle' || (this.#waiting.length === 0 && !this.#isEnding)) return;
     this.#state = 'waiting';
-    this.#compressors.wantThread(this.#share!, this);
+    this.#compressors.threads.want(this.#share!, this);
   }
 
   readonly #onPiece = (error?: Error | null): void => {
     if (this.#state === 'over' || error) return;
     this.#state = 'idle';
-    this.#compressors.threadDone(this.#share!);
+    this.#compressors.threads.done(this.#share!);
     this.#advance();
     this.#drain();
   };
@@ -273,8 +243,8 @@ export class CompressedResponse implements ResponseBody, Compressing {
     this.#waiting = [];
     this.#response.removeListener('close', this.#onClose);
     if (this.#isBlocked) this.#response.removeListener('drain', this.#unblock);
-    this.#compressors.forget(this.#share!, this);
+    this.#compressors.threads.forget(this.#share!, this);
     this.#compressors.leave(this.#share!);
-    if (before === 'busy') this.#compressors.threadDone(this.#share!);
+    if (before === 'busy') this.#compressors.threads.done(this.#share!);
   }
 }

@@ -663,7 +663,15 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     const { status, upstreamMs } = this.#record;
     const hasLeft = status === CLIENT_CLOSED_REQUEST && this.#ended !== 'whole';
     const paid = metering.end(this.#ended, hasLeft ? null : status, upstreamMs);
-    if (paid instanceof Promise) return paid.then((later) => this.#settle(later));
+    if (paid instanceof Promise) {
+      // Attack: a client reads or leaves answers faster than they are decompressed. Beyond a few, each stays in flight until it is.
+      const share = this.#deps.decoders.hasMany(this.#caller!.shareId) ? this.#share : null;
+      share?.hold();
+      return paid.then((later) => {
+        share?.release();
+        this.#settle(later);
+      });
+    }
     this.#settle(paid);
     return null;
   }
@@ -706,14 +714,14 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     return {
       take: () => decoders.take(shareId),
       leave: () => decoders.leave(shareId),
-      start: (coding, first, read) => this.#decode(coding, first, read),
+      start: (coding, first, read) => this.#decode(coding, first, shareId, read),
     };
   }
 
   /** Begins to read a compressed answer for its cost. That is work for the caller, also once the answer has passed. */
-  #decode(coding: string, first: number, read: (bytes: Buffer) => boolean): Decoding {
+  #decode(coding: string, first: number, shareId: string, read: (bytes: Buffer) => boolean): Decoding {
     const { decoders, monotonicMs, thread } = this.#deps;
-    return decoders.start(coding, first, {
+    return decoders.start(coding, first, shareId, {
       read: (bytes) => {
         const fromMs = monotonicMs();
         const readsOn = read(bytes);

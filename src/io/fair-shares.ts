@@ -20,7 +20,12 @@ export class Share<T> {
    */
   readonly waiting: T[] = [];
 
-  /** Gives one reservation back. Called once for each `reserve`, whatever the outcome of the request. */
+  /** Takes one more reservation, however many there are, for work that outlives its request. */
+  hold(): void {
+    this.reserved++;
+  }
+
+  /** Gives one reservation back. Called once for each `reserve` and `hold`, whatever the outcome of the request. */
   release(): void {
     this.reserved--;
   }

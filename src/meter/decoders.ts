@@ -8,9 +8,16 @@ import {
   createZstdDecompress,
 } from 'node:zlib';
 import { halfOfRest } from '../io/fair-shares.ts';
+import type { PoolShare, PoolThreads, PoolWork } from '../io/pool-threads.ts';
 
 /** For how many requests at a time the service may be asked for a coding with a large window: br or zstd. */
 const MAX_PLACES = 64;
+/** So many answers of one consumer may be read while they count as no request. A client may send its next request before one is over. */
+const MANY = 16;
+/** Compressed bytes that wait before the service is no longer read. */
+const MAX_WAITING_BYTES = 64 * 1024;
+/** Decompressed bytes after which another may have the thread. */
+const MAX_BYTES_OF_TURN = 1024 * 1024;
 /** The window of zstd as a power of two: 8 MiB. That of Brotli has at most 16 MiB, those of the others 32 KiB. */
 const MAX_ZSTD_WINDOW = 23;
 
@@ -62,10 +69,15 @@ interface DecodedReader {
  * left unread for want of a place, and one consumer has at most half of the places that the others leave.
  */
 export class Decoders {
+  readonly #threads: PoolThreads;
   readonly #open = new Set<Decoding>();
   #taken = 0;
   /** Places taken, by consumer. */
   readonly #ofConsumers = new Map<string, number>();
+
+  constructor(threads: PoolThreads) {
+    this.#threads = threads;
+  }
 
   /** How many answers are being read. */
   get open(): number {
@@ -93,9 +105,18 @@ export class Decoders {
     else this.#ofConsumers.set(consumerId, left);
   }
 
+  /** Whether so many answers of the consumer are being read that those should count as requests in flight whose client has left. */
+  hasMany(consumerId: string): boolean {
+    const share = this.#threads.reserve(decodedFor(consumerId));
+    share.release();
+    return share.reserved > MANY;
+  }
+
   /** @param coding one that `isDecodable` @param first the first byte of the body */
-  start(coding: string, first: number, reader: DecodedReader): Decoding {
-    const decoding = new Decoding(CREATE.get(coding)!(first), reader, () => this.#open.delete(decoding));
+  start(coding: string, first: number, consumerId: string, reader: DecodedReader): Decoding {
+    const share = this.#threads.reserve(decodedFor(consumerId));
+    const leave = () => this.#open.delete(decoding);
+    const decoding = new Decoding(CREATE.get(coding)!(first), reader, this.#threads, share, leave);
     this.#open.add(decoding);
     return decoding;
   }
@@ -106,31 +127,61 @@ export class Decoders {
   }
 }
 
+/** Apart from what is compressed for the consumer, whose share bounds how much that is. */
+function decodedFor(consumerId: string): string {
+  return `decoded ${consumerId}`;
+}
+
 /**
  * The body of one answer while it is decompressed. It is over when it has ended, when it fails, when its reader needs no more,
  * or with `stop`; then its memory is given back.
  *
  * Attack: a small answer that is huge when it is decompressed keeps the serving thread from others. So it is read in the turns of
  * its consumer, and what has arrived waits as a few pieces: the service is read no faster (`isBehind`).
+ *
+ * Attack: many such answers keep the threads of the pool from others. So it has one of the few threads that compress and decompress
+ * while it works on a piece, and lets others have it after some bytes and while it waits for a turn.
  */
-export class Decoding {
+export class Decoding implements PoolWork {
   /** Null once it is over. */
   #stream: Transform | null;
+  readonly #threads: PoolThreads;
+  readonly #share: PoolShare;
   readonly #leave: () => void;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #ending: 'whole' | 'cut' | null = null;
+  /** Whether it has a thread. */
+  #state: 'idle' | 'waiting' | 'busy' = 'idle';
+  /** A piece is not decompressed whole. */
+  #hasPiece = false;
+  #isOutOfTurn = false;
+  /** Decompressed since it has its thread. */
+  #bytes = 0;
   #fault: 'undecodable' | 'busy' | null = null;
   #onOver: (() => void) | null = null;
   #onCaughtUp: (() => void) | null = null;
 
-  /** @param leave called once, when it is over */
-  constructor(stream: Transform, reader: DecodedReader, leave: () => void) {
+  /** @param share of `threads`; released when it is over @param leave called once, when it is over */
+  constructor(stream: Transform, reader: DecodedReader, threads: PoolThreads, share: PoolShare, leave: () => void) {
     this.#stream = stream;
+    this.#threads = threads;
+    this.#share = share;
     this.#leave = leave;
     stream.on('data', (bytes: Buffer) => {
       if (this.#stream === null) return;
+      this.#bytes += bytes.length;
       if (!reader.read(bytes)) this.stop();
-      else if (reader.waitForTurn(() => stream.resume())) stream.pause();
+      else if (reader.waitForTurn(this.#onTurn)) {
+        this.#isOutOfTurn = true;
+        stream.pause();
+        this.#giveThread();
+      } else if (this.#bytes >= MAX_BYTES_OF_TURN && this.#hasPiece) {
+        stream.pause();
+        this.#giveThread();
+        this.#advance();
+      }
     });
-    stream.on('drain', () => this.#caughtUp());
     stream.on('end', () => this.stop());
     stream.on('error', () => this.#fail('undecodable'));
   }
@@ -146,7 +197,7 @@ export class Decoding {
 
   /** Whether what has arrived waits to be decompressed, so that no more should be added. */
   get isBehind(): boolean {
-    return this.#stream?.writableNeedDrain === true;
+    return this.#waitingBytes >= MAX_WAITING_BYTES;
   }
 
   /** Calls `next` once it is no longer behind. */
@@ -156,7 +207,10 @@ export class Decoding {
 
   /** Takes a copy of the next piece as the service sends it. */
   add(bytes: Buffer): void {
-    this.#stream?.write(Buffer.from(bytes));
+    if (this.#stream === null) return;
+    this.#waiting.push(Buffer.from(bytes));
+    this.#waitingBytes += bytes.length;
+    this.#advance();
   }
 
   /**
@@ -168,12 +222,28 @@ export class Decoding {
    */
   end(isWhole: boolean): Promise<void> {
     return new Promise((resolve) => {
-      const stream = this.#stream;
-      if (stream === null) return resolve();
+      if (this.#stream === null) return resolve();
       this.#onOver = resolve;
-      if (isWhole) stream.end();
-      else stream.write(Buffer.alloc(0), () => stream.push(null));
+      this.#ending = isWhole ? 'whole' : 'cut';
+      this.#advance();
     });
+  }
+
+  /** Goes on with its piece, or begins with all that waits as the next one. */
+  onThread(): void {
+    const stream = this.#stream!;
+    this.#state = 'busy';
+    this.#bytes = 0;
+    stream.resume();
+    if (this.#hasPiece) return;
+    this.#hasPiece = true;
+    const piece = Buffer.concat(this.#waiting);
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    if (this.#ending === null) stream.write(piece, this.#onPiece);
+    else if (this.#ending === 'whole') stream.end(piece);
+    else stream.write(piece, () => stream.push(null));
+    this.#caughtUp();
   }
 
   stop(): void {
@@ -181,6 +251,11 @@ export class Decoding {
     if (stream === null) return;
     this.#stream = null;
     stream.destroy();
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    this.#threads.forget(this.#share, this);
+    this.#giveThread();
+    this.#share.release();
     this.#leave();
     this.#onOver?.();
     this.#caughtUp();
@@ -189,6 +264,32 @@ export class Decoding {
   /** It is not read to its end, because the gateway stops. */
   giveUp(): void {
     this.#fail('busy');
+  }
+
+  #advance(): void {
+    if (this.#stream === null || this.#state !== 'idle' || this.#isOutOfTurn) return;
+    if (!this.#hasPiece && this.#waiting.length === 0 && this.#ending === null) return;
+    this.#state = 'waiting';
+    this.#threads.want(this.#share, this);
+  }
+
+  readonly #onPiece = (error?: Error | null): void => {
+    if (this.#stream === null || error) return;
+    this.#hasPiece = false;
+    this.#giveThread();
+    this.#advance();
+  };
+
+  readonly #onTurn = (): void => {
+    this.#isOutOfTurn = false;
+    if (!this.#hasPiece) this.#stream?.resume();
+    this.#advance();
+  };
+
+  #giveThread(): void {
+    if (this.#state !== 'busy') return;
+    this.#state = 'idle';
+    this.#threads.done(this.#share);
   }
 
   #caughtUp(): void {

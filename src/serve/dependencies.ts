@@ -25,6 +25,7 @@ import { KeySources } from '../identify/key-sources.ts';
 import { KnownCustomers } from '../identify/known-customers.ts';
 import { SecretUses } from '../identify/secret-uses.ts';
 import { CLOCKS } from '../io/clocks.ts';
+import { PoolThreads } from '../io/pool-threads.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { Decoders } from '../meter/decoders.ts';
@@ -109,7 +110,8 @@ export function openServices(
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
   const refusals = new RefusalCounter(stores.history);
-  const [compressors, decoders] = [new Compressors(), new Decoders()];
+  const threads = new PoolThreads();
+  const [compressors, decoders] = [new Compressors(threads), new Decoders(threads)];
   const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors, decoders };
   return { ...deciding, deprecatedCalls, refusals };
 }

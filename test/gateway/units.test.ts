@@ -378,6 +378,28 @@ test('a gateway that is told to stop settles answers that it is still decompress
   expect(windows['tokens-minute']?.used).toBe(21);
 });
 
+test('answers that are still decompressed once they were sent count as requests in flight, beyond a few (reliability 340)', async () => {
+  const huge = gzipSync(Buffer.alloc(16 * 1024 * 1024, ' '));
+  const answer: Answer = (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }).end(huge);
+  };
+  const upstream = await startUpstream((request, response) => answer(request, response));
+  const upstreamSettings = { maxConnections: 4, maxQueue: 0, fairShare: 0.5 };
+  const plans = 'plans: { model: { limits: { minute: 1000 }, units: { tokens: { minute: 1000000 } } } }\nbans: off\n';
+  const gateway = await openGateway({ upstream: upstream.origin, plans, routes: ROUTES, upstreamSettings });
+  const [{ key }, { key: other }] = [await gateway.createKey('model'), await gateway.createKey('model')];
+  const codes = new Set<string>();
+  const get = `GET /v1/chat HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n\r\n`;
+  const ask = async () => (await rawExchange(gateway.port, get, { until: 1 })).responses[0]!;
+  for (let i = 0; i < 200 && !codes.has('too_many_in_flight'); i++) {
+    const { status, body } = await ask();
+    codes.add(status === 200 ? 'served' : (JSON.parse(String(body)) as { code: string }).code);
+  }
+  expect([...codes]).toEqual(['served', 'too_many_in_flight']);
+  expect((await gateway.get('/v1/plain', other)).status).toBe(200);
+  await eventually(async () => expect((await ask()).status).toBe(200));
+});
+
 test('a client that leaves in the body of an answer that is refunded pays nothing for its time', async () => {
   const { gateway, key } = await setUp(
     (_request, response) => {

@@ -10,6 +10,7 @@ import {
 } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { fieldValues } from '../../src/http1/fields.ts';
+import { PoolThreads } from '../../src/io/pool-threads.ts';
 import { AnswerReader, type StartDecoding } from '../../src/meter/answer-reader.ts';
 import { type CostReading, type CostSource, MAX_AMOUNT } from '../../src/meter/cost.ts';
 import { Decoders } from '../../src/meter/decoders.ts';
@@ -21,7 +22,7 @@ const COST: CostSource = { kind: 'header', name: 'x-cost' };
 const startOf =
   (decoders: Decoders): StartDecoding =>
   (coding, first, read) =>
-    decoders.start(coding, first, { read, waitForTurn: () => false });
+    decoders.start(coding, first, 'key_1', { read, waitForTurn: () => false });
 const JSON_TYPE = ['Content-Type', 'application/json'];
 
 const known = (amount: number): CostReading => ({ kind: 'known', amount });
@@ -41,7 +42,7 @@ interface Answer {
 /** The reading of one unit with these sources. */
 async function readingOf(
   sources: readonly CostSource[],
-  { fields = [], body = [], isWhole = true, decoders = new Decoders() }: Answer,
+  { fields = [], body = [], isWhole = true, decoders = new Decoders(new PoolThreads()) }: Answer,
 ) {
   const reader = new AnswerReader([{ sources }], fieldValues(fields), startOf(decoders));
   for (const piece of Array.isArray(body) ? (body as Buffer[]) : [Buffer.from(body as string)]) {
@@ -126,7 +127,7 @@ describe('what is measured:', () => {
     const reader = new AnswerReader(
       [{ sources: [{ kind: 'milliseconds' }] }],
       fieldValues([]),
-      startOf(new Decoders()),
+      startOf(new Decoders(new PoolThreads())),
     );
     expect(reader.end(true, MAX_AMOUNT + 1)).toEqual([unknown('too_large')]);
   });
@@ -141,7 +142,7 @@ test('several units are read at once, each from its source', () => {
       { sources: [{ kind: 'bytes' }] },
     ],
     fieldValues([...JSON_TYPE, 'X-Cost', '1.5']),
-    startOf(new Decoders()),
+    startOf(new Decoders(new PoolThreads())),
   );
   reader.chunk(Buffer.from('{"images":[1,2],'));
   reader.chunk(Buffer.from('"u":{"t":5}}'));
@@ -168,7 +169,7 @@ describe('an answer that breaks off (reliability 293)', () => {
   });
 
   test('while it is decompressed: all that has arrived is read (reliability 344)', async () => {
-    const decoders = new Decoders();
+    const decoders = new Decoders(new PoolThreads());
     const reader = new AnswerReader(
       [{ sources: [TOKENS] }],
       fieldValues([...JSON_TYPE, 'Content-Encoding', 'gzip']),
@@ -190,10 +191,10 @@ test.each([
 ] as const)(
   '%s that breaks off is read to where it does, in the turns of its consumer (reliability 293)',
   async (coding, compress) => {
-    const decoders = new Decoders();
+    const decoders = new Decoders(new PoolThreads());
     const turns: (() => void)[] = [];
     const start: StartDecoding = (name, first, read) =>
-      decoders.start(name, first, { read, waitForTurn: (next) => turns.push(next) > 0 });
+      decoders.start(name, first, 'key_1', { read, waitForTurn: (next) => turns.push(next) > 0 });
     const fields = ['Content-Type', 'text/event-stream', 'Content-Encoding', coding];
     const reader = new AnswerReader([{ sources: [OF_EVENTS] }], fieldValues(fields), start);
     const events = Array.from({ length: 8000 }, (_, i) => `data: {"u":{"t":${i}}}\n\n`).join('');
@@ -313,7 +314,7 @@ describe('Attack:', () => {
   test('of a GiB of zeros in gzip little is decompressed (reliability 292)', async () => {
     const zeros = await compressed(createGzip({ level: 1 }), Buffer.alloc(16 << 20), 64);
     expect(Buffer.concat(zeros).length).toBeGreaterThan(1 << 20);
-    const decoders = new Decoders();
+    const decoders = new Decoders(new PoolThreads());
     const reader = new AnswerReader([{ sources: [TOKENS] }], fieldValues(gzip), startOf(decoders));
     for (const piece of zeros.slice(0, 8)) reader.chunk(piece);
     const readings = reader.end(true, 1);
@@ -330,7 +331,7 @@ describe('Attack:', () => {
   });
 
   test('what is not decompressed when the gateway stops is given up, and its place given back', async () => {
-    const decoders = new Decoders();
+    const decoders = new Decoders(new PoolThreads());
     const reader = new AnswerReader([{ sources: [TOKENS] }], fieldValues(gzip), startOf(decoders));
     reader.chunk(gzipSync('{"u":{"t":5}}').subarray(0, 20));
     const readings = reader.end(true, 1);

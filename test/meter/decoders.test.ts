@@ -1,10 +1,12 @@
-import { PassThrough } from 'node:stream';
+import { PassThrough, Transform } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
+import { type PoolShare, PoolThreads } from '../../src/io/pool-threads.ts';
 import { Decoders, Decoding } from '../../src/meter/decoders.ts';
 
 /** A decoding of what is not coded. */
-function decoding(onBytes: (bytes: Buffer) => boolean = () => true) {
+function decoding(onBytes: (bytes: Buffer) => boolean = () => true, threads = new PoolThreads()) {
   const stream = new PassThrough();
   const left = { times: 0 };
   const turns: (() => void)[] = [];
@@ -13,7 +15,21 @@ function decoding(onBytes: (bytes: Buffer) => boolean = () => true) {
     read: onBytes,
     waitForTurn: (next: () => void) => mustWait.is && turns.push(next) > 0,
   };
-  return { stream, left, turns, mustWait, decoding: new Decoding(stream, reader, () => left.times++) };
+  const one = new Decoding(stream, reader, threads, threads.reserve('key_1'), () => left.times++);
+  return { stream, left, turns, mustWait, decoding: one };
+}
+
+/** Takes all threads. @returns the shares that have them */
+function takeAll(threads: PoolThreads): readonly PoolShare[] {
+  const taken: PoolShare[] = [];
+  const share = threads.reserve('others');
+  const isTaken = () => {
+    const before = taken.length;
+    threads.want(share, { onThread: () => taken.push(share) });
+    return taken.length > before;
+  };
+  while (isTaken());
+  return taken;
 }
 
 describe('its decompressor is destroyed, and it leaves once,', () => {
@@ -50,18 +66,19 @@ describe('its decompressor is destroyed, and it leaves once,', () => {
 });
 
 test('what arrives faster than it is decompressed should wait, and is told when it need not (reliability 292)', async () => {
-  const { stream, decoding: one } = decoding();
+  const threads = new PoolThreads();
+  const { decoding: one } = decoding(undefined, threads);
+  const taken = takeAll(threads);
   one.add(Buffer.alloc(10));
   expect(one.isBehind).toBe(false);
-  stream.cork();
-  one.add(Buffer.alloc(1024 * 1024));
+  one.add(Buffer.alloc(64 * 1024));
   expect(one.isBehind).toBe(true);
   const caughtUp = new Promise<void>((resolve) => one.whenCaughtUp(resolve));
-  stream.uncork();
+  threads.done(taken[0]!);
   await caughtUp;
   expect(one.isBehind).toBe(false);
-  stream.cork();
-  one.add(Buffer.alloc(1024 * 1024));
+  one.add(Buffer.alloc(64 * 1024));
+  expect(one.isBehind).toBe(true);
   const stopped = new Promise<void>((resolve) => one.whenCaughtUp(resolve));
   one.stop();
   await stopped;
@@ -84,8 +101,56 @@ test('a consumer beyond its share reads its answers in its turns (reliability 29
   expect([pieces, turns]).toEqual([['a', 'b'], []]);
 });
 
+test('few answers are decompressed at a time, and one that waits for its turn lets another go on (reliability 340)', async () => {
+  const threads = new PoolThreads();
+  const working: (() => void)[] = [];
+  const turns: (() => void)[] = [];
+  const ends = Array.from({ length: 5 }, (_, i) => {
+    const stream = new Transform({ transform: (bytes, _coding, done) => void working.push(() => done(null, bytes)) });
+    const reader = { read: () => true, waitForTurn: (next: () => void) => i === 0 && turns.push(next) > 0 };
+    const one = new Decoding(stream, reader, threads, threads.reserve(`key_${i}`), () => {});
+    one.add(Buffer.from('a'));
+    return one.end(true);
+  });
+  expect(working).toHaveLength(2);
+  working.shift()!();
+  await setImmediate();
+  // The first waits for its turn, and a third has its thread.
+  expect([turns.length, working.length]).toEqual([1, 2]);
+  let left = 4;
+  for (const end of ends.slice(1)) void end.then(() => left--);
+  while (left > 0) {
+    expect(working.length).toBeLessThanOrEqual(2);
+    working.shift()?.();
+    await setImmediate();
+  }
+  while (turns.length > 0) {
+    turns.shift()!();
+    await setImmediate();
+    working.shift()?.();
+    await setImmediate();
+  }
+  await Promise.all(ends);
+});
+
+test('small answers of others are read while huge ones are decompressed (reliability 340)', async () => {
+  const decoders = new Decoders(new PoolThreads());
+  const order: string[] = [];
+  const huge = gzipSync(Buffer.alloc(32 * 1024 * 1024));
+  const read = (consumerId: string, body: Buffer) => {
+    const one = decoders.start('gzip', body[0]!, consumerId, { read: () => true, waitForTurn: () => false });
+    one.add(body);
+    return one.end(true).then(() => order.push(consumerId));
+  };
+  await Promise.all([
+    ...Array.from({ length: 4 }, () => read('hog', huge)),
+    ...['a', 'b', 'c'].map((consumerId) => read(consumerId, gzipSync('small'))),
+  ]);
+  expect(order.slice(0, 3).toSorted()).toEqual(['a', 'b', 'c']);
+});
+
 test('of the places one consumer has half of what the others leave, so that a fifth has some (reliability 341)', () => {
-  const decoders = new Decoders();
+  const decoders = new Decoders(new PoolThreads());
   const takeAll = (consumerId: string) => {
     let count = 0;
     while (decoders.take(consumerId)) count++;
