@@ -7,12 +7,18 @@ const entry = (number: number, version = `v${number}`) => ({ number, version, si
 
 /** What every PlansHistory promises. `open` gives an empty one, twice: as two processes would have it. */
 export function plansHistoryContract(
-  open: () => Promise<{ readonly here: PlansHistory; readonly there: PlansHistory }>,
+  open: () => Promise<{
+    readonly here: PlansHistory;
+    readonly there: PlansHistory;
+    /** Replaces what the store has in place of the author of a version. */
+    readonly damageAuthor: (number: number, text: string) => Promise<void>;
+  }>,
 ): void {
   let here: PlansHistory;
   let there: PlansHistory;
+  let damageAuthor: (number: number, text: string) => Promise<void>;
   beforeEach(async () => {
-    ({ here, there } = await open());
+    ({ here, there, damageAuthor } = await open());
   });
   const numbers = async () => (await there.list()).map(({ number }) => number);
 
@@ -66,4 +72,14 @@ export function plansHistoryContract(
     await here.add(entry(5), 'x'.repeat(KEPT_TEXT_BYTES + 1));
     expect(await numbers()).toEqual([5]);
   });
+
+  test.each(['{"kind":"file"', '', 'null', '7', '{"kind":"file"}', '{"kind":"robot","name":"x"}'])(
+    'a version whose author has become %j is listed without one, and the others as they are (reliability 323)',
+    async (text) => {
+      for (const number of [1, 2, 3]) await here.add(entry(number), `text ${number}`);
+      await damageAuthor(2, text);
+      expect(await there.list()).toEqual([entry(3), { ...entry(2), by: null }, entry(1)]);
+      expect(await there.text(2)).toBe('text 2');
+    },
+  );
 }

@@ -23,7 +23,12 @@ async function emptyRedis(): Promise<string> {
 describe('the history of plans in the embedded store', () => {
   plansHistoryContract(async () => {
     const folder = await temporaryFolder();
-    return { here: historyIn(folder), there: historyIn(folder) };
+    const damageAuthor = async (number: number, text: string) => {
+      const db = openDatabase(folder);
+      db.prepare('UPDATE plans_history SET actor = ? WHERE number = ?').run(text, number);
+      db.close();
+    };
+    return { here: historyIn(folder), there: historyIn(folder), damageAuthor };
   });
 });
 
@@ -31,7 +36,12 @@ describe('the history of plans in Redis', () => {
   plansHistoryContract(async () => {
     const url = await emptyRedis();
     const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
-    return { here: here.plansHistory, there: there.plansHistory };
+    const damageAuthor = async (number: number, text: string) => {
+      const head = String(await redisCommand(url, 'HGET', keyspace.plansHistory, String(number)));
+      const before = head.split(' ').slice(0, 3).join(' ');
+      await redisCommand(url, 'HSET', keyspace.plansHistory, String(number), `${before} ${text}`);
+    };
+    return { here: here.plansHistory, there: there.plansHistory, damageAuthor };
   });
 
   test('a value of another program fails with its name and stays', async () => {

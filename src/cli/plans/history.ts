@@ -38,7 +38,7 @@ export const plansHistory: Command = {
         version,
         momentText(Date.parse(since), nowMs, terminal),
         from,
-        actorText(by),
+        by === null ? 'unreadable' : actorText(by),
       ]);
       printTable(
         terminal,

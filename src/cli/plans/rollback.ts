@@ -5,7 +5,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { versionState } from '../../operations/load-record.ts';
 import { changesBetween, changeText } from '../../operations/plans/changes.ts';
 import { patchBetween, type ReadHistory, readHistory, versionNamed } from '../../operations/plans/history.ts';
-import type { PlansVersion } from '../../operations/plans/history-store.ts';
+import type { KeptVersion } from '../../operations/plans/history-store.ts';
 import { PlansFile } from '../../operations/plans/plans-file.ts';
 import { announceWritten, writePlans } from '../../operations/plans/write.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
@@ -66,14 +66,14 @@ async function rollBack(store: OpenKeys, word: string | null, isSure: boolean, t
 }
 
 /** The version that is named, or the one before that in force, which differs from it. @throws Failure `refused`, `not_found` */
-function targetOf(word: string | null, { versions }: ReadHistory): PlansVersion {
+function targetOf(word: string | null, { versions }: ReadHistory): KeptVersion {
   if (word !== null) return versionNamed(word, versions);
   const before = versions.find(({ version }) => version !== versions[0]!.version);
   if (before !== undefined) return before;
   throw new Failure('not_found', `No version before ${versions[0]!.version} is kept.`);
 }
 
-async function isConfirmed({ version }: PlansVersion, { name }: PlansFile, { question }: Terminal): Promise<boolean> {
+async function isConfirmed({ version }: KeptVersion, { name }: PlansFile, { question }: Terminal): Promise<boolean> {
   return (
     question === null ||
     question === undefined ||
@@ -84,7 +84,7 @@ async function isConfirmed({ version }: PlansVersion, { name }: PlansFile, { que
 interface Rollback {
   /** The version of the file that the person has seen the difference from. */
   readonly found: string;
-  readonly target: PlansVersion;
+  readonly target: KeptVersion;
   readonly text: string;
   readonly plans: Extract<ReturnType<typeof parsePlans>, { readonly value: unknown }>['value'];
 }
@@ -124,7 +124,7 @@ async function replace(
 
 /** The plans that came into force last. The file may have faults. @throws Failure `conflict` */
 async function plansInForce({ versions, textOf }: ReadHistory) {
-  const [latest] = versions as readonly [PlansVersion, ...PlansVersion[]];
+  const [latest] = versions as readonly [KeptVersion, ...KeptVersion[]];
   const parsed = parsePlans(await textOf(latest), 'plans.yaml');
   if ('value' in parsed) return parsed.value;
   throw new Failure(

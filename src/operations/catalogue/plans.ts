@@ -504,7 +504,11 @@ const plansVersion = z
       .describe(
         'What wrote the file: `api` is this API or the console, `command` is `tollgate plans rollback`, and `file` is anything else.',
       ),
-    by: actor.describe('Who wrote it. If `from` is `file`, Tollgate cannot know who it was, and names the file.'),
+    by: actor
+      .nullable()
+      .describe(
+        'Who wrote it. If `from` is `file`, Tollgate cannot know who it was, and names the file. Null if the entry in the store is damaged.',
+      ),
   })
   .meta({ id: 'PlansVersion' });
 

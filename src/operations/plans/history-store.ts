@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import type { Actor } from '../audit-trail.ts';
 
 /** A version of plans.yaml that came into force, without its text. */
@@ -8,6 +9,23 @@ export interface PlansVersion {
   /** When it came into force, Unix milliseconds by the clock of the gateway that was the first to have it. */
   readonly sinceMs: number;
   readonly by: Actor;
+}
+
+/** A version as a store has kept it. `by` is null if what the store has in its place cannot be read. */
+export type KeptVersion = Omit<PlansVersion, 'by'> & { readonly by: Actor | null };
+
+const author = z.union([
+  z.object({ kind: z.enum(['token', 'person', 'file']), name: z.string() }),
+  z.object({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
+]);
+
+/** Reads an author as a store has kept it. Fault: one that was damaged made the whole list fail. */
+export function authorFrom(text: string): Actor | null {
+  try {
+    return author.safeParse(JSON.parse(text)).data ?? null;
+  } catch {
+    return null;
+  }
 }
 
 /** Entries that are kept. Beyond that the oldest goes. */
@@ -32,7 +50,7 @@ export interface PlansHistory {
    */
   add(version: PlansVersion, text: string): Promise<void>;
   /** Lists all entries, newest first. */
-  list(): Promise<readonly PlansVersion[]>;
+  list(): Promise<readonly KeptVersion[]>;
   /** The text of an entry; null if it is not kept any more. */
   text(number: number): Promise<string | null>;
 }

@@ -1,7 +1,7 @@
 import { Failure } from '../../failure.ts';
 import type { Actor } from '../audit-trail.ts';
 import { timeOf } from '../key-report.ts';
-import type { PlansHistory, PlansVersion } from './history-store.ts';
+import type { KeptVersion, PlansHistory } from './history-store.ts';
 import { patchOf } from './patch.ts';
 
 // What operators see of the versions of plans.yaml that came into force.
@@ -12,8 +12,8 @@ const SEARCH_MS = 50;
 const NAME = 'plans.yaml';
 
 /** A version as commands and the admin API show it. */
-export function versionReport({ number, version, sinceMs, by }: PlansVersion) {
-  return { number, version, since: timeOf(sinceMs), from: FROM[by.kind], by };
+export function versionReport({ number, version, sinceMs, by }: KeptVersion) {
+  return { number, version, since: timeOf(sinceMs), from: by === null ? 'file' : FROM[by.kind], by };
 }
 
 const FROM = { file: 'file', token: 'api', person: 'api', shell: 'command' } as const satisfies Record<
@@ -23,8 +23,8 @@ const FROM = { file: 'file', token: 'api', person: 'api', shell: 'command' } as 
 
 /** The versions, newest first, and the text of each. */
 export interface ReadHistory {
-  readonly versions: readonly PlansVersion[];
-  readonly textOf: (version: PlansVersion) => Promise<string>;
+  readonly versions: readonly KeptVersion[];
+  readonly textOf: (version: KeptVersion) => Promise<string>;
 }
 
 /** @throws Failure `not_found` if no version is kept; as the store does */
@@ -45,7 +45,7 @@ export async function readHistory(history: PlansHistory): Promise<ReadHistory> {
  * Finds the latest entry of the version that begins with `word`.
  * @throws Failure `refused` if the word is no beginning of a version, or of several; `not_found`
  */
-export function versionNamed(word: string, versions: readonly PlansVersion[]): PlansVersion {
+export function versionNamed(word: string, versions: readonly KeptVersion[]): KeptVersion {
   if (!/^[0-9a-f]{4,12}$/.test(word)) {
     throw new Failure('refused', 'A version is named by its first 4 to 12 characters, which are 0-9 and a-f.');
   }
@@ -57,7 +57,7 @@ export function versionNamed(word: string, versions: readonly PlansVersion[]): P
 }
 
 /** The version that was in force before an entry; null if none is kept. */
-function versionBefore(entry: PlansVersion, versions: readonly PlansVersion[]): PlansVersion | null {
+function versionBefore(entry: KeptVersion, versions: readonly KeptVersion[]): KeptVersion | null {
   return versions.find(({ number }) => number < entry.number) ?? null;
 }
 

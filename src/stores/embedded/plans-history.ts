@@ -1,8 +1,10 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
+  authorFrom,
   KEPT_TEXT_BYTES,
   KEPT_VERSIONS,
+  type KeptVersion,
   type PlansHistory,
   type PlansVersion,
 } from '../../operations/plans/history-store.ts';
@@ -61,7 +63,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
       .run(KEPT_VERSIONS, KEPT_TEXT_BYTES);
   }
 
-  async list(): Promise<readonly PlansVersion[]> {
+  async list(): Promise<readonly KeptVersion[]> {
     const rows = answering(() =>
       this.#db.prepare('SELECT number, version, since_ms, actor FROM plans_history ORDER BY number DESC').all(),
     );
@@ -69,7 +71,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
       number: Number(number),
       version: String(version),
       sinceMs: Number(since_ms),
-      by: JSON.parse(String(actor)),
+      by: authorFrom(String(actor)),
     }));
   }
 

@@ -1,7 +1,9 @@
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
+  authorFrom,
   KEPT_TEXT_BYTES,
   KEPT_VERSIONS,
+  type KeptVersion,
   type PlansHistory,
   type PlansVersion,
 } from '../../operations/plans/history-store.ts';
@@ -68,7 +70,7 @@ export class RedisPlansHistory implements PlansHistory {
     await this.#run(() => this.#redis.tollgatePlansAdd(keyspace.plansHistory, ...args));
   }
 
-  async list(): Promise<readonly PlansVersion[]> {
+  async list(): Promise<readonly KeptVersion[]> {
     const [kept] = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, 'numbers'));
     const numbers = (kept ?? '').split(' ').filter((number) => number !== '');
     if (numbers.length === 0) return [];
@@ -78,7 +80,7 @@ export class RedisPlansHistory implements PlansHistory {
         // An entry may have been removed between the two reads.
         const [, sinceMs, version, by] = /^(\d+) (\S+) \d+ (.*)$/s.exec(heads[i] ?? '') ?? [];
         if (by === undefined) return [];
-        return [{ number: Number(number), version: version!, sinceMs: Number(sinceMs), by: JSON.parse(by) as Actor }];
+        return [{ number: Number(number), version: version!, sinceMs: Number(sinceMs), by: authorFrom(by) }];
       })
       .toReversed();
   }

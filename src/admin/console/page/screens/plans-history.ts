@@ -58,6 +58,7 @@ function Versions() {
 
 /** Who brought a version into force. A gateway that reads a file does not know its author. */
 function byText({ by, from }: Pick<PlansVersion, 'by' | 'from'>): string {
+  if (by === null) return 'unknown: the entry in the store is damaged';
   return from === 'file' ? 'whoever wrote the file' : actorText(by);
 }
 
