@@ -9,7 +9,7 @@ import { Deadlines, UNWATCHED } from '../../src/io/deadlines.ts';
 import { EndOfTurn } from '../../src/io/writes.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { eventually } from '../support/conditions.ts';
-import { openGateway } from '../support/gateway.ts';
+import { startGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -115,7 +115,7 @@ test.each([200_000, 5_000_000])(
     const upstream = await startUpstream((_, response) => response.writeHead(413, { connection: 'close' }).end('no'), {
       readBody: false,
     });
-    const gateway = await openGateway({ upstream: upstream.origin, listen: { maxBodyBytes: '8MiB' } });
+    const gateway = await startGateway({ upstream: upstream.origin, listen: { maxBodyBytes: '8MiB' } });
     const { key } = await gateway.createKey('endless');
     const body = Buffer.alloc(size);
     for (let i = 0; i < 20; i++) {

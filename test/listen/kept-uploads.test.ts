@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Agent, type AgentOptions, request as requestHttps } from 'node:https';
 import { expect, test } from 'vitest';
-import { openEncrypted } from '../support/encrypted.ts';
+import { startEncrypted } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -19,7 +19,7 @@ test('uploads one after the other on a kept TLS connection all arrive (reliabili
     });
     request.on('end', () => response.end(String(bytes)));
   });
-  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin, listen: { maxBodyBytes: '4MiB' } });
+  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin, listen: { maxBodyBytes: '4MiB' } });
   const { key } = await gateway.createKey('endless');
   const agent = new Agent({ keepAlive: true, maxSockets: 1, ca, servername: 'localhost' } satisfies AgentOptions);
   atEnd(() => agent.destroy());

@@ -3,7 +3,7 @@ import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { Readable } from 'node:stream';
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { type EncryptedGateway, metricsOf, openEncrypted, openHttp2 } from '../../support/encrypted.ts';
+import { type EncryptedGateway, metricsOf, openHttp2, startEncrypted } from '../../support/encrypted.ts';
 import { CODE, FLAG, fieldBlock, frame, pseudo, rstStream, TYPE, windowUpdate } from '../../support/http2-frames.ts';
 import { openRawSession, type RawSession } from '../../support/raw-http2.ts';
 import { startUpstream, type Upstream } from '../../support/upstream.ts';
@@ -36,7 +36,7 @@ beforeAll(async () => {
     },
     { readBody: false },
   );
-  it = await openEncrypted({
+  it = await startEncrypted({
     upstream: upstream.origin,
     routes: ROUTES,
     listen: { trustedProxies: '[127.0.0.1]', maxBodyBytes: '64MiB' },

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { UnreadRequests } from '../../../src/listen/http2/unread-requests.ts';
 import { eventually } from '../../support/conditions.ts';
-import { askHttp2, type EncryptedGateway, openEncrypted, openHttp2 } from '../../support/encrypted.ts';
+import { askHttp2, type EncryptedGateway, openHttp2, startEncrypted } from '../../support/encrypted.ts';
 import { FLAG, fieldBlock, frame, pseudo, TYPE } from '../../support/http2-frames.ts';
 import { openRawSession, type RawSession } from '../../support/raw-http2.ts';
 import { startUpstream } from '../../support/upstream.ts';
@@ -27,7 +27,7 @@ describe('bodies that wait for a service', () => {
       { readBody: false },
     );
     const upstreamSettings = { maxConnections: 2, fairShare: 1, connectTimeout: '2m', responseTimeout: '2m' };
-    it = await openEncrypted({
+    it = await startEncrypted({
       upstream: upstream.origin,
       upstreamSettings,
       listen: { maxBodyBytes: '64MiB', requestTimeout: '5m' },
