@@ -75,6 +75,23 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
   expect(await used()).toBe(5);
 });
 
+test('of an account at most 64 leases are known at a time', async () => {
+  const ledger = twinLedger(redis);
+  await setClock(redis, T0);
+  const plan = allowance({ day: 1_000_000 });
+  const lent = { expected: 0, told: 0 };
+  let state: AccountState = UNSEEN;
+  for (let id = 1; id <= 66; id++) {
+    const leaseTerms = { borrows: { id, units: 4 } };
+    const expected = decide(state, plan, T0, 1, 1, undefined, undefined, leaseTerms);
+    state = stateAfter(state, expected, plan);
+    const [told] = await ledger.decide([{ consumerId: 'many', allowance: plan, cost: 1, n: 1, leaseTerms }]);
+    if (expected.lent !== undefined) lent.expected++;
+    if (told?.lent !== undefined) lent.told++;
+  }
+  expect(lent).toEqual({ expected: 64, told: 64 });
+});
+
 interface Borrowed extends Lease {
   readonly consumerId: string;
   readonly plan: Allowance;

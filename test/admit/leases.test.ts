@@ -109,6 +109,48 @@ test('a lease whose answer was long on the way is used for as much less', async 
   expect(sourceOf((await gateways[0]!.send())[0])).toBe('store');
 });
 
+test.each([
+  ['of its account', 'a'],
+  ['of its customer', 'cus_1'],
+  ['of all accounts', null],
+] as const)(
+  'a lease that is on the way to the gateway during a recall %s returns at once',
+  async (_what, accountId) => {
+    const { gateways, ledger, pass } = fleetOf(1);
+    const { admitter } = gateways[0]!;
+    const further = [{ name: 'customer', scope: 'customer', group: null, limits: PLAN.limits, unlimited: [] }] as const;
+    const [consumerId, plan] = accountId === 'cus_1' ? ['cus_1/a', { ...PLAN, further }] : ['a', PLAN];
+    const send = () => Promise.all(Array.from({ length: 10 }, () => admitter.admit(consumerId, plan, 1)));
+    const used = async () => (await ledger.present(consumerId, plan)).state.windows.minute?.used;
+    let arrived = () => {};
+    ledger.onTheWay = () => new Promise((resolve) => (arrived = resolve));
+    const answers = send();
+    await pass(5);
+    arrived();
+    await pass(5);
+    expect(await used()).toBeGreaterThan(10);
+    admitter.forget(accountId);
+    ledger.onTheWay = () => {};
+    arrived();
+    await answers;
+    await pass(5);
+    expect(await used()).toBe(10);
+  },
+);
+
+test('a recall of a customer ends the leases of its keys', async () => {
+  const { gateways, ledger, pass } = fleetOf(1);
+  const { admitter } = gateways[0]!;
+  const further = [{ name: 'customer', scope: 'customer', group: null, limits: PLAN.limits, unlimited: [] }] as const;
+  const plan = { ...PLAN, further };
+  await Promise.all(Array.from({ length: 10 }, () => admitter.admit('cus_1/a', plan, 1)));
+  const used = async () => (await ledger.present('cus_1/a', plan)).state.windows.minute?.used;
+  expect(await used()).toBeGreaterThan(10);
+  admitter.forget('cus_1');
+  await pass(5);
+  expect(await used()).toBe(10);
+});
+
 test('a lease belongs to the allowance under which it was lent, and returns with the next notice of a change', async () => {
   const { ledger, one, pass } = await withLease();
   expect(sourceOf((await one.send(SAME_BUT_RELOADED))[0])).toBe('store');

@@ -1,4 +1,4 @@
-import { MAX_LEASE_MS, RETURN_WITHIN_MS, type ReturnedLease } from '../../../src/admit/lease.ts';
+import type { ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { chargedIn, type JudgedBudget } from './budgets.ts';
@@ -46,6 +46,12 @@ interface Asked {
   readonly isCrowded: boolean;
 }
 
+/** What src/admit/lease.ts has to keep: the longest lease, how long after its end units may be waited for, the pause between two recalls. */
+const MAX_LEASE_MS = 250;
+const RETURN_WITHIN_MS = 100;
+const RECALL_EVERY_MS = 20;
+/** So long after the store has lost writes or its clock was set, it may know any lease; no longer than from one that was just lent. */
+const AFTER_DISTURBANCE_MS = 6_000;
 /** So long after a fault, what gateways have borrowed or returned during it may matter. */
 const AFTER_FAULT_MS = 1_000;
 /** By how much the store's clock and the monotonic one differ at the end of a lease, because one counts whole milliseconds. */
@@ -64,6 +70,11 @@ export class LeaseJudge {
   readonly #admitted = new Map<string, number>();
   /** By what each window of an account was counted last. */
   readonly #forms = new Map<string, string>();
+  /** When each account was called back last, by the store's clock. */
+  readonly #recalledAtMs = new Map<string, number>();
+  /** Until when units of each account may be waited for. */
+  readonly #awaitedUntilMs = new Map<string, number>();
+  #disturbedUntilMs = Number.NEGATIVE_INFINITY;
   #hasFaults = false;
   #areMixed = false;
   #wereMixed = false;
@@ -103,6 +114,8 @@ export class LeaseJudge {
   /** The store has lost writes, or its clock was set: it may have forgotten any lease. */
   storeDisturbed(): void {
     this.#hasFaults = true;
+    this.#recalledAtMs.clear();
+    this.#disturbedUntilMs = performance.now() + AFTER_DISTURBANCE_MS;
     for (const lease of this.#leases.values()) lease.hasArrived = true;
   }
 
@@ -110,6 +123,8 @@ export class LeaseJudge {
   decided({ gateway, plan, budgets, isCrowded }: Asked, done: ExecutedDecision): string | null {
     const { outcome, leaseTerms, consumerId } = done;
     const { lent, admitted, cost } = outcome;
+    const wrong = this.#judgeRecalls(done);
+    if (wrong !== null) return wrong;
     const returned = this.#leases.get(leaseTerms.returned?.id ?? 0);
     if (returned !== undefined) returned.hasArrived = true;
     const periods = this.#periodsOf(budgets, done);
@@ -130,6 +145,29 @@ export class LeaseJudge {
     const exceeded = this.#hasFaults ? undefined : periods.find(({ period }) => isExceeded(period));
     if (exceeded !== undefined) return tooMuch(exceeded.period);
     return isCrowded ? null : this.#judgeRefusal(gateway, budgets, done);
+  }
+
+  /** While a request waits for units of an account, it is called back in pauses, and nothing more of it is lent. */
+  #judgeRecalls({ outcome, accounts, recalled }: ExecutedDecision): string | null {
+    const { nowMs, lent, waitMs } = outcome;
+    for (const accountId of recalled) {
+      const agoMs = nowMs - (this.#recalledAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY);
+      if (agoMs < RECALL_EVERY_MS)
+        return `The store called back what is lent of ${accountId} ${agoMs} ms after the last time.`;
+      this.#recalledAtMs.set(accountId, nowMs);
+    }
+    const monotonicMs = performance.now();
+    let isLent = monotonicMs < this.#disturbedUntilMs;
+    for (const { accountId } of accounts) {
+      const agoMs = nowMs - (this.#recalledAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY);
+      if (lent !== undefined && agoMs < MAX_LEASE_MS)
+        return `The store lent units of ${accountId} ${agoMs} ms after a recall.`;
+      if (lent !== undefined)
+        this.#awaitedUntilMs.set(accountId, monotonicMs + lent.forMs + RETURN_WITHIN_MS + WHOLE_MS);
+      isLent ||= monotonicMs < (this.#awaitedUntilMs.get(accountId) ?? 0);
+    }
+    if (waitMs === undefined || isLent) return null;
+    return `Requests of ${accounts[0]!.accountId} wait, and nothing is lent.`;
   }
 
   /** A gateway learns of what it has borrowed. */

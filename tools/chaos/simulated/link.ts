@@ -104,6 +104,7 @@ export class Link {
   #isUp = true;
   #isAbandoned = false;
   #calls = 0;
+  #recalls = 0;
   #lastArrivalMs = 0;
   #lastReplyMs = 0;
 
@@ -120,7 +121,9 @@ export class Link {
     const tell = () => {
       if (this.#isUp) for (const listener of this.#recallListeners) listener(accountId);
     };
-    setTimeout(tell, backMs);
+    // Every other message overtakes replies that were sent at the same time.
+    this.#recalls++;
+    setTimeout(tell, Math.max(backMs - (this.#recalls % 2), 0));
     if (doubles) setTimeout(tell, backMs + 40);
   }
 
