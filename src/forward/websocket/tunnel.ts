@@ -1,5 +1,7 @@
 import type { Socket } from 'node:net';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+import { closeGently } from '../../io/graceful-close.ts';
+import { outliveFailedWrites } from '../../io/node-internals.ts';
 
 /** Why a tunnel ended. */
 export type TunnelEnd =
@@ -119,8 +121,27 @@ export class Tunnel implements Timed {
   }
 
   #watch(side: Socket, other: Socket, closed: TunnelEnd, lost: TunnelEnd): void {
+    let writeFault: string | null | undefined = null;
+    // Fault: a side sends a close frame and closes while bytes for it are on their way. A write to it fails, which destroyed its
+    // connection before the frame was read. So it is read to its end, which comes soon. Only a side that has ended its half fails with
+    // EPIPE, and any other has broken.
+    outliveFailedWrites(side, ({ code }) => {
+      writeFault ??= code;
+      return true;
+    });
     side.once('end', () => {
+      if (writeFault !== null && writeFault !== 'EPIPE') {
+        this.#end ??= lost;
+        reset(other);
+        return;
+      }
       this.#end ??= closed;
+      if (writeFault !== null) {
+        // Nothing reaches this side any more.
+        other.unpipe(side);
+        other.once('close', () => side.destroy());
+        other.once('finish', () => closeGently(other));
+      }
       this.#isHalfClosed = true;
       this.deadlineAtMs = this.#deadlines.nowMs() + this.#finMs;
     });
