@@ -40,6 +40,42 @@ export interface BufferReader {
   readonly isAmidBody: boolean;
 }
 
+/** What may be read in one turn of the event loop without waiting. */
+class BytesOfTurn {
+  readonly #most: number;
+  #left: number;
+  #isTurnOpen = false;
+
+  constructor(most: number) {
+    this.#most = most;
+    this.#left = most;
+  }
+
+  /** @returns whether this turn allows them. They are counted in any case */
+  spend(bytes: number): boolean {
+    this.#left -= bytes;
+    // Not in each turn, because that would cost each of them a call.
+    if (this.#left < this.#most / 2 && !this.#isTurnOpen) {
+      this.#isTurnOpen = true;
+      setImmediate(this.#beginTurn);
+    }
+    return this.#left > 0;
+  }
+
+  readonly #beginTurn = (): void => {
+    this.#left = this.#most;
+    this.#isTurnOpen = false;
+  };
+}
+
+/** For how long pieces that wait for their turn are processed in one turn of the event loop. */
+const TURN_MS = 0.5;
+const READS = new Turns(() => performance.now(), TURN_MS);
+
+/** Beyond this, each connection to a service is read once in a turn of the event loop. */
+const INTAKE_IN_TURN_BYTES = 2 * 1024 * 1024;
+const INTAKE = new BytesOfTurn(INTAKE_IN_TURN_BYTES);
+
 /** Smaller pieces are copied, because each would keep its whole buffer in use. */
 const MIN_GIVEN_BYTES = 16 * 1024;
 /** Shared by all connections: the bytes are processed before anything else is read. */
@@ -50,10 +86,14 @@ const SHARED = Buffer.allocUnsafeSlow(BUFFER_BYTES);
  * more than reading a small response. So all connections read into one shared buffer. Only in the middle of a body does
  * a connection get a buffer of its own, whose bytes need no copy. It is reused once the client's connection has
  * accepted them.
+ *
+ * Attack: libuv reads each ready connection up to 32 times before any timer runs. A client that reads large responses on 64
+ * connections, and pauses, made turns of a hundred milliseconds.
  */
 export class Intake {
   readonly #buffers: Buffers;
   #reader: BufferReader | null = null;
+  #socket: Socket | null = null;
   #own: Buffer | null = null;
   /** The buffer into which the large piece just read was copied. */
   #copy: Buffer | null = null;
@@ -80,13 +120,21 @@ export class Intake {
       if (!isLent && !isFree) this.#own = null;
       if (this.#copy !== null && isFree) this.#buffers.give(this.#copy);
       this.#copy = null;
-      return true;
+      if (INTAKE.spend(bytes)) return true;
+      READS.later(this, this.#readOn);
+      return false;
     },
   };
 
-  into(reader: BufferReader): void {
+  /** @param socket the connection, for which `onread` was given */
+  into(reader: BufferReader, socket: Socket): void {
     this.#reader = reader;
+    this.#socket = socket;
   }
+
+  readonly #readOn = (): void => {
+    if (this.#socket?.isPaused() === false) this.#socket.resume();
+  };
 
   /** @returns a copy that may be kept */
   copyOf(chunk: Buffer): Buffer {
@@ -107,38 +155,10 @@ const SHARED_BY_CLIENTS = Buffer.allocUnsafeSlow(CLIENT_BUFFER_BYTES);
  */
 const FIRST_PART = SHARED_BY_CLIENTS.subarray(0, 8 * 1024);
 
-/** For how long large pieces that clients have sent are processed in one turn of the event loop. */
-const TURN_MS = 0.5;
-const READS = new Turns(() => performance.now(), TURN_MS);
 /** A piece that is all that has arrived is processed at once, as long as those of a turn are no more than this, with so much for each. */
 const SMALL_IN_TURN_BYTES = 512 * 1024;
-const EACH_BYTES = 1024;
-
-/** Tells small pieces, which are processed as they arrive, from those that wait for their turn. */
-class SmallReads {
-  /** What of `SMALL_IN_TURN_BYTES` is left for this turn of the event loop. */
-  #left = SMALL_IN_TURN_BYTES;
-  #isTurnOpen = false;
-
-  /** Whether a piece is processed as it arrives. Counts it. */
-  covers(bytes: number): boolean {
-    if (bytes >= FIRST_PART.length) return false;
-    this.#left -= bytes + EACH_BYTES;
-    // Not in each turn, because that would cost each of them a call.
-    if (this.#left < SMALL_IN_TURN_BYTES / 2 && !this.#isTurnOpen) {
-      this.#isTurnOpen = true;
-      setImmediate(this.#beginTurn);
-    }
-    return this.#left > 0;
-  }
-
-  readonly #beginTurn = (): void => {
-    this.#left = SMALL_IN_TURN_BYTES;
-    this.#isTurnOpen = false;
-  };
-}
-
-const SMALL_READS = new SmallReads();
+const EACH_BYTES = 4 * 1024;
+const SMALL_READS = new BytesOfTurn(SMALL_IN_TURN_BYTES);
 
 /** Receives bytes as they arrive. They are valid during the call only, so it must copy those that it keeps. */
 type TakeBytes = (bytes: Buffer) => void;
@@ -223,7 +243,8 @@ export class SharedBufferSocket extends Socket {
 
   /** @returns whether to continue reading */
   #arrived(bytes: Buffer): boolean {
-    if (SMALL_READS.covers(bytes.length * this.weight)) return this.#deliver(bytes, true);
+    const weighed = bytes.length * this.weight;
+    if (weighed < FIRST_PART.length && SMALL_READS.spend(weighed + EACH_BYTES)) return this.#deliver(bytes, true);
     this.#waiting = bytes;
     this.#isLent = true;
     READS.begin(this.owner, this.#inTurn);

@@ -18,6 +18,13 @@ const LOOK_EVERY_BYTES = 16 * 1024;
 const PIECE_BYTES = 8 * 1024;
 /** As many while at least half of them were content. */
 const CONTENT_PIECE_BYTES = 64 * 1024;
+/**
+ * A handshake may take this much of a client: a ClientHello has up to 2 KiB, a certificate with its chain 2 to 6.
+ *
+ * Attack: OpenSSL compares each group of a ClientHello with each key share (65 KiB took 25 ms), and checks each signature and name of a
+ * certificate chain (100 KB took 470 ms), before any JavaScript runs.
+ */
+const HANDSHAKE_BYTES = 16 * 1024;
 /** Records that wait because what they bring is not read. */
 const HELD_BYTES = 16 * 1024;
 /** So many times as much as plain bytes count in a turn. */
@@ -35,7 +42,7 @@ export class TlsCarrier extends Duplex {
   readonly raw: Socket;
   readonly #onWaste: (raw: Socket) => void;
   /** Null until the handshake is done. */
-  secured: TLSSocket | null = null;
+  #secured: TLSSocket | null = null;
   readonly #waste = new TokenBucket(BURST_BYTES, BYTES_PER_SECOND, performance.now());
   #bytes = 0;
   #lookAtBytes = LOOK_EVERY_BYTES;
@@ -56,7 +63,8 @@ export class TlsCarrier extends Duplex {
     if (raw instanceof SharedBufferSocket) {
       raw.taker = this.#onBytes;
       raw.pieceBytes = PIECE_BYTES;
-      raw.weight = WEIGHT;
+      // One piece of a handshake may cost milliseconds, so each takes its turn.
+      raw.weight = Number.POSITIVE_INFINITY;
     }
     // Delivers the bytes that were read before.
     raw.on('data', this.#onBytes);
@@ -65,9 +73,19 @@ export class TlsCarrier extends Duplex {
     raw.once('close', () => this.destroy());
   }
 
+  /** The handshake is done. @param socket the encrypted side */
+  secure(socket: TLSSocket): void {
+    this.#secured = socket;
+    if (this.raw instanceof SharedBufferSocket) this.raw.weight = WEIGHT;
+  }
+
   readonly #onBytes = (bytes: Buffer): void => {
     if (this.destroyed) return;
     this.#bytes += bytes.length;
+    if (this.#secured === null && this.#bytes > HANDSHAKE_BYTES) {
+      this.raw.destroy();
+      return;
+    }
     if (this.#bytes >= this.#lookAtBytes && !this.#isUseful()) {
       this.#onWaste(this.raw);
       this.raw.destroy();
@@ -80,7 +98,7 @@ export class TlsCarrier extends Duplex {
 
   #isUseful(): boolean {
     this.#lookAtBytes = this.#bytes + LOOK_EVERY_BYTES;
-    const all = this.secured?.bytesRead ?? 0;
+    const all = this.#secured?.bytesRead ?? 0;
     const content = all - this.#contentBefore;
     const bytes = this.#bytes - this.#bytesBefore;
     this.#wasted += bytes - content * BYTES_PER_CONTENT;

@@ -335,6 +335,8 @@ export function createTlsStage(options: TlsStageOptions): {
     socket.destroy();
   });
   server.on('secureConnection', (socket) => {
+    const carrier = carriedBy(socket);
+    if (carrier instanceof TlsCarrier) carrier.secure(socket);
     const raw = rawOf(socket);
     if (raw === null || (requestsCertificate && !isAcceptable(socket))) {
       options.onFailure();
@@ -367,9 +369,7 @@ export function plainHttpOf(error: NodeJS.ErrnoException, socket: TLSSocket): So
 /** The TCP connection of a TLS connection, also of one that is carried. */
 function rawOf(socket: TLSSocket): Socket | null {
   const carrier = carriedBy(socket);
-  if (!(carrier instanceof TlsCarrier)) return carrierOf(socket);
-  carrier.secured = socket;
-  return carrier.raw;
+  return carrier instanceof TlsCarrier ? carrier.raw : carrierOf(socket);
 }
 
 function contextOptions(certificate: Certificate | null, { minVersion }: TlsSettings): SecureContextOptions {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { readInTurn, SharedBufferSocket } from '../../src/io/read-buffers.ts';
+import { Buffers, Intake, readInTurn, SharedBufferSocket } from '../../src/io/read-buffers.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { listen } from '../support/listening.ts';
@@ -161,4 +161,74 @@ test('a connection is read 8 KiB at first, and all of the buffer while it has mo
   client!.write(Buffer.alloc(100_000));
   await eventually(() => expect(pieces.slice(before).reduce((sum, bytes) => sum + bytes, 0)).toBe(100_000));
   expect(pieces[before]).toBeLessThanOrEqual(8 * 1024);
+});
+
+/** How many calls of `done` come in one turn of the event loop at most. */
+function countTurns() {
+  const counted = { all: 0, most: 0, done: () => {} };
+  let inTurn = 0;
+  counted.done = () => {
+    counted.all++;
+    counted.most = Math.max(counted.most, ++inTurn);
+  };
+  const turn = () => {
+    inTurn = 0;
+    timer = setImmediate(turn);
+  };
+  let timer = setImmediate(turn);
+  atEnd(() => clearImmediate(timer));
+  return counted;
+}
+
+// Attack: clients withhold the last byte of a request head or of a ClientHello, and send all of these bytes at the same moment.
+test.each([
+  ['parts of handshakes', Number.POSITIVE_INFINITY, 3],
+  ['ends of requests', 1, 128 + 50],
+])(
+  '%s that arrive together on 300 connections are processed in several turns (reliability 372)',
+  async (_, weight, bound) => {
+    const counted = countTurns();
+    const sockets: Socket[] = [];
+    const port = await accepting((socket) => {
+      sockets.push(socket);
+      socket.weight = weight;
+      socket.taker = () => {
+        spin(weight === 1 ? 0.01 : 0.3);
+        counted.done();
+      };
+    });
+    const many = clients(port, 300);
+    await eventually(() => expect(sockets).toHaveLength(300));
+    for (const socket of many) socket.write('x');
+    await eventually(() => expect(counted.all).toBe(300));
+    expect(counted.most).toBeLessThanOrEqual(bound);
+  },
+);
+
+// Attack: a client has large responses sent on many connections, pauses, and then reads all of them.
+test('connections to services that always have more are read once each in a turn, beyond 2 MiB (reliability 382)', async () => {
+  const counted = countTurns();
+  const port = (await listen(createServer((socket) => void socket.on('error', () => {}).write(Buffer.alloc(8 << 20)))))
+    .port;
+  const many = Array.from({ length: 16 }, () => {
+    const intake = new Intake(new Buffers());
+    const socket = createConnection({ port, host: '127.0.0.1', onread: intake.onread });
+    socket.on('error', () => {});
+    atEnd(() => socket.destroy());
+    let bytes = 0;
+    const reader = {
+      isAmidBody: true,
+      onBytes: (chunk: Buffer) => {
+        bytes += chunk.length;
+        spin(0.05);
+        counted.done();
+        return true;
+      },
+    };
+    intake.into(reader, socket);
+    return () => bytes;
+  });
+  await eventually(() => expect(many.map((bytes) => bytes())).toEqual(many.map(() => 8 << 20)));
+  // 2 MiB are 32 reads, and then one of each.
+  expect(counted.most).toBeLessThanOrEqual(32 + 16 + 1);
 });

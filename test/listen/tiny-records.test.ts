@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
@@ -89,4 +90,23 @@ test('a client whose records each bring a little keeps its connection (reliabili
   );
   await eventually(() => expect(received).toBe(2 * RECORDS * 2));
   expect(writer.socket.destroyed).toBe(false);
+});
+
+// Attack: 65 KiB of groups and key shares in a ClientHello, or 100 KB of client certificates, cost OpenSSL up to half a second.
+test('a client whose handshake is longer than 16 KiB loses its connection (reliability 349)', async () => {
+  const [other, socket] = [createConnection(gateway.port, '127.0.0.1'), createConnection(gateway.port, '127.0.0.1')];
+  for (const one of [other, socket]) one.on('error', () => {}).resume();
+  const closed = once(socket, 'close');
+  // A ClientHello of 65,535 bytes, in records of 4 KiB.
+  const head = Buffer.from([22, 3, 1, 0x10, 0]);
+  const body = Buffer.alloc(4096);
+  Buffer.from([1, 0, 0xff, 0xff, 3, 3]).copy(body);
+  other.write(Buffer.concat([head, body]));
+  socket.write(
+    Buffer.concat([head, body, ...Array.from({ length: 3 }, () => Buffer.concat([head, Buffer.alloc(4096)]))]),
+  );
+  await closed;
+  // Not at the deadline of a handshake, which the other connection would have reached before.
+  expect(other.destroyed || other.readableEnded).toBe(false);
+  other.destroy();
 });

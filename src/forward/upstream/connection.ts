@@ -78,7 +78,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#reader = new ResponseReader(this);
     this.#intake = intake;
     if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
-    else intake.into(this);
+    else intake.into(this, socket);
     socket.on('end', this.#onFin);
     outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {
