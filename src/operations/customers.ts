@@ -324,11 +324,11 @@ export class CustomerOperations {
    * @throws Failure `conflict`
    */
   async #moveBack(before: StoredKey, customerId: string): Promise<never> {
-    const { keys, ledger, plans } = this.#options;
+    const { keys, ledger } = this.#options;
     const former = before.customer ?? null;
     const back = await keys.update(before.id, (key) => {
       if (key.customer !== customerId || key.revokedAtMs !== null) return key;
-      return moved(key, { customer: former, plan: before.plan }, plans().plans);
+      return moved(key, { customer: former, plan: before.plan }, null);
     });
     await ledger.carryBan(accountIdOf(before.id, customerId), accountIdOf(before.id, former));
     const end = back?.key.revokedAtMs == null ? 'stays where it was' : 'was revoked with it';

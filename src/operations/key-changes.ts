@@ -309,13 +309,14 @@ const MAX_FORMER = 8;
 
 /**
  * Moves a key to a customer, or away from its own. Its counts start anew, under another account.
- * @param plan that of the customer, or the plan of the key from now on
+ * @param to `plan`: that of the customer, or the plan of the key from now on
+ * @param plans null: the key is put back, as it was, whatever the plans are by now
  * @throws Failure `conflict` for a revoked key; `refused` if the key could not be used without a customer
  */
 export function moved(
   key: StoredKey,
   to: { readonly customer: string | null; readonly plan: string },
-  plans: ReadonlyMap<string, Plan>,
+  plans: ReadonlyMap<string, Plan> | null,
 ): StoredKey {
   refuseMoveOf(key);
   const { customer, formerAccounts = [], ...rest } = key;
@@ -328,7 +329,7 @@ export function moved(
     ...(to.customer === null ? {} : { customer: to.customer }),
     formerAccounts: former.slice(0, MAX_FORMER),
   };
-  refuseUnusable(next, plans);
+  if (plans !== null) refuseUnusable(next, plans);
   return next;
 }
 

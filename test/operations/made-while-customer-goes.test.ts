@@ -138,6 +138,21 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     });
   });
 
+  test('a key that was on a plan that is gone stays where it was, too (reliability 367)', async () => {
+    await open(async (store, operations, customer) => {
+      const { key } = await operations.create(() => ({ ...attributes, plan: 'free' }));
+      const plans = { ...store.plans, plans: new Map([...store.plans.plans].filter(([plan]) => plan !== 'free')) };
+      const keys = racing(store.keys, ['update'], gone(operations, customer));
+      const moved = operationsOn({ ...store, keys, plans }).move(key.id, { customerId: customer, plan: null });
+      await expect(moved).rejects.toMatchObject({
+        code: 'conflict',
+        message: expect.stringContaining('stays where it was'),
+      });
+      expect(await store.keys.get(key.id)).toMatchObject({ plan: 'free', revokedAtMs: null });
+      expect((await store.keys.get(key.id))!.customer).toBeUndefined();
+    });
+  });
+
   test('a key that is made while its plan is removed is taken back (reliability 368)', async () => {
     await open(async (store) => {
       let { plans } = store;

@@ -94,9 +94,8 @@ function sentinelCredentials({ username, password }: Credentials): Omit<RedisOpt
  *   because REDIS_URL must change
  */
 export function untilReady(redis: RedisClient, withinMs: number): Promise<void> {
-  const isReady = () => (redis instanceof ClusterClient ? redis.isWhole : redis.status === 'ready');
   return new Promise((resolve, reject) => {
-    if (isReady()) return resolve();
+    if (isReady(redis)) return resolve();
     let lastError: Error | null = null;
     const onError = (error: Error) => {
       lastError = nearest(lastError, error);
@@ -104,7 +103,7 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
       if (isRefusal(error)) end(error);
     };
     const onReady = () => {
-      if (isReady()) end(null);
+      if (isReady(redis)) end(null);
     };
     const late = () => {
       // A cluster of which only a part is ready can be used.
@@ -139,7 +138,13 @@ export function watchTrouble(redis: RedisClient): (where?: string) => Failure | 
   };
   for (const event of ERROR_EVENTS) redis.on(event, onError);
   for (const event of READY_EVENTS) redis.on(event, onReady);
+  // A failover may move the slots to nodes that were connected before, so that none of them becomes ready.
+  redis.on('refresh', () => isReady(redis) && onReady());
   return (where = whereOf(redis)) => (last === null ? null : connectionFailure(where, last));
+}
+
+function isReady(redis: RedisClient): boolean {
+  return redis instanceof ClusterClient ? redis.isWhole : redis.status === 'ready';
 }
 
 /** Of two errors the one that is nearer to the cause; of equals the later. */
