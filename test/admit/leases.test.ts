@@ -31,6 +31,7 @@ function gatewayOn(ledger: FakeLedger, recalls: RecallFeed | null = ledger.recal
     ledger,
     recalls,
     onFailure: 'local',
+    timeoutMs: 5_000,
     monotonicMs: () => performance.now(),
     wallMs: () => ledger.nowMs,
     remembered: 1_000,
