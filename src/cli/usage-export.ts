@@ -7,7 +7,7 @@ import { meantId, type Placeholder } from './meant-id.ts';
 import { operationsOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
-import { UnreadRecords } from './unreadable.ts';
+import { UnreadableRecords } from './unreadable-records.ts';
 import { NOT_KEPT } from './usage.ts';
 
 const HEADER = [
@@ -86,7 +86,7 @@ export const usageExport: Command = {
       const idOf = async (word: string | undefined, of: Placeholder) =>
         word === undefined ? null : meantId(store, word, { of, isRead: true, note: terminal.error });
       const of = { key: await idOf(given.key, 'KEY_ID'), customer: await idOf(given.customer, 'CUSTOMER_ID') };
-      const unread = new UnreadRecords();
+      const unread = new UnreadableRecords();
       const records = operationsOn(store).usageRecords(span, of, unread.add);
       // An unknown key is an error before anything is printed.
       let next = await records.next();

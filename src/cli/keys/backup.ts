@@ -17,7 +17,7 @@ import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { UnreadRecords } from '../unreadable.ts';
+import { UnreadableRecords } from '../unreadable-records.ts';
 import { json } from './text-form.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
@@ -52,7 +52,7 @@ export const keysBackup: Command = {
       if (options.force === true || !existsSync(file)) return;
       throw new Failure('refused', `${file} exists. Give another name, or --force to replace it.`);
     };
-    const unread = new UnreadRecords();
+    const unread = new UnreadableRecords();
     // Fault: a complete backup was replaced by one that lacked the records which had been damaged since.
     const refuseReplacing = () => {
       refuseExisting();

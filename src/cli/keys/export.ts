@@ -11,7 +11,7 @@ import { withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { UnreadRecords } from '../unreadable.ts';
+import { UnreadableRecords } from '../unreadable-records.ts';
 import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
@@ -51,7 +51,7 @@ export const keysExport: Command = {
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (!isJson) terminal.out(csvLine(HEADER, terminal));
       const operations = operationsOn(store);
-      const unread = new UnreadRecords();
+      const unread = new UnreadableRecords();
       const plans = new Map<string, string | null>();
       for await (const stored of operations.everyKey({ all: options.all === true })) {
         if (!isReadable(stored)) {
@@ -74,7 +74,7 @@ interface PlanSources {
   readonly operations: Operations;
   /** Plans of customers that were read before. */
   readonly known: Map<string, string | null>;
-  readonly unread: UnreadRecords;
+  readonly unread: UnreadableRecords;
 }
 
 /** The plan of a key: that of its customer, if it has one; null if that cannot be read. */

@@ -10,7 +10,7 @@ const MAX_DESCRIBED = 20;
  * The records that a command could not read, although what it prints or does should cover every record. So none is left out without a
  * word: they are described on standard error, are in its JSON, and make the exit code 1.
  */
-export class UnreadRecords {
+export class UnreadableRecords {
   readonly #records = new Map<string, UnreadableRecord>();
 
   readonly add = (record: UnreadableRecord): void => {
