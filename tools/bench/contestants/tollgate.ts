@@ -109,7 +109,10 @@ async function start(world: World, name: string, which: Which): Promise<Running>
   const { upstreamPort } = world;
   const redisPort =
     settings?.redisDelayMs === undefined ? redis.port : await farAway(world, redis, settings.redisDelayMs);
-  const place = { upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redisPort}`, workers, isBare };
+  const place = {
+    ...{ upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redisPort}`, workers, isBare },
+    isGuarded: counting !== undefined,
+  };
   const env = await writeSettings(folder, place, settings);
   const gateway = startProcess({
     name,
@@ -200,6 +203,11 @@ export interface Place {
   readonly workers: number;
   /** Without an admin token. */
   readonly isBare: boolean;
+  /**
+   * Whether unknown keys get 429 from the first on. With attempts for each minute, on a slow machine a minute ends while the
+   * guard counts, and the next requests get 401.
+   */
+  readonly isGuarded?: boolean;
 }
 
 /** Writes the two settings files. @returns the environment that goes with them */
@@ -208,11 +216,11 @@ export async function writeSettings(
   place: Place,
   settings?: Settings,
 ): Promise<Record<string, string>> {
-  const { upstreamPort, port, adminPort, redisUrl, workers, isBare } = place;
+  const { upstreamPort, port, adminPort, redisUrl, workers, isBare, isGuarded } = place;
   const gatewayFile = join(folder, 'gateway.yaml');
   const plansFile = join(folder, 'plans.yaml');
   await writeFile(gatewayFile, gatewayYaml(upstreamPort, settings));
-  await writeFile(plansFile, plansYaml(settings ?? {}));
+  await writeFile(plansFile, plansYaml(settings ?? {}, isGuarded === true ? { minute: 0 } : {}));
   return {
     TOLLGATE_CONFIG: gatewayFile,
     TOLLGATE_PLANS: plansFile,
@@ -258,7 +266,7 @@ function gatewayYaml(upstreamPort: number, settings: Settings | undefined): stri
 }
 
 /** The day of a banned key is spent first, and then the tenth refusal bans it for longer than the bench takes. */
-function plansYaml({ windows, plan }: Settings): string {
+function plansYaml({ windows, plan }: Settings, failedAuthentication: { readonly minute?: number }): string {
   const limitsOf = ({ minute, day }: KeyLimits) => {
     if (windows === undefined) return { minute, day };
     // A minute has no calendar.
@@ -271,7 +279,7 @@ function plansYaml({ windows, plan }: Settings): string {
     spent: { limits: limitsOf(LIMITS.spent), bans: 'off' },
     banned: { limits: limitsOf(LIMITS.banned), bans: { first: '24h' } },
   };
-  return JSON.stringify({ plans });
+  return JSON.stringify({ plans, 'failed-authentication': failedAuthentication });
 }
 
 /** The records that `tollgate keys create` makes, without a process for each. */
