@@ -398,12 +398,13 @@ const UNKNOWN = '0.0.0.0';
 
 function sessionsOf(options: AcceptOptions, server: HttpServer): Http2Sessions | null {
   if (options.http2 === null) return null;
+  const nowMs = () => performance.now();
   return new Http2Sessions({
     ...options,
     settings: options.http2,
     server,
-    streams: new StreamSlots(options, options.isShortOfMemory),
-    nowMs: () => performance.now(),
+    streams: new StreamSlots(options, options.isShortOfMemory, nowMs),
+    nowMs,
     onBreak: options.onSessionBroken,
   });
 }

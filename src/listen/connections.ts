@@ -201,86 +201,106 @@ function idleSince({ socket, reading, sinceMs }: OpenConnection): number | null 
   return reading === null ? sinceMs : reading.idleSinceMs;
 }
 
-/** The place of one stream, from its first frame to its close. */
-export interface StreamSlot {
-  /** Notes whether the gateway is serving the stream's request. A served stream is never ended to make room. */
-  setServed(isServed: boolean): void;
-  release(): void;
-}
-
-interface Taken {
+/** The streams of one session, as `StreamSlots` sees them. */
+export interface SessionStreams {
+  /** The network of the client address; null for a trusted proxy. */
   readonly network: string | null;
-  readonly cancel: () => void;
+  /** Streams without a complete request, or with an answer that the client has yet to read. */
+  readonly unserved: number;
+  /** Since when the client has had something to read, and has hardly read. */
+  readonly stillSinceMs: number;
+  /** Ends the oldest stream that is not served. */
+  endUnserved(): void;
 }
 
-/** How many streams are searched for one of a client address that can make room. */
-const MAX_LOOKED_AT = 256;
+/** The sessions that make room next, the first of them last. */
+interface Payers {
+  readonly foundAtMs: number;
+  readonly hadNone: boolean;
+  readonly sessions: { readonly session: SessionStreams; readonly unserved: number }[];
+}
 
 /**
  * The HTTP/2 streams of all sessions. Each is a request in flight and costs as much as a connection, so the limits on
  * connections, in total and per client address, apply to streams too.
  *
  * Attack: a client opens streams and never completes their requests, or never reads their responses, until no slot is
- * left for other clients. So when none is left, the oldest of such streams is ended to make room, as an idle connection
- * is.
+ * left for other clients. So when none is left, one of such streams is ended to make room, as an idle connection is.
+ *
+ * Attack: a client opens thousands of such streams, so that they end an older one of a neighbour, who reads a large answer
+ * slowly and has paid for it. So the client that has most of them makes room, and of its address the session that has most.
  */
 export class StreamSlots {
   readonly #limits: ConnectionLimits;
   readonly #isShortOfMemory: () => boolean;
+  readonly #nowMs: () => number;
   readonly #perNetwork = new Map<string, number>();
-  /** Streams that the gateway is not serving, the oldest first. */
-  readonly #unserved = new Set<Taken>();
+  readonly #payers = new Map<string, Payers>();
+  /** Those that are open. */
+  readonly sessions = new Set<SessionStreams>();
   #count = 0;
 
-  constructor(limits: ConnectionLimits, isShortOfMemory: () => boolean) {
+  /** @param nowMs milliseconds of a monotonic clock */
+  constructor(limits: ConnectionLimits, isShortOfMemory: () => boolean, nowMs: () => number) {
     this.#limits = limits;
     this.#isShortOfMemory = isShortOfMemory;
+    this.#nowMs = nowMs;
   }
 
   /**
    * Takes a slot for a stream.
-   * @param address of the client; null for a trusted proxy, to which only the total limit applies
-   * @param cancel ends the stream, to make room
-   * @returns null if no slot is free
+   * @param network of the client; null for a trusted proxy, to which only the total limit applies
+   * @returns gives the slot back; null if no slot is free
    */
-  take(address: string | null, cancel: () => void): StreamSlot | null {
+  take(network: string | null): (() => void) | null {
     if (this.#isShortOfMemory()) return null;
-    const network = address === null ? null : networkOf(address);
     const { maxConnections, maxConnectionsPerAddress } = this.#limits;
     if (network !== null && (this.#perNetwork.get(network) ?? 0) >= maxConnectionsPerAddress) {
       if (!this.#makeRoom(network)) return null;
     }
-    if (this.#count >= maxConnections && !this.#makeRoom(null)) return null;
-    const taken: Taken = { network, cancel };
+    if (this.#count >= maxConnections && !this.#makeRoom(EVERYWHERE)) return null;
     let isHeld = true;
     this.#count++;
     if (network !== null) this.#perNetwork.set(network, (this.#perNetwork.get(network) ?? 0) + 1);
-    this.#unserved.add(taken);
-    return {
-      setServed: (isServed) => {
-        if (isServed) this.#unserved.delete(taken);
-        else if (isHeld) this.#unserved.add(taken);
-      },
-      release: () => {
-        if (!isHeld) return;
-        isHeld = false;
-        this.#unserved.delete(taken);
-        this.#release(network);
-      },
+    return () => {
+      if (isHeld) this.#release(network);
+      isHeld = false;
     };
   }
 
-  /** Ends the oldest stream that is not served, of this client network if one is given. */
-  #makeRoom(network: string | null): boolean {
-    let looked = 0;
-    for (const taken of this.#unserved) {
-      if (looked++ === MAX_LOOKED_AT) return false;
-      if (network !== null && taken.network !== network) continue;
-      this.#unserved.delete(taken);
-      taken.cancel();
-      return true;
-    }
-    return false;
+  /** Ends a stream that is not served, of this client network if one is given. @returns whether there was one */
+  #makeRoom(network: string): boolean {
+    const before = this.#payers.get(network);
+    const isRecent = before !== undefined && this.#nowMs() - before.foundAtMs < SCAN_AGAIN_MS;
+    if (isRecent && before.hadNone) return false;
+    return (isRecent && endOneOf(before)) || endOneOf(this.#scan(network));
+  }
+
+  /**
+   * Finds the sessions with more than half as many such streams as the session that has most, of the clients with more than half
+   * as many as the client that has most. Sessions whose client has read nothing for longest come first.
+   */
+  #scan(network: string): Payers {
+    const able = [...this.sessions].filter(
+      (it) => it.unserved > 0 && (network === EVERYWHERE || it.network === network),
+    );
+    // A load balancer carries many clients on each session.
+    const perClient = Map.groupBy(able, (it) => it.network ?? it);
+    const counts = new Map(
+      [...perClient].map(([client, own]) => [client, own.reduce((sum, it) => sum + it.unserved, 0)]),
+    );
+    const clientsMost = [...counts.values()].reduce((most, count) => Math.max(most, count), 0);
+    const ofClients = able.filter((it) => counts.get(it.network ?? it)! > clientsMost / 2);
+    const most = ofClients.reduce((soFar, { unserved }) => Math.max(soFar, unserved), 0);
+    const sessions = ofClients
+      .filter(({ unserved }) => unserved > most / 2)
+      .toSorted((a, b) => a.stillSinceMs - b.stillSinceMs)
+      .slice(0, MAX_CANDIDATES)
+      .reverse()
+      .map((session) => ({ session, unserved: session.unserved }));
+    const found = { foundAtMs: this.#nowMs(), hadNone: sessions.length === 0, sessions };
+    this.#payers.set(network, found);
+    return found;
   }
 
   #release(network: string | null): void {
@@ -288,6 +308,20 @@ export class StreamSlots {
     if (network === null) return;
     const own = this.#perNetwork.get(network)! - 1;
     if (own > 0) this.#perNetwork.set(network, own);
-    else this.#perNetwork.delete(network);
+    else {
+      this.#perNetwork.delete(network);
+      this.#payers.delete(network);
+    }
   }
+}
+
+/** One stream of each session, until they are found anew. A session that has fewer than when it was found keeps them. */
+function endOneOf({ sessions }: Payers): boolean {
+  for (let next = sessions.pop(); next !== undefined; next = sessions.pop()) {
+    const { session, unserved } = next;
+    if (session.unserved < unserved) continue;
+    session.endUnserved();
+    return true;
+  }
+  return false;
 }

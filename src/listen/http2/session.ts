@@ -7,7 +7,7 @@ import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 import { Turns } from '../../io/turns.ts';
-import type { ReadConnection, StreamSlot, StreamSlots } from '../connections.ts';
+import type { ReadConnection, SessionStreams, StreamSlots } from '../connections.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { OverheadBudget } from './overhead.ts';
 import { StreamConnection } from './stream.ts';
@@ -66,8 +66,14 @@ const SESSION_MEMORY_MB = 10;
 /** For how long requests of streams are begun in one turn of the event loop. */
 const BEGIN_MS = 2;
 
+interface OpenStream {
+  /** Null until the gateway has begun to read its request. */
+  connection: StreamConnection | null;
+  readonly releaseSlot: () => void;
+}
+
 /** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
-class Http2Session implements ReadConnection {
+class Http2Session implements ReadConnection, SessionStreams {
   readonly #options: Http2Options;
   readonly #socket: TLSSocket;
   readonly #address: string | null;
@@ -78,8 +84,8 @@ class Http2Session implements ReadConnection {
   readonly #overhead: OverheadBudget;
   readonly #resets: TokenBucket;
   readonly #frames: TokenBucket;
-  /** Streams that have not been closed, and that the gateway has not canceled, each with its request once the gateway has begun to read it. */
-  readonly #open = new Map<ServerHttp2Stream, StreamConnection | null>();
+  /** Streams that have not been closed, and that the gateway has not canceled. */
+  readonly #open = new Map<ServerHttp2Stream, OpenStream>();
   /** Streams whose request the gateway has begun to read and has not finished answering. */
   readonly #served = new Set<StreamConnection>();
   #idleSinceMs: number;
@@ -154,7 +160,7 @@ class Http2Session implements ReadConnection {
 
   endUploads(bytes: number): number {
     let ended = 0;
-    for (const [stream, connection] of this.#open) {
+    for (const [stream, { connection }] of this.#open) {
       if (ended >= bytes) break;
       const unread = unreadOf(stream, connection);
       if (unread <= NARROW_WINDOW_BYTES) continue;
@@ -167,14 +173,27 @@ class Http2Session implements ReadConnection {
 
   /** Ends a stream to free what it holds. The gateway ends it, so that is charged to no budget of the client. */
   #cancel(stream: ServerHttp2Stream): void {
-    const connection = this.#open.get(stream);
+    const { connection, releaseSlot } = this.#open.get(stream)!;
     this.#open.delete(stream);
+    // Not only once the stream is closed, which may take a while.
+    releaseSlot();
     // A response that has begun breaks off. If it is complete, this does nothing, and its stream is still open.
     if (connection && this.#served.has(connection)) connection.destroy();
     stream.close(NGHTTP2_CANCEL);
   }
 
-  /** Since when the client has had something to read, and has hardly read. */
+  get unserved(): number {
+    return this.#open.size - this.#served.size;
+  }
+
+  endUnserved(): void {
+    for (const [stream, { connection }] of this.#open) {
+      if (connection !== null && this.#served.has(connection)) continue;
+      this.#cancel(stream);
+      return;
+    }
+  }
+
   get stillSinceMs(): number {
     return this.#stillSinceMs;
   }
@@ -185,7 +204,9 @@ class Http2Session implements ReadConnection {
   }
 
   get idleSinceMs(): number | null {
-    return this.#served.size === 0 ? this.#idleSinceMs : null;
+    if (this.#served.size > 0) return null;
+    // Attack: new connections close that of a neighbour, who is reading the rest of an answer.
+    return this.#unreadBytes > 0 ? Math.max(this.#idleSinceMs, this.#stillSinceMs) : this.#idleSinceMs;
   }
 
   /** Called regularly. Ends the session if it waits too long, or sends too much besides requests. */
@@ -215,7 +236,7 @@ class Http2Session implements ReadConnection {
     this.#unreadBytes = 0;
     this.#unreadOfRequests = 0;
     let onStreams = 0;
-    for (const [stream, connection] of this.#open) {
+    for (const [stream, { connection }] of this.#open) {
       this.#unreadBytes += stream.writableLength;
       this.#unreadOfRequests += unreadOf(stream, connection);
       onStreams += stream.readableLength;
@@ -272,29 +293,26 @@ class Http2Session implements ReadConnection {
       this.#spendReset();
       return;
     }
-    // The slot is released at once, because the stream may take a while to close.
-    const slot = streams.take(this.#address, () => {
-      slot?.release();
-      this.#cancel(stream);
-    });
-    if (slot === null) {
+    const releaseSlot = streams.take(this.network);
+    if (releaseSlot === null) {
       onUnparsed('overloaded');
       this.#excuseBody(hasEnded);
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
-      this.#open.set(stream, null);
-      this.#options.turns.begin(this.network ?? this, () => this.#begin(stream, raw, hasEnded, slot));
+      const open: OpenStream = { connection: null, releaseSlot };
+      this.#open.set(stream, open);
+      this.#options.turns.begin(this.network ?? this, () => this.#begin(stream, raw, hasEnded, open));
     }
   }
 
   /** It is the turn of a stream, which its client may have reset meanwhile, or the gateway. */
-  #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, slot: StreamSlot): void {
+  #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, open: OpenStream): void {
     const request = stream.destroyed || stream.closed ? null : readStreamHead(raw, hasEnded);
     if (request?.kind === 'request') {
-      this.#serve(stream, request, slot);
+      this.#serve(stream, request, open);
       return;
     }
-    slot.release();
+    open.releaseSlot();
     const isOpen = this.#open.delete(stream);
     this.#excuseBody(hasEnded);
     if (request !== null) {
@@ -309,7 +327,7 @@ class Http2Session implements ReadConnection {
     if (!hasEnded) this.#overhead.excuse(STREAM_WINDOW_BYTES);
   }
 
-  #serve(stream: ServerHttp2Stream, request: StreamRequest, slot: StreamSlot): void {
+  #serve(stream: ServerHttp2Stream, request: StreamRequest, open: OpenStream): void {
     const { server, writeTimeoutMs } = this.#options;
     this.#overhead.head(request.bytes);
     const onBytes = (bytes: number) => {
@@ -321,19 +339,15 @@ class Http2Session implements ReadConnection {
     // `Connection: close` in one response does not end the session. Only the refusal of an address without budget left
     // does.
     const endSession = () => this.#close();
-    const onBegun = () => {
-      this.#served.add(connection);
-      slot.setServed(true);
-    };
+    const onBegun = () => void this.#served.add(connection);
     const options = { writeTimeoutMs, onBytes, endSession, onBegun };
     const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
-    this.#open.set(stream, connection);
+    open.connection = connection;
     stream.once('close', () => {
-      slot.release();
+      open.releaseSlot();
       this.#onStreamClose(stream, connection);
     });
     connection.once('close', () => {
-      slot.setServed(false);
       this.#passedAtMs = this.#options.nowMs();
       if (this.#served.delete(connection) && this.#served.size === 0) this.#idleSinceMs = this.#passedAtMs;
     });
@@ -445,7 +459,9 @@ export class Http2Sessions {
   take(socket: TLSSocket, address: string | null): Http2Session {
     const session = new Http2Session(socket, address, this.#options);
     this.#sessions.add(session);
+    this.#options.streams.sessions.add(session);
     session.onClose(() => {
+      this.#options.streams.sessions.delete(session);
       this.#sessions.delete(session);
       if (this.#sessions.size > 0 || this.#looking === null) return;
       clearInterval(this.#looking);

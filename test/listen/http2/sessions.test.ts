@@ -37,14 +37,14 @@ beforeEach(() => {
   answer = (_, response) => response.end();
 });
 
-/** Serves HTTP/2 as the listener does. @param streams of each address at a time */
-async function serving(streams: number): Promise<(address?: string) => Promise<RawSession>> {
+/** Serves HTTP/2 as the listener does. @param streams of each address at a time @param maxConnections streams of all addresses */
+async function serving(streams: number, maxConnections = 10_000): Promise<(address?: string) => Promise<RawSession>> {
   let nowMs = 0;
   const server = createHttpServer((request, response) => {
     begun.push(request.url ?? '');
     answer(request, response);
   });
-  const limits = { maxConnections: 10_000, maxConnectionsPerAddress: streams };
+  const limits = { maxConnections, maxConnectionsPerAddress: streams };
   const sessions = new Http2Sessions({
     settings: { maxStreams: 100, maxResets: 2 },
     maxHeaderBytes: 16_384,
@@ -53,7 +53,11 @@ async function serving(streams: number): Promise<(address?: string) => Promise<R
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,
     server,
-    streams: new StreamSlots(limits, () => false),
+    streams: new StreamSlots(
+      limits,
+      () => false,
+      () => performance.now(),
+    ),
     isShortOfMemory: () => isShortOfMemory,
     nowMs: () => {
       nowMs += stepMs;
@@ -116,6 +120,30 @@ describe('a stream that the gateway ends costs its client none of maxResets (rel
     await eventually(() => expect(broken).toEqual(['resets']));
   });
 });
+
+// Attack: streams that cost nothing and are never read take every slot, and end the older one of a neighbour who has paid.
+test.each([
+  ['its own address, by the session that has most of them', CLIENT, 60, 10_000],
+  ['another address, by the address that has most of them', '2001:db8:0:1::1', 1_000, 60],
+])(
+  'an answer that is being read is not ended for unread ones of %s (reliability 359)',
+  async (_, address, ofOne, ofAll) => {
+    const open = await serving(ofOne, ofAll);
+    answer = (_request, response) => response.end('x'.repeat(1_000));
+    const [reader, ...others] = [await open(), await open(address), await open(address), await open(address)];
+    for (const session of [reader, ...others]) session.send(settings(4, 0));
+    reader.send(head(1, '/paid'));
+    await eventually(() => expect(reader.isAnswered(1)).toBe(true));
+    for (const session of others) session.send(...ids(50).map((id) => head(id, '/free')));
+    const ended = () => others.flatMap((session) => ids(50).filter((id) => session.resetOf(id) === CODE.CANCEL)).length;
+    await eventually(() => expect(ended()).toBe(1 + 150 - 60));
+    expect(reader.resetOf(1)).toBeNull();
+    reader.send(settings(4, 2_000));
+    await eventually(() =>
+      expect(reader.frames.some((it) => it.stream === 1 && it.flags & FLAG.END_STREAM)).toBe(true),
+    );
+  },
+);
 
 // Fault: an upload whose response is complete and waits to be read cannot be broken off any more. It counted as freed, and was not.
 test('uploads end until enough is freed, also those whose response waits to be read (reliability 329)', async () => {
