@@ -42,3 +42,32 @@ test('the last bytes of a side that has closed pass, although a write to it has 
   expect(client.text).toBe(`${'x'.repeat(100_000)}last words`);
   expect(records[0]).toMatchObject({ end: 'upstream_closed', bytesOut: 100_010 });
 });
+
+// Attack: libuv reads each connection up to 32 times in a turn, so services that send without a pause made turns of 100 ms.
+test('of a service that always sends a few pieces pass in each turn, and all of them arrive (reliability 309)', async () => {
+  const accepted = Promise.withResolvers<Socket>();
+  const { port } = await listen(createServer(accepted.resolve));
+  const upstream = createConnection({ port, host: '127.0.0.1', allowHalfOpen: true });
+  const service = await accepted.promise;
+  atEnd(() => upstream.destroy());
+  const client = new Wire();
+  const options = { idleMs: 60_000, finMs: 60_000, deadlines: new Deadlines(() => performance.now()), onEnd: () => {} };
+  const tunnel = new Tunnel(client as unknown as Socket, upstream, options);
+  upstream.pipe(client).pipe(upstream);
+  let [inTurn, most] = [0, 0];
+  upstream.on('data', () => {
+    most = Math.max(most, ++inTurn);
+  });
+  tunnel.count();
+  const turn = () => {
+    inTurn = 0;
+    timer = setImmediate(turn);
+  };
+  let timer = setImmediate(turn);
+  service.end(Buffer.alloc(8 * 1024 * 1024, 'x'));
+  await once(upstream, 'end');
+  clearImmediate(timer);
+  expect(most).toBeLessThanOrEqual(3);
+  expect(client.text).toHaveLength(8 * 1024 * 1024);
+  tunnel.cut('drained');
+});
