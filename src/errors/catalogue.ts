@@ -304,7 +304,7 @@ export const ERRORS = {
     status: 500,
     closes: false,
     sentence: 'Something in the gateway broke. Send the request id to its operator.',
-    when: 'The gateway has a defect, or plans.yaml no longer has the plan of the key.',
+    when: 'The gateway has a defect, plans.yaml no longer has the plan of the key, or the record of the key or its customer cannot be read.',
     remedy: 'Report the request id to the operator, who finds the cause in the log.',
     counted: 'yes if it occurred after admission',
     explanation: 'Something in the gateway broke.',
@@ -346,7 +346,8 @@ export const ERRORS = {
     when: 'The store does not answer, and the request cannot be decided without it: the key is not known to this gateway, or `redis.onFailure` is `closed`.',
     remedy: 'Try again as `Retry-After` says, with the same key.',
     counted: 'no',
-    explanation: 'The store did not answer and the settings refuse requests then (redis.onFailure).',
+    explanation:
+      'The store did not answer, and the gateway refuses what it cannot decide without it: a key that it has not seen before, and every request if `redis.onFailure` is `closed`.',
     advice: 'Look at the state of the store. The request can be repeated once it is back.',
   },
   identity_unavailable: {

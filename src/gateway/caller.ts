@@ -9,6 +9,7 @@ import { networkOf } from '../identify/failed-attempts.ts';
 import { type Consumer, fingerprintOf, type Identity } from '../identify/identify.ts';
 import type { JwtIdentity, JwtRefusal, JwtVerifier } from '../identify/jwt.ts';
 import { type KeySources, oneOf } from '../identify/key-sources.ts';
+import type { UnreadableIdentity } from '../identify/stored-record.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -31,6 +32,7 @@ export type Identified =
    * not set.
    */
   | { readonly kind: 'planless'; readonly id: string; readonly plan: string }
+  | UnreadableIdentity
   /** The store is away and the key was not seen before, or the keys of the token's issuer are not available. */
   | {
       readonly kind: 'unavailable';
@@ -179,6 +181,7 @@ function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
     return { kind: 'unknown', code: identity.code, token: null, cause: identity.cause };
   }
   if (identity.kind === 'unavailable') return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
+  if (identity.kind === 'unreadable') return identity;
   const { key, secret } = identity;
   const allowance = deps.allowances.of(key);
   if (allowance === null) return { kind: 'planless', id: key.id, plan: key.plan };
@@ -202,7 +205,7 @@ function fromToken(deps: GatewayDeps, identity: JwtIdentity): Identified {
   if (identity.kind === 'customer_unavailable') {
     return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
   }
-  if (identity.kind === 'unverified') return identity;
+  if (identity.kind === 'unverified' || identity.kind === 'unreadable') return identity;
   const { key, expiresAtMs } = identity;
   const allowance = deps.allowances.of(key);
   // The operator has given the customer its plan, so that the token is not at fault.

@@ -55,8 +55,11 @@ export function notIdentified(
   if (identified.kind === 'unavailable') {
     return { judgement: 'undecided', error: plainError(identified.code, identified.retryAfterMs), limitFields: null };
   }
-  if (identified.kind === 'planless') {
-    const cause = `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
+  if (identified.kind === 'planless' || identified.kind === 'unreadable') {
+    const cause =
+      identified.kind === 'unreadable'
+        ? identified.cause
+        : `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
     return { judgement: 'undecided', error: plainError('internal_error'), limitFields: null, cause };
   }
   const answer = (budget: Budget): Refusal => {

@@ -8,6 +8,7 @@ import { certificateDigest } from './certificates.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
 import { secretName } from './secret-use-store.ts';
+import { type UnreadableIdentity, UnreadableRecord, unreadable } from './stored-record.ts';
 import { isSuspended, longerOf, type Suspension } from './suspension.ts';
 
 /*
@@ -32,7 +33,8 @@ export type Identity =
       readonly cause?: string;
     }
   /** The store does not answer and the secret is not in memory (contract section 6), or the pepper may be wrong: 503, not 401. */
-  | { readonly kind: 'unavailable' };
+  | { readonly kind: 'unavailable' }
+  | UnreadableIdentity;
 
 /** The identified caller. Frozen, and the same object from request to request while its key does not change. */
 export interface Consumer {
@@ -300,7 +302,8 @@ export class Identifier {
       return { known };
     } catch (error) {
       this.#options.onStoreFailure?.(error);
-      return this.#withoutStore(sha);
+      const settled = this.#withoutStore(sha);
+      return 'known' in settled || !(error instanceof UnreadableRecord) ? settled : { identity: unreadable(error) };
     } finally {
       // `forget` has removed this look-up, and a later one may be in its place.
       if (changes === this.#changes) this.#lookUps.delete(sha);

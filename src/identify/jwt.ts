@@ -4,6 +4,7 @@ import { jwtConsumerId } from './api-key.ts';
 import { type Consumer, consumerWith, NO_META } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 import type { CustomerFound, KnownCustomers } from './known-customers.ts';
+import { type UnreadableIdentity, UnreadableRecord, unreadable } from './stored-record.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
 
 /** The rules that a token must meet (contract section 5). */
@@ -30,6 +31,7 @@ export type JwtIdentity =
   | { readonly kind: 'unavailable'; readonly retryAfterMs: number }
   /** The store does not answer, and the customer that the token names is not in memory: 503, not 401. */
   | { readonly kind: 'customer_unavailable' }
+  | UnreadableIdentity
   /** The client address has spent its failed attempts, and the few signatures a second that are verified for it all the same. */
   | { readonly kind: 'unverified' };
 
@@ -213,6 +215,7 @@ function withCustomer(verified: VerifiedToken, found: CustomerFound): JwtIdentit
   if (found === 'unknown') return refused('customer');
   if (found === 'expired') return refused('customer_expired');
   if (found === 'unavailable') return { kind: 'customer_unavailable' };
+  if (found instanceof UnreadableRecord) return unreadable(found);
   const isSuspended = 'suspended' in found;
   const customer = isSuspended ? found.suspended : found;
   const { key, expiresAtMs } = verified.identity;

@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import { type Meta, type OnlyFrom, onlyFromOf } from './access.ts';
 import type { CustomerStore, StoredCustomer } from './customer-store.ts';
+import { UnreadableRecord } from './stored-record.ts';
 import { isSuspended, type Suspension } from './suspension.ts';
 
 /** The customer of a caller. Frozen, and the same object for all its callers while the customer does not change. */
@@ -31,7 +32,7 @@ export interface KnownCustomer {
 }
 
 /** What is known of an id: a customer, that no customer has it or that it has ended, or that the store does not answer. */
-export type CustomerFound = Customer | SuspendedCustomer | 'unknown' | 'expired' | 'unavailable';
+export type CustomerFound = Customer | SuspendedCustomer | 'unknown' | 'expired' | 'unavailable' | UnreadableRecord;
 
 /** An operator has suspended the customer: its callers may do nothing. */
 interface SuspendedCustomer {
@@ -117,7 +118,8 @@ export class KnownCustomers {
       return this.#found(await this.#lookUp(id));
     } catch (error) {
       this.#options.onStoreFailure?.(error);
-      return this.#withoutStore(id);
+      const found = this.#withoutStore(id);
+      return found === 'unavailable' && error instanceof UnreadableRecord ? error : found;
     }
   }
 

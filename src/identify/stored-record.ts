@@ -17,6 +17,17 @@ export class UnreadableRecord extends Failure {
   }
 }
 
+/** A caller is known to the store, and its record, or that of its customer, cannot be read. */
+export interface UnreadableIdentity {
+  readonly kind: 'unreadable';
+  /** For operators alone: which record, and what is wrong with it. */
+  readonly cause: string;
+}
+
+export function unreadable({ message }: UnreadableRecord): UnreadableIdentity {
+  return { kind: 'unreadable', cause: message };
+}
+
 /** A record as lists have it. */
 export type Listed<T> = T | UnreadableRecord;
 

@@ -298,4 +298,22 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
     ]);
     expect(deleted.stderr).toContain(`1 record cannot be read: ${other.id}`);
   });
+
+  test('a request with a key whose record, or whose customer, cannot be read gets 500, and the log names the record (reliability 384)', async () => {
+    const key = (await admin('POST', '/keys', { plan: 'free' })).body;
+    const later = (await admin('POST', '/customers', { plan: 'free', name: 'Later' })).body.id;
+    const keyOfLater = (await admin('POST', '/keys', { customer: later })).body;
+    for (const [id, secret] of [
+      [key.id, key.key],
+      [later, keyOfLater.key],
+    ]) {
+      await damage(id);
+      const answer = await gateway.get('/v1/pets', secret, { headers: { 'X-Request-Id': `unreadable-${id}` } });
+      expect([answer.status, await answer.json()]).toMatchObject([500, { code: 'internal_error' }]);
+      const [line] = await gateway.process.until(new RegExp(`^.*"requestId":"unreadable-${id}".*$`, 'm'));
+      expect(JSON.parse(line).cause).toContain(`The record of ${id} cannot be read`);
+    }
+    for (const undone of undo.splice(0)) await undone();
+    await eventually(async () => expect((await gateway.get('/v1/pets', key.key)).status).toBe(200));
+  });
 });
