@@ -31,6 +31,8 @@ export interface AdmitterOptions {
   readonly recalls?: RecallFeed | null;
   /** Called once per failed call with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
+  /** The store has answered, and has no decision about this consumer: what it holds in the place of its counters cannot be read. */
+  readonly onUndecided?: (consumerId: string) => void;
   /** Called with the number of requests that were decided without the store, and how they are counted. */
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
   /** Called with the fate of each piece of usage in the backlog. */

@@ -23,6 +23,8 @@ interface DecisionDispatcherOptions {
   /** Null if nothing is borrowed. */
   readonly leases: Leases | null;
   readonly onFailure: OnFailure;
+  /** The store has answered, and has no decision about this consumer: what it holds in the place of its counters cannot be read. */
+  readonly onUndecided?: ((consumerId: string) => void) | undefined;
   /** Null: the ledger's own deadline is the only one. */
   readonly timeoutMs: number | null;
   /** A monotonic clock, milliseconds. */
@@ -182,13 +184,14 @@ export class DecisionDispatcher {
       borrowings[i] = borrowing;
       return { ...request, leaseTerms: isFinal ? { ...borrowing.terms, isFinal } : borrowing.terms };
     });
-    const settle = (outcomes: readonly (Outcome | null | undefined)[]) => {
+    const settle = (outcomes: readonly (Outcome | null | undefined)[], hasAnswered = true) => {
       for (let i = 0; i < batches.length; i++) {
         const borrowing = borrowings?.[i];
         const outcome = outcomes[i];
         const { consumerId, cost, n } = requests[i]!;
         leases?.spent(consumerId, cost * (outcome?.admitted ?? n));
         if (borrowing) leases!.answered(requests[i]!, borrowing, outcome, askedAtMs);
+        if (outcome === null && hasAnswered) this.#options.onUndecided?.(consumerId);
         this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
       }
       this.#end(begun);
@@ -196,7 +199,7 @@ export class DecisionDispatcher {
     // First, so that these decisions may have what is given back.
     const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
     if (batches.some(isConcerned)) void settlements.flush();
-    ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error)));
+    ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error), false));
   }
 
   #requestFor({ consumerId, allowance, accounts, cost, amounts, waiting }: Batch): DecisionRequest {

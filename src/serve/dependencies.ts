@@ -70,6 +70,7 @@ export function openServices(
   thread: ThreadTime,
   /** The clock by which what is known of consumers ages: monotonic, milliseconds. */
   accountsMs: () => number,
+  onUndecided: (consumerId: string) => void,
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
   const { onFailure, timeoutMs, url, leases } = settings.redis;
@@ -83,6 +84,7 @@ export function openServices(
     ...(url === null ? {} : { timeoutMs }),
     remembered: REMEMBERED,
     onStoreFailure,
+    onUndecided,
     onLocalDecision: metrics.decidedAlone,
     onReturned: metrics.givenBack,
     onSettled: metrics.settled,

@@ -245,6 +245,19 @@ async function open(run: Run): Promise<Opened> {
   };
 }
 
+const UNDECIDED_EVERY_MS = 60_000;
+
+/** Logs, at most once a minute, a consumer whose counters the store cannot read. */
+function undecidedIn(logger: Pick<Run['log']['logger'], 'error'>): (consumerId: string) => void {
+  let loggedAtMs = Number.NEGATIVE_INFINITY;
+  return (consumerId) => {
+    const nowMs = CLOCKS.monotonicMs();
+    if (nowMs - loggedAtMs < UNDECIDED_EVERY_MS) return;
+    loggedAtMs = nowMs;
+    logger.error({ consumerId }, 'the store has no decision about a consumer: each gateway decides alone');
+  };
+}
+
 /** Logs and counts what happens to the store. */
 function storeEvents({ live, log: { logger }, later }: Run): StoreEvents {
   const { onFailure } = live.settings.redis;
@@ -308,7 +321,7 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   later.metrics = metrics;
   // The clock of a Redis is its own.
   const accountsMs = followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs;
-  const services = openServices(settings, live, stores, metrics, thread, accountsMs);
+  const services = openServices(settings, live, stores, metrics, thread, accountsMs, undecidedIn(log.logger));
   later.services = services;
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.secretUses.close());
