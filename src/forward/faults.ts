@@ -25,8 +25,14 @@ type UpstreamFault = {
   readonly retryAfterMs?: number;
 };
 
+const CLIENT_BODY_ERRORS = ['payload_too_large', 'request_timeout', 'invalid_request', 'headers_too_large'] as const;
+
 /** What can be wrong with a client's body while it is forwarded. */
-export type ClientBodyErrorCode = 'payload_too_large' | 'request_timeout' | 'invalid_request' | 'headers_too_large';
+export type ClientBodyErrorCode = (typeof CLIENT_BODY_ERRORS)[number];
+
+export function isClientBodyError(code: UpstreamFault['code']): code is ClientBodyErrorCode {
+  return (CLIENT_BODY_ERRORS as readonly string[]).includes(code);
+}
 
 /** A deadline of the gateway's own ran out. */
 export class DeadlineError extends Error {

@@ -45,6 +45,8 @@ export interface ForwardHooks {
    * to, and for each further attempt.
    */
   taken(target: string): void;
+  /** The request has been written to a connection. Called again for each further attempt. */
+  sent(): void;
   /** An attempt has failed and another one begins. @param attempt its number, from 2 */
   retried(attempt: number): void;
   /** An attempt has failed and no other one begins, because the retry budget of the upstream is used up. */
@@ -166,6 +168,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     // A retry has the deadline of its attempt already, and a request that is sent once more keeps its own.
     if (this.#wait === 'connection' || (this.#retries === null && !this.#isResent)) this.#waitForHead();
     connection.carry(this.#request, this);
+    this.#hooks.sent();
   }
 
   onNotConnected(error: Error): void {

@@ -19,9 +19,10 @@ interface PaidUnit {
 
 /**
  * How a request ended. `unsent`: it was not forwarded. `replied`: the gateway answered in place of a service. `failed`: no answer
- * of the service came. `upgraded`: it became a tunnel. `whole`: its answer passed. `cut`: a part of its answer passed.
+ * of the service came. `upgraded`: it became a tunnel. `whole`: its answer passed. `cut`: a part of its answer passed. `left`: its
+ * client left, or broke its own body, once it was forwarded.
  */
-export type Ended = 'unsent' | 'replied' | 'failed' | 'upgraded' | 'whole' | 'cut';
+export type Ended = 'unsent' | 'replied' | 'failed' | 'upgraded' | 'whole' | 'cut' | 'left';
 
 /** What a request charges, of the units that its plan limits; null if nothing. */
 export function chargesOf(allowance: Allowance, charges: readonly Charge[] | null): readonly Charge[] | null {
@@ -98,6 +99,8 @@ export class Metering {
   #read: readonly Charge[] = [];
   #reader: AnswerReader | null = null;
   #hasHead = false;
+  /** When the request was written to a connection to the service; null before that. */
+  #sentAtMs: number | null = null;
 
   /** @param charges with at least one */
   constructor(charges: readonly Charge[], reserved: Amounts, decompression: Decompression) {
@@ -115,6 +118,16 @@ export class Metering {
     const { all, small } = fields.derived(readableCodings);
     this.#hasPlace = all !== small && this.#decompression.take();
     return this.#hasPlace ? all : small;
+  }
+
+  /**
+   * The request has been written to a connection to the service; again for each further attempt.
+   *
+   * Attack: keys fill all connections of an upstream, and another caller pays for the milliseconds that it waits for one.
+   * @param nowMs monotonic
+   */
+  sent(nowMs: number): void {
+    this.#sentAtMs = nowMs;
   }
 
   /** The answer of the service begins. */
@@ -144,13 +157,15 @@ export class Metering {
   /**
    * What the request paid. Never rejects.
    *
-   * Attack: a client reads a stream up to its last event, leaves, and has the status 499 in the log, which `refund: [4xx]` covers.
-   * @param status that the client got; null if it left
-   * @param elapsedMs since it was forwarded
+   * Attack: a client reads a stream up to its last event, leaves, and has the status 499 in the log, which `refund: [4xx]` covers. Or
+   * it sends a malformed chunk once the service has worked on the ones before, and gets 400.
+   * @param status that the client got
+   * @param nowMs monotonic
    */
-  end(ended: Ended, status: number | null, elapsedMs: number): PaidUnits | Promise<PaidUnits> {
+  end(ended: Ended, status: number, nowMs: number): PaidUnits | Promise<PaidUnits> {
     // A client that leaves before the head pays for the time it took, where that is the cost.
-    if (!this.#hasHead && ended === 'cut') this.head(0, NO_FIELDS);
+    if (!this.#hasHead && ended === 'left') this.head(0, NO_FIELDS);
+    const elapsedMs = this.#sentAtMs === null ? 0 : nowMs - this.#sentAtMs;
     const read = this.#reader?.end(ended === 'whole', elapsedMs) ?? [];
     if (read instanceof Promise) {
       return read.then((readings) => {
@@ -169,11 +184,11 @@ export class Metering {
   }
 
   /** @param readings of the charges that are read */
-  #paid(ended: Ended, status: number | null, readings: readonly CostReading[]): PaidUnits {
+  #paid(ended: Ended, status: number, readings: readonly CostReading[]): PaidUnits {
     return this.#charges.map((charge): PaidUnit => {
       const { unit } = charge;
       const reserved = this.#reserved[unit]!;
-      if (ended === 'unsent' || (status !== null && isRefunded(charge, status))) {
+      if (ended === 'unsent' || (ended !== 'left' && isRefunded(charge, status))) {
         return { unit, reserved, settled: 0, why: null };
       }
       const reading = readings[this.#read.indexOf(charge)];

@@ -168,6 +168,10 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#admitted.record.target = target;
   }
 
+  sent(): void {
+    this.#admitted.metering?.sent(this.#deps.monotonicMs());
+  }
+
   retried(attempt: number): void {
     this.#admitted.record.attempts = attempt;
   }
@@ -438,6 +442,8 @@ export function proxyUpgrade(
   const form = head.upgrade;
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
+  // It waits in no queue: its connection is its own.
+  admitted.metering?.sent(deps.monotonicMs());
   const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(caller.shareId, recordOf(caller));
   if (typeof room === 'string') {
     flow.forwarded({ kind: 'refused', error: noRoom(room) });

@@ -17,7 +17,7 @@ import {
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
-import { ClientBodyError, type ClientBodyErrorCode } from '../forward/faults.ts';
+import { ClientBodyError, type ClientBodyErrorCode, isClientBodyError } from '../forward/faults.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
@@ -557,7 +557,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   forwarded(result: ProxyResult): void {
     if (result.kind === 'answered' && isUnread(this.#request, this.#head)) closeAfter(this.#response, true);
-    this.#ended = ENDED[result.kind];
+    const isClientFault = 'fault' in result && isClientBodyError(result.fault.code);
+    this.#ended = isClientFault ? 'left' : ENDED[result.kind];
     const end = forwardedEnd(result, this.#response.statusCode);
     if (end.kind === 'refused') this.#refuse(end.error, end.cause);
     else this.#finish(end.status, end.code, end.cause);
@@ -630,9 +631,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#finished) return;
     this.#finished = true;
     this.#held?.release();
-    this.#record.ended(status, code, cause, this.#deps.monotonicMs());
+    const nowMs = this.#deps.monotonicMs();
+    this.#record.ended(status, code, cause, nowMs);
     if (this.#request.socket.confirmRead?.(this) !== true) this.onRead();
-    const paid = this.#metering === null ? null : this.#pay(this.#metering);
+    const paid = this.#metering === null ? null : this.#pay(this.#metering, nowMs);
     if (this.#shadow === null && paid === null) this.#close(null);
     else {
       const { closing } = this.#running;
@@ -659,10 +661,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   /** The request has ended: finds what it cost. @returns null if that is known at once */
-  #pay(metering: Metering): Promise<void> | null {
-    const { status, upstreamMs } = this.#record;
-    const hasLeft = status === CLIENT_CLOSED_REQUEST && this.#ended !== 'whole';
-    const paid = metering.end(this.#ended, hasLeft ? null : status, upstreamMs);
+  #pay(metering: Metering, nowMs: number): Promise<void> | null {
+    const paid = metering.end(this.#ended, this.#record.status, nowMs);
     if (paid instanceof Promise) {
       // Attack: a client reads or leaves answers faster than they are decompressed. Beyond a few, each stays in flight until it is.
       const share = this.#deps.decoders.hasMany(this.#caller!.shareId) ? this.#share : null;
@@ -819,7 +819,7 @@ const TOO_MANY_HELD = 'too many bodies are held to be checked';
 const ENDED: Readonly<Record<ProxyResult['kind'], Ended>> = {
   answered: 'whole',
   upgraded: 'upgraded',
-  client_gone: 'cut',
+  client_gone: 'left',
   broken: 'cut',
   failed: 'failed',
   refused: 'unsent',

@@ -343,6 +343,79 @@ test('a client that leaves before the head pays for the time that it took', asyn
   await usedIs(gateway, key, Number(settled));
 });
 
+describe('a client that breaks its own upload pays as if it had left (reliability 350)', () => {
+  const upload = `
+  - path: /v1/rows
+    methods: [POST]
+    upstream: store
+    maxBodyBytes: 64KiB
+    cost: { tokens: { reserve: 100, from: { json: /rows }, refund: [4xx] } }
+  - path: /v1/time
+    methods: [POST]
+    upstream: store
+    cost: { tokens: { reserve: 0, from: milliseconds, refund: [4xx] } }
+`;
+  const listen = { requestTimeout: '4s' };
+
+  /** Sends a first chunk, and how it goes on once the service has that. */
+  async function breakOff(path: string, then: string) {
+    const upstream = await startUpstream();
+    const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes: upload, listen });
+    const { key } = await gateway.createKey('model');
+    const head = `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const isWorking = () => upstream.requests[0]?.body.length === 5;
+    const { responses } = await rawExchange(gateway.port, [`${head}5\r\nhello\r\n`, isWorking, then], {
+      withinMs: 8_000,
+    });
+    return { gateway, status: responses[0]?.status };
+  }
+
+  test.each([
+    ['a malformed chunk', 'ZZ\r\n', 400],
+    ['an end that does not come', '', 408],
+    ['a trailer that is too large', `0\r\nX: ${'a'.repeat(40_000)}\r\n\r\n`, 431],
+    ['a body that is too large', `fff00\r\n${'x'.repeat(70_000)}`, 413],
+  ])('%s', async (_what, then, status) => {
+    const broken = await breakOff('/v1/rows', then);
+    expect(broken.status).toBe(status);
+    await broken.gateway.process.until(/"units":\{"tokens":\{"reserved":100,"settled":100,"unknown":"cut"\}\}/);
+  });
+
+  test('also where the cost is its time', async () => {
+    const { gateway, status } = await breakOff('/v1/time', 'ZZ\r\n');
+    expect(status).toBe(400);
+    const [, settled] = await gateway.process.until(/"status":400.*"reserved":0,"settled":(\d+),"unknown":"cut"/);
+    expect(Number(settled)).toBeGreaterThan(0);
+  });
+});
+
+test('milliseconds of waiting for a connection, which others hold, are not paid (reliability 356)', async () => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream((_request, response) => held.push(response));
+  const routes = `
+  - { path: /v1/time, methods: [GET], upstream: store, cost: { tokens: { reserve: 0, from: milliseconds } } }
+`;
+  const upstreamSettings = { maxConnections: 1 };
+  const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes, upstreamSettings });
+  const [other, own] = [await gateway.createKey('model'), await gateway.createKey('model')];
+  const first = gateway.get('/v1/time', other.key);
+  await eventually(() => expect(held).toHaveLength(1));
+  const second = gateway.get('/v1/time', own.key);
+  await eventually(async () => {
+    const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+    expect(metrics).toMatch(/^tollgate_upstream_in_flight\{.*\} 2$/m);
+  });
+  const fromMs = performance.now();
+  await eventually(() => expect(performance.now() - fromMs).toBeGreaterThan(300));
+  held[0]!.end();
+  await eventually(() => expect(held).toHaveLength(2));
+  held[1]!.end();
+  expect((await first).status + (await second).status).toBe(400);
+  const line = new RegExp(`"consumerId":"${own.id}".*"settled":(\\d+).*"totalMs":([\\d.]+)`);
+  const [, settled, totalMs] = await gateway.process.until(line);
+  expect(Number(totalMs) - Number(settled)).toBeGreaterThan(298);
+});
+
 test('the history of a plan that is only watched has what requests cost, also those that its limits would refuse', async () => {
   const upstream = await startUpstream((_request, response) => json(response, { usage: { total_tokens: 900 } }));
   const plans = PLANS.replace('limits:', 'enforce: false\n    limits:');
