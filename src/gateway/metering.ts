@@ -6,7 +6,7 @@ import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
 import { isInBody, readableCodings } from '../meter/asked-answer.ts';
 import { numberIn } from '../meter/body-reader.ts';
 import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
-import { amountOf, type CostReading } from '../meter/cost.ts';
+import { type CostReading, wholeNumberOf } from '../meter/cost.ts';
 
 /** What one request took of a unit in advance, and what it paid in the end. */
 interface PaidUnit {
@@ -64,17 +64,23 @@ export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts 
   );
 }
 
-function reservedBy(reserve: Reserve, { fields }: Head, body: Buffer | null): number {
+/**
+ * Attack: a client lists the field in Connection, so that the service never gets the small number that was reserved for. Or it asks
+ * for more than any amount can be, to pay the default. So such a field counts as absent, and each number from 0 has a limit in `most`.
+ */
+function reservedBy(reserve: Reserve, { fields, connectionNames }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
   const { otherwise, least, most } = reserve;
-  const amount =
-    reserve.kind === 'header'
-      ? amountOf(onlyValue(fields.rawHeaders, reserve.name) ?? '')
-      : amountIn(body, reserve.pointer);
-  return Math.min(Math.max(amount ?? otherwise, least), most);
+  const asked =
+    reserve.kind === 'json'
+      ? numberAt(body, reserve.pointer)
+      : connectionNames.has(reserve.name)
+        ? null
+        : wholeNumberOf(onlyValue(fields.rawHeaders, reserve.name) ?? '');
+  return Math.min(Math.max(asked ?? otherwise, least), most);
 }
 
-function amountIn(body: Buffer | null, pointer: readonly string[]): number | null {
+function numberAt(body: Buffer | null, pointer: readonly string[]): number | null {
   const found = body === null ? 'absent' : numberIn(body, pointer);
   return typeof found === 'number' ? found : null;
 }

@@ -1,4 +1,4 @@
-import type { BodySource } from './cost.ts';
+import { amountOf, type BodySource, wholeNumberOf } from './cost.ts';
 import { EventStream } from './event-stream.ts';
 import { JsonLines } from './json-lines.ts';
 import { type Found, JsonNumber } from './json-number.ts';
@@ -21,8 +21,9 @@ export class BodyReader {
   /** How many bytes of the mark have passed; all if the text has begun. */
   #marked = 0;
 
-  constructor({ kind, pointer }: BodySource) {
-    if (kind === 'json') this.#text = new JsonNumber(pointer);
+  /** @param read the text of a number in a body of JSON, see `JsonNumber` */
+  constructor({ kind, pointer }: BodySource, read = amountOf) {
+    if (kind === 'json') this.#text = new JsonNumber(pointer, read);
     else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer);
   }
 
@@ -58,9 +59,9 @@ export class BodyReader {
   }
 }
 
-/** Reads the number at a pointer in a whole JSON body. @param pointer its tokens, see `pointerOf` */
+/** Reads the number at a pointer in a whole JSON body, as `wholeNumberOf`. @param pointer its tokens, see `pointerOf` */
 export function numberIn(body: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
-  const reader = new BodyReader({ kind: 'json', pointer });
+  const reader = new BodyReader({ kind: 'json', pointer }, wholeNumberOf);
   reader.add(Buffer.from(body.buffer, body.byteOffset, body.length));
   const found = reader.end();
   return found === 'no_json' ? 'invalid' : found;

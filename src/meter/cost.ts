@@ -44,15 +44,24 @@ export const MAX_AMOUNT = 1_000_000_000_000;
 const MAX_DIGITS = 40;
 const JSON_NUMBER = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/;
 
+/** The same of a text that is too long: a number from 0, as far as its beginning says. */
+const LONG_NUMBER = /^[0-9][-+.0-9eE]*$/;
+
 /**
- * Reads the text of a JSON number as a whole amount; a fraction is rounded up.
- * @returns null unless it is between 0 and `MAX_AMOUNT`, in at most 40 characters
+ * Reads the text of a JSON number from 0 as a whole number; a fraction is rounded up.
+ * @returns Infinity for one of more than 40 characters, which need not be whole; null if it is no such number
  */
-export function amountOf(text: string): number | null {
-  if (text.length > MAX_DIGITS || !JSON_NUMBER.test(text)) return null;
-  const number = Number(text);
+export function wholeNumberOf(text: string): number | null {
+  if (text.length > MAX_DIGITS) return LONG_NUMBER.test(text) ? Infinity : null;
+  const number = JSON_NUMBER.test(text) ? Number(text) : -1;
   // `+ 0` turns -0 into 0.
-  return number >= 0 && number <= MAX_AMOUNT ? Math.ceil(number) + 0 : null;
+  return number >= 0 ? Math.ceil(number) + 0 : null;
+}
+
+/** The same as an amount. @returns null unless it is between 0 and `MAX_AMOUNT`, in at most 40 characters */
+export function amountOf(text: string): number | null {
+  const number = wholeNumberOf(text);
+  return number !== null && number <= MAX_AMOUNT ? number : null;
 }
 
 /**

@@ -82,6 +82,7 @@ function pathOf(pointer: readonly string[]): Path {
  * of the path that is there twice is `invalid`.
  */
 export class JsonNumber {
+  readonly #read: (text: string) => number | null;
   readonly #tokens: readonly string[];
   readonly #names: readonly Buffer[];
   readonly #indices: readonly number[];
@@ -112,8 +113,12 @@ export class JsonNumber {
   #found: Found = 'absent';
   #hasBegun = false;
 
-  /** @param pointer its tokens, see `pointerOf` */
-  constructor(pointer: readonly string[]) {
+  /**
+   * @param pointer its tokens, see `pointerOf`
+   * @param read the text of the number, of which it gets 41 characters at most
+   */
+  constructor(pointer: readonly string[], read = amountOf) {
+    this.#read = read;
     const { names, indices } = pathOf(pointer);
     this.#tokens = pointer;
     this.#names = names;
@@ -384,7 +389,7 @@ export class JsonNumber {
   #endNumber(): void {
     this.#state = AFTER_VALUE;
     if (this.#number === null) return;
-    this.#found = amountOf(this.#number) ?? 'invalid';
+    this.#found = this.#read(this.#number) ?? 'invalid';
     this.#number = null;
     if (this.#found === 'invalid') this.#state = OVER;
   }

@@ -5,7 +5,7 @@ import { eventually } from '../support/conditions.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis } from '../support/redis.ts';
-import { startUpstream } from '../support/upstream.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
 import { openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
 
 const PLANS = `
@@ -179,6 +179,51 @@ describe('whatever the service answers', () => {
     expect(response?.headers.get('x-tokens') ?? null).toBeNull();
     await response?.text().catch(() => null);
     await usedIs(gateway, key, used);
+  });
+});
+
+describe('however a request asks for its reserve (reliability 381)', () => {
+  const FIELD = '{ header: X-Max-Tokens, default: 100, most: 800 }';
+  let gateway: TestGateway;
+  let upstream: Upstream;
+  beforeAll(async () => {
+    const field = `  - { path: /v1/field, methods: [POST], upstream: store, cost: { tokens: { reserve: ${FIELD} } } }\n`;
+    ({ gateway, upstream } = await setUp((_request, response) => json(response, {}), ROUTES + field));
+  });
+
+  const LONG = '0'.repeat(2_000);
+
+  test.each<readonly [string, number, number]>([
+    ['799', 799, 799],
+    ['801', 800, 800],
+    ['1e12', 800, 800],
+    ['2000000000000', 800, 800],
+    ['9e300', 800, 800],
+    ['1e999', 800, 800],
+    [`9${LONG}`, 800, 800],
+    [`5.${LONG}`, 800, 800],
+    [`0.${LONG}1e2003`, 800, 800],
+    ['-1', 100, 300],
+    ['-1e999', 100, 300],
+    [`-9${LONG}`, 100, 300],
+    ['"801"', 100, 300],
+    [JSON.stringify(LONG), 100, 300],
+  ])('%.20s takes what it says in advance, up to most', async (asked, byField, byBody) => {
+    const [one, other] = [await callerOf(gateway), await callerOf(gateway)];
+    await gateway.get('/v1/field', one.key, { method: 'POST', headers: { 'x-max-tokens': asked } });
+    await usedIs(gateway, one.key, byField);
+    expect((await other.chat(`{"max_tokens":${asked}}`)).status).toBe(200);
+    await usedIs(gateway, other.key, byBody);
+  });
+
+  test('a field that Connection lists is absent: the service does not get it', async () => {
+    const { key } = await callerOf(gateway);
+    const fields = `Host: a\r\nAuthorization: Bearer ${key}\r\nX-Max-Tokens: 20\r\nConnection: close, X-Max-Tokens`;
+    const bytes = `POST /v1/field HTTP/1.1\r\n${fields}\r\nContent-Length: 0\r\n\r\n`;
+    const { responses } = await rawExchange(gateway.port, bytes, { methods: ['POST'] });
+    expect(responses[0]!.status).toBe(200);
+    expect(upstream.requests.at(-1)!.values('x-max-tokens')).toEqual([]);
+    await usedIs(gateway, key, 100);
   });
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { amountOf, MAX_AMOUNT, pointerOf } from '../../src/meter/cost.ts';
+import { amountOf, MAX_AMOUNT, pointerOf, wholeNumberOf } from '../../src/meter/cost.ts';
 
 test.each<[string, number | null]>([
   ['0', 0],
@@ -32,6 +32,23 @@ test.each<[string, number | null]>([
   [`1.${'0'.repeat(39)}`, null],
 ])('the amount of %j is %j', (text, amount) => {
   expect(amountOf(text)).toBe(amount);
+});
+
+test.each<[string, number | null]>([
+  ['1.5', 2],
+  ['-0', 0],
+  ['2e12', 2e12],
+  ['1e999', Infinity],
+  [`1${'0'.repeat(40)}`, Infinity],
+  // It is cut, so that its exponent is not known.
+  [`0.${'0'.repeat(38)}e`, Infinity],
+  ['-1', null],
+  [`-1${'0'.repeat(40)}`, null],
+  ['x'.repeat(50), null],
+  [`1${' '.repeat(50)}`, null],
+  ['1e', null],
+])('the whole number of %j is %j', (text, number) => {
+  expect(wholeNumberOf(text)).toBe(number);
 });
 
 test.each<[string, readonly string[] | null]>([
