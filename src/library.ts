@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { UsageReport } from './admit/usage-report.ts';
 import type { WindowName } from './admit/windows.ts';
-import type { GatewayFileInput } from './config/gateway-file.ts';
+import type { GatewayFileInput } from './config/gateway-schema.ts';
 import type { PlansFileInput } from './config/plans.ts';
 import { type Configuration, configurationOf } from './config/settings.ts';
 import { Failure } from './failure.ts';

@@ -1,8 +1,8 @@
 import { Failure } from '../failure.ts';
-import type { Route } from '../routing/router.ts';
+import type { Route } from '../routing/route.ts';
 import type { DescribedRoute, ReadDescriptions } from './compiled-descriptions.ts';
 import type { Fault, Path } from './fault.ts';
-import type { GatewayFile } from './gateway-file.ts';
+import type { GatewayFile } from './gateway-schema.ts';
 import { signatureOf } from './read-file.ts';
 
 /*

@@ -1,8 +1,7 @@
-import type { z } from 'zod';
-import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { IDEMPOTENT } from '../http1/request-line.ts';
+import { looserRules } from '../routing/bounds.ts';
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
 import {
   areAlike,
@@ -14,15 +13,12 @@ import {
   withHead,
 } from '../routing/router.ts';
 import type { Path } from './fault.ts';
-import { gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
+import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
+import { routesOf } from './routes.ts';
 import { instant, timeout } from './values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
-/** What gateway.yaml says: the settings, before the environment is laid over them and routes are joined with their upstreams. */
-export type GatewayFile = z.output<typeof gatewaySchema>;
-/** What may be written in gateway.yaml. */
-export type GatewayFileInput = z.input<typeof gatewaySchema>;
 type RouteEntry = GatewayFile['routes'][number];
 
 /** Parses the text of gateway.yaml (contract section 2). @param file its name in faults */
@@ -242,6 +238,11 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
     const route = routeEntry.safeParse(entry);
     return route.success ? [{ index, route: route.data, methods: withHead(route.data.methods) }] : [];
   });
+  // Rewrites and redirects are not compared, and may have faults.
+  const routes = routesOf({
+    routes: sound.map(({ route }) => ({ ...route, rewrite: null, redirect: null })),
+    upstreams: gatewaySchema.shape.upstreams.safeParse(upstreams).data ?? {},
+  });
   const served = new Map<string, Set<string>>();
   for (const { route, methods } of sound) {
     const shape = shapeOf(route.path);
@@ -250,7 +251,8 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   for (const { index, within } of findSurrounding(sound.map(({ route }) => atService(route)))) {
     const [inner, outer] = [sound[index]!, sound[within]!];
     if (outer.route.redirect !== null || outer.route.respond !== null) continue;
-    const looser = looserRules(outer.route, inner.route);
+    const looser = [...looserRules(routes[within]!, routes[index]!)];
+    if (inner.route.deprecated?.sunsetMs === null && outer.route.deprecated === null) looser.push('no deprecation');
     const all = served.get(shapeOf(inner.route.path))!;
     if (!outer.methods.some((method) => inner.methods.includes(method) || !all.has(method))) continue;
     if (looser.length === 0 || !reachOneService(outer.route.upstream, inner.route.upstream, upstreams)) continue;
@@ -266,46 +268,6 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
 /** The pattern of the paths that the service gets. */
 function atService({ path, rewrite }: RouteEntry): string {
   return rewrite === null || faultOfChange(path, rewrite) !== null ? path : patternAfter(path, rewrite);
-}
-
-/** The rules of one route that are looser than those of the other, each as a phrase. */
-function looserRules(one: RouteEntry, other: RouteEntry): readonly string[] {
-  const rules: string[] = [];
-  if (one.auth === 'none' && other.auth === 'key') rules.push('no key');
-  const spared = (other.scopes ?? []).filter((scope) => one.scopes?.includes(scope) !== true);
-  if (spared.length > 0) rules.push(`without the scope ${spared.join(' ')}`);
-  const wider = one.auth !== 'none' ? undefined : WINDOWS.find((window) => isWider(one, other, window));
-  if (wider !== undefined)
-    rules.push(`${one.limits?.[wider] ?? 'any number'} instead of ${other.limits?.[wider]} per ${wider} and address`);
-  const { addresses } = other;
-  if (addresses !== null && !(one.addresses ?? ['all']).every((from) => addresses.includes(from))) {
-    rules.push('from other addresses');
-  }
-  const lacking = other.policies?.find((name) => one.policies?.includes(name) !== true);
-  if (lacking !== undefined) rules.push(`without the policy ${lacking}`);
-  if (one.cost.requests < other.cost.requests) {
-    rules.push(`cost ${one.cost.requests} instead of ${other.cost.requests}`);
-  }
-  const uncharged = unchargedUnits(one, other);
-  if (uncharged.length > 0) rules.push(`without a charge in ${uncharged.join(', ')}`);
-  const [sunsetMs, otherSunsetMs] = [one, other].map(
-    ({ deprecated }) => deprecated?.sunsetMs ?? Number.POSITIVE_INFINITY,
-  );
-  if (otherSunsetMs! < Number.POSITIVE_INFINITY && sunsetMs === Number.POSITIVE_INFINITY) rules.push('no sunset');
-  else if (sunsetMs! > otherSunsetMs!) rules.push('a later sunset');
-  else if (other.deprecated !== null && one.deprecated === null) rules.push('no deprecation');
-  return rules;
-}
-
-/** The units that one route does not charge and the other does. */
-function unchargedUnits({ cost: one }: RouteEntry, { cost: other }: RouteEntry): readonly string[] {
-  const charged = (one.charges ?? []).map(({ unit }) => unit);
-  return (other.charges ?? []).map(({ unit }) => unit).filter((unit) => !charged.includes(unit));
-}
-
-function isWider(one: RouteEntry, other: RouteEntry, window: WindowName): boolean {
-  const limit = other.limits?.[window];
-  return limit !== undefined && limit < (one.limits?.[window] ?? Number.POSITIVE_INFINITY);
 }
 
 /** Whether two upstreams are the same, or have a target in common. */

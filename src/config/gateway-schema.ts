@@ -921,3 +921,8 @@ export const gatewaySchema = z
       ),
   })
   .meta({ title: 'Tollgate gateway.yaml', description: 'How the gateway runs.' });
+
+/** What gateway.yaml says: the settings, before the environment is laid over them and routes are joined with their upstreams. */
+export type GatewayFile = z.output<typeof gatewaySchema>;
+/** What may be written in gateway.yaml. */
+export type GatewayFileInput = z.input<typeof gatewaySchema>;

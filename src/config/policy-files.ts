@@ -1,6 +1,6 @@
 import { dirname, extname, resolve } from 'node:path';
 import type { Fault, Path } from './fault.ts';
-import type { GatewayFile } from './gateway-file.ts';
+import type { GatewayFile } from './gateway-schema.ts';
 import { readSettingsFile, signatureOf, versionOf } from './read-file.ts';
 
 /*

@@ -3,14 +3,15 @@ import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import { WEBSOCKET } from '../http1/fields.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
-import { type Route, type RouteReply, withHead } from '../routing/router.ts';
-import type { GatewayFile } from './gateway-file.ts';
+import type { Route, RouteReply } from '../routing/route.ts';
+import { withHead } from '../routing/router.ts';
+import type { GatewayFile } from './gateway-schema.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
 type UpstreamEntry = GatewayFile['upstreams'][string];
 
 /** The routes of gateway.yaml, each joined with what its upstream says of all its routes. The file must have no fault. */
-export function routesOf({ routes, upstreams }: GatewayFile): readonly Route[] {
+export function routesOf({ routes, upstreams }: Pick<GatewayFile, 'routes' | 'upstreams'>): readonly Route[] {
   const deprecated = storeNamesOf(routes.filter((entry) => entry.deprecated !== null));
   const keyless = storeNamesOf(routes.filter((entry) => entry.auth === 'none'));
   return routes.map((entry) => ({

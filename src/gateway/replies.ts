@@ -12,7 +12,8 @@ import type { ResponseLines } from '../http1/response-head.ts';
 import { NO_META } from '../identify/identify.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { writePath } from '../routing/path-template.ts';
-import type { Match, RouteReply } from '../routing/router.ts';
+import type { RouteReply } from '../routing/route.ts';
+import type { Match } from '../routing/router.ts';
 import type { Caller, Exchange } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 

@@ -4,7 +4,7 @@ import type { Head } from '../http1/request-head.ts';
 import type { OnlyFrom } from '../identify/access.ts';
 import { comesFromOrigin } from '../identify/origins.ts';
 import { Networks } from '../io/networks.ts';
-import type { Route } from '../routing/router.ts';
+import type { Route } from '../routing/route.ts';
 import type { Caller } from './exchange.ts';
 
 // Who may call what: the rules of a caller and of a route that have nothing to do with how often it calls.

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { KeyStore } from '../identify/key-store.ts';
 import { orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
-import type { Route } from '../routing/router.ts';
+import type { Route } from '../routing/route.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf } from './key-report.ts';
 import { unreadableRow } from './unreadable.ts';

@@ -9,7 +9,7 @@ import { escapedText } from '../io/terminal-text.ts';
 import { PolicyChain, type PolicyObserver } from '../policies/chain.ts';
 import { inPolicy } from '../policies/context.ts';
 import type { Policy } from '../policies/policy.ts';
-import type { Route } from '../routing/router.ts';
+import type { Route } from '../routing/route.ts';
 
 /** The policies that a program has given, by name. */
 export type GivenPolicies = Readonly<Record<string, Policy>>;

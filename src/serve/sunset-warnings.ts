@@ -1,5 +1,5 @@
 import { daysUntil } from '../io/time-text.ts';
-import type { Route } from '../routing/router.ts';
+import type { Route } from '../routing/route.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 
 const CHECK_SUNSETS_EVERY_MS = 3_600_000;

@@ -1,7 +1,7 @@
 import type { RefusalCounter } from '../admit/refusals.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
-import type { Route } from '../routing/router.ts';
+import type { Route } from '../routing/route.ts';
 import type { DeprecatedCallCounter } from './deprecated-call-counter.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';

@@ -216,6 +216,22 @@ describe('a route around another one is warned of (reliability 118)', () => {
       'deprecated: { since: 2025-01-01, sunset: 2030-01-01 }',
       'a later sunset',
     ],
+    [
+      'deprecated: { since: 2025-01-01 }',
+      'deprecated: { since: 2025-01-01, brownouts: [{ from: 2029-01-01T00:00:00Z, to: 2029-01-02T00:00:00Z }] }',
+      'without its brownouts',
+    ],
+    ['', 'cost: { rows: 1 }', 'without a charge in rows'],
+    ['cost: { rows: 1 }', 'cost: { rows: 5 }', 'another charge in rows'],
+    [
+      '',
+      'cost: { rows: { reserve: 1, from: { header: X-Rows, remove: true } } }',
+      'without removing the response field x-rows, without a charge in rows',
+    ],
+    ['', 'maxBodyBytes: 1KiB', 'larger bodies'],
+    ['', 'headers: { request: { remove: [Prefer] } }', 'other rules for request fields'],
+    ['body: true', '', 'bodies of GET, HEAD, DELETE and OPTIONS'],
+    ['websocket: true', '', 'upgrades to websocket'],
     [`${free} { minute: 60 }`, `${free} { minute: 5 }`, '60 instead of 5 per minute and address'],
     [`${free} { minute: 5 }`, `${free} { minute: 5, day: 9 }`, 'any number instead of 9 per day and address'],
     [
@@ -244,7 +260,8 @@ describe('a route around another one is warned of (reliability 118)', () => {
     ['it is as strict', `cost: 5`, 'cost: 5'],
     ['it is stricter', 'cost: 9, deprecated: { since: 2025-01-01, sunset: 2026-01-01 }', `cost: 2`],
     ['it asks for a key and the other does not', '', `${free} { minute: 60 }`],
-    ['it allows other methods, a body and a WebSocket', 'body: true, websocket: true', ''],
+    ['it charges as much', 'cost: { rows: 5 }', 'cost: { rows: 5 }'],
+    ['it allows no body and no WebSocket', '', 'body: true, websocket: true'],
   ])('not where %s', async (_why, outer, inner) => {
     const line = (path: string, more: string) => `- { path: ${path}, ${common}${more && `, ${more}`} }\n`;
     expect(await warned(line('/v1/**', outer) + line('/v1/admin', inner))).toEqual([]);

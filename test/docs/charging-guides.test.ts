@@ -192,7 +192,7 @@ describe('the examples of costs.md', () => {
     expect([response.status, response.headers.get('x-rows')]).toEqual([200, null]);
     expect(response.headers.get('ratelimit')).toMatch(/"rows-minute";r=4600;/);
     await usedIs(guide, key, { minute: 1, 'rows-minute': 20, 'rows-day': 20 });
-    expect((await ask(guide, key, '/v1/reports/7/total')).status).toBe(200);
+    expect((await ask(guide, key, '/v1/totals/7')).status).toBe(200);
     await usedIs(guide, key, { minute: 2, 'rows-minute': 21, 'rows-day': 21 });
   });
 

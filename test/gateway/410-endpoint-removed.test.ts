@@ -4,7 +4,8 @@ import { routeRefusal } from '../../src/gateway/refusals.ts';
 import { FieldBlock } from '../../src/http1/field-block.ts';
 import { type Head, readHead } from '../../src/http1/request-head.ts';
 import { atOnce } from '../../src/io/steps.ts';
-import { type Deprecation, type Match, routerOf } from '../../src/routing/router.ts';
+import type { Deprecation } from '../../src/routing/route.ts';
+import { type Match, routerOf } from '../../src/routing/router.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 

@@ -21,6 +21,8 @@ beforeAll(async () => {
   - { path: /v1/caf%C3%A9, methods: [GET], upstream: store }
   - { path: '/paid/{name}', methods: [GET], upstream: store }
   - { path: /paid/report, methods: [GET], upstream: store, cost: 5 }
+  - { path: '/rows/**', methods: [GET], upstream: store, cost: { rows: 1 } }
+  - { path: /rows/report, methods: [GET], upstream: store, cost: { rows: { reserve: 100, from: { json: /rows } } } }
   - { path: '/old/**', methods: [GET], upstream: store }
   - { path: /old/pets, methods: [GET], upstream: store, deprecated: { since: 2020-01-01, sunset: 2021-01-01 } }
   - { path: '/live/**', methods: [GET], upstream: store, websocket: true }
@@ -108,8 +110,9 @@ test.each([
     '/old/pets;x',
     '/live/ADMIN',
   ],
+  ...['/rows/Report', '/rows/report;x', '/rows/report.', '/rows/report%20'],
 ])(
-  '%s is no way around the scopes, the key, the cost or the sunset of another route: 400, and reaches nobody (reliability 346)',
+  '%s is no way around the scopes, the key, the cost or the sunset of another route: 400, and reaches nobody (reliability 346, 380)',
   async (path) => {
     const asked = await ask(path, key);
     expect(asked).toMatchObject({ status: 400, connection: 'close', reached: [] });

@@ -1,10 +1,14 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { WindowLimit } from '../../src/admit/windows.ts';
+import { fieldRulesOf } from '../../src/http1/field-rules.ts';
 import { atOnce } from '../../src/io/steps.ts';
+import type { Charge, Reserve } from '../../src/meter/charge.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
+import { pathTemplateOf } from '../../src/routing/path-template.ts';
 import { plainPath } from '../../src/routing/pattern.ts';
-import { type Route, routerOf, USAGE } from '../../src/routing/router.ts';
+import type { Route } from '../../src/routing/route.ts';
+import { routerOf, USAGE } from '../../src/routing/router.ts';
 import { SEED, tries } from '../support/sample.ts';
 
 test.each([
@@ -143,6 +147,25 @@ const minute = (limit: number) => ({ window: 'minute' as const, lengthMs: 60_000
 const limited = (...limits: readonly WindowLimit[]): Partial<Route> => ({
   perAddress: { id: 'a', allowance: { plan: 'a', limits, unlimited: [], bans: null } },
 });
+const rows = (reserve: number | Reserve, more: Partial<Charge> = {}): Partial<Route> => ({
+  charges: [
+    {
+      unit: 'rows',
+      reserve: typeof reserve === 'number' ? { kind: 'fixed', amount: reserve } : reserve,
+      sources: [],
+      refund: [],
+      ...more,
+    },
+  ],
+});
+const STATED = { kind: 'header', name: 'x-rows', otherwise: 10, least: 2, most: 50 } as const;
+const inJson = (pointer: string) => ({ sources: [{ kind: 'json', pointer: [pointer] }] }) as const;
+const fieldsOf = (direction: 'request' | 'response', set: Record<string, string>, remove: readonly string[] = []) =>
+  fieldRulesOf(direction, [{ set, remove }]);
+const redirect = (pattern: string, to: string, origin = ''): Partial<Route> => ({
+  reply: { kind: 'redirect', status: 308, origin, path: pathTemplateOf(pattern, to) },
+});
+const FRIDAYS = { kind: 'weekly', days: [5], fromMinute: 0, toMinute: 60 } as const;
 const RETIRED = { countedAs: 'a', sinceMs: 0, sunsetMs: 1, successor: null, link: null, brownouts: [] };
 
 test.each<[string, Partial<Route>, Partial<Route>, boolean]>([
@@ -164,12 +187,61 @@ test.each<[string, Partial<Route>, Partial<Route>, boolean]>([
   ['a check of its requests', {}, { description: 'a.yaml' }, true],
   ['a higher cost', {}, { cost: 2 }, true],
   ['a lower cost', { cost: 2 }, {}, false],
-  ['a unit', {}, { charges: [{ unit: 'rows', reserve: { kind: 'fixed', amount: 1 }, sources: [], refund: [] }] }, true],
+  ['another check of its requests', { description: 'a.yaml' }, { description: 'b.yaml' }, true],
+  ['the same check of its requests', { description: 'a.yaml' }, { description: 'a.yaml' }, false],
+  ['a unit', {}, rows(1), true],
+  ['a unit less', rows(1), {}, false],
+  ['a higher charge of one unit', rows(1), rows(100), true],
+  ['a lower charge of one unit', rows(100), rows(1), false],
+  ['the same charge', rows(STATED, inJson('rows')), rows({ ...STATED }, inJson('rows')), false],
+  ['a charge that its answer states', rows(1), rows(1, inJson('rows')), true],
+  ['a fixed charge, within one whose answer states it', rows(5, inJson('rows')), rows(1), true],
+  ['no charge, within one whose answer states it', rows(5, inJson('rows')), rows(0), false],
+  ['a charge from elsewhere', rows(1, inJson('count')), rows(1, inJson('rows')), true],
+  ['a higher reserve', rows(1, inJson('rows')), rows(2, inJson('rows')), true],
+  ['a lower reserve', rows(2, inJson('rows')), rows(1, inJson('rows')), false],
+  ['a charge that its request states', rows(49), rows(STATED), true],
+  ['at most the charge of the other', rows(50), rows(STATED), false],
+  ['at least the charge of the other', rows(STATED), rows(2), false],
+  ['more than the least charge of the other', rows(STATED), rows(3), true],
+  ['no refund', rows(1, { refund: [404] }), rows(1), true],
+  ['a refund', rows(1), rows(1, { refund: ['4xx'] }), false],
+  ['smaller bodies', {}, { maxBodyBytes: 1024 }, true],
+  ['larger bodies', { maxBodyBytes: 512 }, { maxBodyBytes: 1024 }, false],
+  ['no bodies with GET', { allowsBody: true }, {}, true],
+  ['no upgrades', { upgrades: ['websocket'] }, {}, true],
+  ['an upgrade', {}, { upgrades: ['websocket'] }, false],
+  ['a rule for its request', {}, { requestHeaders: fieldsOf('request', { accept: 'application/json' }) }, true],
+  ['no rule for its request', { requestHeaders: fieldsOf('request', { authorization: 'Basic YTpi' }) }, {}, true],
+  [
+    'the same rule for its request',
+    { requestHeaders: fieldsOf('request', { 'X-A': '{plan}' }) },
+    { requestHeaders: fieldsOf('request', { 'X-A': '{plan}' }) },
+    false,
+  ],
+  ['a response field less', {}, { responseHeaders: fieldsOf('response', {}, ['X-Internal']) }, true],
+  ['a response field of its own', {}, { responseHeaders: fieldsOf('response', { 'X-A': 'b' }) }, false],
+  ['brownouts', { deprecated: RETIRED }, { deprecated: { ...RETIRED, brownouts: [FRIDAYS] } }, true],
+  [
+    'the same brownouts',
+    { deprecated: { ...RETIRED, brownouts: [FRIDAYS] } },
+    { deprecated: { ...RETIRED, brownouts: [{ ...FRIDAYS }] } },
+    false,
+  ],
+  ['a redirect', {}, redirect('/v1/admin', '/v2/admin'), true],
+  ['a redirect to another host', {}, redirect('/v1/admin', '/v1/admin', 'https://a.example'), true],
+  ['a redirect to a spelling of itself', {}, redirect('/v1/admin', '/v1/ADMIN'), false],
+  [
+    'its own way to the service',
+    {},
+    { upstream: 'b', timeouts: { responseTimeoutMs: 1, bodyTimeoutMs: 1 }, rewrite: pathTemplateOf('/v1/admin', '/a') },
+    false,
+  ],
   ['a sunset', {}, { deprecated: RETIRED }, true],
   ['an answer of the gateway', {}, { reply: NONE }, true],
   ['a scope, within a route that is not forwarded', { reply: NONE }, { scopes: ['a'] }, false],
 ])(
-  'a route with %s is stricter than the one around it, or not (reliability 346)',
+  'a route with %s is stricter than the one around it, or not (reliability 346, 380)',
   (_what, outer, inner, isStricter) => {
     const router = atOnce(routerOf([routeOf('/v1/**', outer), routeOf('/v1/admin', inner)]));
     expect(router.match('/v1/Admin', 'GET')?.route === null).toBe(isStricter);

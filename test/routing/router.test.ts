@@ -3,12 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { faultOfPattern } from '../../src/routing/pattern.ts';
+import type { Route } from '../../src/routing/route.ts';
 import {
   asksForUsage,
   findCollisions,
   findSurrounding,
   type Match,
-  type Route,
   routerOf,
   USAGE,
 } from '../../src/routing/router.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Route } from '../../src/routing/router.ts';
+import type { Route } from '../../src/routing/route.ts';
 import { warnOfSunsets } from '../../src/serve/sunset-warnings.ts';
 import type { GatewayLog } from '../../src/telemetry/log.ts';
 

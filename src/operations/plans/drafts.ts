@@ -5,7 +5,7 @@ import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { startThread } from '../../io/own-program.ts';
 import { STEPS_PER_SLICE } from '../../io/steps.ts';
-import type { Route } from '../../routing/router.ts';
+import type { Route } from '../../routing/route.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys, type PlanUserStores } from '../plans-in-use.ts';
 import { ReachedCallers, type Reaches } from './affected.ts';

@@ -2,7 +2,7 @@ import { type Plan, type Plans, type PlanUnit, unitNamesIn } from '../../admit/p
 import { WINDOWS } from '../../admit/windows.ts';
 import type { Fault, Path } from '../../config/fault.ts';
 import { groupRouteOf, isCommon } from '../../routing/path-groups.ts';
-import type { Route } from '../../routing/router.ts';
+import type { Route } from '../../routing/route.ts';
 import { type LiveKeysByPlan, usersText } from '../plans-in-use.ts';
 
 // What is probably wrong with a file of plans, beyond what a gateway's start warns of.

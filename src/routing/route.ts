@@ -1,0 +1,91 @@
+import type { Allowance } from '../admit/plan.ts';
+import type { CompressionRules } from '../http1/content-coding.ts';
+import type { FieldRules } from '../http1/field-rules.ts';
+import type { Charge } from '../meter/charge.ts';
+import type { Brownout } from './brownouts.ts';
+import type { PathTemplate } from './path-template.ts';
+
+/** One entry of `routes` in gateway.yaml. */
+export interface Route {
+  /** The pattern: `/v1/pets/{petId}`, `/static/**`. */
+  readonly path: string;
+  /** Upper-case methods; HEAD is among them wherever GET is. */
+  readonly methods: readonly string[];
+  /** Name of the upstream that serves it; empty if there is none, with `reply`. */
+  readonly upstream: string;
+  /** For how many requests one request counts, at least 1. */
+  readonly cost: number;
+  /** What it charges in units of their own; null if in none. */
+  readonly charges: readonly Charge[] | null;
+  /** Whether methods that usually carry no body (GET, HEAD, DELETE, OPTIONS) may carry one here. */
+  readonly allowsBody: boolean;
+  /**
+   * The protocols to which a client may upgrade its connection, in lower case.
+   *
+   * Attack: over a connection that has switched to HTTP/2 in clear text (`h2c`), or to any protocol that carries HTTP or
+   * hides what it carries, a client sends any number of requests to the upstream that the gateway neither identifies nor
+   * counts. So only what the operator has named is allowed.
+   */
+  readonly upgrades: readonly string[];
+  /** The allowance of one client address on a route without keys; null if the route needs a key. */
+  readonly perAddress: { readonly id: string; readonly allowance: Allowance } | null;
+  readonly deprecated: Deprecation | null;
+  /** How the path is written for the service; null if it is forwarded as it was sent. */
+  readonly rewrite: PathTemplate | null;
+  /** What is done to the fields that the service gets, and to those of its responses: its upstream's rules, then its own. */
+  readonly requestHeaders: FieldRules | null;
+  readonly responseHeaders: FieldRules | null;
+  /** The route's own deadlines for the service; null for those of its upstream. */
+  readonly timeouts: { readonly responseTimeoutMs: number; readonly bodyTimeoutMs: number } | null;
+  /** When a failed attempt is followed by another one (`RetryRules` of forwarding); null if never. */
+  readonly retries: {
+    readonly attempts: number;
+    readonly onConnection: boolean;
+    readonly onStatus: readonly number[];
+    readonly attemptTimeoutMs: number | null;
+  } | null;
+  /** The largest request body, at most that of the listener; null for that of the listener. */
+  readonly maxBodyBytes: number | null;
+  /** The OpenAPI description that requests are checked against, by its file; null if they are not checked. */
+  readonly description: string | null;
+  /** The policies that decide about its requests, by their names in gateway.yaml and in order; null if there are none. */
+  readonly policies: readonly string[] | null;
+  /** How the gateway compresses what the service sends plain; null if it does not. */
+  readonly compression: CompressionRules | null;
+  /** The response that the gateway gives itself; null if the service gives it. */
+  readonly reply: RouteReply | null;
+  /** The scopes that a caller must have, all of them; null if it needs none. */
+  readonly scopes: readonly string[] | null;
+  /** The addresses and networks from which it may be called; null if from all. */
+  readonly addresses: readonly string[] | null;
+}
+
+/** A response without a service. */
+export type RouteReply =
+  /** Location is `origin`, which is empty for a path alone, the path and the client's query. */
+  | { readonly kind: 'redirect'; readonly status: number; readonly origin: string; readonly path: PathTemplate }
+  | {
+      readonly kind: 'respond';
+      readonly status: number;
+      /** Empty for no body. */
+      readonly body: string;
+      readonly contentType: string;
+      readonly headers: FieldRules | null;
+    };
+
+/** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
+export interface Deprecation {
+  /**
+   * The name under which the store counts the calls: the pattern, with the methods before it if other deprecated routes
+   * have the same pattern.
+   */
+  readonly countedAs: string;
+  readonly sinceMs: number;
+  readonly sunsetMs: number | null;
+  /** URI reference of what replaces the route. */
+  readonly successor: string | null;
+  /** URI reference of a page about the deprecation. */
+  readonly link: string | null;
+  /** Announced short refusals before the sunset. */
+  readonly brownouts: readonly Brownout[];
+}
