@@ -240,7 +240,7 @@ export const upstreamEntry = z.strictObject({
     .max(1, shareRule)
     .prefault(0.25)
     .describe(
-      "The part of `maxConnections`, and of `maxQueue`, that one consumer may have at a time: a key, a token's subject or, on a route without keys, an address. Requests beyond that get 429 `too_many_in_flight` and are not counted. Waiting requests are served in turn by consumer. 1 lets one consumer have everything, for a service that has only one.",
+      "The part of `maxConnections`, and of `maxQueue`, that one consumer may have at a time: a customer with all its keys, a key or a token's subject without a customer or, on a route without keys, an address. It is also at most half of what the others leave (or `fairShare` of that, if it is more). Requests beyond that get 429 `too_many_in_flight` and are not counted. Waiting requests are served in turn by consumer. 1 lets one consumer have everything, for a service that has only one.",
     ),
   health: orNull(health).describe(
     'Checks regularly whether each target is healthy. Without it, the gateway learns this from requests alone.',

@@ -221,7 +221,9 @@ function callerWith(
   allowance: Allowance,
   { tokenExpiresAtMs, secret, isSuspended }: Pick<Caller, 'tokenExpiresAtMs' | 'secret' | 'isSuspended'>,
 ): Identified {
-  const { id: shareId, customer } = consumer;
-  const id = customer === null ? shareId : accountIdOf(shareId, customer.id);
+  const { customer } = consumer;
+  const id = accountIdOf(consumer.id, customer?.id ?? null);
+  // Attack: a customer makes as many keys as it likes, and each of them has a share.
+  const shareId = customer?.id ?? consumer.id;
   return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs, secret, isSuspended } };
 }

@@ -25,7 +25,10 @@ export interface Caller {
    * without keys, of an address.
    */
   readonly id: string;
-  /** The id for shares of an upstream: that of the consumer, or of the address for all routes without keys. */
+  /**
+   * The id for shares of an upstream, of held bodies and of compression: that of the customer if the consumer has one, or of the
+   * consumer, or of the address for all routes without keys.
+   */
   readonly shareId: string;
   readonly allowance: Allowance;
   /** Null on a route without keys. */
@@ -36,6 +39,11 @@ export interface Caller {
   readonly secret: string | null;
   /** An operator has suspended it, or its customer: it is known, and may do nothing. */
   readonly isSuspended: boolean;
+}
+
+/** The id for what each consumer may have, whosever it is: WebSockets and the serving thread. */
+export function consumerIdOf({ consumer, shareId }: Caller): string {
+  return consumer === null ? shareId : consumer.id;
 }
 
 /** How a request was judged; one word for log and metrics. */

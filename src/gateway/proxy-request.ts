@@ -28,7 +28,7 @@ import { closeAfter } from '../io/graceful-close.ts';
 import { askingFor } from '../meter/asked-answer.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
-import type { Caller, ExchangeRecorder } from './exchange.ts';
+import { type Caller, consumerIdOf, type ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Metering } from './metering.ts';
 import type { Cuttable, WatchedRecord, WebSocketLimits } from './open-web-sockets.ts';
@@ -444,7 +444,7 @@ export function proxyUpgrade(
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
   // It waits in no queue: its connection is its own.
   admitted.metering?.sent(deps.monotonicMs());
-  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(caller.shareId, recordOf(caller));
+  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(consumerIdOf(caller), recordOf(caller));
   if (typeof room === 'string') {
     flow.forwarded({ kind: 'refused', error: noRoom(room) });
     return null;

@@ -35,7 +35,7 @@ import type { BodyCheck } from '../validate/validator.ts';
 import type { Checked } from './body-checks.ts';
 import { callerOf, type Identified } from './caller.ts';
 import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeToCheck } from './described-request.ts';
-import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
+import { type Caller, CLIENT_CLOSED_REQUEST, consumerIdOf, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
 import {
@@ -177,7 +177,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       return;
     }
     this.#caller = caller;
-    this.#inTurn(this.#deps.thread.of(caller.shareId), this.#onTurn);
+    this.#inTurn(this.#deps.thread.of(consumerIdOf(caller)), this.#onTurn);
   }
 
   /** It is the caller's turn on the serving thread. @param isLate whether the request had to wait too long for it */

@@ -19,15 +19,23 @@ export class Share<T> {
    * 2 KB of each request, 50 MB a second.
    */
   readonly waiting: T[] = [];
+  /** Of all consumers. */
+  readonly #all: { reserved: number };
+
+  constructor(all: { reserved: number }) {
+    this.#all = all;
+  }
 
   /** Takes one more reservation, however many there are, for work that outlives its request. */
   hold(): void {
     this.reserved++;
+    this.#all.reserved++;
   }
 
   /** Gives one reservation back. Called once for each `reserve` and `hold`, whatever the outcome of the request. */
   release(): void {
     this.reserved--;
+    this.#all.reserved--;
   }
 }
 
@@ -40,14 +48,20 @@ const KEPT_SHARES = 1_024;
  * Attack: one consumer sends slow requests until it holds every connection and fills the queue, so that the requests of
  * all others wait as long as its own take. One consumer therefore holds at most its share of the connections and of the
  * queue, and a connection that becomes free goes to the consumers in turn, not to the request that has waited longest.
+ *
+ * Attack: four consumers have a quarter of the connections and of the queue each, and a fifth finds the queue full. So one
+ * consumer also has at most half of what the others leave.
  */
 export class FairShares<T> {
   readonly #maxConnections: number;
   readonly #maxQueue: number;
   /** Of one consumer. */
   readonly #maxRunning: number;
-  /** Of one consumer. */
+  /** Of one consumer, even if no other has any. */
   readonly #maxReserved: number;
+  /** Of what the other consumers leave, the part that one may have. */
+  readonly #partOfRest: number;
+  readonly #all = { reserved: 0 };
   /**
    * By consumer. A share is kept when its last request has ended, because most consumers send another one at once.
    * Measured: creating and deleting an entry for every request costs six times as much as finding one.
@@ -67,6 +81,7 @@ export class FairShares<T> {
       fairShare === 1
         ? Number.POSITIVE_INFINITY
         : this.#maxRunning + (maxQueue === 0 ? 0 : partOf(maxQueue, fairShare));
+    this.#partOfRest = Math.max(fairShare, 0.5);
   }
 
   /** Requests that hold a connection or wait for one. */
@@ -85,9 +100,16 @@ export class FairShares<T> {
    */
   reserve(consumerId: string): Share<T> | null {
     const share = this.#shares.get(consumerId) ?? this.#newShare(consumerId);
-    if (share.reserved >= this.#maxReserved) return null;
-    share.reserved++;
+    if (share.reserved >= this.#mostOf(share)) return null;
+    share.hold();
     return share;
+  }
+
+  /** At least 1. */
+  #mostOf({ reserved }: Share<T>): number {
+    if (this.#maxReserved === Number.POSITIVE_INFINITY) return this.#maxReserved;
+    const rest = this.#maxConnections + this.#maxQueue - (this.#all.reserved - reserved);
+    return Math.min(this.#maxReserved, Math.max(1, Math.ceil(rest * this.#partOfRest)));
   }
 
   /** Takes a connection if one is free that this consumer may have. `release` gives it back. */
@@ -144,7 +166,7 @@ export class FairShares<T> {
 
   #newShare(consumerId: string): Share<T> {
     if (this.#shares.size >= this.#sweepAt) this.#sweep();
-    const share = new Share<T>();
+    const share = new Share<T>(this.#all);
     this.#shares.set(consumerId, share);
     return share;
   }

@@ -9,6 +9,37 @@ import { LATE_MS, paced } from '../support/room.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream } from '../support/upstream.ts';
 
+// Attack: four keys have a quarter each, of connections and queue, so that requests of all others got this 503 and were counted.
+test('keys of one customer have one share, and those of others are served beside them (reliability 360)', async () => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream((request, response) => {
+    if (request.url?.includes('hold')) held.push(response);
+    else response.end('{}');
+  });
+  const gateway = await openGateway({
+    upstream: upstream.origin,
+    upstreamSettings: { maxConnections: 8, maxQueue: 8 },
+  });
+  const { stdout } = await gateway.command('customers', 'create', '--plan', 'endless', '--json');
+  const { id } = JSON.parse(stdout) as { id: string };
+  const create = async () => {
+    const made = await gateway.command('keys', 'create', '--customer', id, '--json');
+    return (JSON.parse(made.stdout) as { key: string }).key;
+  };
+  const keys = [await create(), await create()];
+  const statuses: number[] = [];
+  for (const key of [...keys, ...keys, ...keys])
+    gateway.get('/v1/pets?hold', key).then(({ status }) => statuses.push(status));
+  // A quarter of both: two at the service, two in the queue.
+  await eventually(() => expect([held.length, statuses]).toEqual([2, [429, 429]]));
+  const { key: other } = await gateway.createKey('free');
+  expect((await gateway.get('/v1/pets', other)).status).toBe(200);
+  await eventually(() => {
+    for (const response of held.splice(0)) response.end('{}');
+    expect(statuses).toEqual([429, 429, 200, 200, 200, 200]);
+  });
+});
+
 test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts (reliability 68)', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));

@@ -37,6 +37,15 @@ class Model {
     return this.sent.filter((it) => it.consumer === consumer && it.stage !== 'over').length;
   }
 
+  mayReserve(consumer: string): boolean {
+    const { maxConnections, maxQueue, fairShare } = this.#options;
+    if (fairShare === 1) return true;
+    const own = this.reserved(consumer);
+    const others = this.sent.filter(({ stage }) => stage !== 'over').length - own;
+    const ofRest = Math.ceil((maxConnections + maxQueue - others) * Math.max(fairShare, 0.5));
+    return own < Math.min(this.maxReserved, Math.max(1, ofRest));
+  }
+
   mayTake(consumer: string): boolean {
     return this.running() < this.#options.maxConnections && this.running(consumer) < this.maxRunning;
   }
@@ -105,9 +114,12 @@ describe('the shares of an upstream', () => {
         for (const sent of model.sent) end(sent, shares, model);
         expect(shares.inFlight).toBe(0);
         for (const consumer of CONSUMERS) {
-          const most = Math.min(model.maxReserved, 50);
-          for (let i = 0; i < most; i++) expect(shares.reserve(consumer)).not.toBeNull();
-          if (most === model.maxReserved) expect(shares.reserve(consumer)).toBeNull();
+          const lone = Math.ceil((given.maxConnections + given.maxQueue) * Math.max(given.fairShare, 0.5));
+          const most = given.fairShare === 1 ? 50 : Math.min(model.maxReserved, Math.max(1, lone));
+          const all = Array.from({ length: most }, () => shares.reserve(consumer));
+          expect(all).not.toContain(null);
+          if (given.fairShare < 1) expect(shares.reserve(consumer)).toBeNull();
+          for (const share of all) share!.release();
         }
       }),
       { numRuns: 300, seed: 20261201 },
@@ -132,7 +144,9 @@ describe('the shares of an upstream', () => {
 
   test.each([
     [{ maxConnections: 256, maxQueue: 1_024, fairShare: 0.25 }, 64 + 256],
-    [{ maxConnections: 1, maxQueue: 1, fairShare: 0.25 }, 1 + 1],
+    [{ maxConnections: 1, maxQueue: 1, fairShare: 0.25 }, 1],
+    [{ maxConnections: 1, maxQueue: 20, fairShare: 0.5 }, 1 + 10],
+    [{ maxConnections: 8, maxQueue: 8, fairShare: 0.75 }, 6 + 6],
     [{ maxConnections: 8, maxQueue: 0, fairShare: 0.25 }, 2],
   ])('%j: one consumer has at most %i requests in flight', (given, most) => {
     const shares = new FairShares<object>(given);
@@ -140,12 +154,28 @@ describe('the shares of an upstream', () => {
     expect(shares.reserve('a')).toBeNull();
     expect(shares.reserve('b')).not.toBeNull();
   });
+
+  test('leave room in the queue for one more consumer while eight use all that they may (reliability 360)', () => {
+    const shares = new FairShares<object>({ maxConnections: 256, maxQueue: 1_024, fairShare: 0.25 });
+    const send = (consumerId: string) => {
+      const share = shares.reserve(consumerId);
+      return share !== null && (shares.take(share) || shares.queue(share, {}));
+    };
+    const sentBy = (consumerId: string) => {
+      let count = 0;
+      while (send(consumerId)) count++;
+      return count;
+    };
+    expect(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map(sentBy)).toEqual([320, 320, 320, 160, 80, 40, 20, 10]);
+    expect(send('newcomer')).toBe(true);
+  });
 });
 
 function take(it: Step, shares: FairShares<Sent>, model: Model): void {
   if ('consumer' in it) {
+    const mayReserve = model.mayReserve(it.consumer);
     const share = shares.reserve(it.consumer);
-    expect(share !== null).toBe(model.reserved(it.consumer) < model.maxReserved);
+    expect(share !== null).toBe(mayReserve);
     if (share === null) return;
     const sent: Sent = { consumer: it.consumer, share, stage: 'reserved' };
     model.sent.push(sent);

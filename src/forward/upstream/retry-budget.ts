@@ -1,3 +1,5 @@
+import { halfOfRest } from '../../io/fair-shares.ts';
+
 /**
  * How a retry ended: `answered` with a response that is not a failure, `failed`, or `abandoned` because the client left.
  * `over_budget`: an attempt failed and was not retried, because the budget was used up.
@@ -10,12 +12,10 @@ const SECONDS = 10;
 const MAX_PER_REQUEST = 0.2;
 /** Retries that are always allowed over the last seconds, so that an upstream with few requests has retries too. */
 const ALWAYS_ALLOWED = 20;
-/** Of these, what one consumer may have. */
-const SHARE_OF_ONE = 0.5;
 
 /**
  * Bounds the retries to one upstream over the last ten seconds: a fifth of the requests that may be retried, or twenty if
- * that is more. One consumer has at most half of them.
+ * that is more. One consumer has at most half of what the others leave.
  *
  * Attack: a service is overloaded and answers every request with 503. With three attempts for each request the gateway
  * would triple its load, and the service would never recover. (Finagle and Linkerd bound retries in the same way.)
@@ -48,7 +48,7 @@ export class RetryBudget {
     const retries = this.#retries[this.#slotAt(nowMs)]!;
     const most = Math.max(ALWAYS_ALLOWED, Math.floor(this.#recentRequests * MAX_PER_REQUEST));
     const own = this.#retries.reduce((sum, counts) => sum + (counts.get(consumer) ?? 0), 0);
-    if (this.#recentRetries >= most || own >= most * SHARE_OF_ONE) return false;
+    if (this.#recentRetries >= most || own >= halfOfRest(most, this.#recentRetries - own)) return false;
     retries.set(consumer, (retries.get(consumer) ?? 0) + 1);
     this.#recentRetries++;
     return true;
