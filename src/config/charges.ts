@@ -78,7 +78,11 @@ const source = z
           'Where it stands in the events of a stream (`text/event-stream`), as a JSON pointer. The last event that has it counts.',
         ),
       }),
-      z.strictObject({ ndjson: pointer().describe('The same in the lines of JSON (`application/x-ndjson`).') }),
+      z.strictObject({
+        ndjson: pointer().describe(
+          'The same in the last of several JSON texts (`application/x-ndjson`, `application/json-seq`).',
+        ),
+      }),
     ],
     SOURCE_RULE,
   )

@@ -2,19 +2,27 @@ import type { FieldValues } from '../http1/fields.ts';
 import { BodyReader } from './body-reader.ts';
 import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
 import { type Decoding, isDecodable } from './decoders.ts';
+import { LINE_END, RECORD_BEGIN } from './json-lines.ts';
 import type { Found } from './json-number.ts';
 
 /** Begins to decompress an answer, as `Decoders.start` does. @param read returns false if no more is needed */
 export type StartDecoding = (coding: string, first: number, read: (bytes: Buffer) => boolean) => Decoding;
 
-/** What each kind of body has as its media type. JSON has every type that ends in `+json` as well. */
+/** JSON texts with a byte in front of each, in place of a line each (RFC 7464). */
+const JSON_SEQUENCE = 'application/json-seq';
+
+/** What each kind of body has as its media type. JSON has every other type that ends in `+json` as well. */
 const KINDS: ReadonlyMap<string, BodySource['kind']> = new Map([
   ['application/json', 'json'],
+  ['text/json', 'json'],
   ['text/event-stream', 'sse'],
   ['application/x-ndjson', 'ndjson'],
   ['application/ndjson', 'ndjson'],
   ['application/jsonl', 'ndjson'],
+  ['application/jsonlines', 'ndjson'],
   ['application/x-jsonlines', 'ndjson'],
+  ['application/stream+json', 'ndjson'],
+  [JSON_SEQUENCE, 'ndjson'],
 ]);
 
 /** How the cost in a unit is found: read already, in the body, or measured. */
@@ -146,7 +154,8 @@ function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string
     if (values.length > 1) return { kind: 'read', found: 'invalid' };
   }
   const source = bodySourceOf(sources, type);
-  return source === null ? measuredWay(sources) : { kind: 'body', reader: new BodyReader(source) };
+  if (source === null) return measuredWay(sources);
+  return { kind: 'body', reader: new BodyReader(source, type === JSON_SEQUENCE ? RECORD_BEGIN : LINE_END) };
 }
 
 /** The way of an answer of which nothing but its length and its duration can be known. */
@@ -159,7 +168,7 @@ function measuredWay(sources: readonly CostSource[]): Way {
 
 /** @param type the media type of the answer, null if it has none */
 function bodySourceOf(sources: readonly CostSource[], type: string | null): BodySource | null {
-  const kind = type === null ? null : type.endsWith('+json') ? 'json' : KINDS.get(type);
+  const kind = type === null ? null : (KINDS.get(type) ?? (type.endsWith('+json') ? 'json' : undefined));
   for (const source of sources) if (source.kind === kind) return source as BodySource;
   if (type !== null && type !== 'text/plain') return null;
   const ofBody = sources.filter((source): source is BodySource => 'pointer' in source);

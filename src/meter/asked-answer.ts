@@ -53,15 +53,27 @@ function weighted(name: string, weight: number): string {
   return weight === 1 ? name : `${name};q=${weight}`;
 }
 
-/** Fields by which a client asks for a part of an answer, or for how it differs from an earlier one (RFC 9110 section 14, RFC 3229). */
-const ASKING_FOR_PART = ['range', 'if-range', 'a-im'];
+/**
+ * Fields by which a client asks for a part of an answer, for how it differs from an earlier one (RFC 9110 section 14, RFC 3229), or
+ * for another encoding of its text.
+ */
+const NOT_ASKED = ['range', 'if-range', 'a-im', 'accept-charset'];
+
+/** A text in quotes, or a parameter by which some services choose the encoding of a text. Neither is ever read twice. */
+const CHARSETS = /("(?:[^"\\]|\\.)*"?)|;[ \t]*charset[ \t]*=[ \t]*(?:"(?:[^"\\]|\\.)*"?|[^\s,;"]*)/gi;
+
+/** An Accept field without the encodings of texts. */
+function withoutCharsets(accept: string): string {
+  return accept.replace(CHARSETS, (_all, quoted: string | undefined) => quoted ?? '');
+}
 
 /** The fields of a request, with this Accept-Encoding in place of the client's. @param fields names and values alternating */
 export function askingFor(acceptEncoding: string, fields: readonly string[]): string[] {
   const asking: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i]!.toLowerCase();
-    if (name !== 'accept-encoding' && !ASKING_FOR_PART.includes(name)) asking.push(fields[i]!, fields[i + 1]!);
+    if (name === 'accept-encoding' || NOT_ASKED.includes(name)) continue;
+    asking.push(fields[i]!, name === 'accept' ? withoutCharsets(fields[i + 1]!) : fields[i + 1]!);
   }
   asking.push('Accept-Encoding', acceptEncoding);
   return asking;

@@ -1,10 +1,19 @@
 import { amountOf, type BodySource, wholeNumberOf } from './cost.ts';
 import { EventStream } from './event-stream.ts';
-import { JsonLines } from './json-lines.ts';
+import { JsonLines, LINE_END } from './json-lines.ts';
 import { type Found, JsonNumber } from './json-number.ts';
 
 /** The byte order mark that may be at the beginning of a text in UTF-8. */
-const MARK = [0xef, 0xbb, 0xbf];
+const MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+
+/**
+ * The encoding of a text by its first two bytes: a byte order mark, or a zero beside the first character, which is ASCII in JSON and
+ * in event streams. What the answer declares is not needed for that.
+ */
+function utf16Of([first, second]: Buffer): 'utf-16le' | 'utf-16be' | null {
+  if ((first === 0xff && second === 0xfe) || second === 0) return 'utf-16le';
+  return (first === 0xfe && second === 0xff) || first === 0 ? 'utf-16be' : null;
+}
 
 /** Reads one number in a text that arrives in pieces, which it does not keep. */
 interface TextReader {
@@ -15,16 +24,25 @@ interface TextReader {
   readonly isOver: boolean;
 }
 
-/** Reads one number in a body that arrives in pieces, behind its byte order mark. */
+/**
+ * Reads one number in a body that arrives in pieces, behind its byte order mark.
+ *
+ * Attack: a client asks for UTF-16, so that its cost is not found. So that is read like UTF-8.
+ */
 export class BodyReader {
   readonly #text: TextReader;
-  /** How many bytes of the mark have passed; all if the text has begun. */
-  #marked = 0;
+  /** What has come, as long as it is shorter than a byte order mark; null once the text has begun. */
+  #first: Buffer | null = Buffer.alloc(0);
+  /** Null for UTF-8. */
+  #utf16: TextDecoder | null = null;
 
-  /** @param read the text of a number in a body of JSON, see `JsonNumber` */
-  constructor({ kind, pointer }: BodySource, read = amountOf) {
+  /**
+   * @param separator of several JSON texts
+   * @param read the text of a number in a body of JSON, see `JsonNumber`
+   */
+  constructor({ kind, pointer }: BodySource, separator: Buffer = LINE_END, read = amountOf) {
     if (kind === 'json') this.#text = new JsonNumber(pointer, read);
-    else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer);
+    else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer, separator);
   }
 
   /** The last amount that has been read; null if none has. */
@@ -38,30 +56,38 @@ export class BodyReader {
   }
 
   add(bytes: Buffer): void {
-    this.#text.add(bytes, this.#beginning(bytes), bytes.length);
+    if (this.#first === null) {
+      this.#read(bytes, 0);
+      return;
+    }
+    const first = this.#first.length === 0 ? bytes : Buffer.concat([this.#first, bytes]);
+    // The memory of the piece may be used again.
+    if (first.length < MARK.length) this.#first = Buffer.from(first);
+    else this.#begin(first);
   }
 
   /** What it has found in the whole body. */
   end(): Found {
+    if (this.#first !== null) this.#begin(this.#first);
     return this.#text.end();
   }
 
-  /** @returns where the text begins in its next piece */
-  #beginning(bytes: Buffer): number {
-    let at = 0;
-    while (this.#marked < MARK.length && at < bytes.length) {
-      if (bytes[at] === MARK[this.#marked]) {
-        this.#marked++;
-        at++;
-      } else this.#marked = MARK.length;
-    }
-    return at;
+  #begin(first: Buffer): void {
+    this.#first = null;
+    const utf16 = utf16Of(first);
+    if (utf16 !== null) this.#utf16 = new TextDecoder(utf16);
+    this.#read(first, first.subarray(0, MARK.length).equals(MARK) ? MARK.length : 0);
+  }
+
+  #read(bytes: Buffer, from: number): void {
+    const text = this.#utf16 === null ? bytes : Buffer.from(this.#utf16.decode(bytes, { stream: true }));
+    this.#text.add(text, from, text.length);
   }
 }
 
 /** Reads the number at a pointer in a whole JSON body, as `wholeNumberOf`. @param pointer its tokens, see `pointerOf` */
 export function numberIn(body: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
-  const reader = new BodyReader({ kind: 'json', pointer }, wholeNumberOf);
+  const reader = new BodyReader({ kind: 'json', pointer }, LINE_END, wholeNumberOf);
   reader.add(Buffer.from(body.buffer, body.byteOffset, body.length));
   const found = reader.end();
   return found === 'no_json' ? 'invalid' : found;

@@ -1,15 +1,18 @@
 import type { Found } from './json-number.ts';
 import { LastNumber } from './last-number.ts';
 
-const LINE_END = Buffer.from('\n');
+/** What separates the texts: a line end, and in `application/json-seq` (RFC 7464) the byte in front of each. */
+export const [LINE_END, RECORD_BEGIN] = ['\n', '\x1e'].map((text) => Buffer.from(text)) as [Buffer, Buffer];
 
-/** Newline-delimited JSON: the last line that has the number counts. Empty lines and lines that are not JSON do not. */
+/** JSON texts one after another: the last one that has the number counts. Empty ones and those that are not JSON do not. */
 export class JsonLines {
   readonly #last: LastNumber;
+  readonly #separator: Buffer;
   readonly isOver = false;
   #isInLine = false;
 
-  constructor(pointer: readonly string[]) {
+  constructor(pointer: readonly string[], separator: Buffer) {
+    this.#separator = separator;
     this.#last = new LastNumber(pointer);
   }
 
@@ -18,8 +21,8 @@ export class JsonLines {
   }
 
   add(bytes: Buffer, from: number): void {
-    let at = this.#isInLine ? from : this.#last.firstToRead(bytes, from, LINE_END);
-    for (let end = bytes.indexOf(LINE_END, at); end >= 0; end = bytes.indexOf(LINE_END, at)) {
+    let at = this.#isInLine ? from : this.#last.firstToRead(bytes, from, this.#separator);
+    for (let end = bytes.indexOf(this.#separator, at); end >= 0; end = bytes.indexOf(this.#separator, at)) {
       this.#last.add(bytes, at, end);
       this.#last.endText();
       at = end + 1;

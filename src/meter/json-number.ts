@@ -8,8 +8,8 @@ const MAX_NUMBER = 41;
 const BYTES_PER_BYTE = 6;
 
 /**
- * What a JSON text has at a pointer. `absent`: nothing, or null. `invalid`: something else than an amount, or the text has a
- * name of the path twice, or is no longer JSON behind the number. `no_json`: the text is not JSON, or ends too early, and no
+ * What a JSON text has at a pointer; a text of digits is that number. `absent`: nothing, or null. `invalid`: something else than an
+ * amount, or the text has a name of the path twice, or is no longer JSON behind the number. `no_json`: the text is not JSON, or ends too early, and no
  * number was found before.
  */
 export type Found = number | 'absent' | 'invalid' | 'no_json';
@@ -27,19 +27,23 @@ const IN_NAME = 6;
 const IN_TEXT = 7;
 const IN_NUMBER = 8;
 const IN_WORD = 9;
+/** A text at the pointer. */
+const IN_DIGITS = 10;
 /** The result is certain, or the text cannot be read. */
-const OVER = 10;
+const OVER = 11;
 type State = number;
 
 const [TAB, LF, CR, SPACE, QUOTE, COMMA] = [0x09, 0x0a, 0x0d, 0x20, 0x22, 0x2c] as const;
 const [COLON_MARK, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [
   0x3a, 0x5c, 0x5b, 0x5d, 0x7b, 0x7d,
 ] as const;
-const [MINUS, ZERO, NINE, SMALL_N] = [0x2d, 0x30, 0x39, 0x6e] as const;
+const [MINUS, ZERO, NINE, SMALL_N, CAPITAL_I] = [0x2d, 0x30, 0x39, 0x6e, 0x49] as const;
 const [IS_NUMBER, IS_SPACE] = [1, 2] as const;
 /** A text in which every backslash begins an escape of JSON. */
 const VALID_ESCAPES = /^(?:[^\\"\0-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*$/;
-const WORDS: readonly Buffer[] = ['true', 'false', 'null'].map((word) => Buffer.from(word));
+/** Python writes the last two, and -Infinity, for numbers that JSON lacks. */
+const WORDS: readonly Buffer[] = ['true', 'false', 'null', 'NaN', 'Infinity'].map((word) => Buffer.from(word));
+const INFINITY = WORDS[4]!;
 /** For each byte: whether it can be part of a number, or is white space. */
 const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
   if (byte === TAB || byte === LF || byte === CR || byte === SPACE) return IS_SPACE;
@@ -80,6 +84,9 @@ function pathOf(pointer: readonly string[]): Path {
  *
  * Attack: an object has a name twice. The gateway reads the first value, the service and its client the last one. So a name
  * of the path that is there twice is `invalid`.
+ *
+ * Attack: a client sends a value that its service repeats as NaN, or as what is no JSON at all, behind the cost. So NaN and the
+ * infinities are values off the path, and the largest number that was read is kept (`seen`), whatever follows.
  */
 export class JsonNumber {
   readonly #read: (text: string) => number | null;
@@ -111,6 +118,9 @@ export class JsonNumber {
   #word: Buffer = WORDS[0]!;
   #wordAt = 0;
   #found: Found = 'absent';
+  #seen: number | null = null;
+  /** A name of the path is there twice. */
+  #isTwice = false;
   #hasBegun = false;
 
   /**
@@ -135,6 +145,8 @@ export class JsonNumber {
     this.#isEscaped = false;
     this.#number = null;
     this.#found = 'absent';
+    this.#seen = null;
+    this.#isTwice = false;
     this.#hasBegun = false;
   }
 
@@ -143,9 +155,9 @@ export class JsonNumber {
     return this.#state === OVER;
   }
 
-  /** The amount, if its number has been read to its end; otherwise null. */
+  /** The largest amount whose number has been read to its end; null if there is none. */
   get seen(): number | null {
-    return typeof this.#found === 'number' ? this.#found : null;
+    return this.#seen;
   }
 
   /** Reads the next piece of the text, which is at `from` to `to` of `bytes`. */
@@ -165,6 +177,9 @@ export class JsonNumber {
         case IN_WORD:
           at = this.#readWord(bytes, at, to);
           break;
+        case IN_DIGITS:
+          at = this.#readDigits(bytes, at, to);
+          break;
         case OVER:
           return;
         default:
@@ -178,6 +193,7 @@ export class JsonNumber {
     if (this.#state === IN_NUMBER) this.#endNumber();
     const isWhole = this.#depth === 0 && (this.#state === AFTER_VALUE || !this.#hasBegun);
     if (!isWhole) this.#stop('no_json');
+    else if (this.#isTwice) this.#found = 'invalid';
     return this.#found;
   }
 
@@ -229,8 +245,8 @@ export class JsonNumber {
       return at + 1;
     }
     if (byte === QUOTE) {
-      if (isTarget) this.#stop('invalid');
-      else this.#state = IN_TEXT;
+      this.#state = isTarget ? IN_DIGITS : IN_TEXT;
+      this.#number = isTarget ? '' : null;
       return at + 1;
     }
     if (byte === MINUS || (byte >= ZERO && byte <= NINE)) {
@@ -241,11 +257,7 @@ export class JsonNumber {
     const word = WORDS.find(([first]) => first === byte);
     if (word === undefined) this.#stop('no_json');
     else if (isTarget && byte !== SMALL_N) this.#stop('invalid');
-    else {
-      this.#state = IN_WORD;
-      this.#word = word;
-      this.#wordAt = 0;
-    }
+    else this.#beginWord(word);
     return at;
   }
 
@@ -316,8 +328,8 @@ export class JsonNumber {
       this.#isNamed = this.#decodedName() === this.#tokens[depth - 1];
     }
     if (!this.#isNamed) return;
-    if (this.#reached >= depth) this.#stop('invalid');
-    else this.#reached = depth;
+    this.#isTwice ||= this.#reached >= depth;
+    this.#reached = depth;
   }
 
   /** Keeps what may be a name of the path, of which a part is in another piece or has escapes. */
@@ -379,11 +391,27 @@ export class JsonNumber {
   #readNumber(bytes: Buffer, from: number, to: number): number {
     let at = from;
     while (at < to && (KINDS[bytes[at]!]! & IS_NUMBER) !== 0) at++;
-    if (this.#number !== null) {
-      this.#number += bytes.toString('latin1', from, Math.min(at, from + MAX_NUMBER - this.#number.length));
-    }
-    if (at < to) this.#endNumber();
+    this.#keepNumber(bytes, from, at);
+    if (at === to) return at;
+    if (bytes[at] === CAPITAL_I && this.#number === null) this.#beginWord(INFINITY);
+    else this.#endNumber();
     return at;
+  }
+
+  /** Reads a text of digits: some services write large numbers so (OData with `IEEE754Compatible=true`). */
+  #readDigits(bytes: Buffer, from: number, to: number): number {
+    let at = from;
+    while (at < to && bytes[at]! >= ZERO && bytes[at]! <= NINE) at++;
+    this.#keepNumber(bytes, from, at);
+    if (at === to) return at;
+    if (bytes[at] === QUOTE) this.#endNumber();
+    else this.#stop('invalid');
+    return at + 1;
+  }
+
+  #keepNumber(bytes: Buffer, from: number, to: number): void {
+    if (this.#number === null) return;
+    this.#number += bytes.toString('latin1', from, Math.min(to, from + MAX_NUMBER - this.#number.length));
   }
 
   #endNumber(): void {
@@ -392,6 +420,13 @@ export class JsonNumber {
     this.#found = this.#read(this.#number) ?? 'invalid';
     this.#number = null;
     if (this.#found === 'invalid') this.#state = OVER;
+    else this.#seen = Math.max(this.#found, this.#seen ?? 0);
+  }
+
+  #beginWord(word: Buffer): void {
+    this.#state = IN_WORD;
+    this.#word = word;
+    this.#wordAt = 0;
   }
 
   #readWord(bytes: Buffer, from: number, to: number): number {

@@ -83,9 +83,8 @@ export class LastNumber {
   /** The present text has ended, and another one begins. */
   endText(): void {
     const found = this.#number.end();
+    this.#seen = this.seen;
     this.#number.reset();
-    if (found === 'absent' || found === 'no_json') return;
-    this.#found = found;
-    if (typeof found === 'number') this.#seen = found;
+    if (found !== 'absent' && found !== 'no_json') this.#found = found;
   }
 }

@@ -211,6 +211,23 @@ describe('where the cost is in the body, the service is asked for what can be re
     expect(upstream.requests.at(-1)!.values('accept_encoding')).toEqual([]);
   });
 
+  test.each([
+    ['application/json;charset=utf-16be', 'application/json'],
+    [
+      'application/json ; q=0.5 ; CharSet = "utf-32" , text/json;charset=IBM037;q=0.1',
+      'application/json ; q=0.5  , text/json;q=0.1',
+    ],
+    ['a/b;x="a;charset=b\\";charset=c";charset=d', 'a/b;x="a;charset=b\\";charset=c"'],
+    ['a/b;mycharset=x, a/c;charset', 'a/b;mycharset=x, a/c;charset'],
+  ])('and for no encoding of its text: Accept: %s (reliability 357)', async (accept, asked) => {
+    await (await ask(gateway, key, '/v1/a', { accept, 'accept-charset': 'utf-16' })).body;
+    expect(upstream.requests.at(-1)!.values('accept')).toEqual([asked]);
+    expect(upstream.requests.at(-1)!.values('accept-charset')).toEqual([]);
+    await (await ask(gateway, key, '/free', { accept, 'accept-charset': 'utf-16' })).body;
+    expect(upstream.requests.at(-1)!.values('accept')).toEqual([accept]);
+    expect(upstream.requests.at(-1)!.values('accept-charset')).toEqual(['utf-16']);
+  });
+
   test('a request for an upgrade asks likewise', async () => {
     const head = `GET /v1/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nAccept-Encoding: compress\r\n`;
     const { responses } = await rawExchange(gateway.port, `${head}${HANDSHAKE}\r\n`);

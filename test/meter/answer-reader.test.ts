@@ -79,7 +79,12 @@ describe('a header field', () => {
 });
 
 describe('the media type', () => {
-  const bodies = { json: '{"u":{"t":1}}', sse: 'data: {"u":{"t":2}}\n\n', ndjson: '{"u":{"t":0}}\n{"u":{"t":3}}\n' };
+  const bodies = {
+    json: '{"u":{"t":1}}',
+    sse: 'data: {"u":{"t":2}}\n\n',
+    ndjson: '{"u":{"t":0}}\n{"u":{"t":3}}\n',
+    sequence: '\x1e{"u":\n{"t":0}}\n\x1e{"u":\n{"t":4}}\n',
+  };
   test.each<[string | null, keyof typeof bodies, CostReading]>([
     ['application/json', 'json', known(1)],
     ['Application/JSON; charset=utf-8', 'json', known(1)],
@@ -89,13 +94,38 @@ describe('the media type', () => {
     ['application/ndjson', 'ndjson', known(3)],
     ['application/jsonl', 'ndjson', known(3)],
     ['application/x-jsonlines', 'ndjson', known(3)],
-    ['application/json-seq', 'json', unknown('absent')],
+    ['text/json', 'json', known(1)],
+    ['application/jsonlines', 'ndjson', known(3)],
+    ['application/stream+json', 'ndjson', known(3)],
+    ['application/json-seq', 'sequence', known(4)],
     ['text/html', 'json', unknown('absent')],
     ['text/plain', 'json', unknown('absent')],
     [null, 'json', unknown('absent')],
   ])('%s chooses the source', async (type, body, reading) => {
     const fields = type === null ? [] : ['Content-Type', type];
     expect(await readingOf([TOKENS, OF_EVENTS, OF_LINES], { fields, body: bodies[body] })).toEqual(reading);
+  });
+
+  test.each([
+    ['UTF-16LE', 'utf16le'],
+    ['UTF-16BE', 'utf16be'],
+    ['UTF-8', 'utf8'],
+  ])('in %s, with and without a byte order mark, whole and byte by byte (reliability 357)', async (_name, encoding) => {
+    for (const [type, body, cost] of [
+      ['application/json', '{"é":"€😀","u":{"t":1}}', 1],
+      ['text/event-stream', 'data: {"é":1}\n\ndata: {"u":{"t":2}}\n\n', 2],
+      ['application/x-ndjson', bodies.ndjson, 3],
+      ['application/json-seq', bodies.sequence, 4],
+    ] as const) {
+      for (const text of [body, `\ufeff${body}`]) {
+        const bytes = encoding === 'utf8' ? Buffer.from(text) : Buffer.from(text, 'utf16le');
+        if (encoding === 'utf16be') bytes.swap16();
+        for (const pieces of [[bytes], piecesOf(bytes, 1)]) {
+          const fields = ['Content-Type', type];
+          expect(await readingOf([TOKENS, OF_EVENTS, OF_LINES], { fields, body: pieces })).toEqual(known(cost));
+        }
+      }
+    }
   });
 
   test.each<[string, string[], CostReading]>([

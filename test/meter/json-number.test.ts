@@ -28,6 +28,7 @@ function expectedAt(of: unknown, pointer: readonly string[], read = amountOf): F
     value = (value as Record<string, unknown>)[token];
   }
   if (value === null) return 'absent';
+  if (typeof value === 'string' && /^[0-9]+$/.test(value)) return read(value) ?? 'invalid';
   return (typeof value === 'number' ? read(JSON.stringify(value)) : null) ?? 'invalid';
 }
 
@@ -40,7 +41,9 @@ const escaped = (character: string) =>
 /** Writes some characters of texts and names as escapes. */
 const withEscapes = (json: string, every: number) =>
   json.replace(/"(?:[^"\\]|\\.)*"/g, (text) =>
-    text.replace(/\\.|[^"\\]/gsu, (one, at: number) => (one[0] !== '\\' && at % every === 0 ? escaped(one) : one)),
+    text.replace(/\\.|[^"\\]/gsu, (one, at: number) =>
+      /[\\0-9]/.test(one[0]!) || at % every !== 0 ? one : escaped(one),
+    ),
   );
 
 const name = fc.oneof(
@@ -164,7 +167,22 @@ describe.each([
     ['a list above', '{"u":[5]}', 'absent'],
     ['no text', '', 'absent'],
     ['white space', ' \r\n\t', 'absent'],
-    ['a text', '{"u":{"t":"5"}}', 'invalid'],
+    ['a text of digits (reliability 357)', '{"u":{"t":"50"},"t":"7"}', 50],
+    ['an empty text', '{"u":{"t":""}}', 'invalid'],
+    ['a text of something else', '{"u":{"t":"5 "}}', 'invalid'],
+    ['a text with a sign', '{"u":{"t":"-5"}}', 'invalid'],
+    ['a text of 10,000 digits', `{"u":{"t":"${'1'.repeat(10_000)}"}}`, 'invalid'],
+    ['a text without an end', '{"u":{"t":"5', 'no_json'],
+    [
+      'NaN and infinities elsewhere (reliability 358)',
+      '{"x":[NaN,-Infinity,Infinity],"u":{"y":NaN,"t":5},"z":-Infinity}',
+      5,
+    ],
+    ['NaN', '{"u":{"t":NaN}}', 'invalid'],
+    ['Infinity', '{"u":{"t":Infinity}}', 'invalid'],
+    ['-Infinity', '{"u":{"t":-Infinity}}', 'invalid'],
+    ['5Infinity', '{"u":{"t":5Infinity}}', 'invalid'],
+    ['a word that begins alike', '{"x":-Inf,"u":{"t":5}}', 'no_json'],
     ['true', '{"u":{"t":true}}', 'invalid'],
     ['an object', '{"u":{"t":{}}}', 'invalid'],
     ['a list', '{"u":{"t":[5]}}', 'invalid'],
@@ -222,6 +240,24 @@ test('a number is seen once it has ended', () => {
   expect(number.seen).toBeNull();
   add(',');
   expect(number.seen).toBe(123);
+});
+
+test.each<[string, string, number | null]>([
+  ['something behind the end', '{"u":{"t":5}}}', 5],
+  ['a wrong word behind it', '{"u":{"t":5},"x":undefined}', 5],
+  ['an end too early', '{"u":{"t":5}', 5],
+  ['a name twice, first the larger', '{"u":{"t":5,"t":3}}', 5],
+  ['a name twice, first the smaller', '{"u":{"t":3,"t":5}}', 5],
+  ['the name above twice', '{"u":{"t":3},"u":{"t":5}}', 5],
+  ['a name twice, then no number', '{"u":{"t":5,"t":{}}}', 5],
+  ['no number', '{"u":{"t":-5}}', null],
+])('what is invalid keeps the largest number that was read: %s (reliability 358)', (_what, text, seen) => {
+  for (const pieces of [[Buffer.from(text)], bytewise(Buffer.from(text))]) {
+    const number = new JsonNumber(['u', 't']);
+    for (const piece of pieces) number.add(piece, 0, piece.length);
+    expect(number.end()).toBe('invalid');
+    expect(number.seen).toBe(seen);
+  }
 });
 
 describe('Attack:', () => {

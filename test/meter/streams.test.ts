@@ -87,7 +87,7 @@ describe('newline-delimited JSON:', () => {
     ['CRLF and empty lines', '\r\n{"u":{"t":5}}\r\n\r\n\n', 5],
     ['lines that are not JSON', '{"u":{"t":5}}\nhello\n{"u\n', 5],
     ['an object over two lines', '{"u":\n{"t":5}}\n', 'absent'],
-    ['an invalid amount at last', '{"u":{"t":5}}\n{"u":{"t":"5"}}\n', 'invalid'],
+    ['an invalid amount at last', '{"u":{"t":5}}\n{"u":{"t":"x"}}\n', 'invalid'],
     ['a byte order mark', '\ufeff{"u":{"t":5}}\n', 5],
     ['nothing', '', 'absent'],
   ])('%s', (_what, text, found) => {
