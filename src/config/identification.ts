@@ -7,7 +7,6 @@ import { ALPHABETS, type AlphabetName, FOREIGN_LENGTHS, type KeyFormat } from '.
 import type { JwksSource } from '../identify/jwt-keys.ts';
 import type { KeySource } from '../identify/key-sources.ts';
 import { ROLES } from './admin-tokens.ts';
-import type { Frozen } from './frozen.ts';
 import * as values from './values.ts';
 import { asArray, field, type Note } from './yaml.ts';
 
@@ -76,7 +75,7 @@ export const jwtSchema = z.strictObject({
 });
 
 /** The rules for callers' JSON Web Tokens, and where the keys of their issuer are (contract section 5). */
-export type JwtSettings = Frozen<z.output<typeof jwtSchema>>;
+export type JwtSettings = values.Frozen<z.output<typeof jwtSchema>>;
 
 const { issuer, jwks, algorithms } = jwtSchema.shape;
 const headerRule =
@@ -117,7 +116,7 @@ export const proxyIdentitySchema = z.strictObject({
 });
 
 /** The rules for the tokens of an authenticating proxy before the admin listener (contract section 7). */
-export type ProxyIdentitySettings = Frozen<z.output<typeof proxyIdentitySchema>>;
+export type ProxyIdentitySettings = values.Frozen<z.output<typeof proxyIdentitySchema>>;
 
 function isUrl(jwks: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\//i.test(jwks);

@@ -4,8 +4,8 @@ import { type BanRule, MAX_GROUPS, MAX_UNITS, type Plan, type Plans, type PlanUn
 import { WINDOWS, type WindowForm, type WindowName } from '../admit/windows.ts';
 import { groupRouteOf } from '../routing/path-groups.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
-import { deepFreeze } from './frozen.ts';
 import * as values from './values.ts';
+
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 /** Parses the text of plans.yaml (contract section 2). The value is deep frozen. @param file its name in faults */
@@ -503,7 +503,7 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
       },
     ];
   });
-  return deepFreeze({
+  return values.deepFreeze({
     plans: new Map(plans),
     removed: file.removed,
     failedAuthenticationPerMinute: file['failed-authentication'].minute,

@@ -2,10 +2,10 @@ import type { Worker } from 'node:worker_threads';
 import { compileCacheVariables } from '../io/compile-cache.ts';
 import { startThread } from '../io/own-program.ts';
 import type { Variables } from './environment.ts';
-import { deepFreeze } from './frozen.ts';
 import { isPipeOrDevice, signatureOf, statOf } from './read-file.ts';
 import { type Configuration, filesOf } from './settings.ts';
 import type { Reading, Refused, ThreadData } from './settings-thread.ts';
+import { deepFreeze } from './values.ts';
 
 /** A complete and valid configuration that differs from the one in force. */
 export interface SettingsChange {

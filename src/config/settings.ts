@@ -10,14 +10,13 @@ import type { ReadDescriptions } from './compiled-descriptions.ts';
 import { describedRequests, readDescriptions } from './descriptions.ts';
 import { type Environment, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, printFault, printPlace } from './fault.ts';
-import { deepFreeze, type Frozen } from './frozen.ts';
 import { parseGatewayFile } from './gateway-file.ts';
 import type { GatewayFile } from './gateway-schema.ts';
 import { parsePlans } from './plans.ts';
 import { type PolicyFile, type PolicySource, readPolicies } from './policy-files.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import { routesOf } from './routes.ts';
-import { targetOf } from './values.ts';
+import { deepFreeze, type Frozen, targetOf } from './values.ts';
 import { isMapping, type Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */

@@ -3,8 +3,7 @@ import type { KeyStore } from '../identify/key-store.ts';
 import { orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 import type { Route } from '../routing/route.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
-import { timeOf } from './key-report.ts';
-import { unreadableRow } from './unreadable.ts';
+import { timeOf, unreadableRow } from './key-report.ts';
 import { count, type DeepReadonly, day, time } from './values.ts';
 
 const deprecatedRoute = {

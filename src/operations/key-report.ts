@@ -7,8 +7,13 @@ import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { type Listed, UnreadableRecord } from '../identify/stored-record.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
-import { unreadableRow } from './unreadable.ts';
 import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
+
+/** Why a record that a row of a list is about cannot be read; the row has what is known without it. */
+export const unreadableRow = z
+  .string()
+  .optional()
+  .describe('Why the record of the key, or of its customer, cannot be read; absent if it can.');
 
 const textRule = 'must be text or null';
 export const label = z

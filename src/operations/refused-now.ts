@@ -9,8 +9,7 @@ import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { UnreadableRecord } from '../identify/stored-record.ts';
 import { allowanceOfOwner, ownerOf } from './account-owners.ts';
-import { customerOfKey } from './key-report.ts';
-import { unreadableRow } from './unreadable.ts';
+import { customerOfKey, unreadableRow } from './key-report.ts';
 import { count, limitName, unixSeconds } from './values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */

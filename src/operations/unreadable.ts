@@ -3,12 +3,6 @@ import type { UnreadableRecord } from '../identify/stored-record.ts';
 
 // What operators see of the records that a list could not read.
 
-/** Why a record that a row of a list is about cannot be read; the row has what is known without it. */
-export const unreadableRow = z
-  .string()
-  .optional()
-  .describe('Why the record of the key, or of its customer, cannot be read; absent if it can.');
-
 /** The records that a list could not read. */
 export const unreadable = z
   .array(z.strictObject({ id: z.string(), reason: z.string().describe('Where its value is, and what to do.') }))
