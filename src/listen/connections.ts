@@ -205,7 +205,9 @@ function idleSince({ socket, reading, sinceMs }: OpenConnection): number | null 
 export interface SessionStreams {
   /** The network of the client address; null for a trusted proxy. */
   readonly network: string | null;
-  /** Streams without a complete request, or with an answer that the client has yet to read. */
+  /** Its open streams. */
+  readonly streams: number;
+  /** Of these, those without a complete request, or with an answer that the client has yet to read. */
   readonly unserved: number;
   /** Since when the client has had something to read, and has hardly read. */
   readonly stillSinceMs: number;
@@ -213,11 +215,19 @@ export interface SessionStreams {
   endUnserved(): void;
 }
 
+/** A session that may make room. */
+interface Payer {
+  readonly session: SessionStreams;
+  readonly unserved: number;
+  /** Of all sessions of its client. */
+  readonly ofClient: number;
+}
+
 /** The sessions that make room next, the first of them last. */
 interface Payers {
   readonly foundAtMs: number;
   readonly hadNone: boolean;
-  readonly sessions: { readonly session: SessionStreams; readonly unserved: number }[];
+  readonly payers: Payer[];
 }
 
 /**
@@ -229,6 +239,7 @@ interface Payers {
  *
  * Attack: a client opens thousands of such streams, so that they end an older one of a neighbour, who reads a large answer
  * slowly and has paid for it. So the client that has most of them makes room, and of its address the session that has most.
+ * A client whose streams are all being served can make no room, and takes none from one that has fewer.
  */
 export class StreamSlots {
   readonly #limits: ConnectionLimits;
@@ -249,16 +260,17 @@ export class StreamSlots {
 
   /**
    * Takes a slot for a stream.
-   * @param network of the client; null for a trusted proxy, to which only the total limit applies
+   * @param session to a session without a network, that of a trusted proxy, only the total limit applies
    * @returns gives the slot back; null if no slot is free
    */
-  take(network: string | null): (() => void) | null {
+  take(session: SessionStreams): (() => void) | null {
     if (this.#isShortOfMemory()) return null;
+    const { network } = session;
     const { maxConnections, maxConnectionsPerAddress } = this.#limits;
     if (network !== null && (this.#perNetwork.get(network) ?? 0) >= maxConnectionsPerAddress) {
-      if (!this.#makeRoom(network)) return null;
+      if (!this.#makeRoom(network, session)) return null;
     }
-    if (this.#count >= maxConnections && !this.#makeRoom(EVERYWHERE)) return null;
+    if (this.#count >= maxConnections && !this.#makeRoom(EVERYWHERE, session)) return null;
     let isHeld = true;
     this.#count++;
     if (network !== null) this.#perNetwork.set(network, (this.#perNetwork.get(network) ?? 0) + 1);
@@ -269,11 +281,36 @@ export class StreamSlots {
   }
 
   /** Ends a stream that is not served, of this client network if one is given. @returns whether there was one */
-  #makeRoom(network: string): boolean {
+  #makeRoom(network: string, asking: SessionStreams): boolean {
     const before = this.#payers.get(network);
-    const isRecent = before !== undefined && this.#nowMs() - before.foundAtMs < SCAN_AGAIN_MS;
-    if (isRecent && before.hadNone) return false;
-    return (isRecent && endOneOf(before)) || endOneOf(this.#scan(network));
+    if (before !== undefined && this.#nowMs() - before.foundAtMs < SCAN_AGAIN_MS) {
+      if (this.#endOneOf(before, asking)) return true;
+      if (before.hadNone || before.payers.length > 0) return false;
+    }
+    return this.#endOneOf(this.#scan(network), asking);
+  }
+
+  /** One stream of each session, until they are found anew. A session that has fewer than when it was found keeps them. */
+  #endOneOf({ payers }: Payers, asking: SessionStreams): boolean {
+    for (let next = payers.at(-1); next !== undefined; next = payers.at(-1)) {
+      const { session, unserved } = next;
+      if (session.unserved >= unserved) {
+        if (!this.#mayPay(next, asking)) return false;
+        payers.pop();
+        session.endUnserved();
+        return true;
+      }
+      payers.pop();
+    }
+    return false;
+  }
+
+  /** Whether a session, or its client, has more streams to end than the asking one has in all. A session may always pay for itself. */
+  #mayPay({ session, unserved, ofClient }: Payer, asking: SessionStreams): boolean {
+    if (session === asking) return true;
+    const { network } = asking;
+    if (network === null || session.network === network) return unserved > asking.streams;
+    return ofClient > (this.#perNetwork.get(network) ?? 0);
   }
 
   /**
@@ -292,13 +329,13 @@ export class StreamSlots {
     const clientsMost = [...counts.values()].reduce((most, count) => Math.max(most, count), 0);
     const ofClients = able.filter((it) => counts.get(it.network ?? it)! > clientsMost / 2);
     const most = ofClients.reduce((soFar, { unserved }) => Math.max(soFar, unserved), 0);
-    const sessions = ofClients
+    const payers = ofClients
       .filter(({ unserved }) => unserved > most / 2)
       .toSorted((a, b) => a.stillSinceMs - b.stillSinceMs)
       .slice(0, MAX_CANDIDATES)
       .reverse()
-      .map((session) => ({ session, unserved: session.unserved }));
-    const found = { foundAtMs: this.#nowMs(), hadNone: sessions.length === 0, sessions };
+      .map((it) => ({ session: it, unserved: it.unserved, ofClient: counts.get(it.network ?? it)! }));
+    const found = { foundAtMs: this.#nowMs(), hadNone: payers.length === 0, payers };
     this.#payers.set(network, found);
     return found;
   }
@@ -313,15 +350,4 @@ export class StreamSlots {
       this.#payers.delete(network);
     }
   }
-}
-
-/** One stream of each session, until they are found anew. A session that has fewer than when it was found keeps them. */
-function endOneOf({ sessions }: Payers): boolean {
-  for (let next = sessions.pop(); next !== undefined; next = sessions.pop()) {
-    const { session, unserved } = next;
-    if (session.unserved < unserved) continue;
-    session.endUnserved();
-    return true;
-  }
-  return false;
 }

@@ -182,6 +182,10 @@ class Http2Session implements ReadConnection, SessionStreams {
     stream.close(NGHTTP2_CANCEL);
   }
 
+  get streams(): number {
+    return this.#open.size;
+  }
+
   get unserved(): number {
     return this.#open.size - this.#served.size;
   }
@@ -293,7 +297,7 @@ class Http2Session implements ReadConnection, SessionStreams {
       this.#spendReset();
       return;
     }
-    const releaseSlot = streams.take(this.network);
+    const releaseSlot = streams.take(this);
     if (releaseSlot === null) {
       onUnparsed('overloaded');
       this.#excuseBody(hasEnded);

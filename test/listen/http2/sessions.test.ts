@@ -137,7 +137,7 @@ test.each([
     reader.send(head(1, '/paid'));
     await eventually(() => expect(reader.isAnswered(1)).toBe(true));
     for (const session of others) session.send(...ids(50).map((id) => head(id, '/free')));
-    const ended = () => others.flatMap((session) => ids(50).filter((id) => session.resetOf(id) === CODE.CANCEL)).length;
+    const ended = () => others.flatMap((session) => ids(50).filter((id) => session.resetOf(id) !== null)).length;
     await eventually(() => expect(ended()).toBe(1 + 150 - 60));
     expect(reader.resetOf(1)).toBeNull();
     reader.send(settings(4, 2_000));
@@ -146,6 +146,20 @@ test.each([
     );
   },
 );
+
+test('an answer that is being read is not ended for those who have more streams, all of them served (reliability 359)', async () => {
+  const open = await serving(1_000, 60);
+  answer = (request, response) => request.url === '/paid' && response.end('x'.repeat(1_000));
+  const [reader, greedy] = [await open(), await open('2001:db8:0:1::1')];
+  reader.send(settings(4, 0), head(1, '/paid'));
+  await eventually(() => expect(reader.isAnswered(1)).toBe(true));
+  // So many that all are served before there are more.
+  greedy.send(...ids(59).map((id) => head(id, '/held')));
+  await eventually(() => expect(begun).toHaveLength(1 + 59));
+  greedy.send(head(121, '/held'));
+  await eventually(() => expect(greedy.resetOf(121)).toBe(CODE.REFUSED_STREAM));
+  expect(reader.resetOf(1)).toBeNull();
+});
 
 // Fault: an upload whose response is complete and waits to be read cannot be broken off any more. It counted as freed, and was not.
 test('uploads end until enough is freed, also those whose response waits to be read (reliability 329)', async () => {
