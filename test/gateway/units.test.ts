@@ -206,8 +206,8 @@ describe('however a request asks for its reserve (reliability 381)', () => {
     ['-1', 100, 300],
     ['-1e999', 100, 300],
     [`-9${LONG}`, 100, 300],
-    ['"801"', 100, 300],
-    [JSON.stringify(LONG), 100, 300],
+    ['"801"', 100, 800],
+    [JSON.stringify(LONG), 100, 800],
   ])('%.20s takes what it says in advance, up to most', async (asked, byField, byBody) => {
     const [one, other] = [await callerOf(gateway), await callerOf(gateway)];
     await gateway.get('/v1/field', one.key, { method: 'POST', headers: { 'x-max-tokens': asked } });
