@@ -130,7 +130,8 @@ class Http2Session implements ReadConnection, SessionStreams {
       this.#isLeaving = true;
     });
     // HTTP/2 has no half-closed connections: a client that has ended its side waits for nothing more.
-    socket.once('end', () => this.#session.destroy());
+    // Attack: a client ends hundreds of sessions at the same moment, and ending one takes a tenth of a millisecond.
+    socket.once('end', () => options.turns.later(this.network ?? this, () => this.#session.destroy()));
     this.#session.on('stream', (stream, _headers, flags, raw) => this.#take(stream, flags, raw as unknown as string[]));
   }
 

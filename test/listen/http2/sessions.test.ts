@@ -68,7 +68,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
   });
   const addresses: string[] = [];
   const { port } = await listen(
-    createServer({ ...certificate, ALPNProtocols: ['h2'] }, (socket: TLSSocket) => {
+    createServer({ ...certificate, ALPNProtocols: ['h2'], allowHalfOpen: true }, (socket: TLSSocket) => {
       socket.on('error', () => {});
       atEnd(() => socket.destroy());
       sessions.take(socket, addresses.shift()!);
@@ -199,6 +199,27 @@ test('addresses of one network have their turn together (reliability 254)', asyn
   await eventually(() => expect(begun).toHaveLength(1_010));
   // In turn with ten of the network, and not with those of each of its addresses.
   expect(begun.lastIndexOf('/other') - begun.indexOf('/other')).toBeLessThan(100);
+});
+
+test('sessions that clients end at the same moment are ended in turns (reliability 317)', async () => {
+  const open = await serving(1_000);
+  const many = await Promise.all(Array.from({ length: 20 }, () => open()));
+  // As long as a turn: one is ended in each.
+  stepMs = 3;
+  let turn = 0;
+  const next = () => {
+    turn++;
+    timer = setImmediate(next);
+  };
+  let timer = setImmediate(next);
+  const closedAt: number[] = [];
+  for (const { socket } of many) {
+    socket.once('close', () => closedAt.push(turn));
+    socket.end();
+  }
+  await eventually(() => expect(closedAt).toHaveLength(20));
+  clearImmediate(timer);
+  expect(closedAt.at(-1)! - closedAt[0]!).toBeGreaterThanOrEqual(10);
 });
 
 /** One MiB of a body. */
