@@ -40,8 +40,10 @@ beforeEach(() => {
 /** Serves HTTP/2 as the listener does. @param streams of each address at a time @param maxConnections streams of all addresses */
 async function serving(streams: number, maxConnections = 10_000): Promise<(address?: string) => Promise<RawSession>> {
   let nowMs = 0;
+  // Of this test: streams of the one before may still begin.
+  const own = { begun, broken };
   const server = createHttpServer((request, response) => {
-    begun.push(request.url ?? '');
+    own.begun.push(request.url ?? '');
     answer(request, response);
   });
   const limits = { maxConnections, maxConnectionsPerAddress: streams };
@@ -64,7 +66,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
       return nowMs;
     },
     onUnparsed: () => {},
-    onBreak: (reason) => broken.push(reason),
+    onBreak: (reason) => own.broken.push(reason),
   });
   const addresses: string[] = [];
   const { port } = await listen(
