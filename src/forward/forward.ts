@@ -45,8 +45,6 @@ export interface ForwardHooks {
    * to, and for each further attempt.
    */
   taken(target: string): void;
-  /** The request has been written to a connection. Called again for each further attempt. */
-  sent(): void;
   /** An attempt has failed and another one begins. @param attempt its number, from 2 */
   retried(attempt: number): void;
   /** An attempt has failed and no other one begins, because the retry budget of the upstream is used up. */
@@ -60,6 +58,8 @@ export interface ForwardHooks {
   worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
   done(result: ForwardResult): void;
+  /** Called once the request has been written to a connection, and again for each further attempt; null if that does not matter. */
+  readonly sent: (() => void) | null;
   /** How long a client may read nothing before it is disconnected. */
   readonly writeTimeoutMs: number;
   /** Deadlines that replace those of the upstream; null for those of the upstream. */
@@ -168,7 +168,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     // A retry has the deadline of its attempt already, and a request that is sent once more keeps its own.
     if (this.#wait === 'connection' || (this.#retries === null && !this.#isResent)) this.#waitForHead();
     connection.carry(this.#request, this);
-    this.#hooks.sent();
+    this.#hooks.sent?.();
   }
 
   onNotConnected(error: Error): void {

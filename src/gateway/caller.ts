@@ -221,9 +221,9 @@ function callerWith(
   allowance: Allowance,
   { tokenExpiresAtMs, secret, isSuspended }: Pick<Caller, 'tokenExpiresAtMs' | 'secret' | 'isSuspended'>,
 ): Identified {
-  const { customer } = consumer;
-  const id = accountIdOf(consumer.id, customer?.id ?? null);
+  const { id: consumerId, customer } = consumer;
+  const id = customer === null ? consumerId : accountIdOf(consumerId, customer.id);
   // Attack: a customer makes as many keys as it likes, and each of them has a share.
-  const shareId = customer?.id ?? consumer.id;
+  const shareId = customer?.id ?? consumerId;
   return { kind: 'caller', caller: { id, shareId, allowance, consumer, tokenExpiresAtMs, secret, isSuspended } };
 }

@@ -128,6 +128,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly method: string;
   readonly target: string;
   readonly lines: string;
+  readonly sent: (() => void) | null;
   readonly body: RequestBody | null;
   readonly writeTimeoutMs: number;
   readonly timeouts: ResponseTimeouts | null;
@@ -157,7 +158,9 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.writeTimeoutMs = deps.writeTimeoutMs;
     this.timeouts = match.route.timeouts;
     this.retries = match.route.retries;
-    this.reader = admitted.metering;
+    const { metering } = admitted;
+    this.reader = metering;
+    this.sent = metering === null ? null : () => metering.sent(deps.monotonicMs());
     this.#deps = deps;
     this.#response = response;
     this.#compressed = compressed;
@@ -166,10 +169,6 @@ class Passing implements ForwardRequest, ForwardHooks {
 
   taken(target: string): void {
     this.#admitted.record.target = target;
-  }
-
-  sent(): void {
-    this.#admitted.metering?.sent(this.#deps.monotonicMs());
   }
 
   retried(attempt: number): void {

@@ -108,6 +108,8 @@ export const CHANGES_LOST = {
 };
 /** The error code of every refusal of a policy, which chooses its codes itself. */
 const BY_POLICY = 'policy';
+/** By status: that of a client that has left, and the class of each other one. */
+const STATUS_LABELS = Array.from({ length: 1_000 }, (_, status) => (status === 499 ? '499' : statusClass(status)));
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 /** An admitted request that leaves at most this fraction of its window is near the limit. */
 const NEAR = 0.1;
@@ -189,7 +191,7 @@ function recordRequests(registry: Registry): Recorder {
       route ?? 'none',
       plan ?? 'none',
       judgement,
-      status === 499 ? '499' : statusClass(status),
+      STATUS_LABELS[status]!,
       // Attack: a policy that puts a text of the client into its code makes a series of each.
       judgement === 'denied' && policy != null ? BY_POLICY : (code ?? 'none'),
       source ?? 'none',
