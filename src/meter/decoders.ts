@@ -105,7 +105,7 @@ export class Decoders {
     else this.#ofConsumers.set(consumerId, left);
   }
 
-  /** Whether so many answers of the consumer are being read that those should count as requests in flight whose client has left. */
+  /** Whether this many answers of the consumer are being read: those whose client has left then count as requests in flight. */
   hasMany(consumerId: string): boolean {
     const share = this.#threads.reserve(decodedFor(consumerId));
     share.release();

@@ -16,7 +16,12 @@ import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
-import { warnOfBrokenSessions, warnOfPlainHttp, warnOfTlsWaste } from '../telemetry/connection-warnings.ts';
+import {
+  atMostOnceAMinute,
+  warnOfBrokenSessions,
+  warnOfPlainHttp,
+  warnOfTlsWaste,
+} from '../telemetry/connection-warnings.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
@@ -245,19 +250,6 @@ async function open(run: Run): Promise<Opened> {
   };
 }
 
-const UNDECIDED_EVERY_MS = 60_000;
-
-/** Logs, at most once a minute, a consumer whose counters the store cannot read. */
-function undecidedIn(logger: Pick<Run['log']['logger'], 'error'>): (consumerId: string) => void {
-  let loggedAtMs = Number.NEGATIVE_INFINITY;
-  return (consumerId) => {
-    const nowMs = CLOCKS.monotonicMs();
-    if (nowMs - loggedAtMs < UNDECIDED_EVERY_MS) return;
-    loggedAtMs = nowMs;
-    logger.error({ consumerId }, 'the store has no decision about a consumer: each gateway decides alone');
-  };
-}
-
 /** Logs and counts what happens to the store. */
 function storeEvents({ live, log: { logger }, later }: Run): StoreEvents {
   const { onFailure } = live.settings.redis;
@@ -321,7 +313,10 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   later.metrics = metrics;
   // The clock of a Redis is its own.
   const accountsMs = followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs;
-  const services = openServices(settings, live, stores, metrics, thread, accountsMs, undecidedIn(log.logger));
+  const onUndecided = atMostOnceAMinute<string>(CLOCKS.monotonicMs, (consumerId) => {
+    log.logger.error({ consumerId }, 'the store has no decision about a consumer: each gateway decides alone');
+  });
+  const services = openServices(settings, live, stores, metrics, thread, accountsMs, onUndecided);
   later.services = services;
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.secretUses.close());

@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000;
  * number of cases since the line before.
  * @param nowMs a monotonic clock
  */
-function atMostOnceAMinute<T>(nowMs: () => number, write: (latest: T, count: number) => void): (one: T) => void {
+export function atMostOnceAMinute<T>(nowMs: () => number, write: (latest: T, count: number) => void): (one: T) => void {
   let nextLineAtMs = Number.NEGATIVE_INFINITY;
   let count = 0;
   return (one) => {

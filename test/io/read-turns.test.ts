@@ -32,6 +32,23 @@ function spin(ms: number): void {
   while (performance.now() < untilMs);
 }
 
+/** How many calls of `done` come in one turn of the event loop at most. */
+function countTurns() {
+  const counted = { all: 0, most: 0, done: () => {} };
+  let inTurn = 0;
+  counted.done = () => {
+    counted.all++;
+    counted.most = Math.max(counted.most, ++inTurn);
+  };
+  const turn = () => {
+    inTurn = 0;
+    timer = setImmediate(turn);
+  };
+  let timer = setImmediate(turn);
+  atEnd(() => clearImmediate(timer));
+  return counted;
+}
+
 // Attack: libuv reads each connection up to 32 times before any timer runs, so 100 uploads of one key made turns of hundreds of
 // milliseconds.
 test.each([
@@ -40,13 +57,11 @@ test.each([
 ])(
   'connections that are %s and always readable have a few pieces in a turn, and another owner has its turn (reliability 309)',
   async (_, hasTaker) => {
-    let [inTurn, most, all] = [0, 0, 0];
+    const counted = countTurns();
     let [before, waitedFor]: (number | null)[] = [null, null];
     const onPiece = (bytes: Buffer, isOther: boolean) => {
-      inTurn++;
-      all++;
-      most = Math.max(most, inTurn);
-      if (isOther) waitedFor ??= all - before!;
+      counted.done();
+      if (isOther) waitedFor ??= counted.all - before!;
       // As the least that a piece can cost, whatever this machine is.
       else spin(0.2);
       expect(bytes.length).toBeGreaterThan(0);
@@ -63,23 +78,17 @@ test.each([
     const many = clients(port, 32);
     await Promise.all(many.map((socket) => once(socket, 'connect')));
     await eventually(() => expect(sockets).toHaveLength(32));
-    const turn = () => {
-      inTurn = 0;
-      timer = setImmediate(turn);
-    };
-    let timer = setImmediate(turn);
     const block = Buffer.alloc(4 * 1024 * 1024);
     for (const socket of many) socket.write(block);
-    await eventually(() => expect(all).toBeGreaterThan(100));
+    await eventually(() => expect(counted.all).toBeGreaterThan(100));
     const [other] = clients(port, 1);
     await once(other!, 'connect');
-    before = all;
+    before = counted.all;
     other!.write(Buffer.alloc(64 * 1024));
     await eventually(() => expect(waitedFor).not.toBeNull());
-    await eventually(() => expect(all).toBeGreaterThan(1_000));
-    clearImmediate(timer);
+    await eventually(() => expect(counted.all).toBeGreaterThan(1_000));
     // Half a millisecond, at 0.2 each: three as they arrive, and three in turn.
-    expect(most).toBeLessThanOrEqual(8);
+    expect(counted.most).toBeLessThanOrEqual(8);
     expect(waitedFor).toBeLessThan(100);
   },
 );
@@ -114,7 +123,7 @@ test('whatever waits for its turn arrives whole and in order, also if its reader
 });
 
 test('what is held of many connections is continued for half a millisecond in each turn, and of each owner in turn (reliability 347)', async () => {
-  let [inTurn, most, done] = [0, 0, 0];
+  const counted = countTurns();
   const order: string[] = [];
   const sockets: Socket[] = [];
   const port = await accepting((socket) => {
@@ -123,24 +132,16 @@ test('what is held of many connections is continued for half a millisecond in ea
   });
   clients(port, 51);
   await eventually(() => expect(sockets).toHaveLength(51));
-  const turn = () => {
-    inTurn = 0;
-    timer = setImmediate(turn);
-  };
-  let timer = setImmediate(turn);
   for (const [i, socket] of sockets.entries()) {
     readInTurn(socket, () => {
       order.push(i < 50 ? 'attacker' : 'other');
-      inTurn++;
-      done++;
-      most = Math.max(most, inTurn);
+      counted.done();
       spin(0.2);
     });
   }
-  expect(done).toBe(0);
-  await eventually(() => expect(done).toBe(51));
-  clearImmediate(timer);
-  expect(most).toBeLessThanOrEqual(3);
+  expect(counted.all).toBe(0);
+  await eventually(() => expect(counted.all).toBe(51));
+  expect(counted.most).toBeLessThanOrEqual(3);
   expect(order.indexOf('other')).toBe(1);
 });
 
@@ -162,23 +163,6 @@ test('a connection is read 8 KiB at first, and all of the buffer while it has mo
   await eventually(() => expect(pieces.slice(before).reduce((sum, bytes) => sum + bytes, 0)).toBe(100_000));
   expect(pieces[before]).toBeLessThanOrEqual(8 * 1024);
 });
-
-/** How many calls of `done` come in one turn of the event loop at most. */
-function countTurns() {
-  const counted = { all: 0, most: 0, done: () => {} };
-  let inTurn = 0;
-  counted.done = () => {
-    counted.all++;
-    counted.most = Math.max(counted.most, ++inTurn);
-  };
-  const turn = () => {
-    inTurn = 0;
-    timer = setImmediate(turn);
-  };
-  let timer = setImmediate(turn);
-  atEnd(() => clearImmediate(timer));
-  return counted;
-}
 
 // Attack: clients withhold the last byte of a request head or of a ClientHello, and send all of these bytes at the same moment.
 test.each([

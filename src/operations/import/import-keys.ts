@@ -48,7 +48,7 @@ export interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
 
 interface ImportedKeyDeps {
   readonly customers: Pick<CustomerStore, 'get'>;
-  /** The id of the only customer with a name. Anything else where there is none. @throws Failure `not_found` if several have it */
+  /** The id of the only customer with this name; the name itself if no customer has it. @throws Failure `not_found` if several have it */
   readonly customerNamed: (name: string) => Promise<string>;
   readonly plans: ReadonlyMap<string, Plan>;
   readonly formats: readonly KeyFormat[];
