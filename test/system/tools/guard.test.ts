@@ -33,5 +33,6 @@ test('the total of strace is read', () => {
       '    calls syscall\n--------- ----------------\n      120 read\n--------- ----------------\n      180 total\n',
     ),
   ).toBe(180);
+  expect(totalOf('')).toBe(0);
   expect(() => totalOf('strace: attach: Operation not permitted')).toThrow('no total');
 });

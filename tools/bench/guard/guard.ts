@@ -65,14 +65,29 @@ async function costOf(kind: Guarded, world: World, { port, pid, bytesFile }: Gat
       const besidesBytes = idleBytesPerMs * (performance.now() - beganAtMs);
       least = Math.min(least, (await allocatedBytes(pid, bytesFile)) - besidesBytes);
     }
-    const calls = await countSystemCalls(pid, () => load(ask, kind, world, COUNTED_CALLS));
-    return {
-      bytes: Math.round(least / COUNTED),
-      systemCalls: calls === null ? null : Math.round((calls / COUNTED_CALLS) * 100) / 100,
-    };
+    return { bytes: Math.round(least / COUNTED), systemCalls: await systemCallsOf(kind, world, ask, pid) };
   } finally {
     ask.end();
   }
+}
+
+/** The calls for each request, without those of the timers of the gateway, of which a slow machine sees more in the time of a pass. */
+async function systemCallsOf(kind: Guarded, world: World, ask: Asker, pid: number): Promise<number | null> {
+  const idle = await timedCalls(pid, () => delay(IDLE_MS));
+  const busy = await timedCalls(pid, () => load(ask, kind, world, COUNTED_CALLS));
+  if (idle === null || busy === null) return null;
+  const besides = (idle.calls / idle.ms) * busy.ms;
+  return Math.round(((busy.calls - besides) / COUNTED_CALLS) * 100) / 100;
+}
+
+async function timedCalls(pid: number, work: () => Promise<unknown>): Promise<{ calls: number; ms: number } | null> {
+  let ms = 0;
+  const calls = await countSystemCalls(pid, async () => {
+    const beganAtMs = performance.now();
+    await work();
+    ms = performance.now() - beganAtMs;
+  });
+  return calls === null ? null : { calls, ms };
 }
 
 /** What the process allocates by its own timers, bytes a millisecond: on a slow machine more of it falls into the time of a pass. */

@@ -50,8 +50,9 @@ export async function countSystemCalls(pid: number, work: () => Promise<void>): 
   }
 }
 
-/** Reads the summary of `strace -c -U calls,name`. */
+/** Reads the summary of `strace -c -U calls,name`; without any call it is empty. */
 export function totalOf(summary: string): number {
+  if (summary === '') return 0;
   const total = /^\s*(\d+)\s+total\s*$/m.exec(summary)?.[1];
   if (total === undefined) throw new Error(`strace printed no total: ${summary.slice(-300)}`);
   return Number(total);
