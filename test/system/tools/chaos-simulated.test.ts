@@ -14,7 +14,8 @@ const HISTORIES = tries(300, 2_000);
 
 test('a fleet of gateways keeps the written bounds in random histories', async () => {
   const { played, answers, broken } = await simulate({ seed: SEED, histories: HISTORIES });
-  expect(broken).toBe(null);
+  // As the message, because CI shows only the beginning of a value.
+  expect(broken, broken ?? '').toBe(null);
   expect(played).toBe(HISTORIES);
   // Each way to answer was used, or nothing could have broken.
   for (const count of Object.values(answers)) expect(count).toBeGreaterThan(HISTORIES);
@@ -37,6 +38,8 @@ test.each([
   [20_267_795, 'a gateway alone took an older clock for one of several accounts'],
   [1_015_119, 'requests waited for units that their windows had not counted'],
   [1_795_016_352, 'the store admitted a request while the gateway admitted others of the same key alone'],
+  [1_905_055_894, 'requests waited for a lease of another plan, which ended later than one that was lent after it'],
+  [1_907_052_070, 'the clock was set back and a plan without the second was read before one that has it'],
 ])('history %i holds, in which %s', async (seed) => {
   expect((await play(historyOf(seed))).broken).toBeNull();
 });

@@ -162,9 +162,12 @@ export class LeaseJudge {
       const agoMs = nowMs - (this.#recalledAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY);
       if (lent !== undefined && agoMs < MAX_LEASE_MS)
         return `The store lent units of ${accountId} ${agoMs} ms after a recall.`;
+      let awaitedUntilMs = this.#awaitedUntilMs.get(accountId) ?? 0;
+      // A lease that was lent later may end earlier, under another plan or of another key.
       if (lent !== undefined)
-        this.#awaitedUntilMs.set(accountId, monotonicMs + lent.forMs + RETURN_WITHIN_MS + WHOLE_MS);
-      isLent ||= monotonicMs < (this.#awaitedUntilMs.get(accountId) ?? 0);
+        awaitedUntilMs = Math.max(awaitedUntilMs, monotonicMs + lent.forMs + RETURN_WITHIN_MS + WHOLE_MS);
+      this.#awaitedUntilMs.set(accountId, awaitedUntilMs);
+      isLent ||= monotonicMs < awaitedUntilMs;
     }
     if (waitMs === undefined || isLent) return null;
     return `Requests of ${accounts[0]!.accountId} wait, and nothing is lent.`;

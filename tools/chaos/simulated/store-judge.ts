@@ -560,7 +560,8 @@ function accountOf(
     const window = name as WindowName;
     const limit = limits.find((one) => one.window === window);
     const form = limit === undefined ? 'unknown' : formOf(limit);
-    if (slices === undefined) return [window, { form, used, endsAtMs, log: [] }];
+    // A window that the budget lacks is kept as it was, and moves back with the clock only when it is counted again.
+    if (slices === undefined || limit === undefined) return [window, { form, used, endsAtMs, log: [] }];
     const sliceMs = WINDOW_MS[window] / slices.per;
     const log = slices.counts.map((cost, i) => {
       const fromMs = Math.floor(slices.startsAtMs + (slices.first + i) * sliceMs);
