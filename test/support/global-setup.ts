@@ -4,8 +4,6 @@ import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { bundledProgram } from './bundled-program.ts';
 import { findSharedRedis } from './redis-finder.ts';
-import { ROOM } from './room.ts';
-import { SEED } from './sample.ts';
 
 /**
  * Runs once before the queued tests: finds a Redis (contract section 1, `npm test`), says in one line which, and tells
@@ -21,8 +19,10 @@ export default async function globalSetup(project: TestProject): Promise<() => P
   const line =
     shared.kind === 'none' ? shared.reason : `${shared.version} ${shared.origin}, ${withoutCredentials(shared.url)}`;
   console.log(`Redis for the tests: ${line}`);
-  console.log(`Samples of this run: TEST_SEED=${SEED}`);
-  console.log(`The tests lengthen their deadlines ${ROOM} times (TEST_ROOM).`);
+  // The workers have those of vitest.config.ts. This file would choose and measure others, in modules of its own.
+  const { TEST_SEED, TEST_ROOM } = project.config.env;
+  console.log(`Samples of this run: TEST_SEED=${TEST_SEED}`);
+  console.log(`The tests lengthen their deadlines ${TEST_ROOM} times (TEST_ROOM).`);
   project.provide('sharedRedis', shared);
   return async () => {
     rmSync(release, { recursive: true, force: true });
