@@ -52,7 +52,10 @@ export type Judgement =
   | 'admitted'
   | 'refused'
   | 'banned'
-  /** Not counted, because its caller had as many requests in flight as its fair share of the upstream, or its plan, allows. */
+  /**
+   * Not counted, because its caller had as many requests in flight as its fair share of the upstream, or its plan, allows, or
+   * because others had every place.
+   */
   | 'shed'
   /** Not counted, because its caller is known and may do nothing: an operator has suspended it. */
   | 'forbidden'

@@ -17,7 +17,7 @@ import {
 import type { CorsFields } from '../annotate/cors.ts';
 import * as errors from '../annotate/errors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
-import { ClientBodyError, type ClientBodyErrorCode, isClientBodyError } from '../forward/faults.ts';
+import { ClientBodyError, type ClientBodyErrorCode, isClientBodyError, QueueFullError } from '../forward/faults.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
@@ -326,22 +326,27 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /**
    * Reserves room at the upstream before the request is counted. Reserves nothing without a route, for a route
    * without a service, or for an upgrade, whose connection has limits of its own.
-   * @returns false if the request has been refused, because the caller has as many in flight as its share allows
+   *
+   * Attack: a dozen customers hold all connections and the whole queue, and the requests of another one, whose share is unused, were
+   * counted and got 503.
+   * @returns false if the request has been refused, because the caller has as many in flight as its share allows, or because others
+   *   have taken every place
    */
   #reserve({ shareId }: Caller): boolean {
     if (this.#match === null || this.#upgradeClient !== null || this.#match.route.reply !== null) return true;
     this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
     this.#share = this.#upstream.reserve(shareId);
-    if (this.#share !== null) return true;
-    this.#shed();
+    if (this.#share === null) this.#shed();
+    else if (this.#upstream.hasPlace(this.#share)) return true;
+    else this.#shed(new QueueFullError().message, plainError('overloaded'));
     return false;
   }
 
-  /** Refuses the request before it is counted, because its caller has had its share. */
-  #shed(cause?: string): void {
+  /** Refuses the request before it is counted: its caller has had its share, unless the error says otherwise. */
+  #shed(cause?: string, error = errors.tooManyInFlight()): void {
     // The store is not asked, as with other refusals from memory, and the log summarises many of them.
     this.#record.source = 'memory';
-    this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), limitFields: null, cause });
+    this.#refuseAs({ judgement: 'shed', error, limitFields: null, cause });
   }
 
   // Admit

@@ -112,9 +112,18 @@ export class FairShares<T> {
     return Math.min(this.#maxReserved, Math.max(1, Math.ceil(rest * this.#partOfRest)));
   }
 
+  /** Whether a request of this consumer would now find a connection, or a place in the queue. */
+  hasPlace(share: Share<T>): boolean {
+    return this.#waiting < this.#maxQueue || this.#hasConnection(share);
+  }
+
+  #hasConnection({ running }: Share<T>): boolean {
+    return this.#running < this.#maxConnections && running < this.#maxRunning;
+  }
+
   /** Takes a connection if one is free that this consumer may have. `release` gives it back. */
   take(share: Share<T>): boolean {
-    if (this.#running >= this.#maxConnections || share.running >= this.#maxRunning) return false;
+    if (!this.#hasConnection(share)) return false;
     this.#running++;
     share.running++;
     return true;

@@ -40,7 +40,43 @@ test('keys of one customer have one share, and those of others are served beside
   });
 });
 
-test('503 overloaded: connections and queue are full; told at once, with Retry-After; it counts (reliability 68)', async () => {
+// Attack: keys of a dozen customers hold all that an upstream has, and the request of another one was counted and got 503.
+test('a caller that finds every place taken by others is not charged for its 503 (reliability 395)', async () => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream((request, response) => {
+    if (request.url?.includes('hold')) held.push(response);
+    else response.end('{}');
+  });
+  const gateway = await openGateway({
+    upstream: upstream.origin,
+    upstreamSettings: { maxConnections: 4, maxQueue: 2 },
+  });
+  const statuses: number[] = [];
+  for (let i = 0; i < 6; i++) {
+    const { key } = await gateway.createKey('endless');
+    gateway.get('/v1/pets?hold', key).then(({ status }) => statuses.push(status));
+    await eventually(async () => {
+      const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+      expect(metrics).toContain(`tollgate_upstream_in_flight{upstream="store"} ${i + 1}\n`);
+    });
+  }
+  const { key: other } = await gateway.createKey('free');
+  const refused = await gateway.get('/v1/pets', other);
+  expect([refused.status, refused.headers.get('retry-after'), await refused.json()]).toEqual([
+    503,
+    '1',
+    expect.objectContaining({ code: 'overloaded' }),
+  ]);
+  // Those who held the places lose nothing, and the next request of the caller that was refused is served.
+  await eventually(() => {
+    for (const response of held.splice(0)) response.end('{}');
+    expect(statuses).toEqual([200, 200, 200, 200, 200, 200]);
+  });
+  const served = await gateway.get('/v1/pets', other);
+  expect([served.status, served.headers.get('x-ratelimit-remaining')]).toEqual([200, '59']);
+});
+
+test('503 overloaded: connections and queue are full; told at once, with Retry-After, and not counted (reliability 68)', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
   const gateway = await openGateway({
@@ -63,7 +99,7 @@ test('503 overloaded: connections and queue are full; told at once, with Retry-A
   expect(third.status).toBe(503);
   expect(await third.json()).toEqual({ code: 'overloaded', message: expect.any(String), status: 503 });
   expect(third.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
-  expect(third.headers.get('x-ratelimit-remaining')).toBe('57');
+  expect(third.headers.get('x-ratelimit-remaining')).toBe('58');
 
   // The one in the queue is served as soon as the connection is free, and its place is available again.
   held.shift()?.end('{}');

@@ -191,6 +191,7 @@ function take(it: Step, shares: FairShares<Sent>, model: Model): void {
 }
 
 function enter(sent: Sent, shares: FairShares<Sent>, model: Model): void {
+  expect(shares.hasPlace(sent.share)).toBe(model.mayTake(sent.consumer) || model.mayQueue());
   const taken = shares.take(sent.share);
   expect(taken).toBe(model.mayTake(sent.consumer));
   if (taken) sent.stage = 'running';
