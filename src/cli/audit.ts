@@ -4,10 +4,12 @@ import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } f
 import { RECORDED_ACTIONS } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
+import { json, unreadableCells, unreadableEntry } from './keys/text-form.ts';
 import { meantId } from './meant-id.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { type Column, printTable } from './terminal/table.ts';
 import { OF_STORE } from './terminal/variables.ts';
+import { UnreadableRecords } from './unreadable-records.ts';
 
 const DEFAULT_LIMIT = '50';
 
@@ -48,7 +50,7 @@ export const audit: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints an array of {"id","time","action","outcome","code","target","actor","requestId","clientAddress","before","after","count","lastTime"}.',
+        'Prints an array of {"id","time","action","outcome","code","target","actor","requestId","clientAddress","before","after","count","lastTime"}; {"id","unreadable"} for an entry that cannot be read.',
     },
   },
   async run({ options }, terminal) {
@@ -70,14 +72,18 @@ export const audit: Command = {
     const work = async (store: OpenStore): Promise<ExitCode> => {
       const note = terminal.error;
       const key = word === null ? null : await meantId(store, word, { of: 'ID', isRead: true, note });
-      const changes = await firstChanges(store.audit, { key, actor, action: kind, sinceMs, untilMs }, Number(limit));
-      if (options.json === true) terminal.out(`${JSON.stringify(changes, null, 2)}\n`);
+      const filter = { key, actor, action: kind, sinceMs, untilMs };
+      const { changes, unreadable } = await firstChanges(store.audit, filter, Number(limit));
+      if (options.json === true) terminal.out(json([...changes, ...unreadable.map(unreadableEntry)]));
       else {
         const nowMs = Date.now();
         const rows = changes.map((change) => rowOf(change, nowMs, terminal));
+        rows.push(...unreadable.map(({ id }) => unreadableCells(id, COLUMNS)));
         printTable(terminal, COLUMNS, rows, 'No changes are recorded.\n');
       }
-      return 0;
+      const unread = new UnreadableRecords(unreadable);
+      unread.describe(terminal, (isOne) => `may be ${isOne ? 'a change' : 'changes'} of this list`);
+      return unread.exitCode;
     };
     return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },

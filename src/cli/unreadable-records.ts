@@ -11,7 +11,11 @@ const MAX_DESCRIBED = 20;
  * word: they are described on standard error, are in its JSON, and make the exit code 1.
  */
 export class UnreadableRecords {
-  readonly #records = new Map<string, UnreadableRecord>();
+  readonly #records: Map<string, UnreadableRecord>;
+
+  constructor(records: readonly UnreadableRecord[] = []) {
+    this.#records = new Map(records.map((record) => [record.id, record]));
+  }
 
   readonly add = (record: UnreadableRecord): void => {
     this.#records.set(record.id, record);

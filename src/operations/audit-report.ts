@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
+import { UnreadableRecord } from '../identify/stored-record.ts';
 import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
-import { type Actor, FORMER_ACTIONS, type RecordedAction, type RecordedChange } from './audit-trail.ts';
+import { type Actor, FORMER_ACTIONS, isActor, type RecordedAction, type RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';
 
 /** A change as commands and the admin API show it, or the refused attempts of one actor at one action in one minute. */
@@ -13,6 +14,12 @@ export interface ChangeReport extends RecordedChange {
   readonly count: number;
   /** RFC 3339, the time of the last attempt. */
   readonly lastTime: string;
+}
+
+/** The changes that were found, and the entries that may be such and cannot be read. */
+interface Changes {
+  readonly changes: readonly ChangeReport[];
+  readonly unreadable: readonly UnreadableRecord[];
 }
 
 /** Which changes to list. Null means any. */
@@ -38,7 +45,12 @@ interface Place {
   /** The number of a record; null while all records are still to come. */
   readonly before: number | null;
   /** The first time and the id of refused attempts; null while all of them are still to come. */
-  readonly refusal: Pick<KeptRefusals, 'firstMs' | 'id'> | null;
+  readonly refusal: PlaceOfRefusal | null;
+}
+
+interface PlaceOfRefusal {
+  readonly firstMs: number;
+  readonly id: string;
 }
 
 /** `NUMBER`, as in earlier versions, or `NUMBER_MILLISECONDS_ID` with an empty NUMBER for null. */
@@ -59,7 +71,10 @@ function cursorOf({ before, refusal }: Place): string {
 
 /**
  * Lists the changes that match a filter, the newest first, and with them the refused attempts by the time of the first. A page ends
- * after bounded work, so it may have fewer changes than `limit`, even none, although another page follows.
+ * after bounded work, so it may have fewer changes than `limit`, even none, although another page follows. An entry that cannot be read
+ * counts as one that matches.
+ *
+ * Fault: entries that were damaged were left out, without a sign that a change was missing.
  *
  * Attack: an operator whose role allows no change asks for the changes of somebody who has made none. A single page read the whole
  * record, and all other lists waited for it.
@@ -71,35 +86,46 @@ export async function listChanges(
   store: AuditStore,
   filter: ChangeFilter,
   { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
-): Promise<{ readonly changes: readonly ChangeReport[]; readonly cursor: string | null }> {
+): Promise<Changes & { readonly cursor: string | null }> {
   let place: Place | null = cursor === null ? { before: null, refusal: null } : placeFrom(cursor);
   if (place === null) throw new Failure('refused', 'Unknown cursor.');
   const changes: ChangeReport[] = [];
-  const refusals = refusalsFrom(await store.refusals(), place.refusal, filter);
+  const unreadable: UnreadableRecord[] = [];
+  const allRefusals = await store.refusals();
+  const refusals = refusalsFrom(allRefusals, place.refusal, filter);
+  // They are few and may have no time, so all of them are on the first page, beyond its limit.
+  const lost = cursor === null ? unreadableRefusals(allRefusals, store, filter) : [];
+  const pageTo = (next: Place | null) => ({
+    changes,
+    unreadable: [...lost, ...unreadable],
+    cursor: next === null ? null : cursorOf(next),
+  });
+  const isFull = () => changes.length + unreadable.length >= limit;
   const mayMatch = textTestOf(filter);
   for (let read = 0; ; read += READ_AT_ONCE) {
-    if (read >= MAX_READ) return { changes, cursor: cursorOf(place) };
+    if (read >= MAX_READ) return pageTo(place);
     const records = await store.list({ limit: READ_AT_ONCE, before: place.before });
     const recent = records.filter(({ atMs }) => isSince(atMs, filter));
     // While the store's clock was wrong, records got times before those of older ones: one early time does not end the search.
     const isLast = records.length < READ_AT_ONCE || recent.length === 0;
     for (const record of recent) {
-      while (refusals.length > 0 && refusals[0]!.firstMs >= record.atMs) {
-        if (changes.length === limit) return { changes, cursor: cursorOf(place) };
+      const { atMs } = record;
+      while (refusals.length > 0 && atMs !== null && refusals[0]!.firstMs >= atMs) {
+        if (isFull()) return pageTo(place);
         place = { ...place, refusal: take(refusals, changes) };
       }
-      const change = mayMatch(record.text) ? reportOf(record) : null;
-      if (change !== null && matches(change, filter)) {
+      const change = mayMatch(record.text) ? reportOf(record) : undefined;
+      if (change === null ? isUntil(atMs, filter) : change !== undefined && matches(change, filter)) {
         // A match beyond the limit shows that there is another page.
-        if (changes.length === limit) return { changes, cursor: cursorOf(place) };
-        changes.push(change);
+        if (isFull()) return pageTo(place);
+        if (change) changes.push(change);
+        else unreadable.push(unreadableEntry(record.id, `number ${record.number} of ${store.places.records}`));
       }
       place = { ...place, before: record.number };
     }
     if (isLast) {
-      while (refusals.length > 0 && changes.length < limit) place = { ...place, refusal: take(refusals, changes) };
-      if (refusals.length === 0) return { changes, cursor: null };
-      return { changes, cursor: cursorOf({ ...place, before: place.before ?? 1 }) };
+      while (refusals.length > 0 && !isFull()) place = { ...place, refusal: take(refusals, changes) };
+      return pageTo(refusals.length === 0 ? null : { ...place, before: place.before ?? 1 });
     }
     place = { ...place, before: records.at(-1)!.number };
     // The embedded store answers within the same turn.
@@ -108,38 +134,53 @@ export async function listChanges(
 }
 
 /** All changes that match, up to a limit. Lets other work run between the pages. */
-export async function firstChanges(
-  store: AuditStore,
-  filter: ChangeFilter,
-  limit: number,
-): Promise<readonly ChangeReport[]> {
-  const found: ChangeReport[] = [];
+export async function firstChanges(store: AuditStore, filter: ChangeFilter, limit: number): Promise<Changes> {
+  const changes: ChangeReport[] = [];
+  const unreadable: UnreadableRecord[] = [];
   for (let cursor: string | null = null; ; ) {
     const page: Awaited<ReturnType<typeof listChanges>> = await listChanges(store, filter, {
-      limit: limit - found.length,
+      limit: limit - changes.length,
       cursor,
     });
-    found.push(...page.changes);
-    if (page.cursor === null || found.length === limit) return found;
+    changes.push(...page.changes);
+    unreadable.push(...page.unreadable);
+    if (page.cursor === null || changes.length === limit) return { changes, unreadable };
     cursor = page.cursor;
   }
 }
 
-type FoundRefusals = KeptRefusals & { readonly report: ChangeReport };
+function unreadableEntry(id: string, place: string): UnreadableRecord {
+  const message = `Entry ${id} of the record of changes cannot be read. It is ${place}: put it right there, or remove it.`;
+  return new UnreadableRecord(id, message);
+}
+
+function unreadableRefusals(all: readonly KeptRefusals[], { places }: AuditStore, filter: ChangeFilter) {
+  return all
+    .filter((one) => refusalReport(one) === null && isUntil(one.firstMs, filter))
+    .filter(({ firstMs, lastMs }) => firstMs === null || isSince(lastMs, filter))
+    .map(({ id }) => unreadableEntry(id, `in ${places.refusals}`));
+}
+
+function refusalReport(one: KeptRefusals): ChangeReport | null {
+  return reportOf({ id: one.id, atMs: one.firstMs, text: one.text }, one);
+}
+
+type FoundRefusals = KeptRefusals & { readonly firstMs: number; readonly report: ChangeReport };
 
 /** The refused attempts that match a filter and come after a place, the newest first. */
 function refusalsFrom(all: readonly KeptRefusals[], after: Place['refusal'], filter: ChangeFilter): FoundRefusals[] {
   return all
+    .flatMap((one) => (one.firstMs === null ? [] : [{ ...one, firstMs: one.firstMs }]))
     .filter(({ lastMs }) => isSince(lastMs, filter))
     .filter((one) => after === null || inOrder(after, one) < 0)
     .toSorted(inOrder)
     .flatMap((one) => {
-      const report = reportOf({ id: one.id, atMs: one.firstMs, text: one.text }, one);
+      const report = refusalReport(one);
       return report !== null && matches(report, filter) ? [{ ...one, report }] : [];
     });
 }
 
-function inOrder(a: Pick<KeptRefusals, 'firstMs' | 'id'>, b: Pick<KeptRefusals, 'firstMs' | 'id'>): number {
+function inOrder(a: PlaceOfRefusal, b: PlaceOfRefusal): number {
   if (a.firstMs !== b.firstMs) return b.firstMs - a.firstMs;
   return a.id === b.id ? 0 : a.id < b.id ? 1 : -1;
 }
@@ -151,16 +192,23 @@ function take(refusals: FoundRefusals[], changes: ChangeReport[]): FoundRefusals
   return taken;
 }
 
-function isSince(atMs: number, { sinceMs }: ChangeFilter): boolean {
-  return sinceMs === null || atMs >= sinceMs;
+/** @param atMs null: unknown */
+function isSince(atMs: number | null, { sinceMs }: ChangeFilter): boolean {
+  return sinceMs === null || atMs === null || atMs >= sinceMs;
 }
 
-/** A quick test of a record's text: false only if the change certainly does not match. */
+function isUntil(atMs: number | null, { untilMs }: ChangeFilter): boolean {
+  return untilMs === null || atMs === null || atMs < untilMs;
+}
+
+/** A quick test of a record's text: false only if the change does not match. What does not look like a change may be one that is damaged. */
 function textTestOf({ key, actor }: ChangeFilter): (text: string) => boolean {
   const escaped = (text: string) => JSON.stringify(text).slice(1, -1);
   const names = actor === null ? null : [actor, actor.replace(KIND, ''), actor.replace(/@[^@]*$/, '')].map(escaped);
   const id = key === null ? '' : escaped(key);
-  return (text) => text.includes(id) && (names === null || names.some((name) => text.includes(name)));
+  return (text) =>
+    !(text.startsWith('{') && text.endsWith('}')) ||
+    (text.includes(id) && (names === null || names.some((name) => text.includes(name))));
 }
 
 const KIND = / \((?:token|person|file)\)$/;
@@ -210,14 +258,15 @@ function textOf(value: unknown): string {
   return members.join(' ') || '-';
 }
 
-/** The change that a record holds; null if the record was not written by this or an earlier version of Tollgate. */
+/** The change that a record holds; null if it cannot be read: it is damaged, or was not written by Tollgate. */
 function reportOf(
   { id, atMs, text }: Omit<KeptRecord, 'number'>,
-  { count, lastMs }: Pick<KeptRefusals, 'count' | 'lastMs'> = { count: 1, lastMs: atMs },
+  { count, lastMs }: Pick<KeptRefusals, 'count' | 'lastMs'> = { count: 1, lastMs: atMs ?? 0 },
 ): ChangeReport | null {
   try {
     const change = JSON.parse(text) as RecordedChange;
-    if (typeof change.action !== 'string' || typeof change.actor?.kind !== 'string') return null;
+    const isChange = typeof change.action === 'string' && typeof change.outcome === 'string' && isActor(change.actor);
+    if (atMs === null || !isChange) return null;
     const action = FORMER_ACTIONS[change.action] ?? change.action;
     return { id, time: timeOf(atMs), ...change, action, count, lastTime: timeOf(lastMs) };
   } catch {
@@ -227,7 +276,7 @@ function reportOf(
 
 function matches({ time, action, target, actor, after }: ChangeReport, filter: ChangeFilter): boolean {
   if (filter.action !== null && action !== filter.action) return false;
-  if (filter.untilMs !== null && Date.parse(time) >= filter.untilMs) return false;
+  if (!isUntil(Date.parse(time), filter)) return false;
   const name = 'name' in actor ? actor.name : actor.user;
   if (filter.actor !== null && name !== filter.actor && actorText(actor) !== filter.actor) return false;
   if (filter.key === null || target === filter.key) return true;

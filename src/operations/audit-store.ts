@@ -8,12 +8,12 @@ export interface AuditRecord {
   readonly text: string;
 }
 
-/** A record as a store keeps it. */
+/** A record as a store keeps it. If something else is in its place, `id` is the number and `atMs` is null. */
 export interface KeptRecord extends Pick<AuditRecord, 'id' | 'text'> {
   /** From 1, rising in the order in which the records were first written. */
   readonly number: number;
   /** When it was first written, Unix milliseconds by the store's clock: earlier than the record before it if that clock was set back. */
-  readonly atMs: number;
+  readonly atMs: number | null;
 }
 
 export interface PutOptions {
@@ -39,10 +39,13 @@ export interface Refusal {
   readonly text: string;
 }
 
-/** The refused attempts of one actor at one action in one minute, as a store keeps them. Times are Unix milliseconds by its clock. */
+/**
+ * The refused attempts of one actor at one action in one minute, as a store keeps them. Times are Unix milliseconds by its clock. If
+ * something else is in their place, `id` is its name there and `firstMs` is null.
+ */
 export interface KeptRefusals extends Pick<Refusal, 'id' | 'text'> {
   readonly count: number;
-  readonly firstMs: number;
+  readonly firstMs: number | null;
   readonly lastMs: number;
 }
 
@@ -55,6 +58,8 @@ export const MAX_REFUSALS = 1_000;
  * All methods reject with Failure `store_unavailable` if the store does not answer.
  */
 export interface AuditStore {
+  /** Where the records and the entries of refused attempts are, for operators: `tg:audit in Redis`. */
+  readonly places: { readonly records: string; readonly refusals: string };
   /**
    * Appends a record, or replaces its earlier revision. A lasting record is as durable as a change to a key: the embedded
    * store syncs it to the disk; with Redis it reaches the replicas that `redis.durability` asks for, and is written again if a

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { accessOf, type StoredAccess } from '../identify/access.ts';
 import { isKeyId, isTokenHolder } from '../identify/api-key.ts';
@@ -16,6 +17,16 @@ import { suspendedMember, type suspensionReport } from './suspensions.ts';
 export type Actor =
   | { readonly kind: 'token' | 'person' | 'file'; readonly name: string }
   | { readonly kind: 'shell'; readonly user: string; readonly host: string };
+
+const actor = z.union([
+  z.object({ kind: z.enum(['token', 'person', 'file']), name: z.string() }),
+  z.object({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
+]);
+
+/** Whether a store has kept an actor here. Fault: one that was damaged made a whole list fail. */
+export function isActor(kept: unknown): kept is Actor {
+  return actor.safeParse(kept).success;
+}
 
 /** The actor who asked for a change, and the request. */
 export interface ChangeOrigin {

@@ -11,6 +11,7 @@ import type {
 
 /** A record of changes in memory, whose writes can fail. */
 export class FakeAuditStore implements AuditStore {
+  readonly places = { records: 'memory', refusals: 'memory' };
   readonly kept: KeptRecord[] = [];
   /** By actor and action; the clock stands still. */
   readonly refused = new Map<string, KeptRefusals>();

@@ -82,7 +82,7 @@ test.each(['/admin/keys?limit=1', '/admin/audit?key=key_none'])(
     const audit = new (class extends FakeAuditStore {
       override async list({ limit }: { readonly limit: number }) {
         readIn.push(turns.count);
-        const record = { number: 1, id: 'r', atMs: 1, text: 'no change' };
+        const record = { number: 1, id: 'r', atMs: 1, text: '{"of":"another key"}' };
         return Array.from({ length: readIn.length < 20 ? limit : 0 }, () => record);
       }
     })();
@@ -139,7 +139,8 @@ test('people take turns: whoever asks once waits for one list of somebody who as
 });
 
 test('a page of changes ends after bounded work, with a cursor from which the others follow (reliability 238)', async () => {
-  const text = (actor: string) => JSON.stringify({ action: 'key.update', actor: { kind: 'token', name: actor } });
+  const text = (actor: string) =>
+    JSON.stringify({ action: 'key.update', outcome: 'done', actor: { kind: 'token', name: actor } });
   const [RECORDS, MAX_READ] = [50_000, 20_000];
   let read = 0;
   const audit = new (class extends FakeAuditStore {

@@ -141,7 +141,7 @@ export function auditStoreContract(
       await Promise.all(ids.map((id, i) => (i % 2 ? here : there).put({ id, revision: 1, text: id }, KEEP)));
       const kept = await there.list({ limit: 100, before: null });
       expect(kept.map(({ id }) => id).sort()).toEqual(ids.sort());
-      expect(kept.map(({ atMs }) => atMs)).toEqual(kept.map(({ atMs }) => atMs).sort((a, b) => b - a));
+      expect(kept.map(({ atMs }) => atMs)).toEqual(kept.map(({ atMs }) => atMs).sort((a, b) => b! - a!));
       expect(new Set(kept.map(({ number }) => number)).size).toBe(40);
     });
 
@@ -200,7 +200,7 @@ export function auditStoreContract(
       expect(revoked.map(({ id }) => id)).toContain('id0');
       for (const { firstMs, lastMs } of kept) {
         expect(firstMs).toBeGreaterThan(beforeMs);
-        expect(lastMs).toBeGreaterThanOrEqual(firstMs);
+        expect(lastMs).toBeGreaterThanOrEqual(firstMs!);
         expect(lastMs).toBeLessThan(Date.now() + 1_000);
       }
       expect(kept.filter(({ count }) => count === 1).map(({ id }) => id)).toEqual(

@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
+import { byReadability } from '../../src/identify/stored-record.ts';
 import { KEPT_TEXT_BYTES, KEPT_VERSIONS, type PlansHistory } from '../../src/operations/plans/history-store.ts';
 
 const FILE = { kind: 'file', name: 'plans.yaml' } as const;
@@ -12,15 +13,19 @@ export function plansHistoryContract(
     readonly there: PlansHistory;
     /** Replaces what the store has in place of the author of a version. */
     readonly damageAuthor: (number: number, text: string) => Promise<void>;
+    /** Makes what the store has in place of the version unreadable. */
+    readonly damageHead: (number: number) => Promise<void>;
   }>,
 ): void {
   let here: PlansHistory;
   let there: PlansHistory;
   let damageAuthor: (number: number, text: string) => Promise<void>;
+  let damageHead: (number: number) => Promise<void>;
   beforeEach(async () => {
-    ({ here, there, damageAuthor } = await open());
+    ({ here, there, damageAuthor, damageHead } = await open());
   });
-  const numbers = async () => (await there.list()).map(({ number }) => number);
+  const listed = async () => byReadability(await there.list()).readable;
+  const numbers = async () => (await listed()).map(({ number }) => number);
 
   test('a version is there when add resolves, also elsewhere, with its exact text', async () => {
     expect([await there.list(), await there.text(1)]).toEqual([[], null]);
@@ -35,7 +40,7 @@ export function plansHistoryContract(
     for (const history of [here, there]) await history.add(entry(3, 'b'), 'B');
     await there.add(entry(4, 'b'), 'B');
     await here.add(entry(5, 'a'), 'A');
-    expect((await there.list()).map(({ number, version }) => [number, version])).toEqual([
+    expect((await listed()).map(({ number, version }) => [number, version])).toEqual([
       [5, 'a'],
       [3, 'b'],
       [1, 'a'],
@@ -51,7 +56,7 @@ export function plansHistoryContract(
     await here.claim(1, PERSON);
     for (const number of [1, 2, 3]) await there.add(entry(number), 'text');
     await here.claim(3, PERSON);
-    expect((await there.list()).map(({ by }) => by)).toEqual([PERSON, FILE, PERSON]);
+    expect((await listed()).map(({ by }) => by)).toEqual([PERSON, FILE, PERSON]);
     expect((await there.list())[0]).toEqual({ ...entry(3), by: PERSON });
   });
 
@@ -82,4 +87,21 @@ export function plansHistoryContract(
       expect(await there.text(2)).toBe('text 2');
     },
   );
+
+  test('an entry that cannot be read is listed with its number, in its place, and others are added and claimed beside it (reliability 391)', async () => {
+    for (const number of [1, 2, 3]) await here.add(entry(number), `text ${number}`);
+    await damageHead(2);
+    const [third, second, first] = await there.list();
+    expect([third, first]).toEqual([entry(3), entry(1)]);
+    expect(second).toMatchObject({
+      id: '2',
+      message: expect.stringMatching(/^Version 2 .* cannot be read\. It is .* 2 of /),
+    });
+    await here.claim(2, PERSON);
+    await here.add(entry(4), 'text 4');
+    expect(await numbers()).toEqual([4, 3, 1]);
+    await damageHead(4);
+    await here.add(entry(5), 'text 5');
+    expect((await there.list()).map((one) => ('id' in one ? one.id : one.number))).toEqual([5, '4', 3, '2', 1]);
+  });
 }

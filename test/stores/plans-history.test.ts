@@ -28,7 +28,12 @@ describe('the history of plans in the embedded store', () => {
       db.prepare('UPDATE plans_history SET actor = ? WHERE number = ?').run(text, number);
       db.close();
     };
-    return { here: historyIn(folder), there: historyIn(folder), damageAuthor };
+    const damageHead = async (number: number) => {
+      const db = openDatabase(folder);
+      db.prepare('UPDATE plans_history SET since_ms = ? WHERE number = ?').run(10 ** 18, number);
+      db.close();
+    };
+    return { here: historyIn(folder), there: historyIn(folder), damageAuthor, damageHead };
   });
 });
 
@@ -41,7 +46,10 @@ describe('the history of plans in Redis', () => {
       const before = head.split(' ').slice(0, 3).join(' ');
       await redisCommand(url, 'HSET', keyspace.plansHistory, String(number), `${before} ${text}`);
     };
-    return { here: here.plansHistory, there: there.plansHistory, damageAuthor };
+    const damageHead = async (number: number) => {
+      await redisCommand(url, 'HSET', keyspace.plansHistory, String(number), 'garbage');
+    };
+    return { here: here.plansHistory, there: there.plansHistory, damageAuthor, damageHead };
   });
 
   test('a value of another program fails with its name and stays', async () => {

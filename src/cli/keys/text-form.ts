@@ -104,7 +104,7 @@ export function unreadableEntry({ id, message }: UnreadableRecord) {
   return { id, unreadable: message };
 }
 
-/** The row of a table for it: its id, and its state where the table has one. */
+/** The row of a table for it: its id, and its state or outcome where the table has one. */
 export function unreadableCells(id: string, columns: readonly Column[]): string[] {
-  return columns.map(({ head }) => (head === 'id' ? id : head === 'state' ? 'unreadable' : '-'));
+  return columns.map(({ head }) => (head === 'id' ? id : ['state', 'outcome'].includes(head) ? 'unreadable' : '-'));
 }

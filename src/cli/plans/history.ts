@@ -1,12 +1,15 @@
 import type { ExitCode } from '../../failure.ts';
+import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { actorText } from '../../operations/audit-report.ts';
 import { readHistory, shownVersion, versionReport } from '../../operations/plans/history.ts';
 import { KEPT_VERSIONS } from '../../operations/plans/history-store.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
+import { json, unreadableEntry } from '../keys/text-form.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
+import { UnreadableRecords } from '../unreadable-records.ts';
 
 const COLUMNS: readonly Column[] = [
   { head: 'version', rank: 0, isWhole: true },
@@ -24,33 +27,36 @@ export const plansHistory: Command = {
   printsTable: true,
   examples: ['tollgate plans history', 'tollgate plans history --json'],
   options: {
-    json: { type: 'boolean', about: 'Prints an array of {"number","version","since","from","by"}.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints an array of {"number","version","since","from","by"}; {"id","unreadable"} for an entry that cannot be read, whose id is its number.',
+    },
   },
   async run({ options }, terminal) {
     const work = async ({ plansHistory: history }: OpenKeys): Promise<ExitCode> => {
-      const versions = (await history.list()).map(versionReport);
-      if (options.json === true) {
-        terminal.out(`${JSON.stringify(versions, null, 2)}\n`);
-        return 0;
-      }
+      const versions = await history.list();
       const nowMs = Date.now();
-      const rows = versions.map(({ version, since, from, by }) => [
-        version,
-        momentText(Date.parse(since), nowMs, terminal),
-        from,
-        by === null ? 'unreadable' : actorText(by),
-      ]);
-      printTable(
-        terminal,
-        COLUMNS,
-        rows,
-        'No version of plans.yaml is recorded yet. A gateway records it at its start.\n',
-      );
-      return 0;
+      const unread = new UnreadableRecords(byReadability(versions).unreadable);
+      if (options.json === true) {
+        terminal.out(json(versions.map((one) => (isReadable(one) ? versionReport(one) : unreadableEntry(one)))));
+      } else {
+        const rows = versions.map((one) => (isReadable(one) ? rowOf(versionReport(one), nowMs, terminal) : UNREADABLE));
+        const none = 'No version of plans.yaml is recorded yet. A gateway records it at its start.\n';
+        printTable(terminal, COLUMNS, rows, none);
+      }
+      unread.describe(terminal, (isOne) => `${isOne ? 'is' : 'are'} without what ${isOne ? 'it says' : 'they say'}`);
+      return unread.exitCode;
     };
     return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
+
+function rowOf({ version, since, from, by }: ReturnType<typeof versionReport>, nowMs: number, terminal: Terminal) {
+  return [version, momentText(Date.parse(since), nowMs, terminal), from, by === null ? 'unreadable' : actorText(by)];
+}
+
+const UNREADABLE = ['unreadable', '-', '-', '-'];
 
 /**
  * Prints a version that was in force: its text, or its difference from another one.

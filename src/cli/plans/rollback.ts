@@ -4,7 +4,13 @@ import { filesOf } from '../../config/settings.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { versionState } from '../../operations/load-record.ts';
 import { changesBetween, changeText } from '../../operations/plans/changes.ts';
-import { patchBetween, type ReadHistory, readHistory, versionNamed } from '../../operations/plans/history.ts';
+import {
+  latestVersion,
+  patchBetween,
+  type ReadHistory,
+  readHistory,
+  versionNamed,
+} from '../../operations/plans/history.ts';
 import type { KeptVersion } from '../../operations/plans/history-store.ts';
 import { PlansFile } from '../../operations/plans/plans-file.ts';
 import { announceWritten, writePlans } from '../../operations/plans/write.ts';
@@ -65,12 +71,20 @@ async function rollBack(store: OpenKeys, word: string | null, isSure: boolean, t
   return 0;
 }
 
-/** The version that is named, or the one before that in force, which differs from it. @throws Failure `refused`, `not_found` */
-function targetOf(word: string | null, { versions }: ReadHistory): KeptVersion {
-  if (word !== null) return versionNamed(word, versions);
-  const before = versions.find(({ version }) => version !== versions[0]!.version);
+/**
+ * The version that is named, or the one before that in force, which differs from it.
+ * @throws Failure `refused`, `not_found`, `store_corrupt`
+ */
+function targetOf(word: string | null, history: ReadHistory): KeptVersion {
+  if (word !== null) return versionNamed(word, history);
+  const { versions, unreadable } = history;
+  const latest = latestVersion(history);
+  const before = versions.find(({ version }) => version !== latest.version);
+  const [hidden] = unreadable;
+  if (hidden !== undefined && Number(hidden.id) > (before?.number ?? 0))
+    throw new Failure('store_corrupt', `${hidden.message} Or name the VERSION to go back to.`);
   if (before !== undefined) return before;
-  throw new Failure('not_found', `No version before ${versions[0]!.version} is kept.`);
+  throw new Failure('not_found', `No version before ${latest.version} is kept.`);
 }
 
 async function isConfirmed({ version }: KeptVersion, { name }: PlansFile, { question }: Terminal): Promise<boolean> {
@@ -122,10 +136,10 @@ async function replace(
   });
 }
 
-/** The plans that came into force last. The file may have faults. @throws Failure `conflict` */
-async function plansInForce({ versions, textOf }: ReadHistory) {
-  const [latest] = versions as readonly [KeptVersion, ...KeptVersion[]];
-  const parsed = parsePlans(await textOf(latest), 'plans.yaml');
+/** The plans that came into force last. The file may have faults. @throws Failure `conflict`, `store_corrupt` */
+async function plansInForce(history: ReadHistory) {
+  const latest = latestVersion(history);
+  const parsed = parsePlans(await history.textOf(latest), 'plans.yaml');
   if ('value' in parsed) return parsed.value;
   throw new Failure(
     'conflict',

@@ -3,6 +3,7 @@ import { formText } from '../../admit/form-text.ts';
 import type { Plan, PlanUnit, WindowForms } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
+import { byReadability } from '../../identify/stored-record.ts';
 import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { readHistory, shownVersion, versionNamed, versionReport } from '../plans/history.ts';
@@ -10,6 +11,7 @@ import { KEPT_VERSIONS } from '../plans/history-store.ts';
 import type { Simulation } from '../plans/simulation.ts';
 import { announceWritten, untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, limit, limitOrCustom, time, windowName } from '../values.ts';
 import type { PlansContext } from './contexts.ts';
 import { type Asked, defineOperation } from './operation.ts';
@@ -522,10 +524,16 @@ export const listPlansHistory = defineOperation({
     `The last ${KEPT_VERSIONS} are kept, with at most 16 MiB of text together, once for all gateways on the store. The first is the one that came into force ` +
     'last, on whichever gateway.',
   on: 'store',
-  output: z.strictObject({ versions: z.array(plansVersion) }),
+  output: z.strictObject({
+    versions: z.array(plansVersion),
+    unreadable: unreadable.describe(
+      'The versions whose entries the store has and cannot be read, each with its number as `id`. One with a higher number than the first of `versions` came into force after it.',
+    ),
+  }),
   result: 'The versions, without their texts.',
   async run({ plansHistory }) {
-    return { output: { versions: (await plansHistory.list()).map(versionReport) } };
+    const { readable, unreadable } = byReadability(await plansHistory.list());
+    return { output: { versions: readable.map(versionReport), unreadable: unreadableReport(unreadable) } };
   },
 });
 
@@ -585,8 +593,8 @@ export const restorePlansVersion = defineOperation({
   },
   run: (context, { version: word }, asked) =>
     replaceFile(context, asked, async () => {
-      const { versions, textOf } = await readHistory(context.plansHistory);
-      return Buffer.from(JSON.stringify({ text: await textOf(versionNamed(word, versions)) }));
+      const history = await readHistory(context.plansHistory);
+      return Buffer.from(JSON.stringify({ text: await history.textOf(versionNamed(word, history)) }));
     }),
 });
 

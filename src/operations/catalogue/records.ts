@@ -7,6 +7,7 @@ import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
 import { shownAccess, shownCustomerAccess } from '../key-report.ts';
 import { suspension } from '../suspensions.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, limitName, limits, PAGE, PAST_RULE, pastFrom, textRule, time } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
@@ -249,7 +250,13 @@ export const listChanges = defineOperation({
       .describe('Only changes of this kind.')
       .meta({ examples: ['key.revoke'] }),
   }),
-  output: z.strictObject({ changes: z.array(change), cursor }),
+  output: z.strictObject({
+    changes: z.array(change),
+    unreadable: unreadable.describe(
+      'The entries that the store has and cannot be read, each with its id, or its number if it has none. They may match. Each counts towards `limit`, but refused attempts, which are all on the first page.',
+    ),
+    cursor,
+  }),
   result: 'A page of changes.',
   async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, action = null, since, until }) {
     const momentIn = (name: string, text: string | undefined) => {
@@ -261,6 +268,7 @@ export const listChanges = defineOperation({
     const page = { limit, cursor: cursor ?? null };
     const listed = await changesOf(auditStore, { key, actor, action, sinceMs, untilMs }, page);
     // Entries of earlier versions are given as they were recorded.
-    return { output: { changes: listed.changes as never, cursor: listed.cursor } };
+    const { changes, unreadable, cursor: next } = listed;
+    return { output: { changes: changes as never, unreadable: unreadableReport(unreadable), cursor: next } };
   },
 });

@@ -1,5 +1,5 @@
-import { z } from 'zod';
-import type { Actor } from '../audit-trail.ts';
+import { type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
+import { type Actor, isActor } from '../audit-trail.ts';
 
 /** A version of plans.yaml that came into force, without its text. */
 export interface PlansVersion {
@@ -14,15 +14,24 @@ export interface PlansVersion {
 /** A version as a store has kept it. `by` is null if what the store has in its place cannot be read. */
 export type KeptVersion = Omit<PlansVersion, 'by'> & { readonly by: Actor | null };
 
-const author = z.union([
-  z.object({ kind: z.enum(['token', 'person', 'file']), name: z.string() }),
-  z.object({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
-]);
+/** Reads a version as a store has kept it. Fault: one that was damaged was left out, or made the whole list fail. */
+export function keptVersion(
+  { number, version, sinceMs }: Omit<PlansVersion, 'by'>,
+  author: string,
+  place: string,
+): Listed<KeptVersion> {
+  if (version !== '' && Math.abs(sinceMs) <= LAST_MS) return { number, version, sinceMs, by: authorFrom(author) };
+  const message = `Version ${number} in the history of plans cannot be read. It is ${place}: put it right there, or remove it.`;
+  return new UnreadableRecord(String(number), message);
+}
 
-/** Reads an author as a store has kept it. Fault: one that was damaged made the whole list fail. */
-export function authorFrom(text: string): Actor | null {
+/** The last moment that a date can be, Unix milliseconds. */
+const LAST_MS = 8.64e15;
+
+function authorFrom(text: string): Actor | null {
   try {
-    return author.safeParse(JSON.parse(text)).data ?? null;
+    const author: unknown = JSON.parse(text);
+    return isActor(author) ? author : null;
   } catch {
     return null;
   }
@@ -49,8 +58,8 @@ export interface PlansHistory {
    * older than all of the entries that are kept.
    */
   add(version: PlansVersion, text: string): Promise<void>;
-  /** Lists all entries, newest first. */
-  list(): Promise<readonly KeptVersion[]>;
+  /** Lists all entries, newest first. The id of one that cannot be read is its number. */
+  list(): Promise<readonly Listed<KeptVersion>[]>;
   /** The text of an entry; null if it is not kept any more. */
   text(number: number): Promise<string | null>;
 }

@@ -1,4 +1,5 @@
 import { Failure } from '../../failure.ts';
+import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
 import type { Actor } from '../audit-trail.ts';
 import { timeOf } from '../key-report.ts';
 import type { KeptVersion, PlansHistory } from './history-store.ts';
@@ -24,15 +25,18 @@ const FROM = { file: 'file', token: 'api', person: 'api', shell: 'command' } as 
 /** The versions, newest first, and the text of each. */
 export interface ReadHistory {
   readonly versions: readonly KeptVersion[];
+  readonly unreadable: readonly UnreadableRecord[];
   readonly textOf: (version: KeptVersion) => Promise<string>;
 }
 
 /** @throws Failure `not_found` if no version is kept; as the store does */
 export async function readHistory(history: PlansHistory): Promise<ReadHistory> {
-  const versions = await history.list();
-  if (versions.length === 0) throw new Failure('not_found', 'No version of plans.yaml is recorded yet.');
+  const { readable: versions, unreadable } = byReadability(await history.list());
+  if (versions.length + unreadable.length === 0)
+    throw new Failure('not_found', 'No version of plans.yaml is recorded yet.');
   return {
     versions,
+    unreadable,
     textOf: async ({ number, version }) => {
       const text = await history.text(number);
       if (text === null) throw new Failure('not_found', `The text of version ${version} is not kept any more.`);
@@ -43,17 +47,28 @@ export async function readHistory(history: PlansHistory): Promise<ReadHistory> {
 
 /**
  * Finds the latest entry of the version that begins with `word`.
- * @throws Failure `refused` if the word is no beginning of a version, or of several; `not_found`
+ * @throws Failure `refused` if the word is no beginning of a version, or of several; `not_found`; `store_corrupt` if it may be one that
+ * cannot be read
  */
-export function versionNamed(word: string, versions: readonly KeptVersion[]): KeptVersion {
+export function versionNamed(word: string, { versions, unreadable }: Omit<ReadHistory, 'textOf'>): KeptVersion {
   if (!/^[0-9a-f]{4,12}$/.test(word)) {
     throw new Failure('refused', 'A version is named by its first 4 to 12 characters, which are 0-9 and a-f.');
   }
   const found = versions.filter(({ version }) => version.startsWith(word));
   const names = [...new Set(found.map(({ version }) => version))];
   if (names.length > 1) throw new Failure('refused', `${word} is ambiguous: it begins ${names.join(' and ')}.`);
-  if (found[0] === undefined) throw new Failure('not_found', `No version that begins with ${word} is kept.`);
-  return found[0];
+  if (found[0] !== undefined) return found[0];
+  const missing = `No version that begins with ${word} is kept.`;
+  const [one] = unreadable;
+  if (one !== undefined) throw new Failure('store_corrupt', `${missing} ${one.message}`);
+  throw new Failure('not_found', missing);
+}
+
+/** The version that came into force last. @throws Failure `store_corrupt` if that may be one that cannot be read */
+export function latestVersion({ versions, unreadable }: Omit<ReadHistory, 'textOf'>): KeptVersion {
+  const [[latest], [hidden]] = [versions, unreadable];
+  if (latest === undefined || (hidden !== undefined && Number(hidden.id) > latest.number)) throw hidden;
+  return latest;
 }
 
 /** The version that was in force before an entry; null if none is kept. */
@@ -65,9 +80,10 @@ function versionBefore(entry: KeptVersion, versions: readonly KeptVersion[]): Ke
  * One version with its text, and the difference that leads to it from another one.
  * @param against names the other one; null: the one before it
  */
-export async function shownVersion({ versions, textOf }: ReadHistory, word: string, against: string | null) {
-  const entry = versionNamed(word, versions);
-  const other = against === null ? versionBefore(entry, versions) : versionNamed(against, versions);
+export async function shownVersion(history: ReadHistory, word: string, against: string | null) {
+  const { versions, textOf } = history;
+  const entry = versionNamed(word, history);
+  const other = against === null ? versionBefore(entry, versions) : versionNamed(against, history);
   const text = await textOf(entry);
   const patch = other === null ? '' : patchBetween(await textOf(other), text);
   return { ...versionReport(entry), text, against: other?.version ?? null, patch };

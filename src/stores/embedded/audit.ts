@@ -36,6 +36,7 @@ interface EmbeddedAuditOptions {
  * tables are not created by a migration, so that an earlier version can still open the file.
  */
 export class EmbeddedAudit implements AuditStore {
+  readonly places = { records: 'the table audit of tollgate.db', refusals: 'the table audit_refused of tollgate.db' };
   readonly #options: EmbeddedAuditOptions;
   readonly #writes: AcknowledgedWrites;
   /** The writes of this turn. */
@@ -183,9 +184,14 @@ export class EmbeddedAudit implements AuditStore {
     return entries;
   }
 
+  // Node throws at an integer that is no safe one, so a damaged time would fail the whole list.
   async refusals(): Promise<readonly KeptRefusals[]> {
     const rows = answering(() =>
-      this.#options.db.prepare('SELECT id, first_ms, last_ms, count, text FROM audit_refused').all(),
+      this.#options.db
+        .prepare(
+          'SELECT id, CAST(first_ms AS REAL) AS first_ms, CAST(last_ms AS REAL) AS last_ms, CAST(count AS REAL) AS count, text FROM audit_refused',
+        )
+        .all(),
     );
     return rows.map(({ id, first_ms, last_ms, count, text }) => ({
       id: String(id),
@@ -205,7 +211,9 @@ export class EmbeddedAudit implements AuditStore {
   }): Promise<readonly KeptRecord[]> {
     const rows = answering(() =>
       this.#options.db
-        .prepare('SELECT number, id, at_ms, text FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?')
+        .prepare(
+          'SELECT number, id, CAST(at_ms AS REAL) AS at_ms, text FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?',
+        )
         .all(before ?? Number.MAX_SAFE_INTEGER, limit),
     );
     return rows.map(({ number, id, at_ms, text }) => ({

@@ -1,10 +1,11 @@
 import type { DatabaseSync } from 'node:sqlite';
+import type { Listed } from '../../identify/stored-record.ts';
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
-  authorFrom,
   KEPT_TEXT_BYTES,
   KEPT_VERSIONS,
   type KeptVersion,
+  keptVersion,
   type PlansHistory,
   type PlansVersion,
 } from '../../operations/plans/history-store.ts';
@@ -63,16 +64,19 @@ export class EmbeddedPlansHistory implements PlansHistory {
       .run(KEPT_VERSIONS, KEPT_TEXT_BYTES);
   }
 
-  async list(): Promise<readonly KeptVersion[]> {
+  async list(): Promise<readonly Listed<KeptVersion>[]> {
+    // Node throws at an integer that is no safe one, and the whole list would fail.
     const rows = answering(() =>
-      this.#db.prepare('SELECT number, version, since_ms, actor FROM plans_history ORDER BY number DESC').all(),
+      this.#db
+        .prepare(
+          'SELECT number, version, CAST(since_ms AS REAL) AS since_ms, actor FROM plans_history ORDER BY number DESC',
+        )
+        .all(),
     );
-    return rows.map(({ number, version, since_ms, actor }) => ({
-      number: Number(number),
-      version: String(version),
-      sinceMs: Number(since_ms),
-      by: authorFrom(String(actor)),
-    }));
+    return rows.map(({ number, version, since_ms, actor }) => {
+      const kept = { number: Number(number), version: String(version), sinceMs: Number(since_ms) };
+      return keptVersion(kept, String(actor), `number ${number} of the table plans_history of tollgate.db`);
+    });
   }
 
   async text(number: number): Promise<string | null> {

@@ -1,3 +1,4 @@
+import { Failure } from '../../failure.ts';
 import {
   type AuditRecord,
   type AuditStore,
@@ -164,6 +165,7 @@ interface RedisAuditOptions {
  * be written again with the outcome of its change.
  */
 export class RedisAudit implements AuditStore {
+  readonly places = { records: `${keyspace.audit} in Redis`, refusals: `${keyspace.auditRefusals} in Redis` };
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #writes: DurableWrites;
@@ -196,6 +198,8 @@ export class RedisAudit implements AuditStore {
   }): Promise<readonly KeptRecord[]> {
     const bounds = await this.#read(() => this.#redis.hmget(keyspace.audit, 'first', 'last'));
     const [first, last] = [Number(bounds[0] ?? 1), Number(bounds[1] ?? 0)];
+    if (Number.isNaN(first + last))
+      throw new Failure('store_corrupt', `The field \`first\` or \`last\` of ${this.places.records} is no number.`);
     const found: KeptRecord[] = [];
     let next = Math.min(last, (before ?? Number.MAX_SAFE_INTEGER) - 1);
     let most = limit;
@@ -205,8 +209,11 @@ export class RedisAudit implements AuditStore {
       const numbers = Array.from({ length }, (_, i) => next - i);
       const values = await this.#read(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
       for (const [i, value] of values.entries()) {
-        const [, id, atMs, text] = /^(\S+) (\d+) \d+ (.*)$/s.exec(value ?? '') ?? [];
-        if (id !== undefined) found.push({ number: numbers[i]!, id, atMs: Number(atMs), text: text! });
+        // A record that was removed leaves its number.
+        if (value === null) continue;
+        const number = numbers[i]!;
+        const [, id = String(number), atMs, text = value] = /^(\S+) (\d+) \d+ (.*)$/s.exec(value) ?? [];
+        found.push({ number, id, atMs: atMs === undefined ? null : Number(atMs), text });
       }
       next -= length;
       most = found.length === foundBefore ? Math.min(2 * most, MAX_READ) : limit - found.length;
@@ -239,14 +246,15 @@ export class RedisAudit implements AuditStore {
       const [next, values] = await this.#read(() => this.#redis.hscan(name, from, 'COUNT', MAX_REFUSALS), name);
       cursor = next;
       for (let i = 0; i < values.length; i += 2) {
-        const [, id, firstMs, lastMs, count, text] = /^(\S+) (\d+) (\d+) (\d+) (.*)$/s.exec(values[i + 1]!) ?? [];
-        if (id === undefined) continue;
+        const [field, value] = [values[i]!, values[i + 1]!];
+        const [, id = field, firstMs, lastMs = 0, count = 1, text = value] =
+          /^(\S+) (\d+) (\d+) (\d+) (.*)$/s.exec(value) ?? [];
         // HSCAN may return a field twice.
-        found.set(values[i]!, {
+        found.set(field, {
           id,
-          text: text!,
+          text,
           count: Number(count),
-          firstMs: Number(firstMs),
+          firstMs: firstMs === undefined ? null : Number(firstMs),
           lastMs: Number(lastMs),
         });
       }

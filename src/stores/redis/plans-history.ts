@@ -1,9 +1,10 @@
+import type { Listed } from '../../identify/stored-record.ts';
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
-  authorFrom,
   KEPT_TEXT_BYTES,
   KEPT_VERSIONS,
   type KeptVersion,
+  keptVersion,
   type PlansHistory,
   type PlansVersion,
 } from '../../operations/plans/history-store.ts';
@@ -16,7 +17,8 @@ import type { Calls } from './shards.ts';
 const CLAIM_LUA = `
 redis.call('HSET', KEYS[1], 'claim', ARGV[1] .. ' ' .. ARGV[2])
 local head = redis.call('HGET', KEYS[1], ARGV[1])
-if head then redis.call('HSET', KEYS[1], ARGV[1], string.match(head, '^%S+ %S+ %S+ ') .. ARGV[2]) end
+local known = string.match(head or '', '^%S+ %S+ %S+ ')
+if known then redis.call('HSET', KEYS[1], ARGV[1], known .. ARGV[2]) end
 return 1`;
 
 /** KEYS: as for CLAIM_LUA. ARGV: the number; the version; since when; the actor; the text; how many entries and bytes are kept. */
@@ -70,17 +72,19 @@ export class RedisPlansHistory implements PlansHistory {
     await this.#run(() => this.#redis.tollgatePlansAdd(keyspace.plansHistory, ...args));
   }
 
-  async list(): Promise<readonly KeptVersion[]> {
+  async list(): Promise<readonly Listed<KeptVersion>[]> {
     const [kept] = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, 'numbers'));
     const numbers = (kept ?? '').split(' ').filter((number) => number !== '');
     if (numbers.length === 0) return [];
     const heads = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, ...numbers));
     return numbers
       .flatMap((number, i) => {
+        const head = heads[i] ?? null;
         // An entry may have been removed between the two reads.
-        const [, sinceMs, version, by] = /^(\d+) (\S+) \d+ (.*)$/s.exec(heads[i] ?? '') ?? [];
-        if (by === undefined) return [];
-        return [{ number: Number(number), version: version!, sinceMs: Number(sinceMs), by: authorFrom(by) }];
+        if (head === null) return [];
+        const [, sinceMs, version = '', by = ''] = /^(\d+) (\S+) \d+ (.*)$/s.exec(head) ?? [];
+        const place = `the field ${number} of ${keyspace.plansHistory} in Redis`;
+        return [keptVersion({ number: Number(number), version, sinceMs: Number(sinceMs) }, by, place)];
       })
       .toReversed();
   }

@@ -6,7 +6,13 @@ import { followEvents } from '../../admin/event-reader.ts';
 import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
 import { DAMAGES } from '../../contracts/unreadable-records.ts';
 import { eventually } from '../../support/conditions.ts';
-import { damageRecord } from '../../support/damaged-record.ts';
+import {
+  damageLatestChange,
+  damageLatestPlans,
+  damageRecord,
+  damageRefusals,
+  forgetChanges,
+} from '../../support/damaged-record.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { redisCommand } from '../../support/redis.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -245,6 +251,73 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       await admin('DELETE', `/keys/${id}`);
       await admin('POST', `/keys/${id}/delete`);
     }
+  });
+
+  test.each([
+    '',
+    'garbage',
+    '{"action":"key.create"}',
+    '{"action":"key.create","outcome":"done","actor":{"kind":"token"}}',
+  ])(
+    'an entry of the record of changes that has become %j is in each list as unreadable (reliability 390)',
+    async (text) => {
+      await forgetChanges(gateway.env);
+      undo.push(() => forgetChanges(gateway.env));
+      const { id } = (await admin('POST', '/keys', { plan: 'free', name: 'recorded' })).body;
+      await damageLatestChange(gateway.env, text);
+      await admin('DELETE', `/keys/${id}`);
+      const whole = await admin('GET', '/audit');
+      const unreadable = [{ id: expect.any(String), reason: expect.stringMatching(/^Entry .* cannot be read/) }];
+      expect([whole.status, whole.body]).toMatchObject([200, { changes: [{ action: 'key.revoke' }], unreadable }]);
+      const [{ id: entry }] = whole.body.unreadable;
+      // What is cut off may be a change of this key.
+      const ofKey = (await admin('GET', `/audit?key=${id}`)).body;
+      expect(ofKey.changes).toMatchObject([{ action: 'key.revoke', target: id }]);
+      expect(idsOf(ofKey.unreadable)).toEqual(text.endsWith('}') ? [] : [entry]);
+      const found: string[] = [];
+      for (let cursor = ''; ; ) {
+        const page = (await admin('GET', `/audit?limit=1${cursor}`)).body;
+        found.push(...idsOf([...page.changes, ...page.unreadable]));
+        if (page.cursor === null) break;
+        cursor = `&cursor=${page.cursor}`;
+      }
+      expect(found.toSorted()).toEqual([...idsOf(whole.body.changes), entry].toSorted());
+      const list = await run('audit', '--json');
+      expect([list.code, list.stderr]).toEqual([1, expect.stringContaining(`Entry ${entry} of the record of changes`)]);
+      expect(JSON.parse(list.stdout).at(-1)).toEqual({ id: entry, unreadable: expect.stringContaining(entry) });
+      expect((await run('audit', '--no-header')).stdout).toMatch(new RegExp(`\tunreadable\t${entry}\t`));
+    },
+  );
+
+  test('refused attempts that cannot be read are on the first page of changes (reliability 390)', async () => {
+    await forgetChanges(gateway.env);
+    undo.push(() => forgetChanges(gateway.env));
+    await admin('POST', '/keys', { plan: 'gold' });
+    await damageRefusals(gateway.env, '{"action"');
+    const { changes, unreadable } = (await admin('GET', '/audit?limit=1')).body;
+    expect([changes.length, unreadable.length]).toEqual([0, 1]);
+    expect(unreadable[0].reason).toMatch(/tg:audit:refused|audit_refused/);
+    expect((await run('audit')).code).toBe(1);
+  });
+
+  test('a version in the history of plans that cannot be read is in each list, and is not taken for absent (reliability 391)', async () => {
+    await damageLatestPlans(gateway.env);
+    const { status, body } = await admin('GET', '/plans/history');
+    const [{ id, reason }] = body.unreadable;
+    expect([status, body.versions, reason]).toEqual([200, [], expect.stringContaining(`Version ${id} in the history`)]);
+    const list = await run('plans', 'history', '--json');
+    expect([list.code, list.stderr]).toEqual([1, expect.stringContaining(reason)]);
+    expect(JSON.parse(list.stdout)).toEqual([{ id, unreadable: reason }]);
+    expect((await run('plans', 'history', '--no-header')).stdout).toMatch(/^unreadable\t/);
+    for (const words of [
+      ['plans', 'rollback'],
+      ['plans', 'rollback', '0123', '--yes'],
+      ['plans', 'show', '0123'],
+    ]) {
+      const { code, stderr } = await run(...words);
+      expect([words, code, stderr]).toEqual([words, 1, expect.stringContaining(`Version ${id} in the history`)]);
+    }
+    expect((await admin('GET', '/plans/history/0123')).body.code).toBe('store_corrupt');
   });
 
   test('a plan that an unreadable record may use is not removed (reliability 364)', async () => {

@@ -8,6 +8,7 @@ import { useNames } from '../kit/names.ts';
 import { Page } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { UnreadableRows } from '../kit/unreadable-rows.ts';
 import { usePlace } from '../router.ts';
 import type { Change, ChangePage } from '../types.ts';
 import { ACTIONS, CHANGE_COLUMNS, membersOf } from './changes.ts';
@@ -49,10 +50,11 @@ export function Audit() {
 function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   const { first, pages, ...more } = useMore<ChangePage>(path);
   const changes = pages.flatMap(({ changes }) => changes);
+  const unreadable = pages.flatMap(({ unreadable }) => unreadable);
   const names = useNames(changes.map(({ target }) => target));
   return html`<${Shown} of=${first} what="the changes">
     ${() =>
-      changes.length === 0 && !more.hasMore
+      changes.length + unreadable.length === 0 && !more.hasMore
         ? html`<${Empty} title=${isFiltered ? 'No change matches these filters.' : 'No change was made yet.'}>
             <p>Changes to keys, bans, plans and settings are recorded here, those by commands and files too.</p>
           </${Empty}>`
@@ -78,6 +80,7 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
                 },
               ]}
             />
+            <${UnreadableRows} rows=${unreadable} noun="change" />
             <${ShowMore} count=${changes.length} noun="change" ...${more} />
           </div>`}
   </${Shown}>`;

@@ -5,6 +5,7 @@ import { countText, Time } from '../kit/format.ts';
 import { Badge, type BadgeKind, Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { type Column, Table } from '../kit/table.ts';
+import { UnreadableRows } from '../kit/unreadable-rows.ts';
 import type { Change, ChangePage } from '../types.ts';
 
 // A recorded change in words: what was done, by whom, with which outcome and difference.
@@ -146,15 +147,17 @@ export function LastChanges({ id, what, changes }: { id: string; what: string; c
   const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
   return html`<${Section} title="Last changes" note=${all}>
     <${Shown} of=${changes} what="the changes">
-      ${({ changes, cursor }: ChangePage) =>
-        changes.length === 0
-          ? html`<${Empty} title=${cursor === null ? `No change of this ${what} is recorded.` : `The latest changes do not concern this ${what}. Audit goes further back.`} />`
-          : html`<${Table}
+      ${({ changes, unreadable, cursor }: ChangePage) =>
+        html`${
+          changes.length === 0
+            ? html`<${Empty} title=${cursor === null ? `No change of this ${what} is recorded.` : `The latest changes do not concern this ${what}. Audit goes further back.`} />`
+            : html`<${Table}
               caption=${`Last changes of this ${what}`}
               rows=${changes}
               keyOf=${(change: Change) => change.id}
               columns=${CHANGE_COLUMNS}
-            />`}
+            />`
+        }<${UnreadableRows} rows=${unreadable} noun="change" />`}
     </${Shown}>
   </${Section}>`;
 }

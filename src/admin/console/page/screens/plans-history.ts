@@ -7,6 +7,7 @@ import { Badge, Page, Section } from '../kit/page.ts';
 import { PatchText } from '../kit/patch.ts';
 import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
+import { UnreadableRows } from '../kit/unreadable-rows.ts';
 import { yamlParts } from '../kit/yaml-parts.ts';
 import { changeQuery, decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
@@ -33,10 +34,11 @@ function Versions() {
   const history = useResource<PlansHistory>('/admin/plans/history');
   return html`<${Page} title="History of plans" back=${{ title: 'Plans', path: '/plans' }}>
     <${Shown} of=${history} what="the history">
-      ${({ versions }: PlansHistory) =>
-        versions.length === 0
-          ? html`<${Empty} title="No version is kept yet."><p>Each version of plans.yaml that comes into force is kept from now on.</p></${Empty}>`
-          : html`<${Table}
+      ${({ versions, unreadable }: PlansHistory) =>
+        html`${
+          versions.length + unreadable.length === 0
+            ? html`<${Empty} title="No version is kept yet."><p>Each version of plans.yaml that comes into force is kept from now on.</p></${Empty}>`
+            : html`<${Table}
               caption="Versions of plans.yaml, newest first"
               rows=${versions}
               keyOf=${({ number }: PlansVersion) => String(number)}
@@ -45,15 +47,21 @@ function Versions() {
                   title: 'Version',
                   isName: true,
                   cell: ({ version, number }: PlansVersion) =>
-                    html`<a href=${hrefOf(`/plans/history/${version}?number=${number}`)}><code>${version}</code></a>${number === versions[0]!.number && html` <${Badge} kind="good">In force</${Badge}>`}`,
+                    html`<a href=${hrefOf(`/plans/history/${version}?number=${number}`)}><code>${version}</code></a>${number === latestOf({ versions, unreadable })?.number && html` <${Badge} kind="good">In force</${Badge}>`}`,
                 },
                 { title: 'Since', cell: ({ since }: PlansVersion) => html`<${Time} at=${since} />` },
                 { title: 'By', cell: (one: PlansVersion) => html`<bdi>${byText(one)}</bdi>` },
                 { title: 'From', cell: ({ from }: PlansVersion) => FROM[from] ?? from },
               ]}
-            />`}
+            />`
+        }<${UnreadableRows} rows=${unreadable} noun="version" />`}
     </${Shown}>
   </${Page}>`;
+}
+
+/** The version in force; null if that may be one that cannot be read. */
+function latestOf({ versions: [latest], unreadable: [hidden] }: PlansHistory): PlansVersion | null {
+  return latest === undefined || (hidden !== undefined && Number(hidden.id) > latest.number) ? null : latest;
 }
 
 /** Who brought a version into force. A gateway that reads a file does not know its author. */
@@ -66,7 +74,8 @@ function Version({ name }: { name: string }) {
   const { query } = usePlace();
   const history = useResource<PlansHistory>('/admin/plans/history');
   const versions = history.data?.versions ?? [];
-  const inForce = versions[0]?.version ?? null;
+  const latest = history.data === null ? null : latestOf(history.data);
+  const inForce = latest?.version ?? null;
   // A version that was restored was in force more than once.
   const asked = versions.findIndex(({ version, number }) => version === name && String(number) === query.get('number'));
   const at = asked >= 0 ? asked : versions.findIndex(({ version }) => version === name);
@@ -80,7 +89,7 @@ function Version({ name }: { name: string }) {
     ({ version }) => version !== name,
   );
   const isInForce = name === inForce;
-  const beside = !isInForce && shown.data !== null && inForce !== null && html`<${Restore} of=${shown.data} />`;
+  const beside = !isInForce && shown.data !== null && html`<${Restore} of=${shown.data} />`;
   const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
   return html`<${Page} title=${`Plans ${name}`} back=${{ title: 'History of plans', path: '/plans/history' }} beside=${beside}>
     <${Shown} of=${history.error === null ? shown : history} what="the version">
@@ -88,7 +97,7 @@ function Version({ name }: { name: string }) {
         const one = versions[at] ?? newest;
         return html`
         <p class="actions">
-          ${at === 0 && html`<${Badge} kind="good">In force</${Badge}>`}
+          ${latest !== null && versions[at] === latest && html`<${Badge} kind="good">In force</${Badge}>`}
           <span>Since <${Time} at=${one.since} />, by <bdi>${byText(one)}</bdi>, from ${FROM[one.from] ?? one.from}</span>
         </p>
         <${Section} title="What it changed">
