@@ -1,8 +1,10 @@
 import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
+import { NO_STRIKES } from '../../src/admit/decide.ts';
 import { type DecisionRequest, NothingDone } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { banOf, DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { allowance, BANS } from '../support/allowance.ts';
 
 // What decide.lua is told and what its numbers are read as, against a Redis of the test's.
@@ -12,8 +14,11 @@ interface Sent {
   readonly args: readonly string[];
 }
 
-/** @param replies of the calls, one after the other */
-function callsOf(replies: readonly (string | Error)[], wallMs?: () => number) {
+/**
+ * @param replies of the calls, one after the other
+ * @param deadline rejects as the circuit does when a call takes too long
+ */
+function callsOf(replies: readonly (string | Error)[], wallMs?: () => number, deadline?: Promise<never>) {
   const sent: Sent[] = [];
   const redis = {
     sendCommand(command: { name: string; args: string[]; resolve(reply: Buffer): void; reject(error: Error): void }) {
@@ -23,22 +28,32 @@ function callsOf(replies: readonly (string | Error)[], wallMs?: () => number) {
     },
   } as unknown as Redis;
   const abouts: unknown[] = [];
-  const run = <T>(call: () => Promise<T>, about?: unknown) => {
-    abouts.push(about);
-    return call();
-  };
-  const circuit = { run, read: run };
+  const within =
+    (kind: string) =>
+    <T>(call: () => Promise<T>, about?: unknown) => {
+      abouts.push([kind, about]);
+      return deadline === undefined ? call() : Promise.race([call(), deadline]);
+    };
+  const circuit = { run: within('run'), read: within('read') };
   return { calls: new DecisionCalls({ redis, circuit, holder: 'one', lua: 'return 1', wallMs }), sent, abouts };
 }
 
 const T0 = 1_800_000_000_000;
 const plain = allowance({ minute: 5, day: 100 }, null);
+const limitsOf = (limits: Parameters<typeof allowance>[0]) => ({ limits: allowance(limits).limits });
 const ask = (consumerId: string, of: Allowance = plain, cost = 1, n = 1): DecisionRequest => ({
   consumerId,
   allowance: of,
   cost,
   n,
 });
+const SHARED: Allowance = {
+  ...{ ...plain, history: 'all', inFlight: 3, boundsInFlight: true, bansOfCustomer: true, inUnits: ['tokens'] },
+  further: [
+    { name: 'customer', scope: 'customer', group: null, unlimited: [], ...limitsOf({ hour: 50 }), inFlight: 9 },
+    { name: 'tokens', scope: 'customer', group: null, unlimited: [], ...limitsOf({ day: 500 }), unit: 'tokens' },
+  ],
+};
 const outcomes = async (reply: string, ...requests: readonly DecisionRequest[]) =>
   callsOf([reply]).calls.decide(requests);
 
@@ -88,6 +103,38 @@ describe('a reply is read', () => {
     });
   });
 
+  test('with the counts, strikes and top-ups of several accounts, and what is in flight and lent', async () => {
+    const windows = `0 5 ${T0 + 50} 6 ${T0 + 60} 7 ${T0 + 70} 0 0 3 9`;
+    const rest = `0 0 1 250 1 10 900 1 30 0 0 0 2 60 1 ${T0 + 80} 13 13 20 ${T0 + 90} 24 30 ${T0 + 91}`;
+    const asked = { ...ask('cus_1/key_1', SHARED), amounts: { tokens: 40 } };
+    const [outcome] = await outcomes(`${T0} 34 ${windows} ${rest}`, asked);
+    expect(outcome).toEqual({
+      ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, amounts: { tokens: 40 }, bannedFrom: 0, isCrowded: true },
+      ...{ waitMs: 250, mayReturn: true, lent: { units: 10, forMs: 900 }, inFlight: [3, 9, null] },
+      state: {
+        windows: { minute: { used: 5, endsAtMs: T0 + 50 }, day: { used: 6, endsAtMs: T0 + 60 } },
+        ...{ strikes: { count: 1, endsAtMs: 30 }, ban: null },
+        further: [
+          {
+            windows: { hour: { used: 7, endsAtMs: T0 + 70 } },
+            strikes: { count: 2, endsAtMs: 60 },
+            ban: { number: 1, untilMs: T0 + 80, window: 'hour', budget: 'customer' },
+            topUps: { hour: { amount: 20, untilMs: T0 + 90 } },
+          },
+          { windows: {}, strikes: NO_STRIKES, ban: null, topUps: { day: { amount: 30, untilMs: T0 + 91 } } },
+        ],
+      },
+    });
+    const [calm] = await outcomes(`${T0} 11 1 ${windows.slice(2)}`, ask('cus_1/key_1', SHARED));
+    expect(calm).toMatchObject({ admitted: 1, bannedFrom: 1, inFlight: [3, 9, null], state: { ban: null } });
+    for (const name of ['amounts', 'isCrowded', 'waitMs', 'mayReturn', 'lent', 'imposesBan']) {
+      expect(calm).not.toHaveProperty(name);
+    }
+    const alone = await outcomes(`${T0} 6 1 0 0 0 0 2`, ask('a', { ...plain, inFlight: 3, boundsInFlight: true }));
+    expect(alone[0]).toMatchObject({ inFlight: [2], state: { windows: {} } });
+    expect(alone[0]?.state).not.toHaveProperty('further');
+  });
+
   test('of no consumer is the clock alone', async () => {
     expect(await outcomes(`${T0}`)).toEqual([]);
   });
@@ -116,7 +163,7 @@ describe('the script is told', () => {
     await calls.decide([ask('a'), ask('b'), ask('c', plain, 2), ask('d', plain, 2, 4), ask('e', other), ask('f')]);
     const [digest, count, ...rest] = sent[0]!.args;
     expect([sent[0]!.name, digest, count]).toEqual(['evalsha', 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db', '7']);
-    expect(abouts).toEqual([rest[0]]);
+    expect(abouts).toEqual([['run', rest[0]]]);
     expect(rest.slice(7)).toEqual([
       '2 1 1 2 2 1 2 1 2 4 2 1 3 1 1 1 2 1 1 1 ',
       RULE,
@@ -131,6 +178,62 @@ describe('the script is told', () => {
     await calls.decide([ask('a')]);
     expect(sent[1]!.args.at(-1)).toBe(RULE);
     expect(gatewayClock(undefined)).toEqual([]);
+  });
+
+  test('the accounts, histories and bounds of a consumer that has several, what it has in flight and what it takes', async () => {
+    const { calls, sent, abouts } = callsOf([`${T0} 0 0 0`, `${T0} 0`, `${T0} 0`]);
+    const asked = ask('cus_1/key_1', SHARED);
+    await calls.decide([{ ...asked, amounts: { tokens: 40 } }, { ...asked, held: [1, 2, 0] }, asked], true);
+    const histories = ['cus_1/key_1', 'cus_1', 'cus_1/key_1%tokens', 'cus_1%tokens'].map(keyspace.history);
+    const accounts = ['cus_1', 'cus_1%tokens'].map(keyspace.account);
+    const keys = [keyspace.account('cus_1/key_1'), ...histories, ...accounts];
+    expect(sent[0]!.args.slice(2)).toEqual([
+      ...[...keys, ...keys, ...keys, '2 1 1 1 -1 -1 -1 40 2 1 1 1 1 2 0 0 2 1 1 1 -1 -1 -1 0 '],
+      `2${RULE.slice(1)}|one 1 2 3|customer 0 9 3 50|tokens 1 - 4 500`,
+    ]);
+    expect(abouts).toEqual([['read', keys[0]]]);
+    const { inFlight: _, boundsInFlight: __, bansOfCustomer: ___, inUnits: ____, ...own } = SHARED;
+    const further = [{ ...SHARED.further![0]!, name: 'search', scope: 'key' as const, group: 'search' }];
+    await calls.decide([ask('key_2', { ...own, further })]);
+    expect(sent[1]!.args.slice(2)).toEqual([
+      ...[keyspace.account('key_2'), keyspace.history('key_2'), keyspace.account('key_2#search')],
+      ...['2 1 1 1 ', `2${RULE.slice(1)}|one 0 1 -|search 0 9 3 50`],
+    ]);
+    await calls.decide([ask('key_3', { ...plain, inFlight: 4 })]);
+    expect(sent[2]!.args.slice(3)).toEqual(['2 1 1 1 ', `${RULE}|one 0 0 4`]);
+  });
+
+  test('what a gateway borrows and returns, each consumer apart', async () => {
+    const { calls, sent } = callsOf([`${T0} 0 0 0 0 0 0`]);
+    const borrows = { borrows: { units: 20, id: 7 } };
+    const returned = { id: 7, unused: 5, places: [[2, 1], [4]] };
+    await calls.decide([
+      ask('a'),
+      { ...ask('a'), leaseTerms: borrows },
+      { ...ask('a'), leaseTerms: borrows },
+      { ...ask('a'), leaseTerms: { isFinal: true, returned } },
+      { ...ask('a'), leaseTerms: { isFinal: true, returned: { ...returned, unused: 0 } } },
+      { ...ask('b'), amounts: {} },
+    ]);
+    const runs = [
+      '2 1 1 1',
+      '2 1 1 0 20 7 0 0 0',
+      '2 1 1 0 20 7 0 0 0',
+      '2 1 1 0 0 0 1 7 5 2 1 4',
+      '2 1 1 0 0 0 1 7 0',
+    ];
+    expect(sent[0]!.args.at(-2)).toBe(`${[...runs, '2 1 1 1'].join(' ')} `);
+  });
+
+  test('nothing more once the deadline has passed: the request was decided without the store', async () => {
+    const monthly = allowance({ month: 9 }, null);
+    for (const reply of [new Error('NOSCRIPT No matching script'), '1']) {
+      const { calls, sent } = callsOf([reply, `${T0} 0`], undefined, Promise.reject(new Error('late')));
+      await expect(calls.decide([ask('a', monthly)])).rejects.toThrow('late');
+      // The reply, and what follows it, come in later turns.
+      for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+      expect(sent).toHaveLength(1);
+    }
   });
 
   test('as a whole if Redis does not know it, and other errors are the call’s', async () => {
