@@ -1,6 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/identify/api-key.ts';
+import { certificateDigest } from '../../src/identify/certificates.ts';
 import type { Identity } from '../../src/identify/identify.ts';
 import { altered } from '../support/altered.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
@@ -434,5 +435,40 @@ describe('memory', () => {
     }
     for (const { secret } of keys) expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
     expect(identifier.remembered.known).toBe(0);
+  });
+});
+
+describe('of a certificate, by its fingerprint and its other names', () => {
+  const [FINGERPRINT, URI, DNS] = [`sha256:${'a'.repeat(64)}`, 'uri:spiffe://example.com/shop', 'dns:shop.internal'];
+  test.each<[string, readonly (readonly string[])[], number | null]>([
+    ['no key has a name of it', [[], ['dns:other']], null],
+    ['the key of its fingerprint', [[URI], [FINGERPRINT], [DNS]], 1],
+    ['the only key of its other names', [[], [DNS]], 1],
+    ['the key of several of its names', [[DNS, URI]], 0],
+    ['several keys with one name each are none', [[URI], [DNS]], null],
+  ])('%s', async (_what, names, found) => {
+    const store = new FakeStore();
+    const keys = names.map((certificates) => someKey({ certificates }).key);
+    for (const key of keys) await store.create(key);
+    const { identifier } = identifierOn(store);
+    const first = await identifier.identifyCertificate([FINGERPRINT, URI, DNS]);
+    expect(told(first)).toBe(found === null ? 'invalid_api_key' : keys[found]!.id);
+    // It is remembered, and answered at once.
+    expect(identifier.identifyCertificate([FINGERPRINT, URI, DNS])).toBe(first);
+  });
+
+  test('neither a deleted key nor one that the store finds without the name', async () => {
+    class LenientStore extends FakeStore {
+      override async ownerOf(digest: string) {
+        return digest === certificateDigest(DNS) ? [...this.keys.values()][0]! : null;
+      }
+    }
+    for (const differently of [{ certificates: [DNS], deletedAtMs: 1 }, { certificates: [URI] }, {}]) {
+      const store = new LenientStore();
+      await store.create(someKey(differently).key);
+      expect(told(await identifierOn(store).identifier.identifyCertificate([FINGERPRINT, DNS]))).toBe(
+        'invalid_api_key',
+      );
+    }
   });
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { KeySources, oneOf } from '../../src/identify/key-sources.ts';
+import { KeySources, oneOf, unreadKeyPlace } from '../../src/identify/key-sources.ts';
 
 const sources = new KeySources([
   { kind: 'authorization' },
@@ -150,4 +150,17 @@ test('a key in the fields and one in the query are two', () => {
   expect(oneOf({ kind: 'missing' }, { kind: 'malformed' })).toEqual(malformed);
   expect(oneOf({ kind: 'ambiguous' }, { kind: 'missing' })).toEqual(ambiguous);
   expect(oneOf({ kind: 'missing' }, { kind: 'ambiguous' })).toEqual(ambiguous);
+});
+
+test.each<[readonly string[], string, boolean, string | null]>([
+  [[], '', true, null],
+  [['Accept', '*/*', 'X-Api', 'a'], '?key=a', true, null],
+  [['Authorization', 'Basic a'], '', true, '`Authorization` without `Bearer`'],
+  [['authorization', 'Bearer a'], '', false, '`Authorization`'],
+  [['Accept', '*/*', 'x-api-key', 'a', 'apikey', 'b'], '?api_key=a', true, '`X-API-Key`'],
+  [['X-Api-Key', '', 'Authorization', ''], '?a=b&API_KEY=a', true, '`?api_key=`'],
+  [[], '?access_token=&apikey=a', true, '`?apikey=`'],
+  [[], '?my_api_key=a', true, null],
+])('of %j and %j, with Bearer read: %j, the place %j looks like that of a key', (fields, query, isRead, place) => {
+  expect(unreadKeyPlace(fields, query, isRead)).toBe(place);
 });
