@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { formText, limitText } from '../../src/admit/form-text.ts';
+import { eachKeyText, formText, groupText, limitsText, limitText, unitsText } from '../../src/admit/form-text.ts';
 import type { Limit } from '../../src/admit/plan.ts';
 import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
 
@@ -21,4 +21,36 @@ test.each<[WindowName, Limit | 'custom' | undefined, WindowForm | undefined, str
 ])('a %s of %s by %o is %s, and with its limit %j', (window, limit, form, text, withLimit) => {
   expect(formText(window, form)).toBe(text);
   expect(limitText(window, limit, form)).toBe(withLimit);
+});
+
+const FORMS = { minute: { slices: 12 } };
+const UNITS = [
+  { name: 'tokens', limits: { month: 'unlimited', minute: 100 }, forms: FORMS },
+  { name: 'rows', limits: { day: 7 }, forms: {} },
+] as const;
+const UNITS_TEXT = 'tokens-minute 100 (sliding, 12 slices), tokens-month unlimited, rows-day 7';
+
+test('limits in words are those that there are, the shortest window first, each unit apart', () => {
+  expect(limitsText({ day: 1000, minute: 60 }, FORMS)).toBe('minute 60 (sliding, 12 slices), day 1000');
+  expect(limitsText({ minute: 60 }, undefined)).toBe('minute 60');
+  expect(limitsText({}, FORMS)).toBe('');
+  expect(unitsText(UNITS)).toBe(UNITS_TEXT);
+  expect(unitsText(undefined)).toBe('');
+});
+
+test('what a plan gives each key is its limits, what may be in flight, and its units, as far as there are any', () => {
+  expect(eachKeyText({})).toBe('');
+  expect(eachKeyText({ eachKey: { limits: {}, forms: {} } })).toBe('');
+  expect(eachKeyText({ eachKey: { limits: {}, forms: {}, inFlight: 5 } })).toBe('5 in flight');
+  expect(eachKeyText({ eachKey: { limits: { minute: 300 }, forms: {}, inFlight: 5, units: UNITS } })).toBe(
+    `minute 300, 5 in flight, ${UNITS_TEXT}`,
+  );
+});
+
+test('a group of routes is its limits and units, whether they replace those of the plan, and its routes', () => {
+  const group = { name: 'search', limits: { minute: 10 }, forms: {}, units: UNITS, instead: false };
+  expect(groupText({ ...group, routes: ['/v1/search/**'] })).toBe(`minute 10, ${UNITS_TEXT} on /v1/search/**`);
+  expect(groupText({ ...group, units: [], instead: true, routes: ['/a', 'POST /b'] })).toBe(
+    'minute 10 instead, on /a, POST /b',
+  );
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type History, recordAdmitted, recordRefused } from '../../src/admit/history.ts';
-import { historyReport, instantText, readHistories } from '../../src/admit/history-report.ts';
+import { askedUnit, historyReport, instantText, readHistories } from '../../src/admit/history-report.ts';
 import type { ReadHistory } from '../../src/admit/history-store.ts';
 
 const HOUR_MS = 3_600_000;
@@ -48,9 +48,20 @@ test('of a consumer its own history and that of its shadow are read', async () =
     return null;
   };
   await readHistories({ of }, 'key_1');
-  expect(asked).toEqual(['key_1', 'key_1~shadow']);
+  await readHistories({ of }, 'key_1', 'tokens');
+  expect(asked).toEqual(['key_1', 'key_1~shadow', 'key_1%tokens', 'key_1~shadow%tokens']);
+  expect(historyReport([null], 'hour', undefined, 'tokens')).toEqual({ step: 'hour', unit: 'tokens', buckets: [] });
 });
 
 test('an instant is a whole second in UTC', () => {
   expect(instantText(Date.parse('2026-11-22T05:06:07.999Z'))).toBe('2026-11-22T05:06:07Z');
+});
+
+test.each([
+  [null, { unit: null }],
+  ['requests', { unit: null }],
+  ['tokens', { unit: 'tokens' }],
+  ['token', { fault: '--unit must be one of: requests, tokens, rows.' }],
+])('asked for the unit %j, it is %o', (text, asked) => {
+  expect(askedUnit(text, ['tokens', 'rows'], '--unit')).toEqual(asked);
 });

@@ -60,3 +60,61 @@ test('the shadow is reported if the plan has one and its state is known', () => 
   expect(usageReport('a', withShadow, present({}), null)).not.toHaveProperty('shadow');
   expect(usageReport('a', plan, present({}), shadow)).not.toHaveProperty('shadow');
 });
+
+const CUSTOMERS: Allowance = {
+  ...plan,
+  further: [
+    {
+      name: 'customer',
+      scope: 'customer',
+      group: null,
+      limits: allowance({ hour: 50 }).limits,
+      unlimited: [],
+      inFlight: 9,
+    },
+    {
+      name: 'tokens',
+      scope: 'customer',
+      group: null,
+      limits: allowance({ minute: 500 }).limits,
+      unlimited: [],
+      unit: 'tokens',
+    },
+  ],
+};
+
+test('the windows of a customer and of a unit follow under their names, and what is not counted yet is unused', () => {
+  const open = { ...UNSEEN, windows: { hour: { used: 7, endsAtMs: T0 + 9_000 } } };
+  const report = usageReport('a', CUSTOMERS, present({ further: [open, UNSEEN] }, CUSTOMERS), null);
+  expect(Object.keys(report.windows)).toEqual(['minute', 'hour', 'day', 'customer-hour', 'tokens-minute']);
+  expect(report.windows['customer-hour']).toEqual({ limit: 50, used: 7, remaining: 43, resetAt: seconds + 9 });
+  expect(report.windows['tokens-minute']).toEqual({
+    ...{ limit: 500, used: 0, remaining: 500, resetAt: seconds + 60, unit: 'tokens' },
+  });
+  const { further: _, ...state } = present({}, CUSTOMERS).state;
+  const unseen = usageReport('a', CUSTOMERS, { ...present({}, CUSTOMERS), state }, null);
+  expect(unseen.windows['customer-hour']).toMatchObject({ used: 0, remaining: 50 });
+});
+
+test('strikes and bans of a customer are those of its account', () => {
+  const ofCustomer = { ...UNSEEN, strikes: { count: 4, endsAtMs: T0 + 9_000 } };
+  const strikes = { count: 1, endsAtMs: T0 + 9_000 };
+  const asked = (of: Allowance) => usageReport('a', of, present({ strikes, further: [ofCustomer, UNSEEN] }, of), null);
+  expect(asked({ ...CUSTOMERS, bansOfCustomer: true }).strikes).toBe(4);
+  expect(asked(CUSTOMERS).strikes).toBe(1);
+  const { further: _, ...state } = present({ strikes }, CUSTOMERS).state;
+  const outcome = { ...present({}, CUSTOMERS), state };
+  expect(usageReport('a', { ...CUSTOMERS, bansOfCustomer: true }, outcome, null).strikes).toBe(0);
+});
+
+test('what is in flight is reported by the name of its limit, where there is one', () => {
+  const inFlight = (of: Allowance, counts: readonly (number | null)[]) =>
+    usageReport('a', of, { ...present({}, of), inFlight: counts }, null).inFlight;
+  expect(inFlight({ ...CUSTOMERS, inFlight: 3 }, [2, 5, null])).toEqual({
+    'in-flight': { limit: 3, used: 2 },
+    'customer-in-flight': { limit: 9, used: 5 },
+  });
+  expect(inFlight(CUSTOMERS, [null, 5, null])).toEqual({ 'customer-in-flight': { limit: 9, used: 5 } });
+  expect(inFlight({ ...plan, inFlight: 3 }, [null])).toEqual({ 'in-flight': { limit: 3, used: 0 } });
+  expect(usageReport('a', { ...plan, inFlight: 3 }, present({}), null)).not.toHaveProperty('inFlight');
+});

@@ -1,12 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import {
+  budgetOf,
   endIfOpened,
   fitsAtMs,
+  isLimitName,
   isPresent,
   presentCount,
   slicedCount,
   type ToppedUpLimit,
   windowLimit,
+  windowOf,
 } from '../../src/admit/windows.ts';
 
 const T0 = 1_800_000_000_000;
@@ -109,4 +112,19 @@ test('a month is a calendar month unless another calendar is said', () => {
     3,
   );
   expect(windowLimit('day', 1)).toEqual({ window: 'day', lengthMs: 86_400_000, limit: 1 });
+});
+
+test.each([
+  ['minute', 'minute', null],
+  ['customer-search-minute', 'minute', 'customer-search'],
+  [`${'a'.repeat(80)}-day`, 'day', 'a'.repeat(80)],
+  ['a-b', null, null],
+  ['-minute', null, null],
+  ['Search-minute', null, null],
+  ['minutes', null, null],
+  ['minute-a', null, null],
+  [`${'a'.repeat(81)}-day`, null, null],
+])('%s is the name of a window: of %s, in the budget %s', (name, window, budget) => {
+  expect(isLimitName(name)).toBe(window !== null);
+  if (isLimitName(name)) expect([windowOf(name), budgetOf(name)]).toEqual([window, budget]);
 });
