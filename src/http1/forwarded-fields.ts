@@ -194,7 +194,7 @@ export function fieldsWithoutSecrets(
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!.toLowerCase();
     if ((PUNCTUATION.test(name) && !allowedNames.has(name)) || connectionNames.has(name)) continue;
-    if (keyPlaces?.fieldNames.has(name) || isCookie(name.replace(/[^0-9a-z]/g, '-'))) continue;
+    if (keyPlaces?.fieldNames.has(name) || isCookie(name)) continue;
     if (reservedByFolding(name) !== null && !SHOWN.has(name)) continue;
     const sent = rawHeaders[i + 1]!;
     const value = keyPlaces !== null && isReferer(name) ? refererWithoutKeys(sent, keyPlaces) : sent;

@@ -6,6 +6,7 @@ import {
   faultOfResponseField,
   fieldRulesOf,
   type Variables,
+  withFields,
   withoutDropped,
   withRules,
 } from '../../src/http1/field-rules.ts';
@@ -105,6 +106,12 @@ test('a client’s name that a service folds into one that is set is dropped (re
   const rules = fieldRulesOf('request', [{ set: { 'X-Tenant': 'a', my_field: 'b' } }])!;
   const sent = ['X_Tenant', 'root', 'x.tenant', 'root', 'My-Field', 'root', 'X-Tenants', 'kept'];
   expect(withRules(sent, rules, KNOWN)).toEqual(['X-Tenants', 'kept', 'X-Tenant', 'a', 'my_field', 'b']);
+});
+
+test('fields of a policy stand in place of those that a service takes for them, as they are', () => {
+  expect(withFields(['X_Tenant', 'root', 'a', '1', 'A-B', '2'], { 'X-Tenant': '{plan}', 'a-b': '3' })).toEqual([
+    ...['a', '1', 'X-Tenant', '{plan}', 'a-b', '3'],
+  ]);
 });
 
 test('no value of a variable breaks a line or is taken for another value (reliability 171)', () => {

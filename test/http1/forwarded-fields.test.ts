@@ -4,6 +4,7 @@ import {
   beginsWith,
   FieldNames,
   type ForwardedAs,
+  fieldsWithoutSecrets,
   hasPunctuation,
   requestFields,
   reservedByFolding,
@@ -145,6 +146,36 @@ describe('to the service', () => {
     expect(referer('/#?key=1')).toBe('/#?key=1'.replace('key=1', ''));
     expect(sent(['Referer', '/?key=1'])[1]).toBe('/?key=1');
     expect(sent(['X-Refer', '/?key=1'], { keyPlaces })[1]).toBe('/?key=1');
+  });
+});
+
+describe('to a policy', () => {
+  const SHOWN_HOST = ['Host', 'own', 'Content-Length', '5'];
+  const KEY_PLACES = {
+    fieldNames: new FieldNames(['x-api-key']),
+    withoutKeys: (query: string) => query.replace('k=1', ''),
+  };
+  test.each<[string, readonly string[], Readonly<Record<string, string>>]>([
+    ['fields in lower case, those of one name joined', ['A', '1', 'b', '2', 'a', '3'], { a: '1, 3', b: '2' }],
+    ['the host and the length, which the gateway writes anew', SHOWN_HOST, { host: 'own', 'content-length': '5' }],
+    ['no credentials', ['Authorization', 'a', 'Proxy-Authorization', 'b', 'X-Api-Key', 'c', 'Cookie', 'd'], {}],
+    ['none under a name that folds into one', ['X_Tenant', 'a', 'Authorization_', 'b'], { x_tenant: 'a' }],
+    ['no facts that the client made up', ['X-Consumer-Plan', 'a', 'X-Forwarded-For', 'b', 'Forwarded', 'c'], {}],
+    ['nothing that Connection lists', ['Listed', 'a', 'B', '2'], { b: '2' }],
+    ['no key in a Referer', ['Referer', 'https://a.example/?k=1#x'], { referer: 'https://a.example/?#x' }],
+    ['names of every object', ['constructor', 'a', '__proto__', 'b'], { constructor: 'a' }],
+  ])('go %s', (_what, fields, expected) => {
+    const allowedNames = new FieldNames(['x_tenant']);
+    const shown = fieldsWithoutSecrets(fields, new Set(['listed']), { allowedNames, keyPlaces: KEY_PLACES });
+    expect({ ...shown }).toEqual(expected);
+    expect([Object.getPrototypeOf(shown), Object.isFrozen(shown)]).toEqual([null, true]);
+  });
+
+  test('go fields under allowed names, and a Referer as it was sent where no query has a key', () => {
+    const allowedNames = new FieldNames(['x_cookie']);
+    const fields = ['X_Cookie', 'b', 'Referer', '/?k=1'];
+    const shown = fieldsWithoutSecrets(fields, new Set(), { allowedNames, keyPlaces: null });
+    expect({ ...shown }).toEqual({ x_cookie: 'b', referer: '/?k=1' });
   });
 });
 
