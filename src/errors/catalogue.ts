@@ -366,7 +366,7 @@ export const ERRORS = {
     sentence: 'Too many requests are waiting for the service behind the gateway. Retry shortly.',
     when: 'The connections and the queue of the upstream are full, the maximum number of WebSockets is open, or too many bodies wait to be checked (`validate`).',
     remedy: 'Try again as `Retry-After` says.',
-    counted: 'no if the upstream was full when the request came, else yes',
+    counted: 'no if every place was taken when the request came, else yes',
     explanation: 'Too many requests were waiting for the service behind the gateway.',
     advice: 'Find out why the service is slow, or raise maxConnections of the upstream.',
   },

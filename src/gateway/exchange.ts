@@ -26,8 +26,8 @@ export interface Caller {
    */
   readonly id: string;
   /**
-   * The id for shares of an upstream, of held bodies and of compression: that of the customer if the consumer has one, or of the
-   * consumer, or of the address for all routes without keys.
+   * The id for shares of an upstream, of the serving thread, of held bodies and of compression: that of the customer if the consumer
+   * has one, or of the consumer, or of the address for all routes without keys.
    */
   readonly shareId: string;
   readonly allowance: Allowance;
@@ -41,7 +41,7 @@ export interface Caller {
   readonly isSuspended: boolean;
 }
 
-/** The id for what each consumer may have, whosever it is: WebSockets and the serving thread. */
+/** The id for what each key may have, also of a customer's keys: WebSockets. */
 export function consumerIdOf({ consumer, shareId }: Caller): string {
   return consumer === null ? shareId : consumer.id;
 }

@@ -67,16 +67,21 @@ export class OpenWebSockets {
     return new Set(this.#ofRecords.keys());
   }
 
+  /** The limit that leaves this consumer no slot; null if there is one. */
+  fullFor(consumerId: string): keyof WebSocketLimits | null {
+    if ((this.#taken.get(consumerId) ?? 0) >= this.#limits().maxPerKey) return 'maxPerKey';
+    return this.#total >= this.#limits().max ? 'max' : null;
+  }
+
   /**
    * Takes a slot for this consumer.
    * @param record null if no record can end the connection
    * @returns the slot, or the limit that has been reached
    */
   enter(consumerId: string, record: WatchedRecord | null): WebSocketSlot | keyof WebSocketLimits {
-    const own = this.#taken.get(consumerId) ?? 0;
-    if (own >= this.#limits().maxPerKey) return 'maxPerKey';
-    if (this.#total >= this.#limits().max) return 'max';
-    this.#taken.set(consumerId, own + 1);
+    const full = this.fullFor(consumerId);
+    if (full !== null) return full;
+    this.#taken.set(consumerId, (this.#taken.get(consumerId) ?? 0) + 1);
     this.#total++;
     let held: OpenConnection | null = null;
     let left = false;

@@ -72,7 +72,7 @@ export interface ProxyFlow {
   forwarded(result: ProxyResult): void;
   /** The tunnel that the request has become has ended. */
   leavePlace(): void;
-  /** The thread has worked on the response since `fromMs` (monotonic). */
+  /** The thread has worked on the response, or in the tunnel, since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
 }
 
@@ -465,6 +465,7 @@ export function proxyUpgrade(
       timeouts: match.route.timeouts,
       idleTimeoutMs: deps.webSocketIdleMs,
       finTimeoutMs: deps.webSocketFinMs,
+      worked: (fromMs, toMs) => flow.worked(fromMs, toMs),
       closed: (tunnel) => {
         forgetExpiry();
         room.leave();
@@ -520,7 +521,7 @@ const NO_ROOM: Readonly<Record<keyof WebSocketLimits | 'draining', string>> = {
 };
 
 /** The client may retry after a second, because the gateway cannot know when a WebSocket will end. */
-function noRoom(why: keyof typeof NO_ROOM): ErrorResponse {
+export function noRoom(why: keyof typeof NO_ROOM): ErrorResponse {
   return errorResponse('overloaded', NO_ROOM[why], { fields: ['Retry-After', '1'] });
 }
 

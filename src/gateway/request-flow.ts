@@ -50,7 +50,7 @@ import {
   unpaid,
 } from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
-import { type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
+import { noRoom, type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
 import {
@@ -177,7 +177,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       return;
     }
     this.#caller = caller;
-    this.#inTurn(this.#deps.thread.of(consumerIdOf(caller)), this.#onTurn);
+    this.#inTurn(this.#deps.thread.of(caller.shareId), this.#onTurn);
   }
 
   /** It is the caller's turn on the serving thread. @param isLate whether the request had to wait too long for it */
@@ -327,15 +327,20 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    * Reserves room at the upstream before the request is counted. Reserves nothing without a route, for a route
    * without a service, or for an upgrade, whose connection has limits of its own.
    *
-   * Attack: a dozen customers hold all connections and the whole queue, and the requests of another one, whose share is unused, were
-   * counted and got 503.
+   * Attack: a dozen customers hold all connections and the whole queue, or all WebSockets, and the requests of another one, whose
+   * share is unused, were counted and got 503.
    * @returns false if the request has been refused, because the caller has as many in flight as its share allows, or because others
    *   have taken every place
    */
-  #reserve({ shareId }: Caller): boolean {
-    if (this.#match === null || this.#upgradeClient !== null || this.#match.route.reply !== null) return true;
+  #reserve(caller: Caller): boolean {
+    if (this.#match === null || this.#match.route.reply !== null) return true;
+    if (this.#upgradeClient !== null) {
+      if (this.#deps.webSockets.fullFor(consumerIdOf(caller)) !== 'max') return true;
+      this.#shed(undefined, noRoom('max'));
+      return false;
+    }
     this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
-    this.#share = this.#upstream.reserve(shareId);
+    this.#share = this.#upstream.reserve(caller.shareId);
     if (this.#share === null) this.#shed();
     else if (this.#upstream.hasPlace(this.#share)) return true;
     else this.#shed(new QueueFullError().message, plainError('overloaded'));

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { ThreadTime } from '../../src/io/thread-time.ts';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, PLANS } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -61,4 +62,19 @@ test('429 too_many_in_flight: more at once than the share of one caller; not cou
     'tollgate_requests_total{route="/v1/pets",plan="small",judgement="shed",status="4xx",code="too_many_in_flight",source="memory"} 20\n',
   );
   expect(after).toContain('tollgate_quota_refusals_total{plan="small",window="minute",judgement="refused"} 1\n');
+});
+
+// Attack: a customer makes nine keys, and each of them has a share of the serving thread.
+test('the keys of a customer have one share of the serving thread (reliability 396)', async () => {
+  const upstream = await startUpstream((_request, response) => response.end('{}'));
+  const gateway = await openGateway({ upstream: upstream.origin });
+  const { stdout } = await gateway.command('customers', 'create', '--plan', 'free', '--json');
+  const { id } = JSON.parse(stdout) as { id: string };
+  const charged = vi.spyOn(ThreadTime.prototype, 'of');
+  for (let i = 0; i < 2; i++) {
+    const made = await gateway.command('keys', 'create', '--customer', id, '--json');
+    expect((await gateway.get('/v1/pets', JSON.parse(made.stdout).key)).status).toBe(200);
+  }
+  expect(charged.mock.calls).toEqual([[id], [id]]);
+  charged.mockRestore();
 });

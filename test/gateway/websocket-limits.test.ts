@@ -31,6 +31,21 @@ beforeAll(async () => {
   upstream = await startWebSocketUpstream();
 });
 
+// Attack: a caller sends and receives through tunnels, and its share of the serving thread is unused all the same.
+test("the thread's work for a WebSocket is charged to its consumer (reliability 396)", async () => {
+  const gateway = await start();
+  const { key } = await gateway.createKey('free');
+  const { socket } = await openWebSocket(gateway, key);
+  const charged = () => metric(gateway, 'tollgate_thread_seconds_total');
+  const before = await charged();
+  for (let i = 0; i < 50; i++) {
+    socket.send(Buffer.alloc(64 * 1024));
+    await once(socket, 'message');
+  }
+  expect(await charged()).toBeGreaterThan(before);
+  socket.terminate();
+});
+
 describe('there are so many WebSockets at a time and no more', () => {
   let one: string;
   let other: string;
@@ -64,18 +79,21 @@ describe('there are so many WebSockets at a time and no more', () => {
     for (const { socket } of [own[1]!, another, again]) socket.terminate();
   });
 
-  test('in all: 503 overloaded', async () => {
+  test('in all: 503 overloaded, not counted (reliability 395)', async () => {
     const open = [
       await openWebSocket(gateway, one),
       await openWebSocket(gateway, one),
       await openWebSocket(gateway, other),
     ];
+    const remaining = async () => Number((await gateway.get('/v1/pets', other)).headers.get('x-ratelimit-remaining'));
+    const left = await remaining();
     const answer = await refused(other);
     expect(answer.status).toBe(503);
     expect(JSON.parse(answer.body.toString())).toMatchObject({
       code: 'overloaded',
       message: expect.stringContaining('Too many WebSockets'),
     });
+    expect(await remaining()).toBe(left - 1);
     for (const { socket } of open) socket.terminate();
   });
 

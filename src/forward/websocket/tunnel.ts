@@ -37,6 +37,8 @@ interface TunnelOptions {
   /** The same, once one side has closed its half. */
   readonly finMs: number;
   readonly deadlines: Deadlines;
+  /** The thread has worked since `fromMs` (monotonic) to pass a piece on. */
+  readonly worked: (fromMs: number, toMs: number) => void;
   readonly onEnd: (record: TunnelRecord) => void;
 }
 
@@ -63,9 +65,12 @@ export class Tunnel implements Timed {
   readonly #idleMs: number;
   readonly #finMs: number;
   readonly #deadlines: Deadlines;
+  readonly #worked: TunnelOptions['worked'];
   readonly #onEnd: (record: TunnelRecord) => void;
   readonly #openedAtMs: number;
   #lastByteAtMs: number;
+  /** When the thread began to pass on the piece that it has just read. */
+  #beganAtMs = 0;
   #bytesIn = 0;
   #bytesOut = 0;
   #end: TunnelEnd | null = null;
@@ -75,12 +80,13 @@ export class Tunnel implements Timed {
   #finished = false;
 
   /** Must be created before the two are joined, so that it sees errors first. */
-  constructor(client: Socket, upstream: Socket, { idleMs, finMs, deadlines, onEnd }: TunnelOptions) {
+  constructor(client: Socket, upstream: Socket, { idleMs, finMs, deadlines, worked, onEnd }: TunnelOptions) {
     this.#client = client;
     this.#upstream = upstream;
     this.#idleMs = idleMs;
     this.#finMs = Math.min(finMs, idleMs);
     this.#deadlines = deadlines;
+    this.#worked = worked;
     this.#onEnd = onEnd;
     this.#openedAtMs = deadlines.nowMs();
     this.#lastByteAtMs = this.#openedAtMs;
@@ -91,10 +97,18 @@ export class Tunnel implements Timed {
   }
 
   /**
-   * Counts the bytes that pass. Must be called after the two are joined: before that, the listeners would let bytes
-   * flow that have no destination yet.
+   * Counts the bytes that pass, and the thread's work for them. Must be called after the two are joined: before that, the listeners
+   * would let bytes flow that have no destination yet.
+   *
+   * Attack: tunnels that always carry bytes cost their caller nothing of its share of the thread, while the plain requests of others,
+   * which alone were counted, had to wait.
    */
   count(): void {
+    const begun = () => {
+      this.#beganAtMs = this.#deadlines.nowMs();
+    };
+    this.#client.prependListener('data', begun);
+    this.#upstream.prependListener('data', begun);
     this.#client.on('data', (chunk: Buffer) => {
       this.#bytesIn += chunk.length;
       this.#passed();
@@ -172,6 +186,7 @@ export class Tunnel implements Timed {
 
   #passed(): void {
     this.#lastByteAtMs = this.#deadlines.nowMs();
+    this.#worked(this.#beganAtMs, this.#lastByteAtMs);
     this.deadlineAtMs = this.#lastByteAtMs + (this.#isHalfClosed ? this.#finMs : this.#idleMs);
   }
 

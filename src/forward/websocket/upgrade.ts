@@ -43,6 +43,8 @@ interface UpgradeHooks {
   readonly timeouts: ResponseTimeouts | null;
   readonly idleTimeoutMs: number;
   readonly finTimeoutMs: number;
+  /** The thread has worked for the upgraded connection since `fromMs` (monotonic). */
+  readonly worked: (fromMs: number, toMs: number) => void;
   /** Called once after an upgrade, when both connections have ended. */
   readonly closed: (record: TunnelRecord) => void;
 }
@@ -196,8 +198,8 @@ class Upgrading implements Timed {
     const client = this.#client.release();
     this.#response.removeListener('close', this.#onClientClose);
     leaveConnection(this.#response, client);
-    const { idleTimeoutMs: idleMs, finTimeoutMs: finMs, closed: onEnd } = this.#hooks;
-    const tunnel = new Tunnel(client, upstream, { idleMs, finMs, deadlines, onEnd });
+    const { idleTimeoutMs: idleMs, finTimeoutMs: finMs, closed: onEnd, worked } = this.#hooks;
+    const tunnel = new Tunnel(client, upstream, { idleMs, finMs, deadlines, worked, onEnd });
     this.#settle({ kind: 'upgraded', tunnel });
     asked.join(answer, upstream, early, ['Connection', 'Upgrade', 'Upgrade', protocol, ...fields]);
     tunnel.count();
