@@ -187,7 +187,7 @@ function faultsOfEmbedding({ settings }: Configuration): string[] {
 
 function embedded(
   running: OwnGateway,
-  { settings, plans, warnings }: Configuration,
+  { settings, plans, versions, warnings }: Configuration,
   onClosed: () => void,
 ): EmbeddedGateway {
   const { stores } = running;
@@ -198,6 +198,7 @@ function embedded(
     return storeContext({
       ...stores,
       plans: () => plans,
+      plansVersion: () => versions.plans,
       settings: () => settings,
       secretAdvice: 'Call findKey with it.',
       nowMs: () => Date.now(),

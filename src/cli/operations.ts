@@ -4,9 +4,9 @@ import type { OpenStore } from '../serve/open-store.ts';
 
 /** What the operations of commands work on. */
 export function contextOn(store: OpenStore): StoreContext {
-  const { plans, settings } = store;
-  const [inForce, secretAdvice] = [() => settings, ''];
-  return storeContext({ ...store, plans: () => plans, settings: inForce, secretAdvice, nowMs: () => Date.now() });
+  const { plans, plansVersion, settings } = store;
+  const inForce = { plans: () => plans, plansVersion: () => plansVersion, settings: () => settings };
+  return storeContext({ ...store, ...inForce, secretAdvice: '', nowMs: () => Date.now() });
 }
 
 /** The operations on the keys and bans of an open store, the same ones that the admin API offers. */

@@ -43,6 +43,8 @@ export interface OperationsOptions {
   readonly secretUses: SecretUseStore;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
+  /** Whether another gateway runs by later plans that lack this one. Never rejects with Failure. */
+  readonly isGoneElsewhere: (plan: string) => Promise<boolean>;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Returns the formats of keys that were made elsewhere. */
@@ -113,10 +115,12 @@ export class Operations {
     const { keys, customers, nowMs } = this.#options;
     const why = await takenBack(key, { keys, customers, nowMs: nowMs() });
     if (why !== null) throw new Refused('conflict', why, { keyId: key.id });
-    if (key.customer !== undefined || this.plans.plans.has(key.plan)) return;
+    if (key.customer !== undefined) return;
+    const isHere = this.plans.plans.has(key.plan);
+    if (isHere && !(await this.#options.isGoneElsewhere(key.plan))) return;
     if (!(await buriedUnlessMoved(key, { keys, nowMs: nowMs() }))) return;
-    const message = `The plan ${key.plan} was removed meanwhile, so the key was taken back.`;
-    throw new Refused('conflict', message, { keyId: key.id });
+    const ending = isHere ? goneElsewhere(key.plan) : `The plan ${key.plan} was removed meanwhile`;
+    throw new Refused('conflict', `${ending}, so the key was taken back.`, { keyId: key.id });
   }
 
   async rotate(id: string, overlapMs: number, guard?: Guard): Promise<Changed & { readonly secret: string }> {
@@ -126,7 +130,10 @@ export class Operations {
     return { ...changed, secret };
   }
 
-  update(id: string, edits: RecordEdits, guard?: Guard): Promise<Changed> {
+  async update(id: string, edits: RecordEdits, guard?: Guard): Promise<Changed> {
+    const { plan } = edits;
+    if (plan !== undefined && (await this.#options.isGoneElsewhere(plan)))
+      throw new Failure('conflict', `${goneElsewhere(plan)}.`);
     const { nowMs } = this.#sources();
     return this.#change(id, (before) => edited(before, edits, { plans: this.plans.plans, nowMs }), guard);
   }
@@ -395,6 +402,10 @@ export class Operations {
     const { peppers, random, nowMs } = this.#options;
     return { pepper: peppers[0]!, random, nowMs: nowMs() };
   }
+}
+
+function goneElsewhere(plan: string): string {
+  return `Other gateways run by a later plans.yaml without the plan ${visible(plan)}, which this one has not read`;
 }
 
 /** An allowance that counts nothing: with it a ledger reports the ban alone. */

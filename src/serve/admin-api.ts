@@ -128,6 +128,7 @@ function contextOf({ clock, pepperState, ...opened }: Stores, inForce: SettingsI
   return storeContext({
     ...opened,
     plans: () => inForce.plans,
+    plansVersion: () => inForce.versions.plans,
     settings: () => inForce.settings,
     secretAdvice: 'Do not put secrets into URLs, which logs keep: send it as the body of POST /admin/keys/find.',
     nowMs: () => clock.nowMs,

@@ -17,6 +17,8 @@ import { exposedFiles } from './exposed-files.ts';
 export interface OpenKeys {
   readonly settings: Settings;
   readonly plans: Plans;
+  /** The version of plans.yaml; empty if the command continues without it. */
+  readonly plansVersion: string;
   /** The store for messages, without any password. */
   readonly name: string;
   /** Sentences for the operator about the store, plans.yaml and exposed files. */
@@ -80,13 +82,20 @@ export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {
 }
 
 async function openKeys(env: NodeJS.ProcessEnv, options: OpenOptions) {
-  const { settings, plans, missing } = await configurationFor(env, options);
+  const { settings, plans, versions, missing } = await configurationFor(env, options);
   if (options.insistsOnFolder === true) insistOnFolder(env, settings);
   const store = await openTechnology(settings, options);
-  return { settings, plans, ...store, warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)] };
+  const plansVersion = versions.plans;
+  return {
+    settings,
+    plans,
+    plansVersion,
+    ...store,
+    warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)],
+  };
 }
 
-type Opened = Omit<OpenKeys, 'settings' | 'plans'> & { readonly counts: () => Promise<Counts> };
+type Opened = Omit<OpenKeys, 'settings' | 'plans' | 'plansVersion'> & { readonly counts: () => Promise<Counts> };
 
 /** A command on the embedded store loads nothing of Redis, and the other way round. */
 async function openTechnology(
@@ -138,7 +147,7 @@ async function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: O
   const read = await loadConfiguration(env);
   if (!('faults' in read)) return { ...read, missing: [] };
   if (read.settings === undefined) throw new Failure('bad_settings', read.faults.join('\n'));
-  return { settings: read.settings, plans: NO_PLANS, missing: [WITHOUT_PLANS] };
+  return { settings: read.settings, plans: NO_PLANS, versions: { plans: '' }, missing: [WITHOUT_PLANS] };
 }
 
 const WITHOUT_PLANS = 'plans.yaml cannot be used (`tollgate plans check` says why); the command continues without it.';

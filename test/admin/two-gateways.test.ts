@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openReplica, type TestGateway } from '../support/gateway.ts';
@@ -96,4 +97,37 @@ test('while Redis is away a change is 503 with Retry-After, and made when it is 
   // The call that was given up may have been carried out: it is the same key all the same.
   const { keys } = (await ask(gateway, 'GET', '/admin/keys')).body;
   expect(keys.map(({ id }: { id: string }) => id)).toEqual([made.body.id]);
+});
+
+test('a gateway that does not follow its files makes no key of a plan that another one has removed (reliability 392)', async () => {
+  const plans = 'plans:\n  kept: { limits: { minute: 100 } }\n  gone: { limits: { minute: 100 } }\n';
+  const follows = await startWithAdmin(await STORES.Redis!(), { plans });
+  const stays = await openReplica(follows);
+  const inForce = async () => (await ask(follows, 'GET', '/admin/plans')).body.versions.plans;
+  const create = (plan: string, once: string) =>
+    ask(stays, 'POST', '/admin/keys', { plan }, { 'Idempotency-Key': once });
+  const { id } = (await create('gone', 'before')).body;
+  await ask(stays, 'DELETE', `/admin/keys/${id}`);
+  const before = await inForce();
+  await writeFile(follows.env.TOLLGATE_PLANS!, plans.replace(/.*gone.*\n/, ''));
+  await eventually(async () => {
+    expect(await inForce()).not.toBe(before);
+    expect((await ask(follows, 'GET', '/admin/plans/history')).body.versions).toHaveLength(2);
+  });
+  const why = expect.stringContaining('a later plans.yaml without the plan gone');
+  expect(await create('gone', 'after')).toMatchObject({ status: 409, body: { code: 'conflict', message: why } });
+  expect(await ask(stays, 'POST', '/admin/keys', { plan: 'gone' })).toMatchObject({ status: 409 });
+  const { body } = await create('kept', 'other');
+  const edited = await ask(stays, 'PATCH', `/admin/keys/${body.id}`, { plan: 'gone' });
+  expect(edited).toMatchObject({ status: 409, body: { message: why } });
+  expect((await follows.get('/v1/pets', body.key)).status).toBe(200);
+  expect((await ask(follows, 'GET', '/admin/keys')).body.keys).toMatchObject([{ id: body.id, plan: 'kept' }]);
+});
+
+test('a gateway makes keys of a plan that no gateway has had yet', async () => {
+  const plans = (name: string) => `plans:\n  ${name}: { limits: { minute: 100 } }\n`;
+  const one = await startWithAdmin(await STORES.Redis!(), { plans: plans('old') });
+  await eventually(async () => expect((await ask(one, 'GET', '/admin/plans/history')).body.versions).toHaveLength(1));
+  await writeFile(one.env.TOLLGATE_PLANS!, plans('new'));
+  expect(await one.createKey('new')).toMatchObject({ id: expect.stringMatching(/^key_/) });
 });

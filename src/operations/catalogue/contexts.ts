@@ -12,6 +12,7 @@ import {
 import type { Fleet } from '../fleet/fleet.ts';
 import { Operations, type OperationsOptions } from '../operations.ts';
 import type { PlanDrafts } from '../plans/drafts.ts';
+import { isGoneElsewhere } from '../plans/history.ts';
 import type { PlansHistory } from '../plans/history-store.ts';
 import type { PlansFile } from '../plans/plans-file.ts';
 import type { PlansInForce } from '../plans/write.ts';
@@ -40,7 +41,9 @@ export interface StoreContext {
 }
 
 /** What a store context is made of. */
-interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | 'nowMs'> {
+interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'isGoneElsewhere' | 'random' | 'nowMs'> {
+  /** Returns the version of plans.yaml that is in force. */
+  readonly plansVersion: () => string;
   readonly audit: AuditStore;
   readonly plansHistory: PlansHistory;
   readonly deprecatedCalls: DeprecatedCalls;
@@ -52,6 +55,7 @@ interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'random' | '
 }
 
 export function storeContext({
+  plansVersion,
   settings,
   audit,
   plansHistory,
@@ -63,7 +67,11 @@ export function storeContext({
   const keyFormats = () => settings().keyFormats;
   const of = { deprecatedCalls, keys: parts.keys };
   return {
-    operations: new Operations({ ...parts, keyFormats, random: randomBytes, nowMs }),
+    operations: new Operations({
+      ...parts,
+      isGoneElsewhere: (plan) => isGoneElsewhere(plan, plansHistory, plansVersion()),
+      ...{ keyFormats, random: randomBytes, nowMs },
+    }),
     auditStore: audit,
     plansHistory,
     deprecations: (days) => deprecationReports(settings().routes, of, { days, nowMs: nowMs() }),

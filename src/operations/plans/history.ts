@@ -1,3 +1,4 @@
+import { parsePlans } from '../../config/plans.ts';
 import { Failure } from '../../failure.ts';
 import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
 import type { Actor } from '../audit-trail.ts';
@@ -87,6 +88,26 @@ export async function shownVersion(history: ReadHistory, word: string, against: 
   const text = await textOf(entry);
   const patch = other === null ? '' : patchBetween(await textOf(other), text);
   return { ...versionReport(entry), text, against: other?.version ?? null, patch };
+}
+
+/**
+ * Whether a version of plans.yaml without a plan came into force, on another gateway, after the one that is in force here. A version that
+ * the history does not have yet is taken for the latest, and so is each if the store cannot be asked.
+ *
+ * Fault: a gateway that did not follow its files made keys of a plan that the others had removed, and they got 500 there.
+ */
+export async function isGoneElsewhere(plan: string, history: PlansHistory, inForce: string): Promise<boolean> {
+  try {
+    const { readable: versions } = byReadability(await history.list());
+    const [latest] = versions;
+    const isOlder = latest?.version !== inForce && versions.some(({ version }) => version === inForce);
+    const text = isOlder ? await history.text(latest!.number) : null;
+    const parsed = text === null ? null : parsePlans(text, NAME);
+    return parsed !== null && 'value' in parsed && !parsed.value.plans.has(plan);
+  } catch (error) {
+    if (error instanceof Failure) return false;
+    throw error;
+  }
 }
 
 /** The difference between two texts of plans.yaml as a unified diff. */
