@@ -39,7 +39,9 @@ const reserve = z
     [
       reserved(),
       z.strictObject({
-        header: values.token().describe('The field of the request that says it.'),
+        header: values
+          .token()
+          .describe('The field of the request that says it, one that reaches the service as the client sends it.'),
         ...readParts,
       }),
       z.strictObject({

@@ -29,17 +29,20 @@ export function parseGatewayFile(text: string, file: string): Parsed<GatewayFile
 const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
   schema: gatewaySchema,
   check(raw, fault, warn) {
-    const [listen, upstreams, keys] = ['listen', 'upstreams', 'keys'].map((name) => field(raw, name));
+    const [listen, upstreams, keys, headers] = ['listen', 'upstreams', 'keys', 'headers'].map((name) =>
+      field(raw, name),
+    );
     const routes = asArray(field(raw, 'routes'));
     checkPaths(routes, fault, warn);
     for (const [index, route] of routes.entries()) {
-      checkRoute(route, { listen, upstreams }, noteAt(fault, 'routes', index), noteAt(warn, 'routes', index));
+      const around = { listen, upstreams, keys, headers };
+      checkRoute(route, around, noteAt(fault, 'routes', index), noteAt(warn, 'routes', index));
     }
     checkSurroundingRoutes(routes, upstreams, warn);
     checkUpstreams(routes, upstreams, fault, warn);
     checkListen(listen, noteAt(fault, 'listen'), noteAt(warn, 'listen'));
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
-    checkAllowedNames(asArray(field(field(raw, 'headers'), 'allow')), noteAt(fault, 'headers', 'allow'));
+    checkAllowedNames(asArray(field(headers, 'allow')), noteAt(fault, 'headers', 'allow'));
     checkCors(field(raw, 'cors'), noteAt(fault, 'cors'));
     if (field(keys, 'certificates') === true && field(field(listen, 'tls'), 'clientCa') === undefined) {
       fault(
@@ -74,9 +77,12 @@ function checkPaths(raw: readonly unknown[], fault: Note, warn: Note): void {
 interface Surroundings {
   readonly listen: unknown;
   readonly upstreams: unknown;
+  readonly keys: unknown;
+  readonly headers: unknown;
 }
 
-function checkRoute(route: unknown, { listen, upstreams }: Surroundings, fault: Note, warn: Note): void {
+function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Note): void {
+  const { listen, upstreams } = around;
   checkMethods(asArray(field(route, 'methods')), fault);
   checkAuth(route, fault);
   checkUpgrade(route, fault);
@@ -86,7 +92,38 @@ function checkRoute(route: unknown, { listen, upstreams }: Surroundings, fault: 
   checkFieldRules(route, fault);
   checkBodySize(route, listen, fault);
   checkRetries(route, upstreams, fault, warn);
+  checkReserves(route, around, fault);
 }
+
+/**
+ * A field that says what a request reserves has to reach the service.
+ *
+ * Attack: a client writes 1 into a field that the gateway drops or replaces, and the service does the work of its own default.
+ */
+function checkReserves(route: unknown, { upstreams, keys, headers }: Surroundings, fault: Note): void {
+  const cost = field(route, 'cost');
+  for (const unit of isMapping(cost) ? Object.keys(cost) : []) {
+    const name = field(field(field(cost, unit), 'reserve'), 'header');
+    if (typeof name !== 'string') continue;
+    const isName = (other: unknown) => typeof other === 'string' && other.toLowerCase() === name.toLowerCase();
+    const changes = [route, field(upstreams, String(field(route, 'upstream')))].map((of) =>
+      field(field(of, 'headers'), 'request'),
+    );
+    const changed = changes.flatMap((change) => [
+      ...asArray(field(change, 'remove')),
+      ...Object.keys(field(change, 'set') ?? {}),
+    ]);
+    const ofKeys = asArray(field(keys, 'from')).map((place) => field(place, 'header'));
+    const isReserved = reservedByFolding(name) !== null && !FORWARDED_AS_SENT.test(name);
+    const isDropped = hasPunctuation(name) && !asArray(field(headers, 'allow')).some(isName);
+    if (!isReserved && !isDropped && ![...changed, ...ofKeys].some(isName)) continue;
+    const message = 'is a field that the service does not get as the client sends it; name another one.';
+    fault(['cost', unit, 'reserve', 'header'], message);
+  }
+}
+
+/** Fields that the gateway writes, with what the client or a trusted proxy sends. */
+const FORWARDED_AS_SENT = /^(?:content-length|x-forwarded-.+)$/i;
 
 /** The methods of a route; none if they are missing or cannot be read, which is reported elsewhere. */
 function soundMethodsOf(entry: unknown): readonly string[] {

@@ -482,4 +482,14 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
       '16:111: routes[13].cost.tokens.reserve.least',
     ],
   },
+  'reserve-of-a-dropped-field': {
+    kind: 'gateway',
+    schema: 'accepts',
+    faults: [
+      ...['6:87: routes[0]', '7:87: routes[1]', '8:87: routes[2]', '9:87: routes[3]', '10:87: routes[4]'].map(
+        (at) => `${at}.cost.tokens.reserve.header`,
+      ),
+      ...['11:87: routes[5]', '12:87: routes[6]', '13:87: routes[7]'].map((at) => `${at}.cost.tokens.reserve.header`),
+    ],
+  },
 };
