@@ -124,6 +124,43 @@ export function outliveFailedWrites(socket: Socket, outlives: (error: NodeJS.Err
   };
 }
 
+/** A connection, or a session of HTTP/2, which has no `push`. */
+interface Endable {
+  readonly destroyed: boolean;
+  push?(bytes: unknown, encoding?: BufferEncoding): boolean;
+  read?(size: number): unknown;
+  destroy(error?: Error, code?: number): unknown;
+}
+
+/**
+ * Calls `later` with what ends a connection, or a session of HTTP/2, because its other side has ended or broken it.
+ *
+ * `push` and `destroy` are documented, but not that Node calls them on the object: `push(null)` behind the last byte, and `destroy` with
+ * an error of the connection or the protocol. Otherwise what clients end at the same moment ends in one turn of the event loop. Nothing
+ * else would be wrong, so the gateway only warns.
+ * @param later is called once for each end, and calls its argument
+ */
+export function interceptEnds(of: Endable, later: (end: () => void) => void): void {
+  const { push, destroy } = of;
+  let hasFailed = false;
+  of.destroy = (error, code) => {
+    if (!(error instanceof Error)) return destroy.call(of, error, code);
+    if (!hasFailed) later(() => destroy.call(of, error, code));
+    hasFailed = true;
+    return of;
+  };
+  if (push === undefined) return;
+  of.push = (bytes, encoding) => {
+    if (bytes !== null) return push.call(of, bytes, encoding);
+    later(() => {
+      if (of.destroyed) return;
+      push.call(of, null);
+      of.read!(0);
+    });
+    return false;
+  };
+}
+
 interface StreamStates {
   readonly _readableState: { errored: Error | null };
   readonly _writableState: { errored: Error | null };
@@ -457,6 +494,11 @@ const SELF_TESTS: readonly SelfTest[] = [
     lacks: 'it closes a connection in another way when a write fails, so an answer to an upload may be lost',
     isRequired: false,
     passes: () => onConnection(outlivesFailedWrites),
+  },
+  {
+    lacks: 'it ends connections in another way, so those that clients end at the same moment delay others',
+    isRequired: false,
+    passes: () => onConnection(endsByMethods),
   },
   {
     lacks: 'its HTTP parser has other error codes, so a request of another version of HTTP gets 400 in place of 505',
@@ -796,6 +838,28 @@ async function outlivesFailedWrites({ client, accepted }: Connection): Promise<b
   await new Promise((closed) => accepted.once('close', closed));
   client.write('more of it');
   return (await textOf(client)) === 'its answer' && failed > 0;
+}
+
+async function endsByMethods({ client, accepted }: Connection): Promise<boolean> {
+  const [ours, theirs] = duplexPair();
+  const session = (await import('node:http2')).performServerHandshake(ours).on('error', () => {});
+  const ended: object[] = [];
+  const all = [accepted.resume(), client.resume(), session].map(
+    (of) =>
+      new Promise((resolve) => {
+        of.once('close', () => resolve(ended.includes(of)));
+        interceptEnds(of, (end) => {
+          ended.push(of);
+          setImmediate(end);
+        });
+      }),
+  );
+  theirs.resume().write('no preface of HTTP/2, and as long as that');
+  client.end();
+  await once(accepted, 'end');
+  client.removeAllListeners('error').on('error', () => {});
+  accepted.resetAndDestroy();
+  return (await Promise.all(all)).every(Boolean);
 }
 
 async function tellsParseFaults(): Promise<boolean> {

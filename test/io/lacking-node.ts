@@ -123,7 +123,9 @@ const LACKS: Readonly<Record<string, () => void>> = {
   'destroySoon that is called': () => {
     for (const { prototype } of [Socket, Duplex]) alter(prototype, 'destroySoon', ignored);
   },
-  'destroy that a failed write calls': () => alter(Socket.prototype, 'destroy', ignored),
+  'destroy that a failed write calls': () =>
+    alter(Socket.prototype, 'destroy', { ...ignored, in: ['outliveFailedWrites'] }),
+  'destroy that ends a connection': () => alter(Socket.prototype, 'destroy', { ...ignored, in: ['interceptEnds'] }),
   'codes of the parser': () => {
     const { emit } = EventEmitter.prototype;
     Server.prototype.emit = function (this: Server, event: string, ...args: unknown[]) {

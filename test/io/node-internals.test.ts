@@ -54,6 +54,7 @@ const WARNED = [
   ['_write', /texts cannot be written directly/],
   ['destroySoon that is called', /closes connections in another way/],
   ['destroy that a failed write calls', /closes a connection in another way when a write fails/],
+  ['destroy that ends a connection', /ends connections in another way/],
   ['codes of the parser', /has other error codes/],
 ] as const;
 

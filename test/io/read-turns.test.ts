@@ -189,6 +189,61 @@ test.each([
   },
 );
 
+// Attack: a client resets 1,400 uploads at the same moment, or closes them, which took a turn of 80 ms.
+test.each([
+  ['closes', 'end', 1, 8],
+  ['resets', 'close', 1, 8],
+  ['closes and that are encrypted', 'end', 8, 1],
+  ['resets during their handshakes', 'close', Number.POSITIVE_INFINITY, 1],
+] as const)(
+  'connections that a client %s at the same moment are ended in turns, and each of them (reliability 385)',
+  async (_, event, weight, bound) => {
+    const counted = countTurns();
+    const sockets: SharedBufferSocket[] = [];
+    const order: string[] = [];
+    const port = await accepting((socket) => {
+      const owner = sockets.length < 100 ? 'attacker' : 'other';
+      sockets.push(socket);
+      socket.owner = owner;
+      socket.weight = weight;
+      socket.resume();
+      socket.once(event, () => {
+        counted.done();
+        order.push(owner);
+      });
+    });
+    const many = clients(port, 101);
+    await eventually(() => expect(sockets).toHaveLength(101));
+    for (const socket of many) {
+      if (event === 'end') socket.end();
+      else socket.resetAndDestroy();
+    }
+    await eventually(() => expect(counted.all).toBe(101));
+    expect(counted.most).toBeLessThanOrEqual(bound);
+    expect(order.indexOf('other')).toBeLessThanOrEqual(20);
+  },
+);
+
+test('a connection whose end waits for its turn is not read, and one that is destroyed meanwhile emits no end (reliability 385)', async () => {
+  const sockets: SharedBufferSocket[] = [];
+  const events: string[] = [];
+  const port = await accepting((socket) => {
+    sockets.push(socket);
+    socket.weight = Number.POSITIVE_INFINITY;
+    socket.on('end', () => events.push('end'));
+    socket.once('close', () => events.push('close'));
+    socket.resume();
+  });
+  const many = clients(port, 50);
+  await eventually(() => expect(sockets).toHaveLength(50));
+  for (const socket of many) socket.end();
+  await once(sockets[0]!, 'end');
+  for (const socket of sockets.slice(1)) socket.pause().resume();
+  sockets.at(-1)!.destroy();
+  await eventually(() => expect(events.filter((event) => event === 'end')).toHaveLength(49));
+  expect(events.filter((event) => event === 'close')).toHaveLength(1);
+});
+
 // Attack: a client has large responses sent on many connections, pauses, and then reads all of them.
 test('connections to services that always have more are read once each in a turn, beyond 2 MiB (reliability 382)', async () => {
   const counted = countTurns();
