@@ -80,7 +80,7 @@ export interface GatewayOptions {
   readonly startLink?: StartLink | null;
   /** False if the settings come from no files that could change. The process then keeps its own answer to SIGHUP. */
   readonly followsFiles?: boolean;
-  /** Whether bans on the embedded store end when `Date` is set forward, as in a test that fakes it. */
+  /** Whether keys and bans on the embedded store end when `Date` is set forward, as in a test that fakes it. */
   readonly followsDate?: boolean;
   /** Whether the embedded store may lack changes that it acknowledged (`--accept-rollback`). */
   readonly acceptsRollback?: boolean;
@@ -143,6 +143,8 @@ interface Run extends Required<Omit<GatewayOptions, 'terminal'>> {
   /** Close what was opened, called in reverse order. */
   readonly closers: Closer[];
   readonly later: Later;
+  /** The monotonic clock by which what is known of the store ages, milliseconds. The clock of a Redis is its own. */
+  readonly storeMs: () => number;
   /** Whether this process warns and records. Of several workers one does, for all. */
   readonly speaks: boolean;
   /** Returns the part of the settings that this process has of several workers. */
@@ -186,8 +188,10 @@ function begin(configuration: Configuration, env: NodeJS.ProcessEnv, options: Ga
   const log = context === null ? opened : { ...opened, logger: opened.logger.child({ worker: context.worker }) };
   for (const warning of configuration.warnings) log.logger.warn(warning);
   const speaks = context === null || context.worker === 1;
+  const isEmbedded = configuration.settings.redis.url === null;
+  const storeMs = given.followsDate && isEmbedded ? clockWithSteps() : CLOCKS.monotonicMs;
   const shareOf = (settings: Settings) => context?.share(settings) ?? settings;
-  return { ...given, env, live, log, later, closers: [() => log.close()], speaks, shareOf };
+  return { ...given, env, live, log, later, closers: [() => log.close()], storeMs, speaks, shareOf };
 }
 
 /** What a gateway stands on: the store, certificates, the connections to services, the keys of tokens. */
@@ -207,13 +211,13 @@ interface Opened {
 }
 
 async function open(run: Run): Promise<Opened> {
-  const { env, context, live, log, closers, later, shareOf, startLink, acceptsRollback } = run;
+  const { env, context, live, log, closers, later, shareOf, startLink, acceptsRollback, storeMs } = run;
   const { settings } = live;
   const policies = new LoadedPolicies(run.policies);
   await policies.load(settings);
   const access = context === null ? await openAdminAccess(settings.admin, { logger: log.logger, startLink }) : null;
   closers.push(() => access?.close());
-  const stores = await openGatewayStores(settings, storeEvents(run), { acceptsRollback });
+  const stores = await openGatewayStores(settings, storeEvents(run), { acceptsRollback, monotonicMs: storeMs });
   closers.push(() => stores.close());
   const certificates = await openPublicCertificates(settings.listen, stores, {
     log,
@@ -290,7 +294,7 @@ interface Wired {
 }
 
 async function wire(run: Run, opened: Opened): Promise<Wired> {
-  const { env, context, live, log, closers, later, followsDate } = run;
+  const { env, context, live, log, closers, later, storeMs } = run;
   const { settings } = live;
   const { access, stores, tokens, webSockets, validators, policies } = opened;
   const heap = new HeapGuard(
@@ -311,12 +315,10 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   });
   const metrics = createMetrics(gaugesOf(run, opened, heap, thread));
   later.metrics = metrics;
-  // The clock of a Redis is its own.
-  const accountsMs = followsDate && settings.redis.url === null ? clockWithSteps() : CLOCKS.monotonicMs;
   const onUndecided = atMostOnceAMinute<string>(CLOCKS.monotonicMs, (consumerId) => {
     log.logger.error({ consumerId }, 'the store has no decision about a consumer: each gateway decides alone');
   });
-  const services = openServices(settings, live, stores, metrics, thread, accountsMs, onUndecided);
+  const services = openServices(settings, live, stores, metrics, thread, storeMs, onUndecided);
   later.services = services;
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.secretUses.close());

@@ -86,13 +86,17 @@ export interface StoreEvents {
  * Opens the store that the settings name: Redis if REDIS_URL is set, else the embedded store, which only one gateway at a
  * time may own. Redis may be away (contract section 6).
  * @param acceptsRollback whether the embedded store may lack writes that it acknowledged
+ * @param monotonicMs carries the clock of the store on from one look at it to the next
  * @throws Failure `store_owned`, `store_corrupt`, `store_rolled_back`, `pepper_mismatch`, `bad_settings` (also for a Redis whose version or
  *   settings make counts unreliable)
  */
 export async function openGatewayStores(
   settings: Settings,
   events: StoreEvents,
-  { acceptsRollback = false }: { readonly acceptsRollback?: boolean } = {},
+  {
+    acceptsRollback = false,
+    monotonicMs = CLOCKS.monotonicMs,
+  }: { readonly acceptsRollback?: boolean; readonly monotonicMs?: () => number } = {},
 ): Promise<GatewayStores> {
   const onWarning = (sentence: string) => events.onWarning?.(sentence);
   const outages = watchOutages(events);
@@ -113,7 +117,13 @@ export async function openGatewayStores(
     pepperWatch.close();
     throw error;
   });
-  const clock = new StoreClock({ read: serverTimes, ...CLOCKS, onJump: () => events.onClockJump?.(), onWarning });
+  const clock = new StoreClock({
+    read: serverTimes,
+    wallMs: CLOCKS.wallMs,
+    monotonicMs,
+    onJump: () => events.onClockJump?.(),
+    onWarning,
+  });
   return {
     ...store,
     clock,

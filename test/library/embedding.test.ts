@@ -196,8 +196,10 @@ describe('a gateway in the process of its caller', () => {
   });
 
   test('sees the time of a faked Date, so that a test need not wait for the end of a window', async () => {
+    vi.useFakeTimers({ toFake: ['Date', 'setInterval'] });
     const { gateway, call } = await startGateway();
-    vi.useFakeTimers({ toFake: ['Date'] });
+    // By now the gateway has read the clock of its store.
+    await vi.advanceTimersByTimeAsync(1_000);
     const { key } = await gateway.createKey({ plan: 'small', expiresAt: '1h' });
     expect([await call(key), await call(key), await call(key)]).toEqual([200, 200, 429]);
     vi.setSystemTime(Date.now() + 61_000);
