@@ -26,24 +26,27 @@ export function groupRouteOf(text: string): GroupRoute {
 export function isCommon(group: GroupRoute, route: GroupRoute): boolean {
   const { methods } = group;
   if (methods !== null && !(route.methods ?? methods).some((method) => methods.includes(method))) return false;
-  return isCommonPath(group.path, route.path) || isCommonPath(plainPattern(group.path), plainPattern(route.path));
+  return [asSent, plainSegment].some((read) => isCommonPath(group.path, route.path, read));
 }
 
-function isCommonPath(one: string, other: string): boolean {
-  const [a, b] = [one, other].map((path) => path.slice(1).split('/'));
-  for (let i = 0; i < Math.max(a!.length, b!.length); i++) {
-    const [x, y] = [a![i], b![i]];
-    if ((x === '**' && i === a!.length - 1) || (y === '**' && i === b!.length - 1))
-      return x !== undefined && y !== undefined;
-    if (x === undefined || y === undefined) return false;
-    if (x !== y && !(isName(x) && y !== '') && !(isName(y) && x !== '')) return false;
+function isCommonPath(one: string, other: string, read: Reading): boolean {
+  const [a, b] = [one.split('/'), other.split('/')];
+  for (const [i, x] of a.entries()) {
+    const y = b[i];
+    if (y === undefined) return false;
+    if (x === '**' || y === '**') return true;
+    if (!(isName(x) && y !== '') && !(isName(y) && x !== '') && read(x) !== read(y)) return false;
   }
-  return true;
+  return a.length === b.length;
 }
 
 function isName(segment: string): boolean {
-  return /^\{.*\}$/.test(segment);
+  return segment.startsWith('{');
 }
+
+/** How the literal segments of a pattern are read. Its names and its `**` are those of its own text. */
+type Reading = (segment: string) => string;
+const asSent: Reading = (segment) => segment;
 
 interface CompiledRoute {
   readonly methods: ReadonlySet<string> | null;
@@ -71,7 +74,8 @@ export class PathGroups {
   constructor(groups: readonly (readonly GroupRoute[])[], inOneReading: number) {
     this.#inOneReading = inOneReading;
     this.#groups = groups.map((routes) => routes.map(compiled));
-    this.#comparesAllTwice = groups.flat().some(({ path }) => plainPattern(path) !== path);
+    const segments = groups.flat().flatMap(({ path }) => path.split('/'));
+    this.#comparesAllTwice = segments.some((segment) => !isName(segment) && plainSegment(segment) !== segment);
   }
 
   /** The groups of a request: bit `i` is set for the group at index `i`. @param path raw, without its query */
@@ -96,26 +100,16 @@ export class PathGroups {
 function compiled({ methods, path }: GroupRoute): CompiledRoute {
   return {
     methods: methods === null ? null : new Set(methods),
-    asSent: expressionOf(path),
-    plain: expressionOf(plainPattern(path)),
+    asSent: expressionOf(path, asSent),
+    plain: expressionOf(path, plainSegment),
   };
 }
 
 /** No expression can backtrack: a slash, which no segment contains, ends each part. */
-function expressionOf(path: string): RegExp {
-  const parts = path
-    .slice(1)
-    .split('/')
-    .map((segment, i, all) => {
-      if (segment === '**' && i === all.length - 1) return '.*';
-      return isName(segment) ? '[^/]+' : segment.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
-    });
-  return new RegExp(`^/${parts.join('/')}$`, 's');
-}
-
-function plainPattern(path: string): string {
-  return path
-    .split('/')
-    .map((segment) => (isName(segment) ? segment : plainSegment(segment)))
-    .join('/');
+function expressionOf(path: string, read: Reading): RegExp {
+  const parts = path.split('/').map((segment) => {
+    if (segment === '**') return '.*';
+    return isName(segment) ? '[^/]+' : RegExp.escape(read(segment));
+  });
+  return new RegExp(`^${parts.join('/')}$`, 's');
 }

@@ -97,7 +97,7 @@ export function pathTemplateOf(pattern: string, template: string): PathTemplate 
       text = '';
     } else text += segment;
   }
-  if (text !== '') parts.push(text);
+  parts.push(text);
   const depth = known.at(-1) === '**' ? known.length - 1 : known.length;
   return { pattern: template, depth, parts, keepsRest: template.endsWith('/**') };
 }

@@ -101,8 +101,8 @@ export function plainSegment(segment: string): string {
   const mark = decoded.indexOf(';');
   const name = mark < 0 ? decoded : decoded.slice(0, mark);
   let [from, to] = [0, name.length];
-  while (to > 0 && (name[to - 1] === '.' || name[to - 1] === ' ')) to--;
-  while (from < to && name[from] === ' ') from++;
+  while (name[to - 1] === '.' || name[to - 1] === ' ') to--;
+  while (name[from] === ' ') from++;
   // Nothing but dots and blanks is no end of a name.
   return (to === 0 ? name : name.slice(from, to)).toUpperCase().toLowerCase();
 }

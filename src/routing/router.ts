@@ -143,7 +143,7 @@ class PlainRoutes {
     this.#comparesAll ||= shape !== JSON.stringify(segmentsOf(path));
     const list = this.#lists.get(shape);
     if (list !== undefined) {
-      if (!list.matches.includes(match)) list.matches.push(match);
+      list.matches.push(match);
       return;
     }
     const matches = [match];
@@ -156,10 +156,9 @@ class PlainRoutes {
     for (const { segments, matches } of this.#lists.values()) {
       for (const outers of surrounding(this.#root, segments, true)) {
         for (const outer of outers) {
-          const methods = this.#surrounding.get(outer) ?? new Set();
           for (const method of routesOf(outer).flatMap((route) => route.methods)) {
-            if (methods.has(method) || !matches.some((inner) => servesLooser(outer, inner, method))) continue;
-            this.#surrounding.set(outer, methods.add(method));
+            if (!matches.some((inner) => servesLooser(outer, inner, method))) continue;
+            this.#surrounding.set(outer, (this.#surrounding.get(outer) ?? new Set()).add(method));
           }
         }
       }
@@ -168,7 +167,7 @@ class PlainRoutes {
   }
 
   surroundsStricter(match: PatternMatch, method: string): boolean {
-    return this.#surrounding.size > 0 && this.#surrounding.get(match)?.has(method) === true;
+    return this.#surrounding.get(match)?.has(method) === true;
   }
 
   mayMeanOther(path: string): boolean {

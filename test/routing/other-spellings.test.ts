@@ -26,6 +26,7 @@ test.each([
   ['/v1/%C3%9Cber;x/%C9', '/v1/über/é'],
   ['/v1/%2573', '/v1/%73'],
   ['/', '/'],
+  ['/v1/;x', '/v1/'],
 ])('%s in its plainest form is %s', (path, plain) => {
   expect(plainPath(path)).toBe(plain);
 });
@@ -120,6 +121,39 @@ test.each([
   expect(new PathGroups([[groupRouteOf(pattern)]], 1 << 15).matching(sent, 'GET') & 1).toBe(1);
 });
 
+test.each<[string, readonly Route[], string, string, string | null]>([
+  [
+    'one of two routes that differ in capitals is stricter',
+    [routeOf('/v1/**'), routeOf('/v1/Admin'), routeOf('/v1/admin', { scopes: ['a'] })],
+    'GET',
+    '/v1/ADMIN',
+    null,
+  ],
+  [
+    'the less specific of two routes around it is stricter',
+    [routeOf('/v1/{id}'), routeOf('/v1/**', { scopes: ['a'] }), routeOf('/v1/admin', { scopes: ['a'] })],
+    'GET',
+    '/v1/Other',
+    '/v1/{id}',
+  ],
+  ...(['GET', 'POST'] as const).map((method): [string, readonly Route[], string, string, string | null] => [
+    `only one of the methods of the route around it is looser, for ${method}`,
+    [
+      routeOf('/v1/{id}', { methods: ['GET'], scopes: ['a'] }),
+      routeOf('/v1/{name}', { methods: ['POST'] }),
+      routeOf('/v1/admin', { methods: ['GET', 'POST'], scopes: ['a'] }),
+    ],
+    method,
+    '/v1/Admin',
+    method === 'GET' ? '/v1/{id}' : null,
+  ]),
+])(
+  'where %s, another spelling is served by the right one or by none (reliability 346)',
+  (_where, routes, method, path, served) => {
+    expect(atOnce(routerOf(routes)).match(path, method)?.route?.path ?? null).toBe(served);
+  },
+);
+
 test('a wider route serves what is another path in every reading, and a stricter one by its method', () => {
   const scopes = ['admin'];
   const router = atOnce(
@@ -208,6 +242,7 @@ test.each<[string, Partial<Route>, Partial<Route>, string | null]>([
   ['a charge from elsewhere', rows(1, inJson('count')), rows(1, inJson('rows')), 'another charge in rows'],
   ['a higher reserve', rows(1, inJson('rows')), rows(2, inJson('rows')), 'another charge in rows'],
   ['a lower reserve', rows(2, inJson('rows')), rows(1, inJson('rows')), null],
+  ['at most the reserve of the other', rows(50, inJson('rows')), rows(STATED, inJson('rows')), null],
   ['a charge that its request states', rows(49), rows(STATED), 'another charge in rows'],
   ['at most the charge of the other', rows(50), rows(STATED), null],
   ['at least the charge of the other', rows(STATED), rows(2), null],

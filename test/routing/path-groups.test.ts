@@ -40,7 +40,6 @@ test('methods in front bound an entry, and GET brings HEAD', () => {
 });
 
 describe('another spelling of a path cannot leave a group (reliability 280)', () => {
-  const groups = groupsOf(['/v1/search/**'], ['/v1/a%62c'], ['/v1/plain']);
   test.each([
     ['/v1/%73earch/x', 1 | DIFFER],
     ['/v1/sear%63h/%2e', 1 | DIFFER],
@@ -64,8 +63,16 @@ describe('another spelling of a path cannot leave a group (reliability 280)', ()
     ['/v1/plain;jsessionid=1', 4 | DIFFER],
     ['/v1/%70lain', 4 | DIFFER],
   ])('%s', (path, found) => {
+    const groups = groupsOf(['/v1/search/**'], ['/v1/a%62c'], ['/v1/plain']);
     expect(groups.matching(path, 'GET')).toBe(found);
   });
+});
+
+test('a literal that reads like a name or a rest when it is decoded is neither', () => {
+  const groups = groupsOf(['/v1/%7Bx%7D'], ['/v1/%2A%2A']);
+  expect(['/v1/{x}', '/v1/**', '/v1/Pets'].map((path) => groups.matching(path, 'GET'))).toEqual([
+    ...[1 | DIFFER, 2 | DIFFER, 0],
+  ]);
 });
 
 describe('a group and a route have common requests', () => {
@@ -77,6 +84,13 @@ describe('a group and a route have common requests', () => {
     ['/v1/{kind}/find', 'GET /v1/pets/{verb}', true],
     ['/v1/{kind}/find', 'GET /v1/pets/list', false],
     ['/v1/{kind}', 'GET /v1/', false],
+    ['/v1/', 'GET /v1/{kind}', false],
+    ['/v1', 'GET /v1/{kind}', false],
+    ['/v1/{kind}', 'GET /v1', false],
+    ['/v1', 'GET /v1', true],
+    ['/v1/%7Bx%7D', 'GET /v1/pets', false],
+    ['/v1/%2A%2A', 'GET /v1/pets/7', false],
+    ['/v1/Pets', 'GET /v1/pets', true],
     ['/**', 'GET /', true],
     ['/v1/%70ets', 'GET /v1/pets', true],
     ['POST /v1/pets', 'GET /v1/pets', false],

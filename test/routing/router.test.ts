@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
 import { atOnce } from '../../src/io/steps.ts';
-import { faultOfPattern } from '../../src/routing/pattern.ts';
+import { faultOfPattern, matchedBy } from '../../src/routing/pattern.ts';
 import type { Route } from '../../src/routing/route.ts';
 import {
   asksForUsage,
@@ -415,6 +415,22 @@ test.each([
   ['/{a}/{a}', 'uses the name {a} twice'],
 ])('the pattern %s is refused with what is wrong', (path, message) => {
   expect(faultOfPattern(path)).toContain(message);
+});
+
+test.each([
+  ['/v1/{id}/x/{Name_2}', '/v1/a%20b/x/%C3%A9', { id: 'a b', Name_2: 'é' }, null],
+  ['/v1/{id}/**', '/v1/7/a%2Cb/c/', { id: '7' }, 'a,b/c/'],
+  ['/**', '/', {}, ''],
+  ['/v1/{id}', '/v1/%ff%20', { id: '%ff%20' }, null],
+  ['/v1', '/v1', {}, null],
+])('%s matches %s with the names %o and the rest %j', (pattern, path, names, rest) => {
+  const matched = matchedBy(pattern, path);
+  expect({ ...matched.names }).toEqual(names);
+  expect([matched.rest, Object.isFrozen(matched.names), Object.getPrototypeOf(matched.names)]).toEqual([
+    rest,
+    true,
+    null,
+  ]);
 });
 
 test('GET /usage is known by its route, whatever its path is called', () => {
