@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { NO_STRIKES } from '../../src/admit/decide.ts';
 import { type DecisionRequest, NothingDone } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
@@ -92,7 +92,7 @@ describe('a reply is read', () => {
 
   test('with a ban, whether it was imposed, and top-ups', async () => {
     const [outcome] = await outcomes(`${T0} 23 0 0 0 0 0 2 1 0 0 0 0 0 3 4 5 6 2 2 10 70 4 20 80`, ask('a'));
-    expect(outcome).toEqual({
+    expect(outcome).toStrictEqual({
       ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, bannedFrom: 2, imposesBan: true },
       state: {
         windows: {},
@@ -130,6 +130,9 @@ describe('a reply is read', () => {
     for (const name of ['amounts', 'isCrowded', 'waitMs', 'mayReturn', 'lent', 'imposesBan']) {
       expect(calm).not.toHaveProperty(name);
     }
+    const unlimited = [{ ...SHARED.further![0]!, limits: [] }];
+    const [uncounted] = await outcomes(`${T0} 5 1 0 0 0 0`, ask('cus_1/key_1', { ...plain, further: unlimited }));
+    expect(uncounted?.state.further).toEqual([{ windows: {}, strikes: NO_STRIKES, ban: null }]);
     const alone = await outcomes(`${T0} 6 1 0 0 0 0 2`, ask('a', { ...plain, inFlight: 3, boundsInFlight: true }));
     expect(alone[0]).toMatchObject({ inFlight: [2], state: { windows: {} } });
     expect(alone[0]?.state).not.toHaveProperty('further');
@@ -141,6 +144,7 @@ describe('a reply is read', () => {
 
   test('that ends too early is none', async () => {
     await expect(outcomes(`${T0} 5 1 4`, ask('a'))).rejects.toThrow('that the script does not return');
+    await expect(outcomes('OK', ask('a'))).rejects.toThrow('that the script does not return');
   });
 });
 
@@ -181,7 +185,7 @@ describe('the script is told', () => {
   });
 
   test('the accounts, histories and bounds of a consumer that has several, what it has in flight and what it takes', async () => {
-    const { calls, sent, abouts } = callsOf([`${T0} 0 0 0`, `${T0} 0`, `${T0} 0`]);
+    const { calls, sent, abouts } = callsOf([`${T0} 0 0 0`, `${T0} 0`, `${T0} 0`, `${T0} 0 0 0`]);
     const asked = ask('cus_1/key_1', SHARED);
     await calls.decide([{ ...asked, amounts: { tokens: 40 } }, { ...asked, held: [1, 2, 0] }, asked], true);
     const histories = ['cus_1/key_1', 'cus_1', 'cus_1/key_1%tokens', 'cus_1%tokens'].map(keyspace.history);
@@ -199,8 +203,15 @@ describe('the script is told', () => {
       ...[keyspace.account('key_2'), keyspace.history('key_2'), keyspace.account('key_2#search')],
       ...['2 1 1 1 ', `2${RULE.slice(1)}|one 0 1 -|search 0 9 3 50`],
     ]);
-    await calls.decide([ask('key_3', { ...plain, inFlight: 4 })]);
-    expect(sent[2]!.args.slice(3)).toEqual(['2 1 1 1 ', `${RULE}|one 0 0 4`]);
+    await calls.decide([ask('key_3', { ...plain, history: 'admitted', inFlight: 4 })]);
+    expect(sent[2]!.args.slice(4)).toEqual(['2 1 1 1 ', `1${RULE.slice(1)}|one 0 1 4`]);
+    const units = ask('cus_1/key_4', { ...plain, further: SHARED.further!, inUnits: ['tokens'] });
+    const [forty, fifty] = [{ tokens: 40 }, { tokens: 50 }];
+    await calls.decide([forty, forty, fifty].map((amounts) => ({ ...units, amounts })));
+    const withoutHistory = ['cus_1/key_4', 'cus_1', 'cus_1%tokens'].map(keyspace.account);
+    expect(sent[3]!.args.slice(2, 12)).toEqual([
+      ...[...withoutHistory, ...withoutHistory, ...withoutHistory, '2 1 1 2 40 2 1 1 1 50 '],
+    ]);
   });
 
   test('what a gateway borrows and returns, each consumer apart', async () => {
@@ -268,6 +279,25 @@ describe('the periods of calendar windows', () => {
     // A clock that has jumped asks for another one at once.
     await calls.decide([ask('a', monthly)]);
     expect(sent[3]!.args.at(-1)).toBe(around('2040-03', '2040-04', '2040-05', '2040-06'));
+  });
+
+  test('are made anew when the store’s clock was set back, and only then', async () => {
+    const now = vi.spyOn(performance, 'now').mockReturnValue(5_000);
+    try {
+      const [late, early] = [month('2040-03') + 5, month('2030-03') + 5];
+      const { calls, sent } = callsOf([`${late}`, `${late} 0`, `${early}`, `${early} 0`, `${early} 0`]);
+      await calls.decide([ask('a', monthly)]);
+      expect(calls.storeNowMs).toBe(late);
+      await calls.decide([ask('a', monthly)]);
+      expect(sent[3]!.args.at(-1)).toBe(around('2030-02', '2030-03', '2030-04', '2030-05'));
+      now.mockReturnValue(6_000);
+      expect(calls.storeNowMs).toBe(early + 1_000);
+      const periods = vi.spyOn(monthly.limits[0]!.calendar!, 'instantsAround');
+      await calls.decide([ask('a', monthly)]);
+      expect(periods).not.toHaveBeenCalled();
+    } finally {
+      vi.restoreAllMocks();
+    }
   });
 
   test('are asked for three times: then nothing is done', async () => {

@@ -26,6 +26,7 @@ test('rows are read as they were written, until they expire', () => {
   expect(table.get('a')).toEqual(UNSEEN);
   table.save([], ['a']);
   expect([...table.load(0)]).toEqual([]);
+  expect(table.get('a')).toEqual(UNSEEN);
 });
 
 test.each([
@@ -50,6 +51,8 @@ test.each([
   expect(table.get('a')).toBeNull();
   expect([...table.load(T0)]).toEqual([{ consumerId: 'a', state: null, expiresAtMs: T0 + 1 }]);
   expect(table.bans(T0)).toEqual([]);
+  table.addPending({ consumerId: 'a', change: { kind: 'lift' }, atMs: T0 });
+  expect(table.get('a')).toBeNull();
 });
 
 test('the largest slices are slices', () => {

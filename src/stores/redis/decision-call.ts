@@ -159,12 +159,11 @@ function amountsText(inUnits: readonly string[], amounts: Amounts | undefined): 
   return text;
 }
 
-/** The text of an allowance's rule, and until when by the store's clock its calendar windows are up to date. */
+/** The text of an allowance's rule, and from when until when by the store's clock its calendar windows are up to date. */
 interface RuleText {
   readonly text: string;
+  readonly fromMs: number;
   readonly untilMs: number;
-  /** The jump of the store's clock after which it was made. */
-  readonly jump: number;
 }
 
 /**
@@ -177,7 +176,6 @@ class RuleTexts {
   readonly #holder: string;
   /** The store's clock minus this process's monotonic one, milliseconds. */
   #offsetMs = performance.timeOrigin;
-  #jump = 0;
   #hasCalendars = false;
 
   /** @param holder the name under which this process has requests in flight */
@@ -196,16 +194,14 @@ class RuleTexts {
 
   /** The store's clock says `nowMs`. */
   setClock(nowMs: number): void {
-    const offsetMs = nowMs - performance.now();
-    if (Math.abs(offsetMs - this.#offsetMs) > JUMP_MS) this.#jump++;
-    this.#offsetMs = offsetMs;
+    this.#offsetMs = nowMs - performance.now();
   }
 
   of(allowance: Allowance): string {
     const known = this.#known.get(allowance);
     if (known?.untilMs === Number.POSITIVE_INFINITY) return known.text;
     const { nowMs } = this;
-    if (known !== undefined && known.jump === this.#jump && nowMs < known.untilMs) return known.text;
+    if (known !== undefined && known.fromMs <= nowMs && nowMs < known.untilMs) return known.text;
     const { limits, further = [] } = allowance;
     const ends = [...limits, ...further.flatMap((budget) => budget.limits)].flatMap(
       ({ calendar }) => calendar?.periodAt(nowMs).endsAtMs ?? [],
@@ -213,13 +209,10 @@ class RuleTexts {
     const untilMs = Math.min(Number.POSITIVE_INFINITY, ...ends);
     this.#hasCalendars ||= ends.length > 0;
     const text = ruleOf(allowance, nowMs, this.#holder);
-    this.#known.set(allowance, { text, untilMs, jump: this.#jump });
+    this.#known.set(allowance, { text, fromMs: nowMs, untilMs });
     return text;
   }
 }
-
-/** By this much the store's clock jumps and does not merely drift, or its answer come late. */
-const JUMP_MS = 60_000;
 
 /** @param holder the name of this process */
 function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
@@ -236,7 +229,7 @@ function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
   const budgets = further.map((budget) =>
     [
       budget.name,
-      budget.unit === undefined ? 0 : inUnits.indexOf(budget.unit) + 1,
+      inUnits.indexOf(budget.unit ?? '') + 1,
       budget.inFlight ?? '-',
       ...windowsOf(budget.limits, nowMs),
     ].join(' '),
@@ -265,7 +258,7 @@ function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: numb
   const end = reply.count + length;
   const admitted = reply.next();
   const own = windowCountsIn(reply, allowance.limits);
-  if (allowance.further === undefined && allowance.inFlight === undefined && reply.count === end) {
+  if (allowance.further === undefined && reply.count === end) {
     return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: own, strikes: NO_STRIKES, ban: null } };
   }
   const decided = amounts === undefined ? { nowMs, cost, n, admitted } : { nowMs, cost, n, admitted, amounts };
