@@ -2,7 +2,6 @@ import type { IncomingMessage } from 'node:http';
 import { packetBeingParsed } from '../io/node-internals.ts';
 
 const SPACE = 0x20;
-const CAPITAL_H = 0x48;
 
 /**
  * Whether a request line is anything but `METHOD SP target SP HTTP/x.y`, preceded by nothing but complete CRLFs
@@ -25,18 +24,25 @@ export function isNonConformingRequestLine(request: IncomingMessage): boolean {
   return isNonConformingIn(packet.toString('latin1'), method, url, socket.bytesRead > packet.length);
 }
 
-/** The quick check, which nearly every request passes: the packet begins with its line, and each part is in its place. */
+/**
+ * The quick check, which nearly every request passes: the packet begins with its line. Nothing is copied.
+ *
+ * Attack: `GET /xa HTTP/1.1` and `GET  /ya HTTP/1.1` in one packet. The first line was taken for that of the second request,
+ * because only the ends of method and target were compared.
+ */
 function isStrictAtStart(packet: Buffer, method: string, url: string): boolean {
   const target = method.length + 1;
-  const end = target + url.length;
   return (
-    packet[0] === method.charCodeAt(0) &&
-    packet[target - 1] === SPACE &&
-    packet[target] === url.charCodeAt(0) &&
-    packet[end - 1] === url.charCodeAt(url.length - 1) &&
-    packet[end] === SPACE &&
-    packet[end + 1] === CAPITAL_H
+    isTextAt(packet, 0, method) &&
+    packet[method.length] === SPACE &&
+    isTextAt(packet, target, url) &&
+    isTextAt(packet, target + url.length, ' HTTP/')
   );
+}
+
+function isTextAt(packet: Buffer, at: number, text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (packet[at + i] !== text.charCodeAt(i)) return false;
+  return true;
 }
 
 function isNonConformingIn(text: string, method: string, url: string, isLaterPacket: boolean): boolean {

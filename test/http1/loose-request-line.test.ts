@@ -52,11 +52,22 @@ test.each([
   `\n\r\nGET /a HTTP/1.1${END}`,
   `\r\nGET /a  HTTP/1.1${END}`,
   `POST /b HTTP/1.1${END}GET  /a HTTP/1.1${END}`,
+  ...['GET  /a HTTP/1.1', 'GET /a  HTTP/1.1', 'GET /a RTSP/1.0'].map((line) => `GET /b HTTP/1.1${END}${line}${END}`),
   `GET /b HTTP/1.1${END}GET /c HTTP/1.1${END}GET /a RTSP/1.0${END}`,
   `xGET /b HTTP/1.1${END}GET  /a HTTP/1.1`,
 ])('%j is not', (packet) => {
   expect(isLoose(packet)).toBe(true);
 });
+
+test.each([
+  ['GET', '/xa', 'GET /ya HTTP/1.1'],
+  ['GET', '/xa', 'PUT /xa HTTP/1.1'],
+])(
+  'a loose line of %s %s behind %s, which is of the same length, is not taken for it (reliability 24)',
+  (method, url, first) => {
+    expect(isLoose(`${first}${END}${method}  ${url} HTTP/1.1${END}`, method, url)).toBe(true);
+  },
+);
 
 test('a line that cannot be seen is not trusted', () => {
   expect(isLoose(undefined)).toBe(true);
