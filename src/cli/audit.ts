@@ -1,4 +1,8 @@
 import { type ExitCode, Failure } from '../failure.ts';
+import { isKeyId } from '../identify/api-key.ts';
+import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
+import type { StoredKey } from '../identify/key-store.ts';
+import { orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 import { momentText } from '../io/time-text.ts';
 import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
 import { RECORDED_ACTIONS } from '../operations/audit-trail.ts';
@@ -77,7 +81,8 @@ export const audit: Command = {
       if (options.json === true) terminal.out(json([...changes, ...unreadable.map(unreadableEntry)]));
       else {
         const nowMs = Date.now();
-        const rows = changes.map((change) => rowOf(change, nowMs, terminal));
+        const names = await presentNames(changes, store);
+        const rows = changes.map((change) => rowOf(change, names, nowMs, terminal));
         rows.push(...unreadable.map(({ id }) => unreadableCells(id, COLUMNS)));
         printTable(terminal, COLUMNS, rows, 'No changes are recorded.\n');
       }
@@ -107,7 +112,32 @@ const COLUMNS: readonly Column[] = [
   { head: 'name', rank: 5 },
 ];
 
-function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonly string[] {
+/**
+ * The names of keys and customers in changes that record none, such as top-ups and lifts of bans, by id: as they are now, and none of
+ * what is deleted or cannot be read.
+ */
+async function presentNames(
+  changes: readonly ChangeReport[],
+  { keys, customers }: OpenStore,
+): Promise<ReadonlyMap<string, string>> {
+  const targets = changes.flatMap((change) =>
+    change.target === null || nameOfKey(change) !== '-' ? [] : [change.target],
+  );
+  const names = new Map<string, string>();
+  for (const id of new Set(targets)) {
+    if (!isKeyId(id) && !isCustomerId(id)) continue;
+    const record = await orUnreadable<StoredKey | StoredCustomer | null>((isKeyId(id) ? keys : customers).get(id));
+    if (record !== null && !(record instanceof UnreadableRecord) && record.name !== null) names.set(id, record.name);
+  }
+  return names;
+}
+
+function rowOf(
+  change: ChangeReport,
+  names: ReadonlyMap<string, string>,
+  nowMs: number,
+  terminal: Terminal,
+): readonly string[] {
   const { time, actor, action, outcome, code, target, count } = change;
   // What is wrong with a file says more than the code, which is the same for all of them.
   const why = code === null || actor.kind === 'file' ? '' : ` (${code})`;
@@ -119,6 +149,6 @@ function rowOf(change: ChangeReport, nowMs: number, terminal: Terminal): readonl
     result,
     target ?? '-',
     differenceOf(change) || '-',
-    nameOfKey(change),
+    names.get(target ?? '') ?? nameOfKey(change),
   ];
 }

@@ -93,6 +93,32 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(topUp![3]).toMatch(/^window: minute, limit: 300 → 350, until: - → \S+$/);
   });
 
+  // Their records have the state of a window or of a ban, and no name.
+  test('top-ups, resets, lifts of bans and refused attempts have the name of the key or customer too', async () => {
+    const id = await createKey(env, '--plan', 'pro', '--name', 'gamma');
+    const customer = (await run(env, 'customers', 'create', '--plan', 'pro', '--name', 'Acme', '--json')).stdout;
+    const { id: customerId } = JSON.parse(customer);
+    await run(env, 'keys', 'topup', id, '--window', 'minute', '--amount', '50');
+    await run(env, 'keys', 'undo-topup', id, 'minute');
+    await run(env, 'customers', 'topup', customerId, '--window', 'day', '--amount', '50');
+    await run(env, 'usage', 'reset', id);
+    await run(env, 'bans', 'lift', id, '--reason', 'T-1');
+    await run(env, 'keys', 'update', id, '--plan', 'none');
+    const { stdout } = await run(env, 'audit', '--no-header');
+    const named = stdout.trimEnd().split('\n');
+    const cells = named.map((line) => [line.split('\t')[2], line.split('\t').at(-1)]);
+    expect(cells).toEqual([
+      ['key.update', 'gamma'],
+      ['ban.lift', 'gamma'],
+      ['usage.reset', 'gamma'],
+      ['customer.topup', 'Acme'],
+      ['topup.undo', 'gamma'],
+      ['key.topup', 'gamma'],
+      ['customer.create', 'Acme'],
+      ['key.create', 'gamma'],
+    ]);
+  });
+
   test('an import is one record that names its keys, and a dry run none', async () => {
     const file = join(await temporaryFolder(), 'keys.csv');
     const hashes = ['1', '2'].map((digit) => digit.repeat(64));
