@@ -11,6 +11,7 @@ import { DEFAULT_GATEWAY_FILE, DEFAULT_PLANS_FILE } from '../config/settings.ts'
 import { GATEWAY_SCHEMA, settingsHead } from '../config/settings-head.ts';
 import { faultOfTarget } from '../config/values.ts';
 import { type ExitCode, Failure } from '../failure.ts';
+import { isWindow, visible } from '../operations/values.ts';
 import { commandOf } from './first-steps.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
 
@@ -185,20 +186,28 @@ function upstreamFrom(text: string): string {
 function plansFrom(text: string): string {
   const preset = Object.hasOwn(PRESETS, text) ? PRESETS[text] : undefined;
   if (preset !== undefined) return preset;
-  const byName = new Map<string, string[]>();
+  const byName = new Map<string, Map<string, number>>();
   for (const part of text.split(',')) {
-    const [, name, number, window] =
-      /^\s*([\w-]{1,64})=([0-9]{1,15})\/(second|minute|hour|day|week|month)\s*$/.exec(part) ?? [];
-    if (name === undefined) {
-      const presets = Object.keys(PRESETS).join(', ');
-      throw new Failure(
-        'bad_usage',
-        `The plans must be ${presets}, or plans such as basic=60/minute,basic=1000/day,big=1000/minute.`,
-      );
-    }
-    byName.set(name, [...(byName.get(name) ?? []), `${window}: ${Number(number)}`]);
+    const [, name, number, window] = /^\s*([\w-]{1,64})=([0-9]{1,15})\/(\w+)\s*$/.exec(part) ?? [];
+    if (name === undefined || !isWindow(window!)) throw wrongPlan(part.trim());
+    const limits = byName.get(name) ?? new Map();
+    if (limits.has(window))
+      throw new Failure('bad_usage', `The plan ${name} has two limits for the ${window}. Give one.`);
+    byName.set(name, limits.set(window, Number(number)));
   }
-  return [...byName].map(([name, limits]) => `  ${name}: { limits: { ${limits.join(', ')} } }\n`).join('');
+  const limitsText = (limits: ReadonlyMap<string, number>) => [...limits].map((limit) => limit.join(': ')).join(', ');
+  return [...byName].map(([name, limits]) => `  ${name}: { limits: { ${limitsText(limits)} } }\n`).join('');
+}
+
+function wrongPlan(part: string): Failure {
+  const presets = Object.keys(PRESETS).join(', ');
+  const ofKeys = /=\s*(?:custom|unlimited)\b/.test(part)
+    ? ' A limit `custom` or `unlimited` can be written into plans.yaml afterwards; tiers has a plan with custom ones.'
+    : '';
+  return new Failure(
+    'bad_usage',
+    `The plans must be ${presets}, or plans such as basic=60/minute,basic=1000/day,big=1000/minute: '${visible(part)}' is not NAME=NUMBER/WINDOW, with a whole number and second, minute, hour, day, week or month.${ofKeys}`,
+  );
 }
 
 /** @param mayHavePassword false for an argument, which other users of the machine see */

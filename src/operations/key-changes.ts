@@ -350,9 +350,10 @@ export function refuseUnusable(
     .filter(([window, limit]) => limit === 'custom' && limits[window as keyof Limits] === undefined)
     .map(([window]) => window);
   if (missing.length === 0) return;
+  const options = missing.map((window) => `--limit ${window}=1000`).join(' ');
   throw new Failure(
     'refused',
-    `Each ${what} of the plan '${name}' brings its own numbers, and this one has none for: ${missing.join(', ')}. Give a limit for each, such as ${missing[0]}=1000.`,
+    `Each ${what} of the plan '${name}' brings its own numbers, and this one has none for: ${missing.join(', ')}. Give a limit for each; in a command: ${options}.`,
   );
 }
 

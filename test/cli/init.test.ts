@@ -133,6 +133,12 @@ test.each([
   [['--upstream', 'ftp://host'], /is no address of an HTTP server/],
   [['--upstream', 'http://h', '--plans', 'gold'], /The plans must be tiers, single, sliding, or plans such as/],
   [['--upstream', 'http://h', '--plans', 'a=0x1/minute'], /The plans must be/],
+  [
+    ['--upstream', 'http://h', '--plans', 'ok=5/day,big=custom/minute'],
+    /: 'big=custom\/minute' is not NAME=NUMBER\/WINDOW, .* `custom` .* into plans.yaml afterwards/,
+  ],
+  [['--upstream', 'http://h', '--plans', 'big=5/min'], /'big=5\/min' is not .* minute, hour, day, week or month\.\n$/],
+  [['--upstream', 'http://h', '--plans', 'a=5/day,a=6/day'], /^The plan a has two limits for the day\. Give one\.\n$/],
   [['--upstream', 'http://h', '--store', 'redis://:secret@h'], /belongs into REDIS_URL/],
   [['--upstream', 'http://h', '--store', 'redis://h?password=secret'], /belongs into REDIS_URL/],
   [['--upstream', 'http://h', '--store', 'secret'], /must be embedded, redis, or the address/],

@@ -1,5 +1,5 @@
 import { UNBOUNDED } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { isLimitName, WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import type { UnreadableRecord } from '../../identify/stored-record.ts';
@@ -9,6 +9,7 @@ import {
   DURATION_RULE,
   durationFrom,
   type GivenLimits,
+  isWindow,
   limitFrom,
   MOMENT_RULE,
   momentFrom,
@@ -36,6 +37,13 @@ export function readLimits({ options }: Words, withDefault: boolean): GivenLimit
 }
 
 function wrong(text: string, withDefault: boolean): Failure {
+  const [name = ''] = text.split('=');
+  if (isLimitName(name) && !isWindow(name)) {
+    return new Failure(
+      'bad_usage',
+      `--limit is '${text}'; the limit ${name}, of a group of routes or a unit, is that of the plan for all its keys. Change it in plans.yaml, give another plan with --plan, or add to it for a while: \`tollgate keys topup\` or \`tollgate customers topup\` with --window ${name}.`,
+    );
+  }
   const words = withDefault ? '`unlimited` or `default`' : '`unlimited`';
   return new Failure(
     'bad_usage',

@@ -77,6 +77,23 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     }
   });
 
+  test('a limit that is missing, or that a key cannot have of its own, is an error that says what to write', async () => {
+    for (const of of ['keys', 'customers']) {
+      const missing = await run(env, of, 'create', '--plan', 'enterprise');
+      expect(missing.stderr).toMatch(/none for: minute, day\. .*: --limit minute=1000 --limit day=1000\.\n$/);
+      const ofUnit = await run(env, of, 'create', '--plan', 'free', '--limit', 'tokens-minute=9');
+      expect([ofUnit.code, ofUnit.stderr]).toEqual([
+        2,
+        expect.stringMatching(/plans\.yaml, .* --window tokens-minute\.\n$/),
+      ]);
+      const unknown = await run(env, of, 'create', '--plan', 'free', '--limit', 'fortnight=9');
+      expect([unknown.code, unknown.stderr]).toEqual([
+        2,
+        expect.stringContaining('must be WINDOW=NUMBER, such as minute'),
+      ]);
+    }
+  });
+
   test('a key carries name, owner, limits of its own and its end', async () => {
     const made = await create(
       env,
