@@ -16,14 +16,14 @@ import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
+import { type GatewayLog, openLog } from '../telemetry/log.ts';
+import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
 import {
   atMostOnceAMinute,
   warnOfBrokenSessions,
   warnOfPlainHttp,
   warnOfTlsWaste,
-} from '../telemetry/connection-warnings.ts';
-import { type GatewayLog, openLog } from '../telemetry/log.ts';
-import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
+} from '../telemetry/once-a-minute.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
