@@ -432,9 +432,9 @@ export const listenEntry = z.strictObject({
       'Maximum number of connections, and of HTTP/2 streams, from one client address at a time; an IPv6 client counts by its /64. By default a quarter of `maxConnections`, but at least 64. A new connection beyond that closes the one from the same address that has been idle longest, or is closed itself if none is idle. Addresses in `trustedProxies` have no such limit: list your load balancer there, or all its clients count as one address. With the PROXY protocol, the client that the header names is the one that counts.',
     ),
   drainDelay: duration('0s', '24d')
-    .prefault('0s')
+    .optional()
     .describe(
-      'How long the gateway keeps accepting requests after SIGTERM while `/readyz` is 503, so that load balancers notice.',
+      'How long the gateway keeps accepting requests after SIGTERM while `/readyz` is 503, so that load balancers notice, and the connections that they keep end with a response. By default 2s with `trustedProxies`, and 0s without.',
     ),
   drainTimeout: duration('0s', '24d')
     .prefault('30s')
@@ -466,7 +466,17 @@ export const listenEntry = z.strictObject({
   ),
 });
 
+/**
+ * Fault: a proxy that keeps its connections sends a request on one at the moment at which a stopping gateway closes it as idle, and does
+ * not send a POST again. While the gateway still accepts, such a connection ends with a response.
+ */
+const PROXIED_DRAIN_DELAY_MS = 2_000;
+
 const listen = listenEntry
+  .transform(({ drainDelay, ...rest }) => ({
+    ...rest,
+    drainDelay: drainDelay ?? (rest.trustedProxies.length > 0 ? PROXIED_DRAIN_DELAY_MS : 0),
+  }))
   .transform(inMs('headersTimeout', 'requestTimeout', 'idleTimeout', 'writeTimeout', 'drainDelay', 'drainTimeout'))
   .transform(({ maxConnectionsPerAddress, http2: given = true, ...rest }) => ({
     ...rest,

@@ -95,6 +95,17 @@ describe('the committed files', () => {
   });
 });
 
+// Fault: with a delay of 0 s the connections that a proxy keeps are closed as idle, and a POST on its way is lost.
+test.each([
+  ['trustedProxies: [127.0.0.1]', 2_000],
+  ['trustedProxies: [127.0.0.1], drainDelay: 0s', 0],
+  ['trustedProxies: []', 0],
+  ['trustedProxies: [127.0.0.1], drainDelay: 15s', 15_000],
+])('with `listen: { %s }` a stopping gateway accepts for %d ms more (reliability 397)', async (listen, delayMs) => {
+  const { settings } = await load({ TOLLGATE_CONFIG: fileWith(`listen: { ${listen} }\n${MINIMAL}`) });
+  expect(settings.listen.drainDelayMs).toBe(delayMs);
+});
+
 describe('settings', () => {
   test('the environment beats the file', async () => {
     const file = fileWith(`listen: { host: ::1, port: 81 }\nadmin: { host: ::1, port: 82 }\n${MINIMAL}`);

@@ -53,11 +53,16 @@ function cloudRunOf(text: string): any {
 }
 
 /** `listen` of the settings that the page gives for a platform, with the defaults for what it leaves out. */
-function listenOf(heading: string) {
+function listenOf(heading: string): Record<string, string> {
   const [, section] = textOf(PAGE).split(`\n## ${heading}\n`);
   const block = /^```yaml\n([\s\S]*?)^```$/m.exec(section!.split('\n## ')[0]!);
   const { listen } = parse(textOf('config/gateway.yaml')) as { listen: Record<string, string> };
-  return { ...listen, ...(block === null ? {} : (parse(block[1]!) as { listen: Record<string, string> }).listen) };
+  // The default behind a proxy, the longer one.
+  return {
+    drainDelay: '2s',
+    ...listen,
+    ...(block === null ? {} : (parse(block[1]!) as { listen: Record<string, string> }).listen),
+  };
 }
 
 /** How long a gateway takes to stop, at most. */

@@ -172,6 +172,22 @@ test('during drainDelay everything is served, each answer closes its connection,
   expect(performance.now() - signalledAtMs).toBeGreaterThan(DELAY_MS - 20);
 });
 
+test('during drainDelay a connection that a proxy keeps ends with the response to its next POST (reliability 397)', async () => {
+  const { gateway, key } = await start({ trustedProxies: '[127.0.0.1]', drainDelay: `${DELAY_MS}ms` });
+  const kept = await open(gateway, request('/v1/pets', key));
+  await eventually(() => expect(kept.text).toMatch(/\{\}$/));
+  gateway.process.signal('SIGTERM');
+  await eventually(async () => expect(await readiness(gateway)).toMatchObject({ status: 503, draining: true }));
+  expect(kept.closed).toBe(false);
+  kept.text = '';
+  kept.socket.write(
+    `${request('/v1/pets', key).replace('GET', 'POST').replace('\r\n\r\n', '\r\nContent-Length: 2\r\n\r\n')}{}`,
+  );
+  await eventually(() => expect(kept.closed).toBe(true));
+  expect(kept.text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(kept.text).toMatch(/\r\nConnection: close\r\n/i);
+});
+
 test('two signals within a second are one (reliability 119)', async () => {
   const { gateway, key, held } = await start();
   const running = await open(gateway, request('/v1/pets?hold', key));

@@ -114,7 +114,8 @@ async function settingsOf(setup: GatewaySetup): Promise<Record<string, string>> 
   const folder = await temporaryFolder();
   const lines = (settings: GatewaySetup['listen']) =>
     Object.entries(settings ?? {}).map(([name, value]) => `${name}: ${value}`);
-  const listen = ['port: 0', ...lines(setup.listen)].join('\n  ');
+  // Also behind proxies a test's gateway stops at once, unless the test is about that.
+  const listen = ['port: 0', ...lines({ drainDelay: '0s', ...setup.listen })].join('\n  ');
   const upstream = [`targets: [${setup.upstream}]`, ...lines(setup.upstreamSettings)].join('\n    ');
   const upstreams = setup.upstream === null ? '' : `upstreams:\n  store:\n    ${upstream}\n`;
   await writeFile(
