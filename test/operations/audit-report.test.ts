@@ -6,7 +6,8 @@ import { FakeAuditStore } from '../admin/fake-audit-store.ts';
 /** A history whose records have these times, the oldest first. */
 function historyOf(times: readonly number[]) {
   const reads: (number | null)[] = [];
-  const text = JSON.stringify({ action: 'key.update', actor: { kind: 'token', name: 'ADMIN_TOKEN' }, after: null });
+  const actor = { kind: 'token', name: 'ADMIN_TOKEN' };
+  const text = JSON.stringify({ action: 'key.update', outcome: 'done', actor, after: null });
   const records: KeptRecord[] = times.map((atMs, i) => ({ number: i + 1, id: `r${i + 1}`, atMs, text }));
   const list = async ({ limit, before }: { readonly limit: number; readonly before: number | null }) => {
     reads.push(before);
@@ -45,4 +46,27 @@ test('changes of one kind before a moment are listed', async () => {
   expect(await idsOf({ untilMs: 1_003, sinceMs: 1_002 })).toEqual(['r2']);
   expect(await idsOf({ action: 'key.update' })).toEqual(['r3', 'r2', 'r1']);
   expect(await idsOf({ action: 'key.revoke' })).toEqual([]);
+});
+
+test('an entry that cannot be read is listed once, whatever its time, and counts towards the limit (reliability 390)', async () => {
+  const { store } = historyOf([1_001, 1_002, 1_003, 1_004]);
+  const list = store.list.bind(store);
+  const damaged = async (page: Parameters<typeof list>[0]) =>
+    (await list(page)).map((one) =>
+      one.number === 2 ? { ...one, id: '2', atMs: null, text: 'x' } : one.number === 3 ? { ...one, text: '{' } : one,
+    );
+  const broken: AuditStore = Object.assign(store, { list: damaged });
+  const found: (readonly string[])[] = [];
+  for (let cursor: string | null = null; ; ) {
+    const page: Awaited<ReturnType<typeof listChanges>> = await listChanges(broken, FILTER, { limit: 2, cursor });
+    found.push([...page.changes, ...page.unreadable].map(({ id }) => id));
+    cursor = page.cursor;
+    if (cursor === null) break;
+  }
+  expect(found).toEqual([
+    ['r4', 'r3'],
+    ['r1', '2'],
+  ]);
+  const early = await listChanges(broken, { ...ANY, untilMs: 1_003 }, { limit: 9, cursor: null });
+  expect([early.changes.length, early.unreadable.map(({ id }) => id)]).toEqual([1, ['2']]);
 });
