@@ -129,8 +129,9 @@ export async function createGateway(options: CreateGatewayOptions): Promise<Embe
       ...(dataFolder === undefined ? {} : { TOLLGATE_DATA: dataFolder }),
     };
     const configuration = await checked(options, env);
-    const { tls, http2 } = configuration.settings.listen;
-    const lacking = await checkNodeInternals({ tls: tls !== null, http2: http2 !== null });
+    const { listen, admin } = configuration.settings;
+    const tls = listen.tls ?? admin.tls;
+    const lacking = await checkNodeInternals({ tls: tls !== null, http2: listen.http2 !== null });
     const warnings = [...configuration.warnings, ...lacking];
     const running = await runGateway({ ...configuration, warnings }, env, {
       followsFiles: false,

@@ -1,14 +1,20 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
-import { type AddressInfo, isIP, type Socket } from 'node:net';
+import {
+  type AddressInfo,
+  createServer as createTcpServer,
+  isIP,
+  type Socket,
+  type Server as TcpServer,
+} from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { TLSSocket } from 'node:tls';
 import { networkOf } from '../identify/failed-attempts.ts';
 import { listening } from '../io/listening.ts';
-import { carrierOf } from '../io/node-internals.ts';
+import { watchDeadlines } from '../io/node-internals.ts';
+import { SharedBufferSocket } from '../io/read-buffers.ts';
 import { type ConnectionLimits, Connections } from '../listen/connections.ts';
 import { plainHttpResponse } from '../listen/node-http/unparsed.ts';
-import { type Certificates, plainHttpOf, serverOptionsOf, type TlsSettings, verifyClients } from '../listen/tls.ts';
+import { type Certificates, createTlsStage, type TlsSettings } from '../listen/tls.ts';
+import { rawOf } from '../listen/tls-carrier.ts';
 
 /** The body of `/readyz`. */
 export interface Readiness {
@@ -81,10 +87,12 @@ export interface AdminListener {
  */
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
-  const server = serverOf(options.tls);
-  const places = new Places(server);
+  const places = new Places();
+  const server = createServer(TIMEOUTS);
+  const accepting = acceptorOf(server, places, options.tls);
   const shared = { ...options, metrics: onceForAll(options.metrics) };
   server.on('request', (request, response) => {
+    places.requested(request);
     const keepPlace = () => places.keep(request, response);
     answer(request, response, keepPlace, shared, names).catch(() => {
       // A response that has begun cannot become an error any more.
@@ -92,12 +100,13 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
       else sendJson(response, 500, { status: 'error' });
     });
   });
-  await listening(server, options, 'ADMIN_PORT');
-  const { address, port } = server.address() as AddressInfo;
+  await listening(accepting, options, 'ADMIN_PORT');
+  const { address, port } = accepting.address() as AddressInfo;
   const close = () =>
     new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
+      accepting.close(() => resolve());
+      server.close();
+      places.close();
     });
   return { host: address, port, close };
 }
@@ -129,12 +138,15 @@ class Places {
   readonly #kept = new Map<string, number>();
   #allKept = 0;
 
-  constructor(server: Server) {
-    server.on('connection', (socket: Socket) => this.#enter(socket));
-    server.on('request', ({ socket }) => {
-      const place = this.#placeOf(socket);
-      if (place !== undefined && place.kept === 0) place.idleSinceMs = performance.now();
-    });
+  /** A request has begun, whose sender is not authorised yet. */
+  requested({ socket }: IncomingMessage): void {
+    const place = this.#placeOf(socket);
+    if (place !== undefined && place.kept === 0) place.idleSinceMs = performance.now();
+  }
+
+  /** Closes all connections. */
+  close(): void {
+    this.#connections.close();
   }
 
   /** Keeps the connection of a request until it is answered. @returns false if as many are kept as may be */
@@ -157,7 +169,8 @@ class Places {
     return true;
   }
 
-  #enter(socket: Socket): void {
+  /** Takes a new connection, or closes it. @param socket without encryption */
+  enter(socket: Socket): void {
     const address = socket.remoteAddress ?? '';
     const connections = this.#connections;
     if (connections.isAtLimit(address) && !connections.closeLongestIdle(address)) return void socket.destroy();
@@ -170,7 +183,7 @@ class Places {
   }
 
   #placeOf(socket: Socket): Place | undefined {
-    return this.#places.get(carrierOf(socket as TLSSocket) ?? socket);
+    return this.#places.get(rawOf(socket));
   }
 
   #release(place: Place): void {
@@ -207,19 +220,29 @@ function onceForAll<T>(work: () => Promise<T>): () => Promise<T> {
 
 const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 };
 
-function serverOf(tls: AdminListenerOptions['tls']) {
-  if (tls === null) return createServer(TIMEOUTS);
-  const server = createTlsServer({
-    ...TIMEOUTS,
-    handshakeTimeout: 5_000,
-    ...serverOptionsOf(tls.certificates.current, tls),
+/** @returns what accepts the connections of `server`: itself, if they are not encrypted */
+function acceptorOf(server: Server, places: Places, tls: AdminListenerOptions['tls']): TcpServer {
+  if (tls === null) return server.on('connection', (socket: Socket) => places.enter(socket));
+  const stage = createTlsStage({
+    ...tls,
+    http2: false,
+    handshakeTimeoutMs: TIMEOUTS.headersTimeout,
+    onSecure: (socket) => {
+      socket.on('error', () => socket.destroy());
+      server.emit('connection', socket);
+    },
+    onFailure: () => {},
+    onWaste: () => {},
+    answerPlainHttp: (raw) => void raw.write(plainHttpResponse()),
   });
-  verifyClients(server, tls);
-  server.on('tlsClientError', (error, socket) => {
-    plainHttpOf(error, socket)?.write(plainHttpResponse());
+  tls.certificates.onChange(stage.use);
+  watchDeadlines(server);
+  return createTcpServer({ allowHalfOpen: true, noDelay: true }, (accepted) => {
+    const socket = SharedBufferSocket.around(accepted);
+    socket.on('error', () => socket.destroy());
+    places.enter(socket);
+    if (!socket.destroyed) stage.take(socket);
   });
-  tls.certificates.onChange((certificate) => server.setSecureContext(serverOptionsOf(certificate, tls)));
-  return server;
 }
 
 async function answer(

@@ -142,9 +142,14 @@ export class TlsCarrier extends Duplex {
   }
 }
 
+/** The TCP connection of a connection that may be encrypted. Of one that is closed, it is the connection itself. */
+export function rawOf(socket: Socket): Socket {
+  const carrier = socket instanceof TLSSocket ? carriedBy(socket) : null;
+  return carrier instanceof TlsCarrier ? carrier.raw : socket;
+}
+
 /** Whether bytes of a connection, plain or encrypted, wait for their turn. */
 export function hasWaiting(socket: Socket): boolean {
-  const carrier = socket instanceof TLSSocket ? carriedBy(socket) : null;
-  const raw = carrier instanceof TlsCarrier ? carrier.raw : socket;
+  const raw = rawOf(socket);
   return raw instanceof SharedBufferSocket && raw.hasWaiting;
 }

@@ -1,23 +1,15 @@
 import { constants, createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import {
-  createSecureContext,
-  createServer,
-  type SecureContextOptions,
-  type Server,
-  type TLSSocket,
-  type TlsOptions,
-} from 'node:tls';
+import { createSecureContext, createServer, type SecureContextOptions, type Server, type TLSSocket } from 'node:tls';
 import { Failure } from '../failure.ts';
-import { carriedBy, carrierOf } from '../io/node-internals.ts';
+import { carriedBy } from '../io/node-internals.ts';
 import { comesFrom } from './client-address.ts';
 import { certificateBlocks } from './pem.ts';
-import { TlsCarrier } from './tls-carrier.ts';
+import { rawOf, TlsCarrier } from './tls-carrier.ts';
 
 /*
- * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts on the
- * public port.
+ * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts.
  */
 
 interface CertificateFiles {
@@ -323,26 +315,29 @@ export function createTlsStage(options: TlsStageOptions): {
 } {
   const requestsCertificate = options.clientCertificate !== 'none';
   const server: Server = createServer({
-    ...serverOptionsOf(options.certificates.current, options),
+    ...contextOptions(options.certificates.current, options),
+    requestCert: requestsCertificate,
+    rejectUnauthorized: options.clientCertificate === 'required',
     // curl and PHP offer `http/1.0` alone for a request of that version.
     ALPNProtocols: [...(options.http2 ? ['h2'] : []), 'http/1.1', 'http/1.0'],
     handshakeTimeout: options.handshakeTimeoutMs,
   });
-  server.on('tlsClientError', (error, socket) => {
+  server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
     options.onFailure();
-    const plain = plainHttpOf(error, socket);
-    if (plain !== null) options.answerPlainHttp(plain);
+    const raw = rawOf(socket);
+    // OpenSSL knows GET, HEAD, POST and PUT by their first bytes.
+    if (error.code === 'ERR_SSL_HTTP_REQUEST' && raw !== socket && raw.writable) options.answerPlainHttp(raw);
     socket.destroy();
   });
   server.on('secureConnection', (socket) => {
     const carrier = carriedBy(socket);
-    if (carrier instanceof TlsCarrier) carrier.secure(socket);
-    const raw = rawOf(socket);
-    if (raw === null || (requestsCertificate && !isAcceptable(socket))) {
+    if (!(carrier instanceof TlsCarrier) || (requestsCertificate && !isAcceptable(socket))) {
       options.onFailure();
       socket.destroy();
       return;
     }
+    carrier.secure(socket);
+    const { raw } = carrier;
     const { remoteAddress: address = '', remotePort: port = 0 } = raw;
     comesFrom(socket, { address, port });
     resetThrough(socket, raw);
@@ -356,22 +351,6 @@ export function createTlsStage(options: TlsStageOptions): {
   };
 }
 
-/**
- * @param error why the handshake failed
- * @returns the TCP connection of a client that has sent plain HTTP, if it can still be answered, else null. OpenSSL knows GET, HEAD,
- * POST and PUT by their first bytes.
- */
-export function plainHttpOf(error: NodeJS.ErrnoException, socket: TLSSocket): Socket | null {
-  const raw = error.code === 'ERR_SSL_HTTP_REQUEST' ? rawOf(socket) : null;
-  return raw?.writable === true ? raw : null;
-}
-
-/** The TCP connection of a TLS connection, also of one that is carried. */
-function rawOf(socket: TLSSocket): Socket | null {
-  const carrier = carriedBy(socket);
-  return carrier instanceof TlsCarrier ? carrier.raw : carrierOf(socket);
-}
-
 function contextOptions(certificate: Certificate | null, { minVersion }: TlsSettings): SecureContextOptions {
   const { cert, key, clientCa } = certificate ?? { clientCa: null };
   return {
@@ -383,23 +362,6 @@ function contextOptions(certificate: Certificate | null, { minVersion }: TlsSett
     honorCipherOrder: true,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
   };
-}
-
-/** The options of a server with this certificate; null: it can complete no handshake. */
-export function serverOptionsOf(certificate: Certificate | null, settings: TlsSettings): TlsOptions {
-  return {
-    ...contextOptions(certificate, settings),
-    requestCert: settings.clientCertificate !== 'none',
-    rejectUnauthorized: settings.clientCertificate === 'required',
-  };
-}
-
-/** Makes a listening server disconnect clients with a certificate that none of the authorities has signed. */
-export function verifyClients(server: Server, { clientCertificate }: TlsSettings): void {
-  if (clientCertificate === 'none') return;
-  server.prependListener('secureConnection', (socket: TLSSocket) => {
-    if (!isAcceptable(socket)) socket.destroy();
-  });
 }
 
 /** Attack: if certificates are optional, Node also accepts one that none of the authorities has signed. */

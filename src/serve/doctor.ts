@@ -68,7 +68,8 @@ export async function* examine(env: Variables, nowMs: () => number): AsyncGenera
 
 async function* findingsOfNode(settings: Settings | null): AsyncGenerator<Finding> {
   try {
-    const use = { tls: settings?.listen.tls != null, http2: settings?.listen.http2 != null };
+    const tls = settings?.listen.tls ?? settings?.admin.tls;
+    const use = { tls: tls != null, http2: settings?.listen.http2 != null };
     const lacking = await checkNodeInternals(use);
     for (const message of lacking) yield { check: 'node', state: 'warn', message };
     if (lacking.length === 0)

@@ -20,8 +20,9 @@ export async function startGateway(
   env: NodeJS.ProcessEnv,
   options: Pick<GatewayOptions, 'startLink' | 'terminal' | 'acceptsRollback'> = {},
 ): Promise<RunningGateway> {
-  const { workers, redis, listen } = configuration.settings;
-  const lacking = await checkNodeInternals({ tls: listen.tls !== null, http2: listen.http2 !== null });
+  const { workers, redis, listen, admin } = configuration.settings;
+  const tls = listen.tls ?? admin.tls;
+  const lacking = await checkNodeInternals({ tls: tls !== null, http2: listen.http2 !== null });
   const checked = { ...configuration, warnings: [...configuration.warnings, ...lacking] };
   const wanted = workers === 'auto' ? availableParallelism() : workers;
   if (wanted > 1 && redis.url !== null) {

@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { copyFile, readFile, rename, writeFile } from 'node:fs/promises';
+import { connect as connectTcp } from 'node:net';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
 import { describe, expect, test } from 'vitest';
@@ -91,6 +93,30 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
     const signed = { cert: known.pem, key: await readFile(known.key, 'utf8') };
     expect((await send(url, 'GET', {}, { ca: authority.pem, own: signed })).status).toBe(200);
     expect((await send(url, 'GET', {}, { ca: authority.pem })).status).toBe(200);
+  });
+
+  // Attack: 65 KiB of groups and key shares in a ClientHello, or 100 KB of client certificates, cost OpenSSL up to half a second.
+  test('a client whose handshake is longer than 16 KiB loses its connection (reliability 349)', async () => {
+    const { authority, cert, key } = await withCertificate();
+    const { adminPort } = await start(`{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}' }`);
+    const open = async () => {
+      const socket = connectTcp(adminPort, '127.0.0.1');
+      await once(socket, 'connect');
+      return socket.on('error', () => {}).resume();
+    };
+    const [other, socket] = [await open(), await open()];
+    const closed = once(socket, 'close');
+    const closedFirst = Promise.race([closed.then(() => 'long'), once(other, 'close').then(() => 'short')]);
+    // A ClientHello of 65,535 bytes, in records of 4 KiB.
+    const head = Buffer.from([22, 3, 1, 0x10, 0]);
+    const body = Buffer.alloc(4096);
+    Buffer.from([1, 0, 0xff, 0xff, 3, 3]).copy(body);
+    other.write(Buffer.concat([head, body]));
+    const rest = Array.from({ length: 3 }, () => Buffer.concat([head, Buffer.alloc(4096)]));
+    socket.write(Buffer.concat([head, body, ...rest]));
+    // Not at the deadline of a handshake, which the other connection would have reached before.
+    expect(await closedFirst).toBe('long');
+    other.destroy();
   });
 
   test('a client certificate is asked for where the settings name an authority', async () => {

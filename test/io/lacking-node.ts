@@ -84,7 +84,7 @@ const LACKS: Readonly<Record<string, () => void>> = {
   },
   'a path that can be set': () => alter(ClientRequest.prototype, 'path', ignored),
   descriptors: () => alterHandles({ ...hidden, in: ['descriptorOf'] }),
-  carriers: () => alter(Socket.prototype, '_parent', hidden),
+  carriers: () => alter(Socket.prototype, 'stream', { ...hidden, in: ['carriedBy'] }),
   'handles of HTTP/2': () => {
     const all = Object.getOwnPropertySymbols;
     Object.getOwnPropertySymbols = (of: object) => all(of).filter(({ description }) => description !== 'kHandle');
