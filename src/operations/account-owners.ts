@@ -1,5 +1,5 @@
 import { partsOfAccount } from '../admit/account-id.ts';
-import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
+import type { Limits } from '../admit/plan.ts';
 import { isTokenHolder } from '../identify/api-key.ts';
 import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
@@ -69,22 +69,4 @@ function ownerOfCustomer(customer: StoredCustomer): AccountOwner {
 
 function lives(record: Pick<StoredKey, 'expiresAtMs'> | null, nowMs: number): boolean {
   return record === null || record.expiresAtMs === null || nowMs < record.expiresAtMs;
-}
-
-/**
- * All budgets that an owner may be charged for, those of every group of routes among them. Those of a customer are the shared limits of
- * its plan, as its own.
- * @param name its plan
- * @returns null if plans.yaml has no such plan, or the owner lacks a limit that the plan asks for
- */
-export function allowanceOfOwner(
-  { limits, limitsOfCustomer }: Pick<AccountOwner, 'limits' | 'limitsOfCustomer'>,
-  name: string,
-  { plans }: Plans,
-): Allowance | null {
-  const plan = plans.get(name);
-  if (plan === undefined) return null;
-  const customer = limitsOfCustomer === null ? null : { limits: limitsOfCustomer };
-  const allowance = allowanceOf(plan, limits, false, customer);
-  return 'missing' in allowance ? null : withAllBudgets(allowance);
 }

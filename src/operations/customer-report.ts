@@ -2,7 +2,17 @@ import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { accessOf } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
-import { entryText, inOrder, label, notes, shownCustomerAccess, suspendedNow, timeOf } from './key-report.ts';
+import {
+  entryText,
+  heldTo,
+  heldToLimits,
+  inOrder,
+  label,
+  notes,
+  shownCustomerAccess,
+  suspendedNow,
+  timeOf,
+} from './key-report.ts';
 import { suspension } from './suspensions.ts';
 import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
 
@@ -16,6 +26,9 @@ export const customer = z
     limits: z
       .record(z.string(), limitOrCustom)
       .describe("What all its keys together may use: the customer's own limits in place of its plan's."),
+    heldTo: heldToLimits.describe(
+      'All limits that its keys together are held to, those of groups and units too, by the names that usage has for them. Null if no request is admitted, because the plan or a limit that it asks for is missing.',
+    ),
     createdAt: time,
     expiresAt: time.nullable().describe('From then on its keys are refused; null means never.'),
     notes,
@@ -31,14 +44,15 @@ export const customer = z
 export type CustomerReport = DeepReadonly<z.output<typeof customer>>;
 
 /** @param nowMs Unix milliseconds */
-export function customerReport(customer: StoredCustomer, { plans }: Plans, nowMs: number): CustomerReport {
+export function customerReport(customer: StoredCustomer, plans: Plans, nowMs: number): CustomerReport {
   const { id, plan, name, owner, createdAtMs, expiresAtMs, applied } = customer;
   return {
     id,
     plan,
     name,
     owner,
-    limits: inOrder({ ...plans.get(plan)?.limits, ...customer.limits }),
+    limits: inOrder({ ...plans.plans.get(plan)?.limits, ...customer.limits }),
+    heldTo: heldTo({ limits: customer.limits, limitsOfCustomer: null }, plan, plans),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
     notes: customer.notes ?? null,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Plans } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { accessOf, givenAccess, givenCustomerAccess } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
@@ -7,7 +7,7 @@ import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { type Listed, UnreadableRecord } from '../identify/stored-record.ts';
 import { isSuspended } from '../identify/suspension.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
-import { type DeepReadonly, day, limitOrCustom, limits, time } from './values.ts';
+import { type DeepReadonly, day, limit, limitOrCustom, limits, time } from './values.ts';
 
 /** Why a record that a row of a list is about cannot be read; the row has what is known without it. */
 export const unreadableRow = z
@@ -64,6 +64,9 @@ const customerWithState = customerOfKey
   })
   .meta({ id: 'CustomerOfKeyWithState' });
 
+/** All limits of a caller. */
+export const heldToLimits = z.record(z.string(), limit).nullable();
+
 /** A key as operators see it, without any secret. */
 export const key = z
   .strictObject({
@@ -77,6 +80,9 @@ export const key = z
         "As they apply: the key's own in place of its plan's. `custom` where the plan asks for one and the key has none. For a key of a " +
           "customer its own alone: what it may take of the customer's.",
       ),
+    heldTo: heldToLimits.describe(
+      "All limits that its requests are held to, by the names that usage has for them: the key's, and those of groups, units and the customer. Null if no request is admitted, because its plan or a limit that the plan asks for is missing, or if the customer is deleted or cannot be read.",
+    ),
     createdAt: time,
     expiresAt: time.nullable(),
     notes,
@@ -104,18 +110,18 @@ export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
 export type KeyReport = Pick<
   WholeKeyReport,
-  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'createdAt' | 'expiresAt' | 'customer' | 'unreadable'
+  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'heldTo' | 'createdAt' | 'expiresAt' | 'customer' | 'unreadable'
 >;
 
 /** The customers of some keys, by id. One that is missing is deleted. */
 export type CustomersOfKeys = ReadonlyMap<string, Listed<CustomerOfKeys>>;
-type CustomerOfKeys = Pick<StoredCustomer, 'id' | 'name' | 'plan' | keyof CustomerTimes>;
+type CustomerOfKeys = Pick<StoredCustomer, 'id' | 'name' | 'plan' | 'limits' | keyof CustomerTimes>;
 type CustomerTimes = Pick<StoredCustomer, 'expiresAtMs' | 'suspended'>;
 
 /** The report of a key without its secret. @param customers those of the key */
 export function keyReport(
   key: StoredKey,
-  { plans }: Plans,
+  plans: Plans,
   { customers, nowMs }: { readonly customers: CustomersOfKeys; readonly nowMs: number },
 ): KeyReport {
   const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
@@ -129,7 +135,11 @@ export function keyReport(
     plan,
     name,
     owner,
-    limits: inOrder(customerId === undefined ? { ...plans.get(key.plan)?.limits, ...key.limits } : key.limits),
+    limits: inOrder(customerId === undefined ? { ...plans.plans.get(key.plan)?.limits, ...key.limits } : key.limits),
+    heldTo:
+      customer === null
+        ? null
+        : heldTo({ limits: key.limits, limitsOfCustomer: customer?.limits ?? null }, plan, plans),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
     ...(customer === undefined
@@ -149,9 +159,9 @@ function customerState(customer: Listed<CustomerTimes> | null, nowMs: number): C
 
 /** What commands print of a whole report. */
 export function shortReport(report: WholeKeyReport): KeyReport {
-  const { id, plan, name, owner, limits, createdAt, expiresAt, customer, unreadable } = report;
+  const { id, plan, name, owner, limits, heldTo, createdAt, expiresAt, customer, unreadable } = report;
   const ofCustomer = { ...(customer && { customer }), ...(unreadable && { unreadable }) };
-  return { id, plan, name, owner, limits, createdAt, expiresAt, ...ofCustomer };
+  return { id, plan, name, owner, limits, heldTo, createdAt, expiresAt, ...ofCustomer };
 }
 
 export function wholeKeyReport(
@@ -206,4 +216,56 @@ export function timeOf(atMs: number | null): string | null {
 export function inOrder<T>(limits: Readonly<Partial<Record<WindowName, T>>>): Readonly<Partial<Record<WindowName, T>>> {
   const there = WINDOWS.flatMap((window) => (limits[window] === undefined ? [] : [[window, limits[window]] as const]));
   return Object.fromEntries(there) as Readonly<Partial<Record<WindowName, T>>>;
+}
+
+/** The own limits of a caller, and those of the customer to which it belongs, null without one. */
+interface OwnLimits {
+  readonly limits: Limits;
+  readonly limitsOfCustomer: Limits | null;
+}
+
+/**
+ * All budgets that an owner may be charged for, those of every group of routes among them. Those of a customer are the shared limits of
+ * its plan, as its own.
+ * @param name its plan
+ * @returns null if plans.yaml has no such plan, or the owner lacks a limit that the plan asks for
+ */
+export function allowanceOfOwner(
+  { limits, limitsOfCustomer }: OwnLimits,
+  name: string,
+  { plans }: Plans,
+): Allowance | null {
+  const plan = plans.get(name);
+  if (plan === undefined) return null;
+  const customer = limitsOfCustomer === null ? null : { limits: limitsOfCustomer };
+  const allowance = allowanceOf(plan, limits, false, customer);
+  return 'missing' in allowance ? null : withAllBudgets(allowance);
+}
+
+/** Limits by the names that `tollgate usage` has for them. */
+type NamedLimits = Readonly<Record<string, number | 'unlimited'>>;
+
+/** The limits of an allowance, those of each budget apart: the caller's own first, then those of groups, units and its customer. */
+export function budgetsOf({ limits, unlimited, inFlight, further = [] }: Allowance): readonly NamedLimits[] {
+  return [{ name: '', limits, unlimited, inFlight }, ...further].map(({ name, limits, unlimited, inFlight }) => {
+    const windows = [...limits, ...unlimited.map(({ window }) => ({ window, limit: 'unlimited' as const }))];
+    const counted = inOrder<number | 'unlimited'>(
+      Object.fromEntries(windows.map(({ window, limit }) => [window, limit])),
+    );
+    const all: NamedLimits = { ...counted, ...(inFlight === undefined ? {} : { 'in-flight': inFlight }) };
+    return Object.fromEntries(Object.entries(all).map(([what, of]) => [name === '' ? what : `${name}-${what}`, of]));
+  });
+}
+
+/**
+ * All limits that the requests of a caller are held to.
+ *
+ * Fault: lists showed the windows of the plan alone, and the caller was held to those of units, of groups and of its customer too.
+ * @param plan its plan; null: unknown
+ * @returns null if no request is admitted, because the plan or a limit that it asks for is missing, or if the plan is unknown
+ */
+export function heldTo(owner: OwnLimits, plan: string | null, plans: Plans): NamedLimits | null {
+  const allowance = plan === null ? null : allowanceOfOwner(owner, plan, plans);
+  if (allowance === null) return null;
+  return allowance.isShadowOnly ? {} : Object.assign({}, ...budgetsOf(allowance));
 }

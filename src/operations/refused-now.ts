@@ -8,8 +8,8 @@ import { verdictOf } from '../admit/verdict.ts';
 import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore } from '../identify/key-store.ts';
 import { UnreadableRecord } from '../identify/stored-record.ts';
-import { allowanceOfOwner, ownerOf } from './account-owners.ts';
-import { customerOfKey, unreadableRow } from './key-report.ts';
+import { ownerOf } from './account-owners.ts';
+import { allowanceOfOwner, customerOfKey, unreadableRow } from './key-report.ts';
 import { count, limitName, unixSeconds } from './values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */

@@ -30,6 +30,7 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect(made.body).toEqual({
       ...facts,
       limits: { minute: 3, day: 50 },
+      heldTo: { minute: 3, day: 50 },
       createdAt: expect.any(String),
       expiresAt: '2030-12-31T00:00:00.000Z',
     });

@@ -38,6 +38,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       name: 'Ünïcode 🐟',
       owner: 'o',
       limits: { minute: 5, hour: 'unlimited', day: 1000 },
+      heldTo: { minute: 5, hour: 'unlimited', day: 1000 },
       createdAt: expect.any(String),
       expiresAt: '2099-12-31T00:00:00.000Z',
       notes: 'two\nlines',

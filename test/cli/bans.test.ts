@@ -77,7 +77,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       });
     }
     const updated = await run(env, 'keys', 'update', 'globex-1', '--notes', 'x');
-    expect(updated.stdout).toContain(` of ${made.id} is on plan pro and never expires.\n`);
+    expect(updated.stdout).toContain(
+      ` of ${made.id} is on plan pro (customer-minute=300 customer-day=10000) and never expires.\n`,
+    );
   });
 
   test('for people they are a table on a terminal, and elsewhere a line each', async () => {

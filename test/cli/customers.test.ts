@@ -28,7 +28,9 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     expect(made.stdout).toContain(`\`tollgate keys create --customer ${id}\``);
     const key = await json('keys', 'create', '--customer', id!, '--name', 'web', '--limit', 'minute=9');
     expect(key).toMatchObject({ plan: 'free', limits: { minute: 9 }, customer: { id, name: 'Acme Ltd' } });
-    expect((await run('keys', 'create', '--customer', id!)).stdout).toContain(` of ${id} on plan free\n`);
+    expect((await run('keys', 'create', '--customer', id!)).stdout).toContain(
+      ` of ${id} on plan free (customer-minute=60 customer-day=50)\n`,
+    );
     await run('keys', 'create', '--plan', 'small');
 
     const [listed, ...others] = await json('customers', 'list', 'acme', '--plan', 'free', '--owner', 'sales');

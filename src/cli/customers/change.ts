@@ -8,7 +8,7 @@ import {
 } from '../../operations/catalogue/customers.ts';
 import { CUSTOMER_ACCESS_SPELLED, NEW_CUSTOMER_ACCESS_SPELLED } from '../keys/access-options.ts';
 import { resumedText, SUSPENSION_SPELLED, suspendedText } from '../keys/suspension-options.ts';
-import { limitsText, readLimits, readMoment } from '../keys/text-form.ts';
+import { heldText, readLimits, readMoment } from '../keys/text-form.ts';
 import { operationCommand } from '../operation-command.ts';
 import { type Command, isYes, type Words } from '../terminal/command.ts';
 
@@ -51,9 +51,9 @@ export const customersCreate: Command = operationCommand({
     },
   },
   json: 'Prints one JSON object: the customer.',
-  text: ({ output: { id, plan, limits } }) =>
-    `${id} on plan ${plan} (${limitsText(limits)})\n\n` +
-    `\`tollgate keys create --customer ${id}\` makes a key that shares these limits with its other keys.\n`,
+  text: ({ output }) =>
+    `${output.id} on plan ${output.plan} (${heldText(output)})\n\n` +
+    `\`tollgate keys create --customer ${output.id}\` makes a key that shares these limits with its other keys.\n`,
 });
 
 /** `tollgate customers edit`. */
@@ -81,8 +81,8 @@ export const customersEdit: Command = operationCommand({
     },
   },
   json: 'Prints the customer as `customers list` does.',
-  text: ({ output: { id, plan, limits, expiresAt: ends } }, { moment }) =>
-    `${id} is on plan ${plan} (${limitsText(limits)}) and ${ends === null ? 'never expires' : `expires ${moment(ends)}`}.\n`,
+  text: ({ output: { id, plan, expiresAt: ends, ...report } }, { moment }) =>
+    `${id} is on plan ${plan} (${heldText(report)}) and ${ends === null ? 'never expires' : `expires ${moment(ends)}`}.\n`,
 });
 
 /** `tollgate customers suspend`: its keys and tokens are refused until it is resumed, or for a while. */

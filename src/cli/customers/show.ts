@@ -6,7 +6,7 @@ import { type CustomerReport, customerReport } from '../../operations/customer-r
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
 import { accessRows, suspendedRows } from '../keys/show.ts';
-import { json, limitsText, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
+import { heldText, json, limitsText, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
@@ -43,7 +43,7 @@ export const customersList: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt, notes, ownLimits; and suspended, scopes, addresses, origins and ' +
+        'Prints a JSON array of id, plan, name, owner, limits, heldTo, createdAt, expiresAt, notes, ownLimits; and suspended, scopes, addresses, origins and ' +
         'meta for those that have them; {"id","unreadable"} for one whose record cannot be read.',
     },
   },
@@ -86,10 +86,10 @@ export const customersList: Command = {
 };
 
 function rowOf(report: CustomerReport, terminal: Terminal): string[] {
-  const { id, name, plan, owner, limits, createdAt, expiresAt } = report;
+  const { id, name, plan, owner, createdAt, expiresAt } = report;
   const moment = momentsOf(terminal);
   const ends = expiresAt === null ? 'never' : moment(expiresAt);
-  return [id, name ?? '-', plan, owner ?? '-', limitsText(limits), moment(createdAt), ends, stateOf(report)];
+  return [id, name ?? '-', plan, owner ?? '-', heldText(report), moment(createdAt), ends, stateOf(report)];
 }
 
 /** Whether the keys of a customer can be used now, in one word. */
@@ -152,7 +152,7 @@ function customerText(
     ['state', tonedStatus(stateOf(report), terminal.style)],
     ['name', escapedText(report.name ?? '-')],
     ['plan', report.plan],
-    ['limits', limitsText(report.limits)],
+    ['limits', heldText(report)],
     ['owner', escapedText(report.owner ?? '-')],
     ...(report.notes === null
       ? []

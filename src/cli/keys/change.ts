@@ -16,7 +16,7 @@ import { operationCommand } from '../operation-command.ts';
 import { type Command, isYes, type Words } from '../terminal/command.ts';
 import { ACCESS_SPELLED } from './access-options.ts';
 import { resumedText, SUSPENSION_SPELLED, suspendedText } from './suspension-options.ts';
-import { limitsText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
+import { heldText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
 
 // The commands that change one key: `keys update`, `rotate`, `end-secret`, `suspend`, `resume`, `revoke` and `delete`.
 
@@ -54,8 +54,9 @@ export const keysUpdate: Command = operationCommand({
   },
   json: 'Prints the key as `keys list` does.',
   asJson: ({ output }) => shortReport(output),
-  text: ({ output: { id, plan, limits, customer, expiresAt } }, { moment }) => {
-    const own = Object.keys(limits).length === 0 ? '' : ` (${limitsText(limits)})`;
+  text: ({ output: { id, plan, customer, expiresAt, ...report } }, { moment }) => {
+    const text = heldText(report);
+    const own = text === '' ? '' : ` (${text})`;
     const whose = customer === undefined ? '' : ` of ${customer.id}`;
     const ends = expiresAt === null ? 'never expires' : `expires ${moment(expiresAt)}`;
     return `${id}${whose} is on plan ${plan ?? 'unknown'}${own} and ${ends}.\n`;

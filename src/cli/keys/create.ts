@@ -10,7 +10,7 @@ import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { ACCESS_OPTIONS, readAccess } from './access-options.ts';
-import { json, limitsText, readLimits, readMoment } from './text-form.ts';
+import { heldText, json, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys create` (contract section 5). */
 export const keysCreate: Command = {
@@ -58,7 +58,7 @@ export const keysCreate: Command = {
     },
     json: {
       type: 'boolean',
-      about: 'Prints one JSON object: id, key, plan, name, owner, limits, createdAt, expiresAt.',
+      about: 'Prints one JSON object: id, key, plan, name, owner, limits, heldTo, createdAt, expiresAt.',
     },
   },
   async run(words, terminal) {
@@ -103,8 +103,8 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
     const ends =
       report.expiresAt === null ? '' : `, expires ${momentText(Date.parse(report.expiresAt), Date.now(), terminal)}`;
     const whose = owner === null ? '' : ` of ${owner.id}`;
-    const limits = Object.keys(report.limits).length === 0 ? '' : ` (${limitsText(report.limits)})`;
-    terminal.out(`${key.id}${whose} on plan ${key.plan}${limits}${ends}\n\n  ${secret}\n\n`);
+    const held = heldText(report);
+    terminal.out(`${key.id}${whose} on plan ${key.plan}${held === '' ? '' : ` (${held})`}${ends}\n\n  ${secret}\n\n`);
     terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
     terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
   }

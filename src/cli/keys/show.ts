@@ -7,10 +7,11 @@ import type { StoredKey } from '../../identify/key-store.ts';
 import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { allowanceOfOwner, ownerOf } from '../../operations/account-owners.ts';
+import { ownerOf } from '../../operations/account-owners.ts';
 import {
+  allowanceOfOwner,
+  budgetsOf,
   type CustomersOfKeys,
-  inOrder,
   type KeyReportWithUses,
   keyReport,
   suspendedNow,
@@ -30,6 +31,7 @@ import { accessText } from './access-options.ts';
 import {
   CUSTOMER,
   customerCell,
+  heldText,
   json,
   limitsText,
   secretLabelOf,
@@ -74,7 +76,7 @@ export const keysList: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints a JSON array of id, plan, name, owner, limits, createdAt, expiresAt; {"id","unreadable"} for a key whose record cannot be read.',
+        'Prints a JSON array of id, plan, name, owner, limits, heldTo, createdAt, expiresAt; {"id","unreadable"} for a key whose record cannot be read.',
     },
   },
   examples: [
@@ -173,11 +175,11 @@ function rowsOf(
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
   return found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, limits, customer } = keyReport(key, plans, { customers, nowMs });
+    const { id, plan, name, owner, customer, ...report } = keyReport(key, plans, { customers, nowMs });
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, customer, nowMs);
-    const kept = [name ?? '-', owner ?? '-', limitsText(limits), moment(key.createdAtMs), expires, state];
+    const kept = [name ?? '-', owner ?? '-', heldText(report), moment(key.createdAtMs), expires, state];
     const row = [id, ends, plan ?? 'unknown', ...kept, ...(hasCustomers ? [customerCell(customer)] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
@@ -317,17 +319,10 @@ async function limitRows(
 /** Columns of the longest word on the left with its gap. */
 const LEFT = 14;
 
-/** All limits of an allowance by the names that `tollgate usage` has for them, a line for each budget: the key's own first, then its customer's. */
-function budgetsText({ limits, unlimited, inFlight, further = [] }: Allowance): string {
-  return [{ name: '', limits, unlimited, inFlight }, ...further]
-    .map(({ name, limits, unlimited, inFlight }) => {
-      const windows = [...limits, ...unlimited.map(({ window }) => ({ window, limit: 'unlimited' }))];
-      const counted = inOrder(Object.fromEntries(windows.map(({ window, limit }) => [window, limit])));
-      const all = { ...counted, ...(inFlight === undefined ? {} : { 'in-flight': inFlight }) };
-      return Object.entries(all)
-        .map(([what, limit]) => `${name === '' ? '' : `${name}-`}${what}=${limit}`)
-        .join(' ');
-    })
+/** All limits of an allowance, a line for each budget. */
+function budgetsText(allowance: Allowance): string {
+  return budgetsOf(allowance)
+    .map(limitsText)
     .filter((line) => line !== '')
     .join('\n');
 }

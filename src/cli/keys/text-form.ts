@@ -79,6 +79,11 @@ export function limitsText(limits: KeyReport['limits']): string {
     .join(' ');
 }
 
+/** The limits that a key or a customer is held to; those that are set, if no request of it is admitted. */
+export function heldText({ limits, heldTo }: Pick<KeyReport, 'limits' | 'heldTo'>): string {
+  return limitsText(heldTo ?? limits);
+}
+
 /** The column of the customers of keys, in a table that has it only if some key has a customer. */
 export const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
 

@@ -3,8 +3,8 @@ import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { LimitName } from '../../admit/windows.ts';
 import { byReadability, type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
-import { allowanceOfOwner, ownerOf } from '../account-owners.ts';
-import { customerOfKey } from '../key-report.ts';
+import { ownerOf } from '../account-owners.ts';
+import { allowanceOfOwner, customerOfKey } from '../key-report.ts';
 import { presentRefusal, type RefusedSources } from '../refused-now.ts';
 import { count, limitName, unixSeconds } from '../values.ts';
 import type { NearCandidate } from './shapes.ts';

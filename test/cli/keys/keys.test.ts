@@ -34,7 +34,17 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
 
   test('a key is made with its secret shown once, in the promised shape', async () => {
     const made = await create(env, '--plan', 'pro');
-    expect(Object.keys(made)).toEqual(['id', 'key', 'plan', 'name', 'owner', 'limits', 'createdAt', 'expiresAt']);
+    expect(Object.keys(made)).toEqual([
+      'id',
+      'key',
+      'plan',
+      'name',
+      'owner',
+      'limits',
+      'heldTo',
+      'createdAt',
+      'expiresAt',
+    ]);
     expect(made).toMatchObject({
       plan: 'pro',
       name: null,
@@ -119,7 +129,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(Date.parse(made.expiresAt) - Date.parse(made.createdAt)).toBe(90 * 86_400_000);
   });
 
-  test('`keys show` has all limits that a key is held to: its own, those of its customer, of groups, in units and in flight', async () => {
+  test('`keys show` and lists have all limits that a caller is held to: its own, those of its customer, of groups, in units and in flight (reliability 393)', async () => {
     const file = join(await temporaryFolder(), 'plans.yaml');
     writeFileSync(
       file,
@@ -152,6 +162,28 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       return stdout.split('\n').slice(2, -1);
     };
     const ofCustomer = await create(own, '--customer', id, '--limit', 'hour=9');
+    const shared = {
+      ...{ minute: 60, day: 900, month: 100_000, 'in-flight': 20, 'search-hour': 10 },
+      ...{ 'tokens-minute': 90_000, 'tokens-month': 5_000_000 },
+    };
+    const ofItsCustomer = Object.fromEntries(
+      Object.entries(shared).map(([name, limit]) => [`customer-${name}`, limit]),
+    );
+    const heldTo = { minute: 40, hour: 9, 'in-flight': 5, ...ofItsCustomer, 'tokens-day': 70_000 };
+    expect([JSON.parse(customer.stdout).heldTo, ofCustomer.heldTo]).toEqual([shared, heldTo]);
+    expect(JSON.parse((await run(own, 'keys', 'list', '--json')).stdout)).toMatchObject([
+      { id: ofCustomer.id, heldTo },
+    ]);
+    const textOf = (limits: object) =>
+      Object.entries(limits)
+        .map(([name, limit]) => `${name}=${limit}`)
+        .join(' ');
+    const cells = async (what: string) => (await run(own, what, 'list')).stdout.split(/[\t\n]/);
+    expect(await cells('keys')).toContain(textOf(heldTo));
+    expect(await cells('customers')).toContain(textOf(shared));
+    const made = await run(own, 'keys', 'create', '--customer', id);
+    expect(made.stdout).toContain('on plan team (minute=40 in-flight=5 customer-minute=60 ');
+    await run(own, 'keys', 'revoke', made.stdout.split(' ')[0]!);
     const shown = await linesOf(ofCustomer.id, '80');
     expect(shown.slice(0, 9)).toEqual([
       `customer  Acme (${id})`,
@@ -285,7 +317,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     );
     const update = async (...args: string[]) =>
       JSON.parse((await run(env, 'keys', 'update', made.id, '--json', ...args)).stdout);
-    expect(await update('--plan', 'pro')).toEqual({ ...made, plan: 'pro', limits: { minute: 5, day: 10_000 } });
+    expect(await update('--plan', 'pro')).toEqual({
+      ...{ ...made, plan: 'pro', limits: { minute: 5, day: 10_000 }, heldTo: { minute: 5, day: 10_000 } },
+    });
     expect(await update('--limit', 'minute=default', '--limit', 'day=7')).toMatchObject({
       limits: { minute: 300, day: 7 },
     });
