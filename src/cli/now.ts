@@ -12,7 +12,9 @@ import { OF_STORE } from './terminal/variables.ts';
 /** `tollgate now`: who is refused or banned at present. */
 export const now: Command = {
   name: 'now',
-  about: 'Lists the keys whose requests are refused or banned right now, the first to end first.',
+  about:
+    'Lists the keys whose requests are refused or banned right now, the first to end first. A refusal appears within two seconds, ' +
+    'because gateways report them once a second; an entry whose limit was raised or ban lifted is left out at once.',
   positionals: [],
   environment: OF_STORE,
   printsTable: true,
@@ -52,12 +54,14 @@ export const now: Command = {
           ...(hasCustomers ? [customerCell(report.customer)] : []),
         ]);
         const columns = hasCustomers ? [...COLUMNS, CUSTOMER] : COLUMNS;
-        printTable(terminal, columns, rows, 'Nobody is refused for a quota or a ban.\n');
+        printTable(terminal, columns, rows, NONE);
       }
       return 0;
     });
   },
 };
+
+const NONE = 'No key is refused for a quota or a ban. A new refusal appears here within two seconds.\n';
 
 const COLUMNS: readonly Column[] = [
   { head: 'id', rank: 0, isWhole: true },

@@ -18,6 +18,11 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     env = await STORES[name]!();
   });
 
+  test('an empty list of refused keys says by when a refusal would be in it', async () => {
+    const { stdout } = await run({ ...(await STORES['the embedded store']!()), TEST_TERMINAL: 'yes' }, 'now');
+    expect(stdout).toBe('No key is refused for a quota or a ban. A new refusal appears here within two seconds.\n');
+  });
+
   test('bans in force are listed, the first to end first, in the promised shape', async () => {
     const [long, short, good] = [
       await createKey(env, '--plan', 'pro'),
