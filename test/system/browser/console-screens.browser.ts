@@ -250,6 +250,21 @@ describe.each([
     await page.locator('.sentence').waitFor();
   });
 
+  test('Explain keeps the end of a window in its column, whatever the name of its zone', async () => {
+    const { page } = viewer;
+    await page.route(/\/usage$/, async (route) => {
+      const response = await route.fetch();
+      const usage = (await response.json()) as { windows: Record<string, { form?: string }> };
+      for (const window of Object.values(usage.windows)) window.form = 'calendar, America/Argentina/Buenos_Aires';
+      await route.fulfill({ response, json: usage });
+    });
+    await page.goto(`/console/explain/${stand.refusedRequestId()}`);
+    await page.locator('.windows time', { hasText: 'Buenos_Aires' }).first().waitFor();
+    const rows = page.locator('.windows li, .windows li > *');
+    expect(await rows.evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth).length)).toBe(0);
+    await page.unroute(/\/usage$/);
+  });
+
   test('a table sorts by a click on a heading, and a click on a row opens it', async () => {
     const { page } = viewer;
     await page.goto('/console/keys');
