@@ -30,10 +30,10 @@ export function oneFormOfCertificateName(text: string): string {
 }
 
 function nameFrom(text: string): string | null {
-  const [, kind, value = ''] = /^(sha256|uri|dns):(.*)$/s.exec(text) ?? [];
+  const [, kind, value = ''] = /^(sha256|uri|dns):(.*)/s.exec(text) ?? [];
   if (kind === 'uri') return URI.test(value) ? text : null;
   if (kind === 'dns') return isDnsName(value.toLowerCase()) ? `dns:${value.toLowerCase()}` : null;
-  const hex = kind === 'sha256' ? hexOf(value) : null;
+  const hex = hexOf(value);
   return hex === null ? null : `sha256:${hex}`;
 }
 
@@ -84,8 +84,7 @@ export function alternativeNames(text: string): string[] {
   for (let at = 0; at < text.length; at = ENTRY.lastIndex) {
     const [, kind, value = ''] = ENTRY.exec(text) ?? [];
     if (kind === undefined) return [];
-    const name = kind === 'URI' ? `uri:${value}` : kind === 'DNS' ? `dns:${value}` : null;
-    const form = name === null ? null : nameFrom(name);
+    const form = kind === 'URI' || kind === 'DNS' ? nameFrom(`${kind.toLowerCase()}:${value}`) : null;
     if (form !== null) names.push(form);
   }
   return names;

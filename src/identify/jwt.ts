@@ -361,7 +361,7 @@ function consumerOfClaims(
  */
 function scopesOfClaims({ scope, scp }: JWTPayload): readonly string[] {
   const claim = scope ?? scp;
-  const texts = Array.isArray(claim) ? claim.filter((one) => typeof one === 'string') : [claim];
+  const texts: readonly unknown[] = Array.isArray(claim) ? claim : [claim];
   const found = texts.flatMap((text) => (typeof text === 'string' ? text.split(' ').filter((one) => one !== '') : []));
   return Object.freeze([...new Set(found)]);
 }

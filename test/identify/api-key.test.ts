@@ -1,7 +1,15 @@
 import { hash, randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { checksumOf, digestOf, isSameDigest, isWellFormed, mint, newKeyId } from '../../src/identify/api-key.ts';
+import {
+  checksumOf,
+  digestOf,
+  isKeyId,
+  isSameDigest,
+  isWellFormed,
+  mint,
+  newKeyId,
+} from '../../src/identify/api-key.ts';
 
 describe('the secret of a key', () => {
   test('is tg_live_, 32 base62 characters and 6 of checksum', () => {
@@ -77,4 +85,10 @@ describe('what a store keeps', () => {
 
 test('the id of a key is key_ and 16 base62 characters', () => {
   expect(newKeyId(randomBytes)).toMatch(/^key_[0-9A-Za-z]{16}$/);
+});
+
+test('the id of a key is known as one, and a secret is not', () => {
+  expect(isKeyId(newKeyId(randomBytes))).toBe(true);
+  const others = [mint(randomBytes), 'key_', 'xkey_a', 'key_a-', `key_${'a'.repeat(17)}`, 'cus_a'];
+  expect(others.filter(isKeyId)).toEqual([]);
 });

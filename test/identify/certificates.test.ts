@@ -1,6 +1,8 @@
+import { hash, type X509Certificate } from 'node:crypto';
 import { expect, test } from 'vitest';
 import {
   alternativeNames,
+  clientCertificateOf,
   faultOfCertificateName,
   oneFormOfCertificateName,
   thumbprintFrom,
@@ -12,6 +14,8 @@ test.each([
   ['uri:spiffe://example.com/shop', 'uri:spiffe://example.com/shop'],
   ['uri:urn:example:shop', 'uri:urn:example:shop'],
   ['dns:Shop.Internal', 'dns:shop.internal'],
+  [`dns:${'a'.repeat(63)}.b`, `dns:${'a'.repeat(63)}.b`],
+  [`dns:${'a.'.repeat(126)}a`, `dns:${'a.'.repeat(126)}a`],
   [`sha256:${HEX.toUpperCase()}`, `sha256:${HEX}`],
   [`sha256:${'AB:'.repeat(31)}AB`, `sha256:${HEX}`],
 ])('%s is a name of certificates', (text, form) => {
@@ -32,6 +36,16 @@ test.each([
   'dns:shop.internal, URI:x',
   `sha256:${HEX.slice(1)}`,
   `sha1:${HEX}`,
+  `sha256:${HEX}ab`,
+  `sha256:x${HEX}`,
+  `sha256:${'AB:'.repeat(32)}AB`,
+  `sha256:${'AB:'.repeat(31)}AB `,
+  `sha256:x${'AB:'.repeat(31)}AB`,
+  HEX,
+  'my uri:spiffe://example.com/shop',
+  'uri:spiffe://example.com/shop\n',
+  `dns:${'a'.repeat(64)}.b`,
+  `dns:${'a.'.repeat(126)}ab`,
   `sha256:${'AB'.repeat(31)}:AB`,
 ])('%j is none', (text) => {
   expect(faultOfCertificateName(text)).toMatch(/^must be sha256: and a fingerprint/);
@@ -62,4 +76,19 @@ test('a thumbprint is accepted as RFC 8705 writes it and as openssl prints it', 
   for (const text of ['', thumbprint.slice(1), `${thumbprint}=`, `${thumbprint.slice(0, -1)}B`, HEX.slice(2)]) {
     expect(thumbprintFrom(text)).toBeNull();
   }
+});
+
+test('a certificate is known by its fingerprint first, and by 32 other names at most', () => {
+  const certificate = (subjectAltName: string | undefined) =>
+    clientCertificateOf({
+      ...{ raw: Buffer.from('der'), subjectAltName, validToDate: new Date(5_000) },
+    } as unknown as X509Certificate);
+  const fingerprint = `sha256:${hash('sha256', 'der')}`;
+  expect(certificate('DNS:a.example, URI:urn:b')).toEqual({
+    ...{ thumbprint: hash('sha256', 'der', 'base64url'), endsAtMs: 5_000 },
+    names: [fingerprint, 'dns:a.example', 'uri:urn:b'],
+  });
+  expect(certificate(undefined).names).toEqual([fingerprint]);
+  const many = Array.from({ length: 40 }, (_, i) => `DNS:a${i}`).join(', ');
+  expect(certificate(many).names).toEqual([fingerprint, ...Array.from({ length: 32 }, (_, i) => `dns:a${i}`)]);
 });

@@ -472,3 +472,16 @@ describe('of a certificate, by its fingerprint and its other names', () => {
     }
   });
 });
+
+test('a key of which one secret was forgotten for others is looked up anew by the other secret after a change', async () => {
+  const [one, two] = [someKey(), someKey()];
+  const key = { ...one.key, secrets: [...one.key.secrets, ...two.key.secrets] };
+  const [more, store] = [someKey(), new FakeStore()];
+  await store.create(key);
+  await store.create(more.key);
+  const { identifier } = identifierOn(store, { bounds: { known: 2, unknown: 2 } });
+  for (const secret of [one.secret, two.secret, more.secret]) await identifier.identify(secret);
+  await store.create({ ...key, plan: 'free' });
+  identifier.forget(key.id);
+  expect(await identifier.identify(two.secret)).toMatchObject({ key: { plan: 'free' } });
+});

@@ -397,6 +397,21 @@ describe('the token of an address that has spent its failed attempts (reliabilit
   });
 });
 
+test.each<[object, readonly string[], object | null]>([
+  [{ scope: 'a  b a' }, ['a', 'b'], null],
+  [{ scp: ['a b', 7, 'c'] }, ['a', 'b', 'c'], null],
+  [{ scope: 'a', scp: 'b' }, ['a'], null],
+  [{ scope: 7 }, [], null],
+  [{ cnf: { 'x5t#S256': 'thumbprint' } }, [], { boundTo: 'thumbprint' }],
+  [{ cnf: { 'x5t#S256': 7 } }, [], { boundTo: '' }],
+  [{ cnf: { jkt: 'thumbprint' } }, [], null],
+  [{ cnf: null }, [], null],
+  [{ cnf: 'x5t#S256' }, [], null],
+])('a token with %j has the scopes %j and can be used from %j', async (claims, scopes, onlyFrom) => {
+  const identity = await verifierOf(jwksOf(es)).verifier.identify(await es.sign(claims), 'sha', ADDRESS);
+  expect(identity).toMatchObject({ kind: 'consumer', key: { scopes, onlyFrom } });
+});
+
 describe('a token that names its customer', () => {
   const more = { scopes: [], onlyFrom: null, meta: {} };
   const acme = { id: 'cus_acme', name: 'Acme', owner: null, plan: 'pro', limits: { minute: 9 }, ...more };
@@ -420,6 +435,10 @@ describe('a token that names its customer', () => {
     found.set('cus_acme', { ...acme, plan: 'business' });
     expect(ask()).toMatchObject({ key: { plan: 'business' } });
     found.set('cus_acme', acme);
+    // It may have to be looked up first.
+    const lookedUp = verifierOf(jwksOf(es), { ...options, customers: { of: async (id) => customers.of(id) } });
+    await lookedUp.verifier.identify(token, 'sha', ADDRESS);
+    expect(await lookedUp.verifier.identify(token, 'sha', ADDRESS)).toEqual(identity);
   });
 
   test.each([

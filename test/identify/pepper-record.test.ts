@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { checkPeppers, type PepperStore } from '../../src/identify/pepper-record.ts';
+import { checkPeppers, type PepperStore, refuseUnlessRight } from '../../src/identify/pepper-record.ts';
 
 const [OLD, NEW, WRONG] = ['the old pepper of the tests', 'the new pepper of the tests', 'a wrong pepper of the tests'];
 
@@ -112,4 +112,15 @@ describe('the peppers that a store is opened with (reliability 157)', () => {
     store.record = JSON.stringify({ checks, sealed: `${sealed.slice(0, -4)}AAAA` });
     await expect(check(store, [OLD])).rejects.toMatchObject({ code: 'store_corrupt' });
   });
+});
+
+test('a record that others replace all the time is given up', async () => {
+  const store = Object.assign(new MemoryRecord(), { replace: async () => false });
+  await expect(check(store, [OLD])).rejects.toMatchObject({ code: 'store_unavailable' });
+});
+
+test('keys are made under peppers that were checked and found right, and under no others', () => {
+  expect(() => refuseUnlessRight('right')).not.toThrow();
+  expect(() => refuseUnlessRight('mismatch')).toThrow(expect.objectContaining({ code: 'pepper_mismatch' }));
+  expect(() => refuseUnlessRight('unchecked')).toThrow(expect.objectContaining({ code: 'store_unavailable' }));
 });
