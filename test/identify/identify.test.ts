@@ -5,6 +5,7 @@ import { certificateDigest } from '../../src/identify/certificates.ts';
 import type { Identity } from '../../src/identify/identify.ts';
 import { altered } from '../support/altered.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
+import { someCustomer } from './some-customer.ts';
 import { someKey } from './some-key.ts';
 
 describe('a good key', () => {
@@ -484,4 +485,18 @@ test('a key of which one secret was forgotten for others is looked up anew by th
   await store.create({ ...key, plan: 'free' });
   identifier.forget(key.id);
   expect(await identifier.identify(two.secret)).toMatchObject({ key: { plan: 'free' } });
+});
+
+test('a change of a customer is known at once to the tokens that name it, and to its keys', async () => {
+  const store = new FakeStore();
+  const { key, secret } = someKey({ customer: 'cus_1' });
+  await store.create(key);
+  const { identifier, customers, stored } = identifierOn(store);
+  const customer = someCustomer({ id: 'cus_1', plan: 'free' });
+  await stored.create(customer);
+  expect(await identifier.identify(secret)).toMatchObject({ key: { plan: 'free' } });
+  await stored.create({ ...customer, plan: 'pro' });
+  identifier.forget('cus_1');
+  expect(await customers.of('cus_1')).toMatchObject({ plan: 'pro' });
+  expect(await identifier.identify(secret)).toMatchObject({ key: { plan: 'pro' } });
 });
