@@ -114,15 +114,17 @@ describe('a customer that tokens name', () => {
   const known = () => {
     const stored = new FakeCustomers();
     const clock = { monotonicMs: 1_000, wallMs: 1_800_000_000_000 };
+    const failures: unknown[] = [];
     const customers = new KnownCustomers({
       store: stored,
       staleMs: 60_000,
+      onStoreFailure: (error) => failures.push(error),
       monotonicMs: () => clock.monotonicMs,
       wallMs: () => clock.wallMs,
     });
     const customer = someCustomer({ expiresAtMs: clock.wallMs + 5_000 });
     stored.customers.set(customer.id, customer);
-    return { stored, clock, customers, customer };
+    return { stored, clock, customers, customer, failures };
   };
 
   test('is asked for once, by many at the same time too, and confirmed in the background', async () => {
@@ -146,6 +148,31 @@ describe('a customer that tokens name', () => {
     customers.forget(customer.id);
     await older;
     expect(customers.of(customer.id)).toBeInstanceOf(Promise);
+  });
+
+  test('is used while it cannot be confirmed, until it is too old; each half second reports that once', async () => {
+    const { customers, stored, clock, customer, failures } = known();
+    const first = await customers.of(customer.id);
+    stored.isAway = true;
+    for (const passedMs of [10_000, 499, 1, 49_499]) {
+      clock.monotonicMs += passedMs;
+      expect(customers.of(customer.id)).toBe(first);
+      expect(customers.of(customer.id)).toBe(first);
+      await new Promise(setImmediate);
+    }
+    expect([stored.lookUps, failures.length]).toEqual([4, 3]);
+    clock.monotonicMs += 500;
+    expect(await customers.of(customer.id)).toBe('unavailable');
+  });
+
+  test('stays known when another one changes', async () => {
+    const { customers, stored, customer } = known();
+    const other = someCustomer();
+    await stored.create(other);
+    for (const { id } of [customer, other]) await customers.of(id);
+    customers.forget(other.id);
+    expect(customers.of(customer.id)).toMatchObject({ id: customer.id });
+    expect(customers.of(other.id)).toBeInstanceOf(Promise);
   });
 
   test('has ended when it says so, is unknown for half a second, and unavailable without the store', async () => {
