@@ -1,5 +1,16 @@
 import { expect, test } from 'vitest';
-import { accountIdsOf, accountsUnder, lengthOfOwner } from '../../src/admit/account-id.ts';
+import {
+  accountIdsOf,
+  accountsOf,
+  accountsUnder,
+  historiesOf,
+  isOfCustomer,
+  isShadowId,
+  lengthOfOwner,
+  ownerIdOf,
+  partsOfAccount,
+  severalAccounts,
+} from '../../src/admit/account-id.ts';
 import {
   type Allowance,
   allowanceOf,
@@ -41,4 +52,38 @@ test('whatever a plan counts for a key or a customer is removed with it', () => 
   expect(removed[1]).toEqual(expect.arrayContaining(ids.filter(isOfKey)));
   // All of them are in one slot.
   for (const id of accountsUnder('cus_1', groups, units)) expect(id.slice(0, lengthOfOwner(id))).toBe('cus_1');
+});
+
+const parts = (consumerId: string | null, customerId: string | null, group: string | null, unit: string | null) => ({
+  ...{ consumerId, customerId, group, unit },
+});
+
+test.each([
+  ['key_1', parts('key_1', null, null, null), 'key_1', ['key_1']],
+  ['key_1~shadow', parts('key_1', null, null, null), 'key_1~shadow', ['key_1~shadow']],
+  ['key_1#search', parts('key_1', null, 'search', null), 'key_1', ['key_1#search']],
+  ['key_1~shadow%rows', parts('key_1', null, null, 'rows'), 'key_1~shadow', ['key_1~shadow%rows']],
+  ['cus_1', parts(null, 'cus_1', null, null), 'cus_1', ['cus_1']],
+  ['cus_1~shadow#search%rows', parts(null, 'cus_1', 'search', 'rows'), 'cus_1', ['cus_1~shadow#search%rows']],
+  ['cus_1/key_1', parts('key_1', 'cus_1', null, null), 'cus_1', ['cus_1/key_1', 'cus_1']],
+  ['cus_1/key_1~shadow#a', parts('key_1', 'cus_1', 'a', null), 'cus_1', ['cus_1/key_1~shadow#a', 'cus_1']],
+])(
+  'the account %s has the parts %o, its slot by %s, and is counted in the histories %j',
+  (id, of, owner, histories) => {
+    expect(partsOfAccount(id)).toEqual(of);
+    expect(ownerIdOf(id)).toBe(owner);
+    expect(historiesOf(id)).toEqual(histories);
+    expect(isShadowId(id)).toBe(id.includes('~shadow'));
+    expect(isOfCustomer(id, 'cus_1')).toBe(of.consumerId !== null && of.customerId === 'cus_1');
+  },
+);
+
+test('a key has its present account and those from before it was moved, and several in a decision if it has budgets', () => {
+  expect(accountsOf({ id: 'key_1' })).toEqual(['key_1']);
+  expect(accountsOf({ id: 'key_1', customer: 'cus_2', formerAccounts: ['key_1', 'cus_1/key_1'] })).toEqual([
+    ...['cus_2/key_1', 'key_1', 'cus_1/key_1'],
+  ]);
+  expect(severalAccounts('key_1', {})).toBeNull();
+  const budget = { name: 'search', scope: 'key', group: 'search', limits: [], unlimited: [] } as const;
+  expect(severalAccounts('key_1', { further: [budget] })).toEqual(['key_1', 'key_1#search']);
 });

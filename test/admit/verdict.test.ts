@@ -169,3 +169,16 @@ test('an outcome without a ban in force is a refusal, whatever its index', () =>
   const outcome: Outcome = { ...decide(UNSEEN, plan, T0, 1, 0), n: 1, admitted: 0, bannedFrom: 0 };
   expect(verdictOf(outcome, plan, 0).kind).toBe('refused');
 });
+
+test('beside too many in flight a request is told the smallest limit that is reached, and whose it is', () => {
+  const customer = { name: 'customer', scope: 'customer', group: null, limits: [], unlimited: [] } as const;
+  const of: Allowance = { ...plan, inFlight: 3, further: [{ ...customer, inFlight: 2 }, customer] };
+  const crowded = (inFlight: readonly (number | null)[]) => {
+    const outcome = { ...decide(UNSEEN, of, T0, 1, 1), admitted: 0, isCrowded: true as const, inFlight };
+    const found = verdictOf(outcome, of, 0);
+    return found.kind === 'crowded' ? [found.limit, found.scope] : found.kind;
+  };
+  expect(crowded([3, 1, null])).toEqual([3, 'key']);
+  expect(crowded([2, 2, null])).toEqual([2, 'customer']);
+  expect(crowded([4, 2, null])).toEqual([2, 'customer']);
+});
