@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { accountIdsOf } from '../../src/admit/account-id.ts';
 import type { AdmitterOptions } from '../../src/admit/admit.ts';
+import { UNSEEN } from '../../src/admit/decide.ts';
+import { hourOf } from '../../src/admit/history.ts';
 import { type DeferredUsage, NothingDone, type ReconciledUsage } from '../../src/admit/ledger.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
+import { UsageBacklog } from '../../src/admit/usage-backlog.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
 import { Failure } from '../../src/failure.ts';
 import { allowance } from '../support/allowance.ts';
@@ -319,4 +324,55 @@ describe('the time that a request may wait', () => {
     await pass(280);
     expect(admissions.at(-1)).toMatchObject({ source: 'store' });
   });
+});
+
+test('usage of several accounts is owed to each in what it counts, and to the histories of the customer and of units', async () => {
+  const T0 = 1_800_000_000_000;
+  const sent: DeferredUsage[] = [];
+  const reconcile = async (debts: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]> => {
+    sent.push(...debts);
+    return debts.map(() => ({ kind: 'added', added: [] }));
+  };
+  const backlog = new UsageBacklog({
+    ...{ reconciler: { reconcile }, most: 100, wallMs: () => T0, isBeingDecided: () => true },
+  });
+  const budget = { scope: 'customer', group: null, unlimited: [] } as const;
+  const of: Allowance = {
+    ...{ ...plan, history: 'admitted', inUnits: ['tokens'] },
+    further: [
+      { ...budget, name: 'customer', limits: allowance({ hour: 50 }).limits },
+      { ...budget, name: 'customer-search', group: 'search', limits: allowance({ minute: 50 }).limits },
+      { ...budget, name: 'tokens', unit: 'tokens', limits: allowance({ day: 500 }).limits },
+    ],
+  };
+  const counted = (window: string, used: number) => ({
+    ...UNSEEN,
+    windows: { [window]: { used, endsAtMs: T0 + 9_000 } },
+  });
+  const state = {
+    ...counted('minute', 4),
+    further: [counted('hour', 4), counted('minute', 4), counted('day', 80)],
+  };
+  const outcome = { nowMs: T0, cost: 2, n: 3, admitted: 2, bannedFrom: 3, amounts: { tokens: 40 }, state };
+  backlog.defer('cus_1/key_1', outcome, of, false);
+  const ids = accountIdsOf('cus_1/key_1', of);
+  const whole = backlog.withBacklog('cus_1/key_1', state, T0, ids)!;
+  expect([whole, ...whole.further!].map(({ windows }) => Object.values(windows).map(({ used }) => used))).toEqual([
+    ...[[8], [8], [8], [160]],
+  ]);
+  expect(backlog.withBacklog('key_2', state, T0, ['key_2', 'key_2#a', 'key_2#b', 'key_2#c'])).toBeNull();
+  const ofOthers = backlog.withBacklog('cus_1/key_2', state, T0, ['cus_1/key_2', ...ids.slice(1)])!;
+  expect(ofOthers.windows).toEqual(state.windows);
+  await backlog.settle([...ids, 'cus_1/key_1%tokens']);
+  const hour = hourOf(T0);
+  const owed = sent.map(({ consumerId, windows, hours = [] }) => [
+    ...[consumerId, windows.map(({ window, spent }) => `${window} ${spent}`).join(), [...hours]],
+  ]);
+  expect(owed).toEqual([
+    ['cus_1/key_1', 'minute 4', [[hour, 4]]],
+    ['cus_1', 'hour 4', [[hour, 4]]],
+    ['cus_1#search', 'minute 4', []],
+    ['cus_1%tokens', 'day 80', [[hour, 80]]],
+    ['cus_1/key_1%tokens', '', [[hour, 80]]],
+  ]);
 });
