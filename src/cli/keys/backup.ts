@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { backupPassphraseOf, faultOfPassphrase } from '../../config/environment.ts';
+import { reasonOf } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isSameDigest } from '../../identify/api-key.ts';
 import { isCustomerId } from '../../identify/customer-store.ts';
@@ -153,7 +154,7 @@ export const keysRestore: Command = {
   async run(words, terminal) {
     const [file] = words.positionals as [string];
     const handle = await open(file, 'r').catch((cause: NodeJS.ErrnoException) => {
-      throw new Failure('refused', `${file} cannot be read (${cause.code}).`, cause);
+      throw new Failure('refused', `${file} ${reasonOf(cause)}. Name another file.`, cause);
     });
     try {
       const passphrase = await knownPassphrase(terminal);

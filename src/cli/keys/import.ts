@@ -1,5 +1,6 @@
 import { createReadStream, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
+import { reasonOf } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { importKeys, type LineOutcome } from '../../operations/import/import-keys.ts';
 import { COLUMNS, readRows, UnreadableCsv } from '../../operations/import/rows.ts';
@@ -187,7 +188,7 @@ async function openSource(file: string): Promise<Source> {
   let isGzip = false;
   const next = async (): Promise<string | null> => {
     const { value, done } = await iterator.next().catch((cause: Error) => {
-      throw new Failure('refused', `${file} cannot be read: ${cause.message}.`, cause);
+      throw new Failure('refused', `${file} ${reasonOf(cause)}. Name another file.`, cause);
     });
     if (hasEnded) return null;
     hasEnded = done === true;

@@ -160,6 +160,8 @@ describe('the file and the passphrase', () => {
     const nowhere = join(folder, 'no', 'b');
     const { code, stderr } = await runCommand({ ...env, BACKUP_PASSPHRASE }, 'keys', 'backup', nowhere);
     expect([code, stderr]).toEqual([1, expect.stringMatching(/cannot be written \(ENOENT\)/)]);
+    const none = await runCommand({ ...env, BACKUP_PASSPHRASE }, 'keys', 'restore', nowhere);
+    expect([none.code, none.stderr]).toEqual([1, `${nowhere} does not exist. Name another file.\n`]);
   });
 
   test('the passphrase is in a variable, in a file or typed on a terminal, and a weak one is refused', async () => {
