@@ -1,10 +1,14 @@
 import { once } from 'node:events';
-import { createConnection } from 'node:net';
+import { createConnection, createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import { SharedBufferSocket } from '../../src/io/read-buffers.ts';
+import { TlsCarrier } from '../../src/listen/tls-carrier.ts';
 import { eventually } from '../support/conditions.ts';
 import { metricsOf, startEncrypted } from '../support/encrypted.ts';
+import { atEnd } from '../support/endings.ts';
 import type { TestGateway } from '../support/gateway.ts';
+import { listen } from '../support/listening.ts';
 import { RecordWriter } from '../support/tls-records.ts';
 import { startUpstream } from '../support/upstream.ts';
 
@@ -90,6 +94,22 @@ test('a client whose records each bring a little keeps its connection (reliabili
   );
   await eventually(() => expect(received).toBe(2 * RECORDS * 2));
   expect(writer.socket.destroyed).toBe(false);
+});
+
+// Attack: KeyUpdates that ask for one in return, each of which costs as much as tens of kilobytes of content.
+test('records are decrypted 2 KiB at a time, until they bring content (reliability 386)', async () => {
+  const pieces: number[] = [];
+  const server = createServer({ allowHalfOpen: true }, (accepted) => {
+    const raw = SharedBufferSocket.around(accepted);
+    atEnd(() => raw.destroy());
+    new TlsCarrier(raw, () => {}).on('data', (bytes: Buffer) => pieces.push(bytes.length));
+  });
+  const { port } = await listen(server);
+  const client = createConnection(port, '127.0.0.1').on('error', () => {});
+  atEnd(() => client.destroy());
+  client.write(Buffer.alloc(16_000));
+  await eventually(() => expect(pieces.reduce((sum, bytes) => sum + bytes, 0)).toBe(16_000));
+  expect(Math.max(...pieces)).toBeLessThanOrEqual(2 * 1024);
 });
 
 // Attack: 65 KiB of groups and key shares in a ClientHello, or 100 KB of client certificates, cost OpenSSL up to half a second.
