@@ -93,7 +93,9 @@ export class LoadedPolicies {
     try {
       module = await inPolicy(name, () => import(url));
     } catch (error) {
-      return importFault(name, file, error);
+      const place =
+        placeOf(error, file) ?? placeOf(error instanceof SyntaxError && (await errorAsTypeScript(url)), file);
+      return importFault(name, place ?? whole, error);
     }
     if (versionOfPolicy(file.path) !== file.version) {
       return faultIn(whole, `changed while the policy ${name} was loaded.`);
@@ -110,7 +112,9 @@ export class LoadedPolicies {
 }
 
 const VERSION = 'tollgate-policy';
-const VERSION_QUERY = `\\?${VERSION}=\\d+`;
+/** Ends the version of modules that are read as TypeScript, whatever their names end with. */
+const TYPED = 't';
+const VERSION_QUERY = `\\?${VERSION}=\\d+${TYPED}?`;
 const VERSION_OF = new RegExp(VERSION_QUERY);
 const EVERY_VERSION = new RegExp(VERSION_QUERY, 'g');
 
@@ -122,10 +126,30 @@ const withVersionOfParent: Parameters<typeof registerHooks>[0]['resolve'] = (spe
   return { ...found, url: found.url + version };
 };
 
-/** Why a policy cannot be imported, with the line if Node.js says it. */
-function importFault(name: string, { path, files }: PolicyFile, error: unknown): string {
-  const { stack = '', message } = error instanceof Error ? error : new Error(String(error));
-  const place = placeIn(stack.replaceAll(EVERY_VERSION, ''), files) ?? { file: path, line: 1, column: 1 };
+/** Node.js says where a syntax error is only if it has read the module as TypeScript. @param url with its version */
+async function errorAsTypeScript(url: string): Promise<unknown> {
+  const hooks = registerHooks({
+    load: (one, context, next) =>
+      next(one, one.endsWith(TYPED) && VERSION_OF.test(one) ? { ...context, format: 'module-typescript' } : context),
+  });
+  try {
+    await import(url + TYPED);
+    return null;
+  } catch (error) {
+    return error;
+  } finally {
+    hooks.deregister();
+  }
+}
+
+/** Where a policy cannot be imported; null if Node.js does not say it. */
+function placeOf(error: unknown, { files }: PolicyFile): Place | null {
+  return error instanceof Error ? placeIn((error.stack ?? '').replaceAll(EVERY_VERSION, ''), files) : null;
+}
+
+/** Why a policy cannot be imported. */
+function importFault(name: string, place: Place, error: unknown): string {
+  const { message } = error instanceof Error ? error : new Error(String(error));
   const [reason] = message.replaceAll(EVERY_VERSION, '').split('\n');
   return faultIn(place, `the policy ${name} cannot be loaded: ${reason!.replace(/\.?$/, '.')}`);
 }
@@ -138,12 +162,16 @@ interface Place {
 
 /** The first place in one of the files that a stack names, as a path or as a URL. */
 function placeIn(stack: string, files: readonly string[]): Place | null {
-  for (const line of stack.split('\n')) {
+  const lines = stack.split('\n');
+  for (const [i, line] of lines.entries()) {
     for (const file of files) {
       const text = line.includes('file:') ? pathToFileURL(file).href : file;
       const from = line.indexOf(text);
       const at = from === -1 ? null : /^:(\d+)(?::(\d+))?/.exec(line.slice(from + text.length));
-      if (at !== null) return { file, line: Number(at[1]), column: Number(at[2] ?? 1) };
+      if (at === null) continue;
+      // Lines of the file follow, with a mark below the last.
+      const mark = lines.slice(i + 1).find((below) => /^\s*\^/.test(below)) ?? '^';
+      return { file, line: Number(at[1]), column: at[2] === undefined ? mark.indexOf('^') + 1 : Number(at[2]) };
     }
   }
   return null;

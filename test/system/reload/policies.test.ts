@@ -70,6 +70,25 @@ test('a policy keeps what it remembers while other settings change', async () =>
   expect(await codeOf(gateway, key)).toBe('call_2');
 });
 
+test.each([
+  ['a.js', 'const a = 1;\nexport default () => {\n  return { refuse: ; };\n};\n', '3:20'],
+  ['a.ts', 'const a: number = 1;\nexport default () => {\n  return { refuse: ; };\n};\n', '3:20'],
+  ['a.js', "import { missing } from 'node:fs';\nexport default () => null;\n", '1:10'],
+  ['a.js', 'throw new Error("at once");\n', '1:7'],
+])('a fault of %s, %j, is named with its line and column', async (name, text, place) => {
+  const folder = await temporaryFolder();
+  await writeFile(join(folder, 'a.ts'), refusing('one'));
+  const { gateway } = await gatewayWith(folder);
+  const file = gateway.env.TOLLGATE_CONFIG!;
+  await writeFile(join(dirname(file), name), text);
+  await writeFile(file, (await readFile(file, 'utf8')).replace(`${folder}/a.ts`, `./${name}`));
+  await eventually(async () =>
+    expect(await readinessOf(gateway)).toMatchObject({
+      faults: [expect.stringContaining(`${name}:${place}`)],
+    }),
+  );
+});
+
 test('a new policy that cannot be loaded is repaired in its own file', async () => {
   const folder = await temporaryFolder();
   await writeFile(join(folder, 'a.ts'), refusing('one'));
