@@ -115,8 +115,7 @@ function removedBy({ responseHeaders: rules }: Route): readonly string[] | null 
 function isChargedBy(charges: readonly Charge[] | null, other: Charge): boolean {
   const one = charges?.find(({ unit }) => unit === other.unit);
   if (one === undefined) return false;
-  const least = one.sources.length > 0 || one.refund.length > 0 ? 0 : leastOf(one.reserve);
-  if (least >= (other.sources.length > 0 ? Infinity : mostOf(other.reserve))) return true;
+  if (other.sources.length === 0 && mostOf(other.reserve) === 0) return true;
   return (
     isDeepStrictEqual(one.sources, other.sources) &&
     one.refund.every((status) => other.refund.includes(status)) &&
