@@ -123,8 +123,15 @@ test.each([
 
 test.each<[string, readonly Route[], string, string, string | null]>([
   [
-    'one of two routes that differ in capitals is stricter',
+    'the second of two routes that differ in capitals is stricter',
     [routeOf('/v1/**'), routeOf('/v1/Admin'), routeOf('/v1/admin', { scopes: ['a'] })],
+    'GET',
+    '/v1/ADMIN',
+    null,
+  ],
+  [
+    'the first of two routes that differ in capitals is stricter',
+    [routeOf('/v1/**'), routeOf('/v1/Admin', { scopes: ['a'] }), routeOf('/v1/admin')],
     'GET',
     '/v1/ADMIN',
     null,
