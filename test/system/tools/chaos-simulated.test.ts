@@ -40,8 +40,32 @@ test.each([
   [1_795_016_352, 'the store admitted a request while the gateway admitted others of the same key alone'],
   [1_905_055_894, 'requests waited for a lease of another plan, which ended later than one that was lent after it'],
   [1_907_052_070, 'the clock was set back and a plan without the second was read before one that has it'],
+  [445_168_525, 'a command that was lost arrived after later ones when its connection was cut'],
 ])('history %i holds, in which %s', async (seed) => {
   expect((await play(historyOf(seed))).broken).toBeNull();
+});
+
+test('the judge expects nothing to be given back to slices that the store has lost', async () => {
+  const tokens = { name: 'tokens', limits: { hour: 4 }, forms: { hour: { slices: 5 } } } as const;
+  const plan = { name: 'pro', limits: { week: 100 }, bans: null, enforce: true, shadow: {}, units: [tokens] } as const;
+  const asks = { kind: 'ask', gateway: 0, consumer: 0, cost: 1, n: 1, waitedMs: 0, isSameTurn: false } as const;
+  const history: History = {
+    seed: 1,
+    plans: [allowanceOf(plan, {}, true, null) as Allowance],
+    wallOffsetsMs: [1_800_000_000_000],
+    consumers: 1,
+    startsAtMs: 1_800_000_000_000,
+    steps: [
+      { ...asks, lastsMs: 2_000, amount: 3, used: 2 },
+      { kind: 'pass', ms: 20 },
+      { kind: 'replace', lost: 1, clockMs: 0, forMs: 0 },
+      { kind: 'pass', ms: 5 },
+      { ...asks, lastsMs: 1, amount: 4, used: 4 },
+      { kind: 'pass', ms: 20_000 },
+      { ...asks, lastsMs: 1, amount: 0, used: 0 },
+    ],
+  };
+  expect((await play(history)).broken).toBeNull();
 });
 
 test('the same seed gives the same history, and the same history the same result', async () => {

@@ -85,7 +85,6 @@ interface OpenCall {
   readonly execute: () => Reply;
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: Error) => void;
-  hasArrived: boolean;
 }
 
 /**
@@ -104,6 +103,8 @@ export class Link {
   #isUp = true;
   #isAbandoned = false;
   #calls = 0;
+  /** The number of the command that has arrived last. One that was sent before it and was lost never arrives. */
+  #lastArrived = -1;
   #recalls = 0;
   #lastArrivalMs = 0;
   #lastReplyMs = 0;
@@ -135,7 +136,7 @@ export class Link {
   cut(arrives: boolean): void {
     this.#isUp = false;
     for (const open of [...this.#open]) {
-      if (!open.hasArrived && arrives) this.#execute(open);
+      if (arrives && open.call.number > this.#lastArrived) this.#execute(open);
       this.#end(open, 'unknown');
       open.reject(new Error('Connection is closed.'));
     }
@@ -219,7 +220,7 @@ export class Link {
       reject(new Error("Stream isn't writeable and enableOfflineQueue options is false"));
       return;
     }
-    const open: OpenCall = { call, execute, resolve, reject, hasArrived: false };
+    const open: OpenCall = { call, execute, resolve, reject };
     this.#open.add(open);
     this.#listener.onSent(call);
     if (this.mode.loses === 'commands') return;
@@ -228,7 +229,7 @@ export class Link {
   }
 
   #arrive(open: OpenCall): void {
-    if (open.call.state !== 'sent' || open.hasArrived) return;
+    if (open.call.state !== 'sent') return;
     this.#execute(open);
     const { mode } = this;
     if (mode.loses === 'replies') return;
@@ -239,7 +240,7 @@ export class Link {
   }
 
   #execute(open: OpenCall): void {
-    open.hasArrived = true;
+    this.#lastArrived = open.call.number;
     open.call.reply = open.execute();
     this.#listener.onExecuted(open.call);
   }

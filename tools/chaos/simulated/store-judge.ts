@@ -32,6 +32,8 @@ interface JudgedWindow {
 }
 
 interface JudgedAccount {
+  /** Since when the judge follows it, by the store's clock. */
+  readonly sinceMs: number;
   readonly windows: Map<WindowName, JudgedWindow>;
   bans: string;
   strikes: number;
@@ -86,7 +88,8 @@ export class StoreJudge {
     if (ids !== charged) return `The store charged ${charged} for ${consumerId}; it should be ${ids}.`;
     const struck = struckOf(budgets, plan);
     const bansOf = (i: number) => JSON.stringify(i === struck ? plan.bans : null);
-    const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i)));
+    const { nowMs } = outcome;
+    const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i), nowMs));
     const wrong = spentByRefusal(budgets, executed) ?? historyOf(budgets, plan, executed);
     if (wrong !== null) return wrong;
     const { returned } = executed.leaseTerms;
@@ -95,7 +98,7 @@ export class StoreJudge {
     if (known.includes(null) || known.some(isUnknown)) {
       // A return alone leaves an account as it is kept, with what the next decision will find ended.
       if (outcome.n === 0) for (const { accountId } of accounts) this.#accounts.delete(accountId);
-      else for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i));
+      else for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i), nowMs);
       return null;
     }
     const all = budgets.map((budget, i): Charged => {
@@ -106,8 +109,9 @@ export class StoreJudge {
   }
 
   /** What the judge knows about an account; null if it does not know it, or knows it under other rules. */
-  #known({ accountId, before }: ChargedAccount, budget: JudgedBudget, bans: string): JudgedAccount | null {
-    const account = this.#accounts.get(accountId) ?? (before === undefined ? accountOf(UNSEEN, budget, bans) : null);
+  #known({ accountId, before }: ChargedAccount, budget: JudgedBudget, bans: string, nowMs: number) {
+    const unseen = before === undefined ? accountOf(UNSEEN, budget, bans, nowMs) : null;
+    const account = this.#accounts.get(accountId) ?? unseen;
     if (account === null || account.bans !== bans || !budget.limits.every((one) => isSameForm(account, one)))
       return null;
     this.#accounts.set(accountId, account);
@@ -115,8 +119,8 @@ export class StoreJudge {
   }
 
   /** The judge goes on from what the store has. */
-  #startAgain({ accountId, stored, tickets }: ChargedAccount, budget: JudgedBudget, bans: string): void {
-    const account = accountOf(stored, budget, bans);
+  #startAgain({ accountId, stored, tickets }: ChargedAccount, budget: JudgedBudget, bans: string, nowMs: number): void {
+    const account = accountOf(stored, budget, bans, nowMs);
     for (const { holder, count, endsAtMs } of tickets) account.held.set(holder, { count, untilMs: endsAtMs });
     this.#accounts.set(accountId, account);
   }
@@ -424,7 +428,7 @@ function count(
 ): string | null {
   if (slices !== undefined) {
     if (spent > 0) window.log.push({ fromMs: nowMs, toMs: nowMs, cost: spent });
-    window.log = window.log.filter(({ toMs }) => toMs > nowMs - 2 * lengthMs);
+    window.log = window.log.filter(({ fromMs, toMs }) => Math.max(fromMs, toMs) > nowMs - 2 * lengthMs);
     return null;
   }
   if (nowMs >= window.endsAtMs) {
@@ -455,7 +459,10 @@ function settle(
     else if (placeMs > nowMs && placeMs <= nowMs + lengthMs + sliceMs) {
       // What is given back leaves with its slice. For the least that counts it was the newest there, for the most the oldest.
       const slice = { fromMs: placeMs - lengthMs, toMs: placeMs - lengthMs - sliceMs };
-      window.log.push({ ...slice, cost: Math.max(delta, -countedWithin(window, slice)) });
+      const cost = Math.max(delta, -countedWithin(window, slice));
+      // A store that has lost writes since then may have other slices, and gives nothing back: for the most that counts, nothing.
+      const toMs = slice.toMs < account.sinceMs - 1 ? Number.NEGATIVE_INFINITY : slice.toMs;
+      window.log.push({ fromMs: slice.fromMs, toMs, cost });
     }
     // A place further ahead was noted before the store's clock was set back. The slice has another place since, so the store gives
     // nothing back.
@@ -555,6 +562,7 @@ function accountOf(
   { windows, strikes, ban, leases = [] }: AccountState,
   { limits }: Pick<JudgedBudget, 'limits'>,
   bans: string,
+  nowMs: number,
 ): JudgedAccount {
   const judged = Object.entries(windows).map(([name, { used, endsAtMs, slices }]): [WindowName, JudgedWindow] => {
     const window = name as WindowName;
@@ -570,6 +578,7 @@ function accountOf(
     return [window, { form: `${slices.per} slices`, used: 0, endsAtMs: 0, log }];
   });
   return {
+    sinceMs: nowMs,
     windows: new Map(judged),
     bans,
     strikes: strikes.count,
