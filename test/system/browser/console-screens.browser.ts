@@ -250,6 +250,26 @@ describe.each([
     await page.locator('.sentence').waitFor();
   });
 
+  test('Find anything offers a short request id last, and says which records may match although it cannot read them (reliability 394)', async () => {
+    const page = await viewer.context.newPage();
+    const id = 'key_0123456789abcdef';
+    await page.route(/\/admin\/keys\?q=/, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), unreadable: [{ id, reason: 'damaged' }] } });
+    });
+    await page.goto('/console/keys');
+    await page.getByRole('heading', { name: 'Keys', level: 1 }).waitFor();
+    await page.keyboard.press('Control+k');
+    await page.getByRole('combobox', { name: 'Find' }).fill('upst');
+    await page.getByRole('option', { name: 'Explain the request upst' }).waitFor();
+    await page.getByText(`1 record cannot be read and may match: ${id}.`).waitFor();
+    const options = page.getByRole('listbox', { name: 'Found' }).getByRole('option');
+    expect((await options.allInnerTexts()).at(-1)).toContain('Explain the request upst');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'Upstreams' }).waitFor();
+    await page.close();
+  });
+
   test('Explain keeps the end of a window in its column, whatever the name of its zone', async () => {
     const { page } = viewer;
     await page.route(/\/usage$/, async (route) => {

@@ -2,6 +2,7 @@ import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, request } from './api.ts';
 import { html } from './html.ts';
 import { isCustomer, isWholeId, nameOf } from './kit/callers.ts';
+import { plural } from './kit/format.ts';
 import { Icon, type IconName } from './kit/icon.ts';
 import { isRequestId, mayBeSecret } from './kit/request-id.ts';
 import { navigate } from './router.ts';
@@ -24,8 +25,8 @@ interface Found extends Destination {
 const PAUSE_MS = 200;
 /** How many keys, and how many customers, are offered. */
 const MOST = 6;
-/** From how many characters on a text may be the id of a request. */
-const LEAST_OF_ID = 8;
+/** How many records that cannot be read are named. */
+const MOST_NAMED = 3;
 
 /** What the field above the list has to know of it. */
 export interface Listed {
@@ -54,7 +55,12 @@ export function Finder({
   const [chosenFor, setChosenFor] = useState({ wanted, at: 0 });
   const near = useNearby(screens, wanted);
   const { of, found, status } = useFound(wanted);
-  const all = [...found, ...near];
+  // A word that may be the id of a request is more often a part of a title.
+  const all = [
+    ...found.filter(({ group }) => group !== 'Requests'),
+    ...near,
+    ...found.filter(({ group }) => group === 'Requests'),
+  ];
   const at = chosenFor.wanted === wanted ? chosenFor.at : 0;
   const chosen = Math.min(at, all.length - 1);
   const setAt = (next: number) => setChosenFor({ wanted, at: next });
@@ -71,8 +77,8 @@ export function Finder({
     } else if (event.key === 'Enter') {
       event.preventDefault();
       // What was found for an earlier text stays in sight, but Enter would open what the user did not ask for.
-      const isStale = of !== wanted && chosen < found.length;
-      if (all[chosen] !== undefined && !isStale) go(all[chosen]);
+      const one = all[chosen];
+      if (one !== undefined && (of === wanted || near.includes(one))) go(one);
     }
   };
   useLayoutEffect(
@@ -129,7 +135,7 @@ function useFound(wanted: string): Answer {
     const controller = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        setAnswer({ of: wanted, found: await lookedUp(wanted, controller.signal), status: '' });
+        setAnswer({ of: wanted, ...(await lookedUp(wanted, controller.signal)) });
       } catch (failure) {
         if (controller.signal.aborted) return;
         if (!(failure instanceof ApiError)) throw failure;
@@ -147,21 +153,31 @@ function useFound(wanted: string): Answer {
 
 const NONE: Answer = { of: '', found: [], status: '' };
 
-async function lookedUp(wanted: string, signal: AbortSignal): Promise<readonly Found[]> {
-  if (isWholeId(wanted)) return [recordFound({ id: wanted, name: null })];
-  const mayBeRequest = wanted.length >= LEAST_OF_ID && isRequestId(wanted);
+async function lookedUp(wanted: string, signal: AbortSignal): Promise<Omit<Answer, 'of'>> {
+  const all = (...found: readonly Found[]) => ({ found, status: '' });
+  if (isWholeId(wanted)) return all(recordFound({ id: wanted, name: null }));
+  const mayBeRequest = isRequestId(wanted);
   const explain: readonly Found[] = mayBeRequest
-    ? [{ group: 'Requests', title: `Explain ${wanted}`, path: `/explain/${wanted}`, icon: 'explain' }]
+    ? [{ group: 'Requests', title: `Explain the request ${wanted}`, path: `/explain/${wanted}`, icon: 'explain' }]
     : [];
   // A long text without spaces is the id of a request or a secret: it is not sent as a query.
-  if (mayBeSecret(wanted)) return mayBeRequest ? explain : [await keyOfSecret(wanted, signal)];
+  if (mayBeSecret(wanted)) return mayBeRequest ? all(...explain) : all(await keyOfSecret(wanted, signal));
   const query = `q=${encodeURIComponent(wanted)}&limit=${MOST}`;
   const [{ data: ofKeys }, { data: ofCustomers }] = await Promise.all([
     request<KeyPage>('GET', `/admin/keys?${query}`, { signal }),
     request<CustomerPage>('GET', `/admin/customers?${query}`, { signal }),
   ]);
   const records = [...ofKeys.keys, ...ofCustomers.customers];
-  return [...records.map((record) => recordFound(record, record.owner ?? record.plan ?? undefined)), ...explain];
+  const found = records.map((record) => recordFound(record, record.owner ?? record.plan ?? undefined));
+  return { found: [...found, ...explain], status: unreadableText([...ofKeys.unreadable, ...ofCustomers.unreadable]) };
+}
+
+/** Says which records may match although they are not listed. */
+function unreadableText(records: KeyPage['unreadable']): string {
+  if (records.length === 0) return '';
+  const more = records.length > MOST_NAMED ? ' and more' : '';
+  const ids = records.slice(0, MOST_NAMED).map(({ id }) => id);
+  return `${plural(records.length, 'record')} cannot be read and may match: ${ids.join(', ')}${more}.`;
 }
 
 async function keyOfSecret(secret: string, signal: AbortSignal): Promise<Found> {
