@@ -1,5 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { changed, MAX_TOP_UP_NOTES, resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import {
+  type AccountChange,
+  changed,
+  changeWords,
+  MAX_TOP_UP_NOTES,
+  resetUsage,
+  toppedUp,
+  topUpUndone,
+} from '../../src/admit/account-changes.ts';
 import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
 import { UNBOUNDED } from '../../src/admit/plan.ts';
 import { type WindowCount, windowLimit } from '../../src/admit/windows.ts';
@@ -216,4 +224,38 @@ describe('a reset', () => {
       resetUsage(before, ['minute'], T0).state,
     );
   });
+});
+
+const ban = (untilMs: number) => ({ number: 1, untilMs, window: 'minute' }) as const;
+
+test.each<[string, AccountState['ban'], number, boolean]>([
+  ['is in force', null, T0 + 1, true],
+  ['has ended', null, T0, false],
+  ['ends later than that of the account', ban(T0 + 5), T0 + 6, true],
+  ['ends with that of the account', ban(T0 + 5), T0 + 5, false],
+  ['ends before that of the account', ban(T0 + 5), T0 + 4, false],
+])(
+  'a ban of another account is taken over if it does not end before: one that %s',
+  (_what, before, untilMs, isTaken) => {
+    const state = { ...UNSEEN, ban: before };
+    const carried = { ...ban(untilMs), number: 2 };
+    const after = changed(state, { kind: 'ban', ban: carried }, T0);
+    expect(after).toEqual(isTaken ? { ...state, ban: carried } : state);
+  },
+);
+
+test.each<[AccountChange, string]>([
+  [{ kind: 'lift' }, 'lift'],
+  [{ kind: 'ban', ban: ban(T0) }, 'ban'],
+  [{ kind: 'reset', windows: ['minute', 'day'] }, 'reset minute day'],
+  [{ kind: 'undo-top-up', window: 'day', id: 'a' }, 'undo-top-up day a'],
+  [{ kind: 'undo-top-up', window: 'day', id: null }, 'undo-top-up day all'],
+  [{ kind: 'top-up', of: minute, amount: 5 }, 'top-up minute 5'],
+  [{ kind: 'top-up', of: minute, amount: 5, terms: { id: 'a', reason: '' } }, 'top-up minute 5'],
+  [
+    { kind: 'top-up', of: minute, amount: 5, terms: { id: 'a', untilMs: T0, reason: 'a b' } },
+    `top-up minute 5 until ${T0} =a%20b`,
+  ],
+])('a repetition of %j is known by %j', (change, words) => {
+  expect(changeWords(change)).toBe(words);
 });
