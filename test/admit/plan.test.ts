@@ -1,6 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { isShadowId, shadowIdOf, withoutShadow } from '../../src/admit/account-id.ts';
-import { allowanceOf, type Limits, type Plan } from '../../src/admit/plan.ts';
+import {
+  type Allowance,
+  allowanceOf,
+  bitOfUnit,
+  IN_ONE_READING,
+  type Limits,
+  type Plan,
+  withBudgets,
+} from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { BANS } from '../support/allowance.ts';
 
@@ -99,4 +107,49 @@ test('the id of a shadow is told apart and leads back', () => {
     false,
   ]);
   expect([withoutShadow('a~shadow'), withoutShadow('a')]).toEqual(['a', 'a']);
+});
+
+describe('a request charges the budgets of its groups and units', () => {
+  const charging: Plan = {
+    ...PLAN,
+    groups: [
+      {
+        ...{ name: 'search', routes: [], limits: { minute: 10 }, instead: false },
+        units: [{ name: 'rows', limits: { day: 9 } }],
+      },
+      { name: 'export', routes: [], limits: { minute: 2 }, instead: true },
+    ],
+    units: [{ name: 'tokens', limits: { month: 100 } }],
+    eachKey: { limits: {}, forms: {}, units: [{ name: 'tokens', limits: { day: 9 } }] },
+  };
+  const [search, instead, tokens, rows] = [1, 2, bitOfUnit(0), bitOfUnit(1)] as const;
+  const charged = (bits: number, customer?: { readonly limits: Limits }) => {
+    const {
+      limits,
+      further = [],
+      inUnits = [],
+    } = withBudgets(allowanceOf(charging, {}, false, customer) as Allowance, bits);
+    return [limits.length, ...further.map((budget) => `${budget.name} ${budget.limits.length}`), ...inUnits];
+  };
+
+  test.each<[string, number, readonly unknown[]]>([
+    ['no group and no unit', 0, [2]],
+    ['a group', search, [2, 'search 1']],
+    ['a group that is there instead of the plan', instead, [0, 'export 1']],
+    ['such a group by one reading of the path', instead | IN_ONE_READING, [2, 'export 1']],
+    ['two groups', search | instead, [0, 'search 1', 'export 1']],
+    ['a unit of the plan', tokens, [2, 'tokens 1', 'tokens']],
+    ['a unit of a group', search | rows, [2, 'search 1', 'search-rows 1', 'rows']],
+    ['a unit of a group that it is not in', rows, [2]],
+    ['all of them', search | tokens | rows, [2, 'search 1', 'tokens 1', 'search-rows 1', 'tokens', 'rows']],
+  ])('of a key: %s', (_what, bits, expected) => {
+    expect(charged(bits)).toEqual(expected);
+  });
+
+  test('of a customer, beside those that each of its keys has', () => {
+    const customer = { limits: {} };
+    expect(charged(0, customer)).toEqual([0, 'customer 2']);
+    expect(charged(tokens, customer)).toEqual([0, 'customer 2', 'customer-tokens 1', 'tokens 1', 'tokens']);
+    expect(charged(instead, customer)).toEqual([0, 'customer 0', 'customer-export 1']);
+  });
 });

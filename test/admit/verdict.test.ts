@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type AccountState, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import { type Verdict, verdictOf, verdictOnBudgets } from '../../src/admit/verdict.ts';
+import { sameAmounts, type Verdict, verdictOf, verdictOnBudgets, verdictsOf } from '../../src/admit/verdict.ts';
 import { slicedCount } from '../../src/admit/windows.ts';
 import { allowance } from '../support/allowance.ts';
 
@@ -181,4 +181,51 @@ test('beside too many in flight a request is told the smallest limit that is rea
   expect(crowded([3, 1, null])).toEqual([3, 'key']);
   expect(crowded([2, 2, null])).toEqual([2, 'customer']);
   expect(crowded([4, 2, null])).toEqual([2, 'customer']);
+});
+
+test.each([
+  [undefined, undefined, true],
+  [undefined, {}, false],
+  [{}, undefined, false],
+  [{ a: 1, b: 2 }, { b: 2, a: 1 }, true],
+  [{ a: 1 }, { a: 2 }, false],
+  [{ a: 1, b: 2 }, { a: 1 }, false],
+  [{ a: 1 }, { a: 1, b: 2 }, false],
+])('%j and %j take the same of units: %s', (one, other, isSame) => {
+  expect(sameAmounts(one, other)).toBe(isSame);
+});
+
+describe('of budgets in units', () => {
+  const ofKey = { scope: 'key', unlimited: [] } as const;
+  const tokens = { ...ofKey, name: 'tokens', group: null, unit: 'tokens', limits: allowance({ minute: 500 }).limits };
+  const ofRequests = { ...ofKey, name: 'search', group: 'search', limits: allowance({ hour: 3 }).limits };
+  const of = (limits: Allowance['limits'], ...further: NonNullable<Allowance['further']>): Allowance => ({
+    ...{ ...plan, limits, further, inUnits: ['tokens'] },
+  });
+  const decided = (allowed: Allowance) => {
+    const state = { ...UNSEEN, further: (allowed.further ?? []).map(() => UNSEEN) };
+    return decide(state, allowed, T0, 1, 1, undefined, { tokens: 499 });
+  };
+
+  test('a request is told of requests first, although fewer of a unit are left', () => {
+    const binding = (allowed: Allowance) => verdictOf(decided(allowed), allowed, 0).binding?.unit;
+    expect(binding(of(plan.limits, tokens))).toBeNull();
+    expect(binding(of([], tokens, ofRequests))).toBeNull();
+    expect(binding(of([], tokens))).toBe('tokens');
+  });
+
+  test('what was taken is settled in the windows of units alone, if it was admitted', () => {
+    const allowed = of(plan.limits, ofRequests, tokens);
+    const outcome = decided(allowed);
+    const reserved = (differently: Partial<Outcome>) => {
+      const verdict = verdictsOf({ ...outcome, ...differently }, allowed)(0);
+      return verdict.kind === 'admitted' ? verdict.reservation : verdict.kind;
+    };
+    expect(reserved({})).toMatchObject({
+      ...{ amounts: { tokens: 499 }, isCertain: true },
+      windows: [[], [{ of: tokens.limits[0], placeMs: T0 + 60_000 }]],
+    });
+    expect(reserved({ isUncertain: true })).toMatchObject({ isCertain: false });
+    expect(reserved({ admitted: 0 })).toBe('refused');
+  });
 });
