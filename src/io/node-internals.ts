@@ -845,7 +845,6 @@ async function endsByMethods({ client, accepted }: Connection): Promise<boolean>
   theirs.resume().write('no preface of HTTP/2, and as long as that');
   client.end();
   await once(accepted, 'end');
-  client.removeAllListeners('error').on('error', () => {});
   accepted.resetAndDestroy();
   return (await Promise.all(all)).every(Boolean);
 }

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
-import { outliveFailedWrites } from '../../io/node-internals.ts';
-import type { BufferReader, Intake } from '../../io/read-buffers.ts';
+import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
+import { type BufferReader, endInTurn, type Intake } from '../../io/read-buffers.ts';
 import { type Ending, type EndOfTurn, TextWriter } from '../../io/writes.ts';
 import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
 
@@ -20,6 +20,8 @@ const MEASURED_BYTES = 4 * 1024;
  * and the target cannot send more if it has closed the connection.
  */
 const LAST_ANSWER_MS = 1_000;
+/** For how many ends one of an encrypted connection counts. */
+const ENCRYPTED_ENDS = 8;
 
 /** One connection to a target, carrying one request at a time. */
 export class UpstreamConnection implements ResponseHandler, Timed, Ending, BufferReader {
@@ -80,6 +82,10 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
     else intake.into(this, socket);
     socket.on('end', this.#onFin);
+    // Fault: a service ends, and with it the requests on all its connections at the same moment. For each of them there is a 502, and a new
+    // connection for one that waits.
+    const weight = intake === null ? ENCRYPTED_ENDS : 1;
+    interceptEnds(socket, (end) => (this.#carried === null ? end() : endInTurn(this, weight, end)));
     outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {
       this.#error ??= error;

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeGently } from '../../io/graceful-close.ts';
-import { outliveFailedWrites } from '../../io/node-internals.ts';
+import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
+import { endInTurn } from '../../io/read-buffers.ts';
 
 /** Why a tunnel ended. */
 export type TunnelEnd =
@@ -91,6 +92,8 @@ export class Tunnel implements Timed {
     this.#openedAtMs = deadlines.nowMs();
     this.#lastByteAtMs = this.#openedAtMs;
     this.deadlineAtMs = this.#openedAtMs + idleMs;
+    // As those of clients in SharedBufferSocket: all of a service may end at the same moment.
+    interceptEnds(upstream, (end) => endInTurn(this, 1, end));
     this.#watch(client, upstream, 'client_closed', 'client_lost');
     this.#watch(upstream, client, 'upstream_closed', 'upstream_lost');
     deadlines.watch(this);
