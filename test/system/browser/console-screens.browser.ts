@@ -250,6 +250,24 @@ describe.each([
     await page.locator('.sentence').waitFor();
   });
 
+  test('Audit, the screen of a key and the history of plans show entries that cannot be read (reliability 390, 391)', async () => {
+    const page = await viewer.context.newPage();
+    const reason = 'It is number 999 of tg:audit: put it right there, or remove it.';
+    await page.route(/\/admin\/(audit|plans\/history)(\?|$)/, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), unreadable: [{ id: '999', reason }] } });
+    });
+    for (const path of ['/audit', `/keys/${stand.keys.near.id}`, '/plans/history']) {
+      await page.goto(`/console${path}`);
+      await page.getByRole('list', { name: /^Unreadable (changes|versions)$/ }).waitFor();
+      await page.getByText(reason).waitFor();
+    }
+    // The entry is later than all others, so the version in force is unknown.
+    await page.getByRole('table', { name: /^Versions/ }).waitFor();
+    expect(await page.getByText('In force', { exact: true }).count()).toBe(0);
+    await page.close();
+  });
+
   test('Find anything offers a short request id last, and says which records may match although it cannot read them (reliability 394)', async () => {
     const page = await viewer.context.newPage();
     const id = 'key_0123456789abcdef';
