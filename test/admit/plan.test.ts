@@ -153,3 +153,56 @@ describe('a request charges the budgets of its groups and units', () => {
     expect(charged(instead, customer)).toEqual([0, 'customer 0', 'customer-export 1']);
   });
 });
+
+describe('the allowance of a key of a customer', () => {
+  const bounds = { limits: { hour: 7 }, forms: {} };
+  const shared = (plan: Partial<Plan>, own: Limits = {}) =>
+    allowanceOf({ ...PLAN, ...plan }, own, false, { limits: { day: 500 } }) as Allowance;
+  const { further: [customer] = [] } = shared({});
+
+  test('shares the limits of the plan, with those of the customer in their place, and has those of each key', () => {
+    expect(customer).toEqual({
+      ...{ name: 'customer', scope: 'customer', group: null, unlimited: [UNLIMITED.month], own: ['day'] },
+      limits: [
+        { ...windowLimit('minute', 60), name: 'customer-minute' },
+        { ...windowLimit('day', 500), name: 'customer-day' },
+      ],
+    });
+    expect(shared({ eachKey: bounds })).toEqual({
+      ...{ plan: 'pro', limits: [windowLimit('hour', 7)], unlimited: [], bans: BANS, further: [customer] },
+    });
+    expect(shared({ eachKey: bounds }, { hour: 5 })).toMatchObject({ limits: [windowLimit('hour', 5)], own: ['hour'] });
+    expect(shared({ bansOfCustomer: true })).toMatchObject({ limits: [], bansOfCustomer: true });
+  });
+
+  test('bounds the requests in flight of the customer, of each key, or of both', () => {
+    const inFlight = (plan: Partial<Plan>) => {
+      const { boundsInFlight, inFlight: own, further } = shared(plan);
+      return [boundsInFlight, own, further![0]!.inFlight];
+    };
+    expect(inFlight({})).toEqual([undefined, undefined, undefined]);
+    expect(inFlight({ inFlight: 9 })).toEqual([true, undefined, 9]);
+    expect(inFlight({ eachKey: { ...bounds, inFlight: 3 } })).toEqual([true, 3, undefined]);
+    expect(inFlight({ inFlight: 9, eachKey: { ...bounds, inFlight: 3 } })).toEqual([true, 3, 9]);
+    expect(of({ inFlight: 9 })).toMatchObject({ inFlight: 9, boundsInFlight: true });
+  });
+
+  test('of a plan that is not enforced is unlimited, and the shadow has its budgets without what may be in flight', () => {
+    const groups = [{ name: 'search', routes: [], limits: { minute: 10 }, instead: false }];
+    const units = [{ name: 'tokens', limits: { day: 9 } }];
+    const { shadow, ...live } = shared({ enforce: false, inFlight: 9, groups, units });
+    const named = { names: ['tokens'], shared: units, eachKey: [] };
+    const windows = (['minute', 'day'] as const).map((window) => ({
+      window,
+      lengthMs: windowLimit(window, 1).lengthMs,
+    }));
+    expect(live).toEqual({
+      ...{ plan: 'pro', limits: [], unlimited: [...windows, UNLIMITED.month], bans: null, groups, units: named },
+      isShadowOnly: true,
+    });
+    expect(shadow).toEqual({
+      ...{ plan: 'pro', limits: [], unlimited: [], bans: BANS, groups, units: named, further: [customer] },
+      isWatched: true,
+    });
+  });
+});
