@@ -79,6 +79,45 @@ describe('the record of changes in Redis', () => {
     await redisCommand(url, 'DEL', keyspace.audit);
   });
 
+  test.each([
+    ['last', null],
+    ['last', ''],
+    ['last', '-5'],
+    ['last', '1'],
+    ['last', '1.5'],
+    ['last', '9007199254740000'],
+    ['last', '99999999999999999999'],
+    ['first', null],
+    ['first', '-5'],
+    ['first', '1.5'],
+    ['first', '3'],
+    ['first', '99999999999999999999'],
+  ])('has all records, and replaces none, although its field %s is now %j (reliability 404)', async (field, value) => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const { audit } = await gatewayOn(url);
+    for (const id of ['a', 'b', 'c']) await audit.put({ id, revision: 1, text: id }, KEEP);
+    if (value === null) await redisCommand(url, 'HDEL', keyspace.audit, field);
+    else await redisCommand(url, 'HSET', keyspace.audit, field, value);
+    const texts = async () => (await audit.list({ limit: 9, before: null })).map(({ text }) => text);
+    expect(await texts()).toEqual(['c', 'b', 'a']);
+    expect(await audit.put({ id: 'd', revision: 1, text: 'd' }, KEEP)).toBe(4);
+    expect(await texts()).toEqual(['d', 'c', 'b', 'a']);
+    expect(await redisCommand(url, 'HMGET', keyspace.audit, 'first', 'last')).toEqual(['1', '4']);
+  });
+
+  test('is read to its end beside a record with a number far above all others (reliability 404)', async () => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const { audit } = await gatewayOn(url);
+    await audit.put({ id: 'a', revision: 1, text: 'a' }, KEEP);
+    await redisCommand(url, 'HSET', keyspace.audit, '90000000000000', 'foreign', 'last', '90000000000000');
+    await audit.put({ id: 'b', revision: 1, text: 'b' }, KEEP);
+    const found = await audit.list({ limit: 9, before: null });
+    expect(found.map(({ text }) => text)).toEqual(['b', 'foreign', 'a']);
+    expect((await audit.list({ limit: 9, before: 90_000_000_000_000 })).map(({ text }) => text)).toEqual(['a']);
+  });
+
   test('has again what a failover has undone, with the text that it had last', async () => {
     const server = await privateRedis();
     const { redis, circuit } = await gatewayOn(server.url);

@@ -52,6 +52,26 @@ describe('the history of plans in Redis', () => {
     return { here: here.plansHistory, there: there.plansHistory, damageAuthor, damageHead };
   });
 
+  test.each([null, '', 'abc', '9999999', '1 1', '2 1', '1', '1e1 2'])(
+    'has all entries although its field numbers is now %j, and others are added beside them (reliability 404)',
+    async (numbers) => {
+      const url = await emptyRedis();
+      const { plansHistory } = await gatewayOn(url);
+      const by = { kind: 'file', name: 'x' } as const;
+      const add = (number: number) =>
+        plansHistory.add({ number, version: `v${number}`, sinceMs: number, by }, `text ${number}`);
+      const listed = async () => (await plansHistory.list()).map((entry) => 'version' in entry && entry.version);
+      await add(1);
+      await add(2);
+      if (numbers === null) await redisCommand(url, 'HDEL', keyspace.plansHistory, 'numbers');
+      else await redisCommand(url, 'HSET', keyspace.plansHistory, 'numbers', numbers);
+      expect(await listed()).toEqual(['v2', 'v1']);
+      await add(3);
+      expect(await listed()).toEqual(['v3', 'v2', 'v1']);
+      expect(await redisCommand(url, 'HGET', keyspace.plansHistory, 'numbers')).toBe('1 2 3');
+    },
+  );
+
   test('a value of another program fails with its name and stays', async () => {
     const url = await emptyRedis();
     await redisCommand(url, 'SET', keyspace.plansHistory, 'foreign');

@@ -1,4 +1,3 @@
-import { Failure } from '../../failure.ts';
 import {
   type AuditRecord,
   type AuditStore,
@@ -12,7 +11,7 @@ import {
 } from '../../operations/audit-store.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
-import { useOwn } from './foreign-values.ts';
+import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
@@ -21,13 +20,41 @@ import type { Calls } from './shards.ts';
 const MAX_REMOVED = 1_000;
 /** How many of the latest records are searched for one whose number is not known or has changed. */
 const MAX_SEARCHED = 100;
-/** Maximum numbers that one read asks for where records were removed between others. */
+/** Maximum numbers that one read asks for where records were removed between others. If none is there, the store looks for the next one. */
 const MAX_READ = 5_000;
 
+/**
+ * Defines `bounds`: the lowest and the highest number of a record in the hash KEYS[1], and whether its fields `first` and `last` are wrong.
+ *
+ * Fault: they were lost or damaged. Records were missing in the list without a sign, and the next one replaced an earlier one.
+ */
+const BOUNDS_LUA = `${NUMBERED_FIELDS_LUA}
+local function has(number) return redis.call('HEXISTS', KEYS[1], number) == 1 end
+local function bounds()
+  local first, last = unpack(redis.call('HMGET', KEYS[1], 'first', 'last'))
+  first, last = ownNumber(first), last == '0' and 0 or ownNumber(last)
+  if first and last and not has(first - 1) and not has(last + 1) and (first == last + 1 or (first <= last and has(last))) then
+    return first, last, false
+  end
+  local numbers = numberedFields()
+  if #numbers == 0 then return first or 1, (first or 1) - 1, true end
+  return numbers[1], numbers[#numbers], true
+end`;
+
+/** Replies the bounds. KEYS: the hash of all records. ARGV: a number, to look only below it; empty for all. */
+const READ_BOUNDS_LUA = `${BOUNDS_LUA}
+if ARGV[1] == '' then return { bounds() } end
+local numbers = numberedFields()
+local before = tonumber(ARGV[1])
+for i = #numbers, 1, -1 do
+  if numbers[i] < before then return { numbers[1], numbers[i] } end
+end
+return { 1, 0 }`;
+
 /** Begins both scripts: reads the bounds of the hash of all records (KEYS[1]), and finds a record by its number and its id. */
-const FIND_LUA = `
-local first, last = unpack(redis.call('HMGET', KEYS[1], 'first', 'last'))
-first, last = tonumber(first or 1), tonumber(last or 0)
+const FIND_LUA = `${BOUNDS_LUA}
+local first, last, areWrong = bounds()
+if areWrong and first <= last then redis.call('HSET', KEYS[1], 'first', first, 'last', last) end
 local function isAt(number)
   local value = redis.call('HGET', KEYS[1], number)
   local id, at, revision = string.match(value or '', '^(%S+) (%d+) (%d+) ')
@@ -144,6 +171,7 @@ end
 return { found or false, number, false }`;
 
 interface Scripted {
+  tollgateAuditBounds(log: string, before: number | ''): Promise<[first: number, last: number]>;
   tollgateAudit(log: string, ...args: (string | number)[]): Promise<number>;
   tollgateAuditRemove(log: string, ...args: (string | number)[]): Promise<number>;
   tollgateAuditRefuse(refusals: string, ...args: (string | number)[]): Promise<number>;
@@ -171,6 +199,7 @@ export class RedisAudit implements AuditStore {
   readonly #writes: DurableWrites;
 
   constructor({ redis, circuit, writes }: RedisAuditOptions) {
+    redis.defineCommand('tollgateAuditBounds', { lua: READ_BOUNDS_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateAudit', { lua: PUT_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateAuditRemove', { lua: REMOVE_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgateAuditRefuse', { lua: REFUSE_LUA, numberOfKeys: 1 });
@@ -196,12 +225,10 @@ export class RedisAudit implements AuditStore {
     readonly limit: number;
     readonly before: number | null;
   }): Promise<readonly KeptRecord[]> {
-    const bounds = await this.#read(() => this.#redis.hmget(keyspace.audit, 'first', 'last'));
-    const [first, last] = [Number(bounds[0] ?? 1), Number(bounds[1] ?? 0)];
-    if (Number.isNaN(first + last))
-      throw new Failure('store_corrupt', `The field \`first\` or \`last\` of ${this.places.records} is no number.`);
+    const bounds = (below: number | '') => this.#read(() => this.#redis.tollgateAuditBounds(keyspace.audit, below));
+    let [first, next] = await bounds('');
     const found: KeptRecord[] = [];
-    let next = Math.min(last, (before ?? Number.MAX_SAFE_INTEGER) - 1);
+    next = Math.min(next, (before ?? Number.MAX_SAFE_INTEGER) - 1);
     let most = limit;
     while (found.length < limit && next >= first) {
       const length = Math.min(most, next - first + 1);
@@ -216,6 +243,7 @@ export class RedisAudit implements AuditStore {
         found.push({ number, id, atMs: atMs === undefined ? null : Number(atMs), text });
       }
       next -= length;
+      if (length === MAX_READ && found.length === foundBefore) [first, next] = await bounds(next + 1);
       most = found.length === foundBefore ? Math.min(2 * most, MAX_READ) : limit - found.length;
     }
     return found.slice(0, limit);

@@ -4,6 +4,30 @@ import type { Calls } from './shards.ts';
 /** What Redis answers where a name holds a value of another kind, or the ACL of the user forbids a command. */
 const FOREIGN = /WRONGTYPE|NOPERM|user executing the script can't/;
 
+/**
+ * Defines `numberedFields`: the numbers that are fields of the hash KEYS[1], ascending. The user of the gateways may not call HKEYS.
+ * Numbers that Lua does not write digit by digit are no field of ours.
+ */
+export const NUMBERED_FIELDS_LUA = `
+local function ownNumber(text)
+  return text and #text < 15 and string.match(text, '^[1-9]%d*$') and tonumber(text) or nil
+end
+local function numberedFields()
+  local seen, numbers, cursor = {}, {}, '0'
+  repeat
+    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 1000)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local number = ownNumber(page[2][i])
+      -- HSCAN may return a field twice.
+      if number and not seen[number] then numbers[#numbers + 1] = number end
+      if number then seen[number] = true end
+    end
+  until cursor == '0'
+  table.sort(numbers)
+  return numbers
+end`;
+
 interface Use {
   readonly circuit: Calls;
   /** The name in Redis that the call uses. */

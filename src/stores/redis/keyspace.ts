@@ -64,7 +64,7 @@ export const keyspace = {
   recallsChannel: 'tg:changes:recalls',
   /**
    * Hash: the record of changes. Each field named by a number holds one record, `ID MILLISECONDS REVISION JSON`; `first` and
-   * `last` are the numbers of the oldest and the latest record. Has at most `audit.keep` records. Never expires. Earlier
+   * `last` are the numbers of the oldest and the latest record; where they are wrong, the fields count. Has at most `audit.keep` records. Never expires. Earlier
    * versions also kept `at`, when the latest was added.
    */
   audit: 'tg:audit',

@@ -9,7 +9,7 @@ import {
   type PlansVersion,
 } from '../../operations/plans/history-store.ts';
 import type { RedisClient } from './connection.ts';
-import { useOwn } from './foreign-values.ts';
+import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 
@@ -21,14 +21,41 @@ local known = string.match(head or '', '^%S+ %S+ %S+ ')
 if known then redis.call('HSET', KEYS[1], ARGV[1], known .. ARGV[2]) end
 return 1`;
 
+/**
+ * Defines `keptNumbers`: the numbers of all entries, ascending, by the field `numbers`, or by the entries where it does not agree with them.
+ *
+ * Fault: it was lost or damaged, and entries were missing in the list without a sign.
+ */
+const NUMBERS_LUA = `${NUMBERED_FIELDS_LUA}
+local function keptNumbers()
+  local text, claim = unpack(redis.call('HMGET', KEYS[1], 'numbers', 'claim'))
+  local numbers, latest = {}, 0
+  for word in string.gmatch(text or '', '%S+') do
+    local number = ownNumber(word)
+    if not number or number <= latest or redis.call('HEXISTS', KEYS[1], number) == 0 then return numberedFields() end
+    numbers[#numbers + 1] = number
+    latest = number
+  end
+  local others = (text and 1 or 0) + (claim and 1 or 0)
+  return redis.call('HLEN', KEYS[1]) == others + 2 * #numbers and numbers or numberedFields()
+end`;
+
+/** KEYS: as for CLAIM_LUA. Replies the number and the head of each entry. */
+const LIST_LUA = `${NUMBERS_LUA}
+local reply = {}
+for _, number in ipairs(keptNumbers()) do
+  reply[#reply + 1] = number
+  reply[#reply + 1] = redis.call('HGET', KEYS[1], number)
+end
+return reply`;
+
 /** KEYS: as for CLAIM_LUA. ARGV: the number; the version; since when; the actor; the text; how many entries and bytes are kept. */
-const ADD_LUA = `
+const ADD_LUA = `${NUMBERS_LUA}
 local number = tonumber(ARGV[1])
-local numbers, at = {}, 1
-for kept in string.gmatch(redis.call('HGET', KEYS[1], 'numbers') or '', '%d+') do
-  numbers[#numbers + 1] = tonumber(kept)
-  if tonumber(kept) == number then return 0 end
-  if tonumber(kept) < number then at = #numbers + 1 end
+local numbers, at = keptNumbers(), 1
+for i, kept in ipairs(numbers) do
+  if kept == number then return 0 end
+  if kept < number then at = i + 1 end
 end
 local function headOf(kept) return redis.call('HGET', KEYS[1], kept) or '' end
 if at > 1 and string.match(headOf(numbers[at - 1]), '^%S+ (%S+) ') == ARGV[2] then return 0 end
@@ -48,6 +75,7 @@ return 1`;
 
 interface Scripted {
   tollgatePlansClaim(history: string, number: number, actor: string): Promise<number>;
+  tollgatePlansList(history: string): Promise<(string | number)[]>;
   tollgatePlansAdd(history: string, ...args: (string | number)[]): Promise<number>;
 }
 
@@ -58,6 +86,7 @@ export class RedisPlansHistory implements PlansHistory {
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
     redis.defineCommand('tollgatePlansClaim', { lua: CLAIM_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgatePlansList', { lua: LIST_LUA, numberOfKeys: 1 });
     redis.defineCommand('tollgatePlansAdd', { lua: ADD_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
@@ -73,20 +102,15 @@ export class RedisPlansHistory implements PlansHistory {
   }
 
   async list(): Promise<readonly Listed<KeptVersion>[]> {
-    const [kept] = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, 'numbers'));
-    const numbers = (kept ?? '').split(' ').filter((number) => number !== '');
-    if (numbers.length === 0) return [];
-    const heads = await this.#read(() => this.#redis.hmget(keyspace.plansHistory, ...numbers));
-    return numbers
-      .flatMap((number, i) => {
-        const head = heads[i] ?? null;
-        // An entry may have been removed between the two reads.
-        if (head === null) return [];
-        const [, sinceMs, version = '', by = ''] = /^(\d+) (\S+) \d+ (.*)$/s.exec(head) ?? [];
-        const place = `the field ${number} of ${keyspace.plansHistory} in Redis`;
-        return [keptVersion({ number: Number(number), version, sinceMs: Number(sinceMs) }, by, place)];
-      })
-      .toReversed();
+    const reply = await this.#read(() => this.#redis.tollgatePlansList(keyspace.plansHistory));
+    const entries: Listed<KeptVersion>[] = [];
+    for (let i = 0; i < reply.length; i += 2) {
+      const number = Number(reply[i]);
+      const [, sinceMs, version = '', by = ''] = /^(\d+) (\S+) \d+ (.*)$/s.exec(String(reply[i + 1])) ?? [];
+      const place = `the field ${number} of ${keyspace.plansHistory} in Redis`;
+      entries.push(keptVersion({ number, version, sinceMs: Number(sinceMs) }, by, place));
+    }
+    return entries.toReversed();
   }
 
   async text(number: number): Promise<string | null> {
