@@ -111,7 +111,7 @@ test('gateway check imports the policies, and serve starts with none that cannot
   const at = (place: string, message: string) =>
     expect.stringContaining(`${join(folder, 'config')}/${place}: (file): ${message}`);
   const faults = [
-    at('syntax.ts:2:1', 'the policy ./syntax.ts cannot be loaded: Unexpected token'),
+    at('syntax.ts:2:11', 'the policy ./syntax.ts cannot be loaded: Unexpected token'),
     at('enum.ts:2:1', 'the policy ./enum.ts cannot be loaded: TypeScript enum is not supported in strip-only mode.'),
     at('throws.ts:2:8', 'the policy ./throws.ts cannot be loaded: Cannot read properties of null'),
     at('none.js:1:1', 'must have a function as its default export: `export default policy`.'),

@@ -1,12 +1,8 @@
-import type { Resource } from '../api.ts';
 import { type Children, html } from '../html.ts';
-import { auditHref } from '../kit/callers.ts';
 import { countText, Time } from '../kit/format.ts';
-import { Badge, type BadgeKind, Section } from '../kit/page.ts';
-import { Empty, Shown } from '../kit/states.ts';
-import { type Column, Table } from '../kit/table.ts';
-import { UnreadableRows } from '../kit/unreadable-rows.ts';
-import type { Change, ChangePage } from '../types.ts';
+import { Badge, type BadgeKind } from '../kit/page.ts';
+import type { Column } from '../kit/table.ts';
+import type { Change } from '../types.ts';
 
 // A recorded change in words: what was done, by whom, with which outcome and difference.
 
@@ -136,28 +132,4 @@ function textOf(value: unknown): string {
       .map(([name, inner]) => `${name} ${textOf(inner)}`)
       .join(', ') || 'none'
   );
-}
-
-/**
- * The last changes of one key or customer.
- * @param what `key` or `customer`
- * @param changes the first page, which may be empty although the record has older ones
- */
-export function LastChanges({ id, what, changes }: { id: string; what: string; changes: Resource<ChangePage> }) {
-  const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
-  return html`<${Section} title="Last changes" note=${all}>
-    <${Shown} of=${changes} what="the changes">
-      ${({ changes, unreadable, cursor }: ChangePage) =>
-        html`${
-          changes.length === 0
-            ? html`<${Empty} title=${cursor === null ? `No change of this ${what} is recorded.` : `The latest changes do not concern this ${what}. Audit goes further back.`} />`
-            : html`<${Table}
-              caption=${`Last changes of this ${what}`}
-              rows=${changes}
-              keyOf=${(change: Change) => change.id}
-              columns=${CHANGE_COLUMNS}
-            />`
-        }<${UnreadableRows} rows=${unreadable} noun="change" />`}
-    </${Shown}>
-  </${Section}>`;
 }

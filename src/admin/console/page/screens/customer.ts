@@ -16,9 +16,9 @@ import { type Action, Actions, CallerCard } from './caller-card.ts';
 import { SuspendedText } from './caller-facts.ts';
 import { useCallerRecord } from './caller-record.ts';
 import { isSuspended } from './caller-state.ts';
-import { LastChanges } from './changes.ts';
 import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.ts';
 import { KeyTable } from './key-table.ts';
+import { LastChanges } from './last-changes.ts';
 import { LastRefusals } from './last-refusals.ts';
 import type { CustomerDialogName } from './opened-customer-dialog.ts';
 

@@ -17,8 +17,9 @@ import { type Action, Actions, CallerCard } from './caller-card.ts';
 import { KeyState, SuspendedText } from './caller-facts.ts';
 import { useCallerRecord } from './caller-record.ts';
 import { hasEnded, refusalOf, stateOf } from './caller-state.ts';
-import { actorText, LastChanges } from './changes.ts';
+import { actorText } from './changes.ts';
 import { About, Deprecated, Secrets } from './key-details.ts';
+import { LastChanges } from './last-changes.ts';
 import { LastRefusals } from './last-refusals.ts';
 import type { KeyDialogName } from './opened-key-dialog.ts';
 

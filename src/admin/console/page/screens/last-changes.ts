@@ -1,0 +1,33 @@
+import type { Resource } from '../api.ts';
+import { html } from '../html.ts';
+import { auditHref } from '../kit/callers.ts';
+import { Section } from '../kit/page.ts';
+import { Empty, Shown } from '../kit/states.ts';
+import { Table } from '../kit/table.ts';
+import { UnreadableRows } from '../kit/unreadable-rows.ts';
+import type { Change, ChangePage } from '../types.ts';
+import { CHANGE_COLUMNS } from './changes.ts';
+
+/**
+ * The last changes of one key or customer.
+ * @param what `key` or `customer`
+ * @param changes the first page, which may be empty although the record has older ones
+ */
+export function LastChanges({ id, what, changes }: { id: string; what: string; changes: Resource<ChangePage> }) {
+  const all = html`<a href=${auditHref(id)}>All in Audit</a>`;
+  return html`<${Section} title="Last changes" note=${all}>
+    <${Shown} of=${changes} what="the changes">
+      ${({ changes, unreadable, cursor }: ChangePage) =>
+        html`${
+          changes.length === 0
+            ? html`<${Empty} title=${cursor === null ? `No change of this ${what} is recorded.` : `The latest changes do not concern this ${what}. Audit goes further back.`} />`
+            : html`<${Table}
+              caption=${`Last changes of this ${what}`}
+              rows=${changes}
+              keyOf=${(change: Change) => change.id}
+              columns=${CHANGE_COLUMNS}
+            />`
+        }<${UnreadableRows} rows=${unreadable} noun="change" />`}
+    </${Shown}>
+  </${Section}>`;
+}
