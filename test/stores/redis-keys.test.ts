@@ -4,7 +4,9 @@ import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import { byReadability } from '../../src/identify/stored-record.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
 import { RedisHistory } from '../../src/stores/redis/history.ts';
+import { API_KEYS } from '../../src/stores/redis/key-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { RecordWrite } from '../../src/stores/redis/record-writes.ts';
 import { EVERYTHING, keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';
@@ -23,6 +25,28 @@ describe('keys in Redis', () => {
     const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
     return { here: here.keys, there: there.keys };
   });
+});
+
+test('a key is revoked, and its revocation made again, whatever is in the place of the list of its changes (reliability 407)', async () => {
+  const { url } = await testRedis();
+  await redisCommand(url, 'FLUSHDB');
+  const { redis, keys } = await gatewayOn(url);
+  const { key: before } = someKey();
+  await keys.create(before);
+  const foreign = () => redisCommand(url, 'SET', keyspace.changesTo(before.id), 'of another program');
+  await foreign();
+  const revoked = (await keys.update(before.id, (key) => ({ ...key, revokedAtMs: 5 })))!;
+  expect(revoked.durability).toEqual({ kind: 'durable' });
+  expect(await keys.get(before.id)).toMatchObject({ revokedAtMs: 5 });
+  // A failover undoes it, and the other program writes there again.
+  await redisCommand(url, 'SET', keyspace.apiKey(before.id), JSON.stringify(before));
+  await foreign();
+  const texts = { before: JSON.stringify(before), after: JSON.stringify(revoked.key) };
+  const write = new RecordWrite({
+    ...{ kind: API_KEYS, before, after: revoked.key, texts, change: 'c', announce: async () => {} },
+  });
+  expect(await write.remake(async () => redis as Redis)).toBe('remade');
+  expect(await keys.get(before.id)).toMatchObject({ revokedAtMs: 5 });
 });
 
 describe('a search over keys in Redis', () => {

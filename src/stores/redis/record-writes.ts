@@ -58,10 +58,21 @@ export function leadsOnlyIn(leads: readonly Lead[], others: readonly Lead[]): re
 const REMEMBERED_MS = 3_600_000;
 const MAX_REMEMBERED = 100;
 
-/** Defines `note`, which adds the id of a change to the list KEYS[2], in the script that makes the change. */
+/**
+ * Defines `note`, which adds the id of a change to the list KEYS[2], in the script that makes the change. A value of another program in
+ * the place of the list is replaced.
+ *
+ * Fault: with such a value, a key that had leaked could not be revoked.
+ */
 const NOTE_LUA = `
+local function replacingForeign(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if string.find(reply.err, 'WRONGTYPE', 1, true) then redis.call('DEL', KEYS[2]) end
+  return redis.call(...)
+end
 local function note(id)
-  redis.call('LPUSH', KEYS[2], id)
+  replacingForeign('LPUSH', KEYS[2], id)
   redis.call('LTRIM', KEYS[2], 0, ${MAX_REMEMBERED - 1})
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
 end`;
@@ -69,7 +80,7 @@ end`;
 /** Defines `noted`: whether the change was made, or enough later ones that its id may be gone. Writes in any case. */
 export const NOTED_LUA = `${NOTE_LUA}
 local function noted(id)
-  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  local ids = replacingForeign('LRANGE', KEYS[2], 0, -1)
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
   for _, one in ipairs(ids) do if one == id then return true end end
   return #ids >= ${MAX_REMEMBERED}
