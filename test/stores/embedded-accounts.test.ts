@@ -6,6 +6,8 @@ import { windowLimit } from '../../src/admit/windows.ts';
 import { AccountsTable } from '../../src/stores/embedded/accounts.ts';
 
 const T0 = 1_800_000_000_000;
+const TOP_UP =
+  '{"kind":"top-up","of":{"window":"day","limit":5,"form":{"calendar":{"unit":"day","zone":"UTC","anchor":1}}},"amount":3}';
 let db: DatabaseSync;
 let table: AccountsTable;
 beforeEach(() => {
@@ -75,9 +77,9 @@ describe('changes that commands have written', () => {
       ['b', T0 + 1],
     ]);
     expect(table.pending('b')).toEqual([{ number: 2, ...lift('b', T0 + 1) }]);
-    table.save([], [], 0);
+    table.save([]);
     expect(table.pending()).toHaveLength(2);
-    table.save([], [], 1);
+    table.save([], [], table.pending('a'));
     expect(table.pending().map(({ number }) => number)).toEqual([2]);
   });
 
@@ -92,6 +94,31 @@ describe('changes that commands have written', () => {
     const [first, ...others] = table.pending('a').map(({ change }) => change);
     expect([first, ...others]).toEqual([month, sliding, reset, noted, undo]);
     expect(first?.kind === 'top-up' && first.of.calendar).toBe(calendar);
+  });
+
+  test.each([
+    ['is cut off', '{"kind":"top-up"'],
+    ['is empty', ''],
+    ['is of no kind', '{}'],
+    ['is of another version', '{"kind":"later"}'],
+    ['resets no windows', '{"kind":"reset"}'],
+    ['has a ban without a number', '{"kind":"ban","ban":{"untilMs":1,"window":"day"}}'],
+    ['has an unknown zone', TOP_UP.replace('UTC', 'Mars')],
+    ['adds nothing', TOP_UP.replace('"amount":3', '"amount":0')],
+    ['has no end', TOP_UP.replace('"amount":3', '"amount":3,"terms":{"id":"top_1","untilMs":"soon"}')],
+  ])('one that %s is left out of what is read, and removed by a reset (reliability 400)', (_, text) => {
+    table.save([row('a', banned(T0 + 900))]);
+    db.prepare('INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, ?, ?)').run('a', text, T0);
+    expect(table.pending('a')).toEqual([{ number: 1, consumerId: 'a', change: null, atMs: T0 }]);
+    expect(table.readable('a')).toBeNull();
+    expect(table.placeOf('a')).toBe('the row 1 of the table pending_changes in tollgate.db');
+    expect(table.bans(T0).map(({ consumerId }) => consumerId)).toEqual(['a']);
+    table.addPending(lift('a'));
+    expect(table.get('a')).toEqual(UNSEEN);
+    table.removeUnreadable('a');
+    expect(table.pending().map(({ number }) => number)).toEqual([2]);
+    expect(table.readable('a')).toEqual(UNSEEN);
+    expect(table.placeOf('a')).toBe('the row a of the table accounts in tollgate.db');
   });
 
   test('are gone with their consumer', () => {

@@ -4,7 +4,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
-import { UNBOUNDED } from '../../src/admit/plan.ts';
+import { type Allowance, UNBOUNDED } from '../../src/admit/plan.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
@@ -185,7 +185,7 @@ describe('in the embedded store', () => {
   });
 
   test.each(['no JSON', '[]', '{"windows":{"minute":{"used":"many","endsAtMs":1}}}', '{"ban":{"number":1}}'])(
-    '%s in the place of an account keeps neither the gateway from starting nor another account from being read',
+    '%s in the place of an account is neither absent nor a reason to fail, until a reset (reliability 401)',
     async (text) => {
       const folder = await temporaryFolder();
       const first = gatewayIn(folder);
@@ -198,9 +198,101 @@ describe('in the embedded store', () => {
       expect((await view.bans()).map(({ consumerId }) => consumerId)).toEqual(['good']);
       const second = gatewayIn(folder);
       expect((await second.ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['good']);
-      expect(second.complaints).toEqual([expect.objectContaining({ code: 'store_corrupt' })]);
-      const [outcome] = await second.ledger.decide([ask('bad', 1)]);
-      expect(outcome?.admitted).toBe(1);
+      const unreadable = {
+        code: 'store_corrupt',
+        message: expect.stringContaining('the row bad of the table accounts'),
+      };
+      expect(second.complaints).toMatchObject([unreadable]);
+      const { ledger, db } = second;
+      // Also if it is the account of the customer that a key belongs to.
+      const shared: Allowance = {
+        ...strict,
+        further: [{ name: 'customer', scope: 'customer', group: null, limits: [], unlimited: [] }],
+      };
+      const asked = [ask('bad', 1), ask('good', 0), { ...ask('bad/key_1', 1), allowance: shared }];
+      expect((await ledger.decide(asked)).map((outcome) => outcome?.admitted)).toEqual([undefined, 0, undefined]);
+      expect(await ledger.present('bad', strict)).toBeNull();
+      expect(await ledger.lift('bad')).toBeNull();
+      await ledger.carryBan('good', 'bad');
+      const minute = strict.limits[0]!;
+      await expect(ledger.topUp('bad', minute, 5, 'one')).rejects.toMatchObject(unreadable);
+      await expect(ledger.topUpNotes('bad')).rejects.toMatchObject(unreadable);
+      const settlement = {
+        accountId: 'bad',
+        delta: 1,
+        windows: [{ window: 'minute', endsAtMs: 0 }],
+        histories: [],
+        hour: 0,
+      };
+      expect(await ledger.settle([settlement as never])).toEqual(['lost']);
+      const stored = () => String(db.prepare("SELECT state FROM accounts WHERE consumer_id = 'bad'").get()?.state);
+      await ledger.topUp('good', minute, 5, 'two');
+      expect([stored(), second.states, second.failedWrites]).toEqual([text, [], []]);
+      expect((await ledger.resetUsage('bad', ['minute'], 'three')).kind).toBe('made');
+      expect((await ledger.decide([ask('bad', 1)]))[0]?.admitted).toBe(1);
+      expect(JSON.parse(stored())).toMatchObject({ ban: null });
+    },
+  );
+
+  test('an account that cannot be read stays in the table when the gateway ends, and is reset by a command while one runs (reliability 401)', async () => {
+    const folder = await temporaryFolder();
+    const db = database(folder);
+    gatewayIn(folder).close();
+    const end = Date.now() + 60_000;
+    const minute = strict.limits[0]!;
+    // Acknowledged before the damage: it waits for the reset.
+    await viewIn(folder).topUp('bad', minute, 5, 'one');
+    db.prepare('INSERT INTO accounts VALUES (?, ?, ?)').run('bad', '{"windows":', end);
+    const first = gatewayIn(folder);
+    await first.ledger.decide([ask('bad', 1), ask('good', 1)]);
+    first.close();
+    const state = db.prepare("SELECT state FROM accounts WHERE consumer_id = 'bad'");
+    expect(state.get()).toMatchObject({ state: '{"windows":' });
+    const { ledger } = gatewayIn(folder, undefined, { isDeaf: true });
+    expect((await viewIn(folder).resetUsage('bad', ['minute'], 'two')).kind).toBe('made');
+    expect(await ledger.present('bad', strict)).toBeNull();
+    ledger.applyChanges();
+    ledger.applyChanges();
+    expect((await ledger.decide([ask('bad', 9)]))[0]?.admitted).toBe(2 + 5);
+  });
+
+  // Attack: another program cuts off a change in the table. No operator's change of any key was applied any more, also by the next gateway.
+  test.each(['{"kind":"top-up"', '{}', '{"kind":"later"}'])(
+    'the change %s keeps no other from being applied, is named, and goes with a reset (reliability 400)',
+    async (text) => {
+      const folder = await temporaryFolder();
+      const first = gatewayIn(folder, undefined, { isDeaf: true });
+      const view = viewIn(folder);
+      const damage = (id: string) =>
+        first.db.prepare('INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, ?, 1)').run(id, text);
+      const minute = strict.limits[0]!;
+      const toppedUpBy = async (amount: number, { ledger }: Pick<typeof first, 'ledger'>) => {
+        ledger.applyChanges();
+        expect((await ledger.present('a', strict))?.state.topUps?.minute?.amount).toBe(amount);
+      };
+      damage('bad');
+      await view.topUp('a', minute, 5, 'one');
+      await toppedUpBy(5, first);
+      await view.topUp('a', minute, 2, 'two');
+      await toppedUpBy(7, first);
+      const named = {
+        code: 'store_corrupt',
+        message: expect.stringMatching(/ bad .* row 1 of the table pending_changes/),
+      };
+      expect(first.complaints).toMatchObject([named]);
+      expect([first.states, first.failedWrites]).toEqual([[], []]);
+      first.close();
+      await view.topUp('a', minute, 3, 'three');
+      const second = gatewayIn(folder, undefined, { isDeaf: true });
+      await toppedUpBy(10, second);
+      expect(second.complaints).toMatchObject([named]);
+      // The gateway decides by what it has, and operators see that a change is missing.
+      expect((await second.ledger.decide([ask('bad', 1)]))[0]?.admitted).toBe(1);
+      expect(await view.present('bad', strict)).toBeNull();
+      expect((await view.resetUsage('bad', ['minute'], 'four')).kind).toBe('made');
+      expect(await view.present('bad', strict)).not.toBeNull();
+      await toppedUpBy(10, second);
+      expect(second.db.prepare('SELECT * FROM pending_changes').all()).toEqual([]);
     },
   );
 

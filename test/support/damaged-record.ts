@@ -45,6 +45,14 @@ export async function forgetChanges({ REDIS_URL: url, TOLLGATE_DATA: folder }: E
   else await redisCommand(url, 'DEL', keyspace.audit, keyspace.auditRefusals);
 }
 
+/** Makes what was counted for a key unreadable. The embedded store has it in memory while a gateway runs. */
+export async function damageCounts({ REDIS_URL: url, TOLLGATE_DATA: folder }: Env, id: string): Promise<void> {
+  if (url === undefined) {
+    const insert = 'INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)';
+    inDatabase(folder!, (db) => db.prepare(insert).run(id, '{"windows":', Date.now() + 3_600_000));
+  } else await redisCommand(url, 'SET', keyspace.account(id), 'garbage');
+}
+
 /** Makes the latest entry in the history of plans unreadable. */
 export async function damageLatestPlans({ REDIS_URL: url, TOLLGATE_DATA: folder }: Env): Promise<void> {
   if (url === undefined) {

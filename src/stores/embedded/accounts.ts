@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { type AccountChange, changed } from '../../admit/account-changes.ts';
 import { type AccountState, UNSEEN } from '../../admit/decide.ts';
 import { type BanInForce, MADE_ONCE_MS } from '../../admit/ledger.ts';
-import { WINDOWS, windowLimit } from '../../admit/windows.ts';
+import { WINDOWS, type WindowForm, windowLimit } from '../../admit/windows.ts';
 import { answering } from './database.ts';
 
 /** One row of the table of accounts. */
@@ -19,7 +19,8 @@ interface AccountRow {
 export interface PendingChange {
   readonly number: number;
   readonly consumerId: string;
-  readonly change: AccountChange;
+  /** Null if the row does not hold a valid change. */
+  readonly change: AccountChange | null;
   /** When the operator made it, Unix milliseconds. */
   readonly atMs: number;
 }
@@ -59,28 +60,38 @@ export class AccountsTable {
   *load(nowMs: number): Generator<AccountRow> {
     const rows = this.#db.prepare('SELECT * FROM accounts WHERE expires_at_ms > ?').iterate(nowMs);
     for (const { consumer_id, state, expires_at_ms } of rows) {
-      yield { consumerId: String(consumer_id), state: parseState(String(state)), expiresAtMs: Number(expires_at_ms) };
+      yield {
+        consumerId: String(consumer_id),
+        state: parsed<AccountState>(String(state), STATE),
+        expiresAtMs: Number(expires_at_ms),
+      };
     }
   }
 
-  /** The account with its pending changes. Null if the row does not hold a valid account. */
+  /** The account with its pending changes that can be read. Null if the row does not hold a valid account. */
   get(consumerId: string): AccountState | null {
     const row = this.#db.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(consumerId);
-    const state = row === undefined ? UNSEEN : parseState(String(row.state));
+    const state = row === undefined ? UNSEEN : parsed<AccountState>(String(row.state), STATE);
     return state === null ? null : withPending(state, this.pending(consumerId));
+  }
+
+  /** The same for reports: null also if one of the changes cannot be read. */
+  readable(consumerId: string): AccountState | null {
+    return this.pending(consumerId).some(({ change }) => change === null) ? null : this.get(consumerId);
   }
 
   /**
    * Writes rows. Only in a transaction.
    * @param ended consumers whose rows are removed
-   * @param applied the number of the last change that the gateway has applied; changes up to it are removed. 0: none
+   * @param applied changes that the gateway has applied, which are removed
    */
-  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied = 0): void {
+  save(rows: readonly AccountRow[], ended: readonly string[] = [], applied: readonly PendingChange[] = []): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
     for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
     for (const consumerId of ended) remove.run(consumerId);
-    if (applied > 0) this.#db.prepare('DELETE FROM pending_changes WHERE number <= ?').run(applied);
+    const removeChange = this.#db.prepare('DELETE FROM pending_changes WHERE number = ?');
+    for (const { number } of applied) removeChange.run(number);
   }
 
   /** Writes an account that was changed, and the id under which it was. Only in a transaction. */
@@ -95,13 +106,30 @@ export class AccountsTable {
     this.#db.prepare('DELETE FROM pending_changes WHERE consumer_id = ?').run(consumerId);
   }
 
+  /** Removes what a reset replaces: the changes of a consumer that cannot be read, and its account if that cannot. Only in a transaction. */
+  removeUnreadable(consumerId: string): void {
+    const unreadable = this.pending(consumerId).filter(({ change }) => change === null);
+    this.save([], this.get(consumerId) === null ? [consumerId] : [], unreadable);
+  }
+
+  /** Where the account is, for operators; or the first of its changes that cannot be read. */
+  placeOf(consumerId: string): string {
+    const change = this.pending(consumerId).find((one) => one.change === null);
+    return change === undefined
+      ? `the row ${consumerId} of the table accounts in tollgate.db`
+      : `the row ${change.number} of the table pending_changes in tollgate.db`;
+  }
+
   /** Removes the rows that have expired by `nowMs`. */
   dropEnded(nowMs: number): void {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
   }
 
   /** Writes a change for the gateway, running or not. Only in a transaction. @param once the id under which it is made */
-  addPending({ consumerId, change, atMs }: Omit<PendingChange, 'number'>, once?: Once): void {
+  addPending(
+    { consumerId, change, atMs }: Omit<PendingChange, 'number'> & { readonly change: AccountChange },
+    once?: Once,
+  ): void {
     this.#db
       .prepare('INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, ?, ?)')
       .run(consumerId, textOf(change), atMs);
@@ -120,7 +148,7 @@ export class AccountsTable {
     return rows.map(({ number, consumer_id, change, at_ms }) => ({
       number: Number(number),
       consumerId: String(consumer_id),
-      change: changeOf(String(change)),
+      change: parsed<AccountChange>(String(change), CHANGE),
       atMs: Number(at_ms),
     }));
   }
@@ -150,7 +178,10 @@ export class AccountsTable {
 }
 
 function withPending(state: AccountState, pending: readonly PendingChange[]): AccountState {
-  return pending.reduce((before, { change, atMs }) => changed(before, change, atMs), state);
+  return pending.reduce(
+    (before, { change, atMs }) => (change === null ? before : changed(before, change, atMs)),
+    state,
+  );
 }
 
 /** The form of a window stands beside its limit in the text, because a calendar is not plain data. */
@@ -160,24 +191,21 @@ function textOf(change: AccountChange): string {
   return JSON.stringify({ ...change, of: { window, limit, form: { slices, calendar: calendar?.form } } });
 }
 
-function changeOf(text: string): AccountChange {
-  const change = JSON.parse(text);
-  if (change.kind !== 'top-up') return change;
-  const { window, limit, form } = change.of;
-  return { ...change, of: windowLimit(window, limit, form) };
-}
-
 const count = z.int().min(0);
 const moment = z.number().min(0);
 const slices = z
   .object({ per: z.int().min(1).max(30), startsAtMs: moment, first: count, counts: z.array(count).min(1).max(31) })
   .refine(({ per, first }) => first < per);
+const BAN = z.object({
+  number: z.int().min(1),
+  untilMs: moment,
+  window: z.enum(WINDOWS),
+  budget: z.string().optional(),
+});
 const STATE = z.object({
   windows: z.partialRecord(z.enum(WINDOWS), z.object({ used: count, endsAtMs: moment, slices: slices.optional() })),
   strikes: z.object({ count, endsAtMs: moment }),
-  ban: z
-    .object({ number: z.int().min(1), untilMs: moment, window: z.enum(WINDOWS), budget: z.string().optional() })
-    .nullable(),
+  ban: BAN.nullable(),
   topUps: z.partialRecord(z.enum(WINDOWS), z.object({ amount: z.int().min(1), untilMs: moment })).optional(),
   topUpNotes: z
     .array(
@@ -194,9 +222,31 @@ const STATE = z.object({
     .optional(),
 });
 
-function parseState(text: string): AccountState | null {
+const FORM = z.object({
+  slices: z.int().min(1).max(30).optional(),
+  calendar: z
+    .object({ unit: z.enum(['hour', 'day', 'week', 'month']), zone: z.string(), anchor: z.int().min(1).max(31) })
+    .optional(),
+});
+const CHANGE = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('lift') }),
+  z.object({ kind: z.literal('ban'), ban: BAN }),
+  z.object({
+    kind: z.literal('top-up'),
+    of: z
+      .object({ window: z.enum(WINDOWS), limit: count, form: FORM })
+      .transform(({ window, limit, form }) => windowLimit(window, limit, form as WindowForm)),
+    amount: z.int().min(1),
+    terms: z.object({ id: z.string(), untilMs: moment.optional(), reason: z.string().optional() }).optional(),
+  }),
+  z.object({ kind: z.literal('undo-top-up'), window: z.enum(WINDOWS), id: z.string().nullable() }),
+  z.object({ kind: z.literal('reset'), windows: z.array(z.enum(WINDOWS)) }),
+]);
+
+/** Null if the text is not of the schema. */
+function parsed<T>(text: string, schema: z.ZodType<unknown>): T | null {
   try {
-    return STATE.parse(JSON.parse(text)) as AccountState;
+    return schema.parse(JSON.parse(text)) as T;
   } catch {
     return null;
   }

@@ -60,12 +60,13 @@ interface EmbeddedLedgerOptions {
   readonly onFailedWrite?: (error: unknown) => void;
   /** Called before each snapshot. Throws if another gateway owns the store. */
   readonly insistOnOwner?: () => void;
-  /** Called with each loss: an account that cannot be read, or counts that could not be written before the end. */
+  /** Called with each account and each change that cannot be read, and with counts that could not be written before the end. */
   readonly onLoss?: (failure: Failure) => void;
 }
 
 interface Account {
-  readonly state: AccountState;
+  /** Null: the row cannot be read. It stays until a reset or its end, and nothing is decided about it. */
+  readonly state: AccountState | null;
   readonly expiresAtMs: number;
 }
 
@@ -101,6 +102,8 @@ export class EmbeddedLedger implements Ledger {
   #again: NodeJS.Timeout | undefined;
   /** The changes of commands that were applied in memory and not yet removed from the table, oldest first. */
   #applied: readonly PendingChange[] = [];
+  /** The numbers of the changes that cannot be read and were reported. */
+  #reported: ReadonlySet<number> = new Set();
   #sweep: Iterator<[string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
@@ -130,9 +133,10 @@ export class EmbeddedLedger implements Ledger {
     { consumerId, allowance, cost, amounts, n, held }: DecisionRequest,
     nowMs: number,
     begun: Map<string, number>,
-  ): Outcome {
+  ): Outcome | null {
     const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
     const before = this.#joined(consumerId, ids);
+    if (before === null) return null;
     const inFlight = held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
     const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
     if (n === 0) return outcome;
@@ -164,8 +168,7 @@ export class EmbeddedLedger implements Ledger {
     const nowMs = this.#options.wallMs();
     return settlements.map((one) => {
       try {
-        this.#settle(one, nowMs);
-        return 'settled';
+        return this.#settle(one, nowMs);
       } catch (error) {
         // A history that is not in memory could not be read.
         this.failed(error);
@@ -174,17 +177,22 @@ export class EmbeddedLedger implements Ledger {
     });
   }
 
-  #settle({ accountId, delta, windows, histories, hour }: UnitSettlement, nowMs: number): void {
-    const state = settled(this.#stateOf(accountId), delta, windows, nowMs);
+  #settle({ accountId, delta, windows, histories, hour }: UnitSettlement, nowMs: number): SettlementOutcome {
+    const before = this.#stateOf(accountId);
+    if (before === null) return 'lost';
+    const state = settled(before, delta, windows, nowMs);
     const expiresAtMs = Math.max(endOf(state, 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
     if (windows.length > 0) this.#keep(accountId, { state, expiresAtMs });
     for (const id of histories) this.histories.settled(id, hour, delta, nowMs);
+    return 'settled';
   }
 
-  /** The state of a consumer with that of its other accounts, if it has several. */
-  #joined(consumerId: string, ids: readonly string[] | null): AccountState {
+  /** The state of a consumer with that of its other accounts, if it has several. Null if one of them cannot be read. */
+  #joined(consumerId: string, ids: readonly string[] | null): AccountState | null {
     const own = this.#stateOf(consumerId);
-    return ids === null ? own : { ...own, further: ids.slice(1).map((id) => this.#stateOf(id)) };
+    if (ids === null || own === null) return own;
+    const further = ids.slice(1).map((id) => this.#stateOf(id));
+    return further.includes(null) ? null : { ...own, further: further as AccountState[] };
   }
 
   #keepState(accountId: string, state: AccountState, { bans }: Allowance): void {
@@ -195,6 +203,7 @@ export class EmbeddedLedger implements Ledger {
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
     const ids = accountIdsOf(consumerId, allowance);
     const state = this.#joined(consumerId, ids.length === 1 ? null : ids);
+    if (state === null) return null;
     const inFlight = ids.map((id) => this.#inFlight.get(id) ?? 0);
     return decide(state, allowance, this.#options.wallMs(), 1, 0, inFlight);
   }
@@ -209,28 +218,28 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
-    const isBanned = () => this.#options.wallMs() < (this.#stateOf(consumerId).ban?.untilMs ?? 0);
+    const isBanned = () => this.#options.wallMs() < (this.#stateOf(consumerId)?.ban?.untilMs ?? 0);
     if (!isBanned()) return null;
     return this.#change(consumerId, () => {
       const nowMs = this.#options.wallMs();
       if (!isBanned()) return { value: null, account: null };
       const account = this.#changed(consumerId, { kind: 'lift' }, nowMs);
-      this.#table.save([{ consumerId, ...account }]);
-      return { value: DURABLE, account };
+      if (account !== null) this.#table.save([{ consumerId, ...account }]);
+      return { value: account === null ? null : DURABLE, account };
     });
   }
 
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
     this.applyChanges();
     const from = this.#accounts.get(fromAccountId);
-    const ban = from?.state.ban ?? null;
+    const ban = from?.state?.ban ?? null;
     if (from === undefined || ban === null || this.#options.wallMs() >= ban.untilMs) return;
     await this.#change(toAccountId, () => {
       const nowMs = this.#options.wallMs();
-      const { state, expiresAtMs } = this.#changed(toAccountId, { kind: 'ban', ban }, nowMs);
-      if (state === this.#stateOf(toAccountId)) return { value: null, account: null };
+      const changed = this.#changed(toAccountId, { kind: 'ban', ban }, nowMs);
+      if (changed === null || changed.state === this.#stateOf(toAccountId)) return { value: null, account: null };
       // As long as the other account remembers the number of the ban.
-      const account = { state, expiresAtMs: Math.max(expiresAtMs, from.expiresAtMs) };
+      const account = { ...changed, expiresAtMs: Math.max(changed.expiresAtMs, from.expiresAtMs) };
       this.#table.save([{ consumerId: toAccountId, ...account }]);
       return { value: null, account };
     });
@@ -245,7 +254,7 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
-    return this.#stateOf(consumerId).topUpNotes ?? [];
+    return this.#readableOf(consumerId).topUpNotes ?? [];
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
@@ -267,30 +276,39 @@ export class EmbeddedLedger implements Ledger {
   }
 
   placeOf(consumerId: string): string {
-    return placeOf(consumerId);
+    return this.#table.placeOf(consumerId);
   }
 
   async bans(): Promise<readonly BanInForce[]> {
     const nowMs = this.#options.wallMs();
     const found: BanInForce[] = [];
     for (const [consumerId, { state }] of this.#accounts) {
-      if (state.ban !== null && nowMs < state.ban.untilMs) found.push({ consumerId, ban: state.ban });
+      const ban = state?.ban ?? null;
+      if (ban !== null && nowMs < ban.untilMs) found.push({ consumerId, ban });
     }
     return found;
   }
 
-  /** Applies the changes that commands have written to the database. Called on every change from the feed. */
+  /**
+   * Applies the changes that commands have written to the database. Called on every change from the feed.
+   *
+   * Fault: one change is damaged. No change of any account was applied any more. So those that can be applied are, and the others
+   * stay in the table until a reset.
+   */
   applyChanges(): void {
-    let applied: readonly PendingChange[] = [];
+    const applied: PendingChange[] = [];
     try {
-      const last = this.#applied.at(-1)?.number ?? 0;
-      const pending = this.#table.pending().filter(({ number }) => number > last);
-      if (pending.length === 0) return;
-      for (const { consumerId, change, atMs } of pending) {
-        this.#keep(consumerId, this.#changed(consumerId, change, atMs));
+      const before = new Set(this.#applied.map(({ number }) => number));
+      const pending = this.#table.pending().filter(({ number }) => !before.has(number));
+      this.#report(pending.filter(({ change }) => change === null));
+      for (const one of pending) {
+        const account = one.change === null ? null : this.#changed(one.consumerId, one.change, one.atMs);
+        if (account === null) continue;
+        this.#keep(one.consumerId, account);
+        applied.push(one);
       }
-      this.#applied = [...this.#applied, ...pending];
-      applied = pending;
+      if (applied.length === 0) return;
+      this.#applied = [...this.#applied, ...applied];
       this.#write([]);
     } catch (error) {
       // The next snapshot writes them as well.
@@ -298,6 +316,13 @@ export class EmbeddedLedger implements Ledger {
     }
     // Last of all: a listener may call this method again, and each change counts once.
     for (const { consumerId } of applied) this.#options.onAccountChange?.({ kind: 'account', keyId: consumerId });
+  }
+
+  #report(unreadable: readonly PendingChange[]): void {
+    const reported = this.#reported;
+    this.#reported = new Set(unreadable.map(({ number }) => number));
+    for (const { number, consumerId } of unreadable)
+      if (!reported.has(number)) this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
   }
 
   /** Begins an outage: a write to the database has failed, here or elsewhere in this process. */
@@ -335,30 +360,45 @@ export class EmbeddedLedger implements Ledger {
       this.failed(error);
     }
     for (const { consumerId, state, expiresAtMs } of this.#table.load(nowMs)) {
-      if (state !== null) this.#accounts.set(consumerId, { state, expiresAtMs });
-      else this.#options.onLoss?.(unreadable(consumerId));
+      this.#accounts.set(consumerId, { state, expiresAtMs });
+      if (state === null) this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
     }
   }
 
-  #stateOf(consumerId: string): AccountState {
-    return this.#accounts.get(consumerId)?.state ?? UNSEEN;
+  /** Null if the account cannot be read. */
+  #stateOf(consumerId: string): AccountState | null {
+    const account = this.#accounts.get(consumerId);
+    return account === undefined ? UNSEEN : account.state;
   }
 
-  #changed(consumerId: string, change: AccountChange, nowMs: number): Account {
-    const state = changed(this.#stateOf(consumerId), change, nowMs);
+  /** @throws Failure `store_corrupt` if the account cannot be read */
+  #readableOf(consumerId: string): AccountState {
+    const state = this.#stateOf(consumerId);
+    if (state === null) throw foreignAccount(consumerId, this.placeOf(consumerId));
+    return state;
+  }
+
+  /** Null if the account cannot be read; a reset begins such a one anew. */
+  #changed(consumerId: string, change: AccountChange, nowMs: number): Account | null {
+    const before = this.#stateOf(consumerId) ?? (change.kind === 'reset' ? UNSEEN : null);
+    if (before === null) return null;
+    const state = changed(before, change, nowMs);
     const expiresAtMs = Math.max(this.#accounts.get(consumerId)?.expiresAtMs ?? 0, endOf(state, 0));
     return { state, expiresAtMs };
   }
 
   #makeOnce<T>(consumerId: string, id: string, { change, resultOf }: ChangeOnce<T>): Promise<MadeOnce<T>> {
     this.applyChanges();
+    // Not within the change: the store is as it was.
+    if (change.kind !== 'reset') this.#readableOf(consumerId);
     return this.#change<MadeOnce<T>>(consumerId, () => {
       const nowMs = this.#options.wallMs();
       const once = { id, words: changeWords(change) };
       const before = madeBefore(this.#table, consumerId, once, nowMs);
       if (before !== null) return { value: before, account: null };
-      const value = resultOf(this.#stateOf(consumerId), nowMs);
-      const account = this.#changed(consumerId, change, nowMs);
+      const value = resultOf(this.#stateOf(consumerId) ?? UNSEEN, nowMs);
+      const account = this.#changed(consumerId, change, nowMs)!;
+      if (change.kind === 'reset') this.#table.removeUnreadable(consumerId);
       this.#table.saveChanged({ consumerId, ...account }, once, nowMs);
       return { value: { kind: 'made', value, durability: DURABLE }, account };
     });
@@ -427,12 +467,12 @@ export class EmbeddedLedger implements Ledger {
     const ids = [...new Set([...some, ...this.#applied.map(({ consumerId }) => consumerId)])];
     const rows = ids.flatMap((consumerId) => {
       const account = this.#accounts.get(consumerId);
-      return account === undefined ? [] : [{ consumerId, ...account }];
+      return account === undefined || account.state === null ? [] : [{ consumerId, ...account }];
     });
     const ended = ids.filter((id) => !this.#accounts.has(id));
     // A power cut may undo the last snapshots of counters, so these writes do not wait for the disk. Those of operators do.
     const historiesWritten = this.#writes.writeUnacknowledged(() => {
-      this.#table.save(rows, ended, this.#applied.at(-1)?.number ?? 0);
+      this.#table.save(rows, ended, this.#applied);
       return this.histories.write(mostHistories, this.#options.wallMs());
     });
     historiesWritten();
@@ -487,7 +527,7 @@ export class EmbeddedLedgerView implements LedgerView {
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
     const ids = accountIdsOf(consumerId, allowance);
-    const [state, ...further] = answering(() => ids.map((id) => this.#table.get(id)));
+    const [state, ...further] = answering(() => ids.map((id) => this.#table.readable(id)));
     if (!state || further.includes(null)) return null;
     const joined = further.length === 0 ? state : { ...state, further: further as AccountState[] };
     return decide(joined, allowance, this.#wallMs(), 1, 0);
@@ -524,7 +564,7 @@ export class EmbeddedLedgerView implements LedgerView {
 
   async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
     const state = answering(() => this.#table.get(consumerId));
-    if (state === null) throw foreignAccount(consumerId, placeOf(consumerId));
+    if (state === null) throw foreignAccount(consumerId, this.placeOf(consumerId));
     return state.topUpNotes ?? [];
   }
 
@@ -541,7 +581,7 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   placeOf(consumerId: string): string {
-    return placeOf(consumerId);
+    return this.#table.placeOf(consumerId);
   }
 
   async bans(): Promise<readonly BanInForce[]> {
@@ -554,12 +594,9 @@ export class EmbeddedLedgerView implements LedgerView {
     return this.#writes.write(() => {
       const before = madeBefore(this.#table, consumerId, once, nowMs);
       if (before !== null) return before;
-      let state = this.#table.get(consumerId);
-      if (state === null && change.kind === 'reset') {
-        this.#table.save([], [consumerId]);
-        state = this.#table.get(consumerId);
-      }
-      if (state === null) throw foreignAccount(consumerId, placeOf(consumerId));
+      if (change.kind === 'reset') this.#table.removeUnreadable(consumerId);
+      const state = this.#table.get(consumerId);
+      if (state === null) throw foreignAccount(consumerId, this.placeOf(consumerId));
       const value = resultOf(state, nowMs);
       this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
       return { kind: 'made', value, durability: DURABLE };
@@ -608,17 +645,6 @@ function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: n
   for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);
   for (const { untilMs } of Object.values(topUps)) latest = Math.max(latest, untilMs);
   return latest;
-}
-
-function placeOf(consumerId: string): string {
-  return `the row ${consumerId} of the table accounts in tollgate.db`;
-}
-
-function unreadable(consumerId: string): Failure {
-  return new Failure(
-    'store_corrupt',
-    `What the embedded store holds for ${consumerId} cannot be read. Its windows, strikes and bans start from nothing.`,
-  );
 }
 
 function unwritten(accounts: number, cause: unknown): Failure {

@@ -1,12 +1,12 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { followEvents } from '../../admin/event-reader.ts';
 import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
 import { DAMAGES } from '../../contracts/unreadable-records.ts';
 import { eventually } from '../../support/conditions.ts';
 import {
+  damageCounts,
   damageLatestChange,
   damageLatestPlans,
   damageRecord,
@@ -14,7 +14,6 @@ import {
   forgetChanges,
 } from '../../support/damaged-record.ts';
 import type { TestGateway } from '../../support/gateway.ts';
-import { redisCommand } from '../../support/redis.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
@@ -393,12 +392,25 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
   });
 });
 
-test('a gateway that decides alone about a consumer, because its counters cannot be read, names it in the log (reliability 365)', async () => {
-  const store = await STORES.Redis!();
-  const gateway = await startWithAdmin(store, { plans: PLANS });
-  const { id, key } = (await ask(gateway, 'POST', '/admin/keys', { plan: 'free' })).body;
-  await redisCommand(store.REDIS_URL!, 'SET', keyspace.account(id), 'garbage');
-  expect((await gateway.get('/v1/pets', key)).status).toBe(200);
-  const [line] = await gateway.process.until(/^.*"the store has no decision about a consumer.*$/m);
-  expect(JSON.parse(line)).toMatchObject({ level: 50, consumerId: id });
-});
+test.each(Object.entries(STORES))(
+  'a gateway on %s that decides alone about a consumer, because its counters cannot be read, names it in the log (reliability 365) (reliability 401)',
+  async (_, emptyStore) => {
+    const store = await emptyStore();
+    const before = await startWithAdmin(store, { plans: PLANS });
+    const { id, key } = (await ask(before, 'POST', '/admin/keys', { plan: 'free' })).body;
+    await before.process.stop();
+    await damageCounts(store, id);
+    const gateway = await startWithAdmin(store, { plans: PLANS });
+    expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+    const [line] = await gateway.process.until(/^.*"the store has no decision about a consumer.*$/m);
+    expect(JSON.parse(line)).toMatchObject({ level: 50, consumerId: id });
+    const usage = await runCommand(gateway.env, 'usage', id);
+    expect([usage.code, usage.stderr]).toEqual([
+      1,
+      expect.stringContaining(`What was counted for ${id} cannot be read`),
+    ]);
+    expect((await runCommand(gateway.env, 'usage', 'reset', id)).code).toBe(0);
+    await eventually(async () => expect((await gateway.get('/usage', key)).status).toBe(200));
+    expect((await runCommand(gateway.env, 'usage', id)).code).toBe(0);
+  },
+);
