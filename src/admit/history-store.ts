@@ -3,7 +3,7 @@ import type { LimitName } from './windows.ts';
 
 /** What the store keeps of each consumer's use besides its counters. Implemented by stores/embedded and stores/redis. */
 export interface HistoryStore {
-  /** Null if nothing is kept of the consumer. @throws Failure `store_unavailable` */
+  /** Null if nothing is kept of the consumer. @throws Failure `store_unavailable`; UnreadableRecord with the id if what is kept cannot be read */
   of(consumerId: string): Promise<ReadHistory | null>;
   /**
    * The beginning of the hour in which something of a consumer was counted last, Unix milliseconds, for each of these ids;

@@ -100,10 +100,7 @@ export const usageExport: Command = {
       }
       if (given.to === undefined) terminal.error(noteOnEnd(span));
       if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
-      unread.describe(
-        terminal,
-        () => 'what the keys used is left out, or the plan where the record is that of a customer',
-      );
+      unread.describe(terminal, () => 'what was used is left out, or the plan where the record is that of a customer');
       return unread.exitCode;
     });
   },

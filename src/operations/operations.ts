@@ -270,7 +270,7 @@ export class Operations {
   /**
    * Yields what every consumer used by hour or by day, also in each unit of the plans in force, some consumers at a time.
    * @param of only this key, which may be revoked, or token caller, and only what was used under this customer; null for all
-   * @param onUnreadable called with each record that cannot be read: what the key used is left out, the plan of the customer's keys is null
+   * @param onUnreadable called with each record or history that cannot be read: what the key used is left out, the plan of the customer's keys is null
    * @throws Failure `not_found` at the first step, if there is no such key or customer
    */
   async *usageRecords(
@@ -294,10 +294,10 @@ export class Operations {
   ): AsyncGenerator<readonly UsageRecord[]> {
     const { history } = this.#options;
     const units = unitNamesIn(this.plans);
-    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(onUnreadable), history, span, units);
+    if (id === null) yield* usageRecords(this.#everyKeyWithPlan(onUnreadable), history, span, units, onUnreadable);
     else {
       const consumer = isTokenCaller(id) ? withoutKey(id) : await this.#withPlan(await this.show(id), onUnreadable);
-      yield await recordsOf([consumer], history, span, units);
+      yield await recordsOf([consumer], history, span, units, onUnreadable);
     }
   }
 

@@ -12,6 +12,7 @@ import {
 } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
+import { isReadable, orUnreadable, type UnreadableRecord } from '../identify/stored-record.ts';
 import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */
@@ -77,6 +78,7 @@ const READ_AT_ONCE = 100;
  * consumers at a time, so that the whole is never in memory.
  * @param keys every key
  * @param units those in which each has a history besides that of requests
+ * @param onUnreadable called with each history that cannot be read, and is left out
  * @throws Failure `store_unavailable`
  */
 export async function* usageRecords(
@@ -84,9 +86,10 @@ export async function* usageRecords(
   store: Pick<HistoryStore, 'of' | 'consumerIds'>,
   span: AskedSpan,
   units: readonly string[],
+  onUnreadable: (history: UnreadableRecord) => void,
 ): AsyncGenerator<readonly UsageRecord[]> {
-  for await (const some of inGroups(keys)) yield recordsOf(some, store, span, units);
-  for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span, units);
+  for await (const some of inGroups(keys)) yield recordsOf(some, store, span, units, onUnreadable);
+  for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span, units, onUnreadable);
 }
 
 type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & Parameters<typeof accountsOf>[0];
@@ -96,25 +99,37 @@ export function withoutKey(id: string): Consumer {
   return { id, name: null, owner: null, plan: null };
 }
 
-/** What some consumers used by hour or by day: of each account the requests, then the units. @throws Failure `store_unavailable` */
+/**
+ * What some consumers used by hour or by day: of each account the requests, then the units.
+ * @param onUnreadable called with each history that cannot be read, and is left out
+ * @throws Failure `store_unavailable`
+ */
 export async function recordsOf(
   consumers: readonly Consumer[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
   units: readonly string[],
+  onUnreadable: (history: UnreadableRecord) => void,
 ): Promise<readonly UsageRecord[]> {
   const histories = consumers.flatMap((of) =>
     accountsOf(of).flatMap((accountId) => [null, ...units].map((unit) => ({ accountId, unit, of }))),
   );
-  const reports = await Promise.all(histories.map(({ accountId, unit }) => reportOf([accountId], store, span, unit)));
-  return histories.flatMap(({ accountId, unit, of: { id: consumer, name, owner, plan } }, i) =>
-    reports[i]!.buckets.map((bucket) => {
+  const reports = await Promise.all(
+    histories.map(({ accountId, unit }) => orUnreadable(reportOf([accountId], store, span, unit))),
+  );
+  return histories.flatMap(({ accountId, unit, of: { id: consumer, name, owner, plan } }, i) => {
+    const report = reports[i]!;
+    if (!isReadable(report)) {
+      onUnreadable(report);
+      return [];
+    }
+    return report.buckets.map((bucket) => {
       const id = `${historyIn(accountId, unit)}/${span.step === 'hour' ? bucket.at : bucket.at.slice(0, 10)}`;
       const { customerId: customer } = partsOfAccount(accountId);
       const record = { id, consumer, name, owner, plan, step: span.step, ...bucket, customer };
       return unit === null ? record : { ...record, unit };
-    }),
-  );
+    });
+  });
 }
 
 /**

@@ -4,8 +4,10 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
 import type { Allowance, Budget } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { allowance } from '../support/allowance.ts';
 import { temporaryFolder } from '../support/processes.ts';
+import { redisCommand } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
@@ -411,5 +413,49 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(entries).toContainEqual(expect.objectContaining({ id: token, plan: null, state: 'banned', ban: 1 }));
     expect(ours((await run(env, 'now', '--json')).stdout)).toEqual(entries);
     expect((await run(env, 'now')).stdout).toMatch(new RegExp(`^${id}\tshop\tpro\tban 1\thour\t\\S+Z$`, 'm'));
+  });
+});
+
+describe('on Redis, a history that cannot be read', () => {
+  test.each([
+    ['longer', (name: string) => [['SETRANGE', name, '1000', 'x']]],
+    ['a text', (name: string) => [['SET', name, '{"x":1}']]],
+    ['empty', (name: string) => [['SET', name, '']]],
+    [
+      'a hash',
+      (name: string) => [
+        ['DEL', name],
+        ['HSET', name, 'a', 'b'],
+      ],
+    ],
+  ])(
+    'because it is %s, makes `usage --days` fail, and the export has all others and names it (reliability 405)',
+    async (_, damage) => {
+      const env = await STORES.Redis!();
+      const redis = (words: string[]) => redisCommand(env.REDIS_URL!, ...(words as [string, ...string[]]));
+      const [damaged, whole] = [await createKey(env, '--plan', 'pro'), await createKey(env, '--plan', 'pro')];
+      for (const id of [damaged, whole]) await spend(env, id, recorded, 3);
+      const name = keyspace.history(damaged);
+      for (const words of damage(name)) await redis(words);
+      const message = `The usage history of ${damaged} cannot be read: ${name} in Redis holds something else.`;
+      expect(await run(env, 'usage', damaged, '--days', '2', '--json')).toMatchObject({
+        ...{ code: 1, stdout: '', stderr: expect.stringContaining(message) },
+      });
+      const exported = await run(env, 'usage', 'export', ...EVERYTHING);
+      expect(exported).toMatchObject({ code: 1, stderr: expect.stringContaining(message) });
+      expect(linesOf(exported).map((line) => JSON.parse(line).consumer)).toEqual([whole]);
+      await redis(['DEL', name]);
+      await spend(env, damaged, recorded, 2);
+      const repaired = await run(env, 'usage', 'export', ...EVERYTHING);
+      expect(repaired).toMatchObject({ code: 0, stderr: '' });
+      expect(linesOf(repaired).map((line) => JSON.parse(line).admitted)).toEqual([2, 3]);
+    },
+  );
+
+  test('is not one that the store may not begin yet, because its clock is wrong', async () => {
+    const env = await STORES.Redis!();
+    const id = await createKey(env, '--plan', 'pro');
+    await redisCommand(env.REDIS_URL!, 'SETRANGE', keyspace.history(id), '300', '\u0000');
+    expect(await run(env, 'usage', id, '--days', '2', '--json')).toMatchObject({ code: 0, stderr: '' });
   });
 });

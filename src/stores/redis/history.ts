@@ -11,6 +11,7 @@ import {
 } from '../../admit/history-store.ts';
 import { isLimitName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
+import { UnreadableRecord } from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
@@ -48,8 +49,6 @@ interface Scripted {
   tollgateListRefused(ends: string, rest: string, most: number): Promise<string[]>;
 }
 
-/** The bytes of a history that say which hour was counted in last: its first. */
-
 /** Consumers in one call of the index. */
 const NOTED_AT_A_TIME = 500;
 
@@ -80,10 +79,15 @@ export class RedisHistory implements HistoryStore {
   async of(consumerId: string): Promise<ReadHistory | null> {
     const name = keyspace.history(consumerId);
     const [history, [seconds]] = await Promise.all([
-      this.#circuit.read(() => this.#redis.getBuffer(name), name).catch(nullIfForeign),
+      this.#circuit.read(() => this.#redis.getBuffer(name).catch(emptyIfForeign), name),
       this.#circuit.read(() => this.#redis.time(), name),
     ]);
-    return history?.length === HISTORY_BYTES ? { history, nowMs: Number(seconds) * 1_000 } : null;
+    if (history === null) return null;
+    if (history.length === HISTORY_BYTES) return { history, nowMs: Number(seconds) * 1_000 };
+    // What history.lua leaves of a history that it may not begin yet.
+    if (history.length > 0 && history.every((byte) => byte === 0)) return null;
+    const message = `The usage history of ${consumerId} cannot be read: ${name} in Redis holds something else. Put it right there, or remove it, so that a new one begins.`;
+    throw new UnreadableRecord(consumerId, message);
   }
 
   async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
@@ -174,6 +178,11 @@ const NO_HISTORY =
 /** A value, because the circuit would take an error for a failure of the store. */
 function forbiddenOrForeign(error: Error): typeof FORBIDDEN | null {
   return error.message.startsWith('NOPERM') ? FORBIDDEN : nullIfForeign(error);
+}
+
+/** No history is empty. */
+function emptyIfForeign(error: Error): Buffer {
+  return nullIfForeign(error) ?? Buffer.alloc(0);
 }
 
 function nullIfForeign(error: Error): null {
