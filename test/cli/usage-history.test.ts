@@ -4,8 +4,12 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
 import type { Allowance, Budget } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { EmbeddedHistory } from '../../src/stores/embedded/history.ts';
+import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { allowance } from '../support/allowance.ts';
+import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { redisCommand } from '../support/redis.ts';
 import { runCommand as run } from '../support/run-command.ts';
@@ -415,6 +419,57 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await run(env, 'now')).stdout).toMatch(new RegExp(`^${id}\tshop\tpro\tban 1\thour\t\\S+Z$`, 'm'));
   });
 });
+
+// Fault: the next request took a damaged history for none and wrote a new one over it, so that an export for billing had 1 in place of 25.
+test.each([
+  ['cut off', 'substr(history, 1, 900)'],
+  ['empty', "x''"],
+  ['longer', "history || x'00'"],
+])(
+  'in the embedded store, a history that is %s is named, and nothing is added to it or written over it (reliability 402)',
+  async (_, damaged) => {
+    const env = await STORES['the embedded store']!();
+    const [bad, whole] = [await createKey(env, '--plan', 'pro'), await createKey(env, '--plan', 'pro')];
+    for (const id of [bad, whole]) await spend(env, id, recorded, 3);
+    const db = openDatabase(env.TOLLGATE_DATA!);
+    atEnd(() => db.close());
+    db.prepare(`UPDATE histories SET history = CAST(${damaged} AS BLOB) WHERE consumer_id = ?`).run(bad);
+    const stored = () => db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(bad);
+    const before = stored();
+    const gateway = new EmbeddedLedger({ db, wallMs: () => Date.now() });
+    const live = new EmbeddedHistory({ db, wallMs: () => Date.now(), live: gateway.histories });
+    const [decided] = await gateway.decide([{ consumerId: bad, allowance: recorded, cost: 1, n: 2 }]);
+    expect(decided?.admitted).toBe(2);
+    const hour = Math.floor(Date.now() / 3_600_000);
+    await gateway.settle([{ accountId: 'unit', delta: 1, windows: [], histories: [bad], hour }]);
+    const refusal = {
+      plan: 'pro',
+      kind: 'refused',
+      window: 'day',
+      cost: 1,
+      untilMs: 1,
+      refused: 4,
+      banned: 0,
+    } as const;
+    await live.addRefusals([{ consumerId: bad, ...refusal }]);
+    const message = `The usage history of ${bad} cannot be read: its row of the table histories in tollgate.db holds something else.`;
+    await expect(live.of(bad)).rejects.toMatchObject({
+      code: 'store_corrupt',
+      message: expect.stringContaining(message),
+    });
+    gateway.close();
+    expect(stored()).toEqual(before);
+    expect(await run(env, 'usage', bad, '--days', '2', '--json')).toMatchObject({
+      ...{ code: 1, stdout: '', stderr: expect.stringContaining(message) },
+    });
+    const exported = await run(env, 'usage', 'export', ...EVERYTHING);
+    expect(exported).toMatchObject({ code: 1, stderr: expect.stringContaining(message) });
+    expect(linesOf(exported).map((line) => JSON.parse(line).consumer)).toEqual([whole]);
+    db.prepare('DELETE FROM histories WHERE consumer_id = ?').run(bad);
+    await spend(env, bad, recorded, 2);
+    expect((await run(env, 'usage', bad, '--days', '2', '--json')).code).toBe(0);
+  },
+);
 
 describe('on Redis, a history that cannot be read', () => {
   test.each([

@@ -20,10 +20,13 @@ import {
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
 import { isLimitName } from '../../admit/windows.ts';
+import { UnreadableRecord } from '../../identify/stored-record.ts';
 import { answering, transaction } from './database.ts';
 
 /** Histories that stay in memory although they are written. */
 const REMEMBERED = 10_000;
+/** A row that holds no history. Nothing is added to it, and it stays as it is until it ends or an operator removes it. */
+const UNREADABLE = 'unreadable';
 
 /**
  * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed recently, and in
@@ -40,21 +43,24 @@ export class Histories {
   }
 
   admitted(consumerId: string, nowMs: number, cost: number): void {
-    this.#keep(consumerId, recordAdmitted(this.#find(consumerId), hourOf(nowMs), cost));
+    const history = this.#find(consumerId);
+    if (history !== UNREADABLE) this.#keep(consumerId, recordAdmitted(history, hourOf(nowMs), cost));
   }
 
   /** Adds to the hour of an earlier request, or gives back. */
   settled(consumerId: string, hour: number, cost: number, nowMs: number): void {
-    const history = recordLate(this.#find(consumerId), hour, cost, hourOf(nowMs));
+    const before = this.#find(consumerId);
+    const history = before === UNREADABLE ? null : recordLate(before, hour, cost, hourOf(nowMs));
     if (history !== null) this.#keep(consumerId, history);
   }
 
   refused(consumerId: string, nowMs: number, refused: number, banned: number): void {
-    this.#keep(consumerId, recordRefused(this.#find(consumerId), hourOf(nowMs), refused, banned));
+    const history = this.#find(consumerId);
+    if (history !== UNREADABLE) this.#keep(consumerId, recordRefused(history, hourOf(nowMs), refused, banned));
   }
 
   /** Null if there is none. */
-  of(consumerId: string): History | null {
+  of(consumerId: string): History | null | typeof UNREADABLE {
     return this.#find(consumerId);
   }
 
@@ -98,7 +104,7 @@ export class Histories {
     };
   }
 
-  #find(consumerId: string): History | null {
+  #find(consumerId: string): History | null | typeof UNREADABLE {
     return this.#recent.get(consumerId) ?? readHistory(this.#db, consumerId);
   }
 
@@ -127,6 +133,7 @@ export class EmbeddedHistory implements HistoryStore {
     const history = answering(() =>
       this.#live === null ? readHistory(this.#db, consumerId) : this.#live.of(consumerId),
     );
+    if (history === UNREADABLE) throw unreadable(consumerId);
     return history === null ? null : { history, nowMs: this.#wallMs() };
   }
 
@@ -216,10 +223,17 @@ export function createHistoryTables(db: DatabaseSync): void {
   );
 }
 
-/** Null also for a value that is not a history. */
-function readHistory(db: DatabaseSync, consumerId: string): History | null {
-  const history = db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(consumerId)?.history;
-  return history instanceof Uint8Array && history.length === HISTORY_BYTES ? history : null;
+function readHistory(db: DatabaseSync, consumerId: string): History | null | typeof UNREADABLE {
+  const row = db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(consumerId);
+  if (row === undefined) return null;
+  return row.history instanceof Uint8Array && row.history.length === HISTORY_BYTES ? row.history : UNREADABLE;
+}
+
+function unreadable(consumerId: string): UnreadableRecord {
+  return new UnreadableRecord(
+    consumerId,
+    `The usage history of ${consumerId} cannot be read: its row of the table histories in tollgate.db holds something else. Put it right there, or remove it, so that a new one begins.`,
+  );
 }
 
 /** Removes the history of a consumer. */
