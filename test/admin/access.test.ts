@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { get, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { AdminTokens } from '../../src/admin/admin-tokens.ts';
 import { AdminAuthenticator } from '../../src/admin/authenticator.ts';
@@ -12,6 +13,7 @@ import { MemoryAttemptCounter } from '../../src/identify/memory-attempts.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import type { TestGateway } from '../support/gateway.ts';
+import { rawExchange } from '../support/raw-http.ts';
 import { ask, auditLines, openWithAdmin, STORES, TOKEN } from './operator.ts';
 
 const embedded = STORES['the embedded store']!;
@@ -359,6 +361,22 @@ describe('connections are bounded for each address (reliability 191)', () => {
     expect(closed()).toBeLessThanOrEqual(maxConnectionsPerAddress - KEPT_PLACES.maxConnectionsPerAddress);
   });
 
+  test('requests that a client sends without waiting are served one after the other (reliability 388)', async () => {
+    const count = 200;
+    let [served, atOnce] = [0, 0];
+    const readiness = async () => {
+      atOnce = Math.max(atOnce, ++served);
+      await nextTurn();
+      served--;
+      return { ready: true, store: 'embedded' as const, draining: false };
+    };
+    const port = Number(new URL(await listenerWith({ readiness })).port);
+    const pipelined = 'GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n'.repeat(count);
+    const { responses } = await rawExchange(port, pipelined, { until: count });
+    expect(responses.filter(({ status }) => status === 200)).toHaveLength(count);
+    expect(atOnce).toBe(1);
+  });
+
   test('a place is kept until the request is answered, and then it is free for the next (reliability 242)', async () => {
     const kept: boolean[] = [];
     const responses: ServerResponse[] = [];
@@ -368,12 +386,11 @@ describe('connections are bounded for each address (reliability 191)', () => {
     };
     const port = Number(new URL(await listenerWith({ host: '::', api })).port);
     const most = KEPT_PLACES.maxConnectionsPerAddress;
-    // Two requests on one connection keep one place.
-    open(port, most, REQUEST + REQUEST);
-    await eventually(() => expect(kept).toHaveLength(2 * most));
+    open(port, most, REQUEST);
+    await eventually(() => expect(kept).toHaveLength(most));
     open(port, 1, REQUEST);
-    await eventually(() => expect(kept).toHaveLength(2 * most + 1));
-    expect(kept.indexOf(false)).toBe(2 * most);
+    await eventually(() => expect(kept).toHaveLength(most + 1));
+    expect(kept.indexOf(false)).toBe(most);
     for (const response of responses) response.end();
     await eventually(() => expect(responses.every(({ closed }) => closed)).toBe(true));
     open(port, 1, REQUEST);
