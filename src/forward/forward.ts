@@ -58,7 +58,7 @@ export interface ForwardHooks {
   worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
   done(result: ForwardResult): void;
-  /** Called once the request has been written to a connection, and again for each further attempt; null if that does not matter. */
+  /** Called when the request is about to be written to a connection, and again for each further attempt; null if that does not matter. */
   readonly sent: (() => void) | null;
   /** How long a client may read nothing before it is disconnected. */
   readonly writeTimeoutMs: number;
@@ -167,8 +167,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#connection = connection;
     // A retry has the deadline of its attempt already, and a request that is sent once more keeps its own.
     if (this.#wait === 'connection' || (this.#retries === null && !this.#isResent)) this.#waitForHead();
-    connection.carry(this.#request, this);
     this.#hooks.sent?.();
+    connection.carry(this.#request, this);
   }
 
   onNotConnected(error: Error): void {

@@ -18,11 +18,11 @@ interface PaidUnit {
 }
 
 /**
- * How a request ended. `unsent`: it was not forwarded. `replied`: the gateway answered in place of a service. `failed`: no answer
- * of the service came. `upgraded`: it became a tunnel. `whole`: its answer passed. `cut`: a part of its answer passed. `left`: its
- * client left, or broke its own body, once it was forwarded.
+ * How a request ended. `replied`: the gateway answered in place of a service. `failed`: no answer of the service came, or the request
+ * was not forwarded. `upgraded`: it became a tunnel. `whole`: its answer passed. `cut`: a part of its answer passed. `left`: its
+ * client left, or broke its own body.
  */
-export type Ended = 'unsent' | 'replied' | 'failed' | 'upgraded' | 'whole' | 'cut' | 'left';
+export type Ended = 'replied' | 'failed' | 'upgraded' | 'whole' | 'cut' | 'left';
 
 /** What a request charges, of the units that its plan limits; null if nothing. */
 export function chargesOf(allowance: Allowance, charges: readonly Charge[] | null): readonly Charge[] | null {
@@ -105,7 +105,7 @@ export class Metering {
   #read: readonly Charge[] = [];
   #reader: AnswerReader | null = null;
   #hasHead = false;
-  /** When the request was written to a connection to the service; null before that. */
+  /** When the request was last written to a connection to the service; null before that. */
   #sentAtMs: number | null = null;
 
   /** @param charges with at least one */
@@ -127,7 +127,7 @@ export class Metering {
   }
 
   /**
-   * The request has been written to a connection to the service; again for each further attempt.
+   * The request is written to a connection to the service; again for each further attempt.
    *
    * Attack: keys fill all connections of an upstream, and another caller pays for the milliseconds that it waits for one.
    * @param nowMs monotonic
@@ -161,7 +161,10 @@ export class Metering {
   }
 
   /**
-   * What the request paid. Never rejects.
+   * What the request paid: nothing if it was never written to a connection to the service. Never rejects.
+   *
+   * Attack: keys hold all connections of an upstream with slow requests, and another caller, whose requests wait in the queue until
+   * they get 503, pays their reserves.
    *
    * Attack: a client reads a stream up to its last event, leaves, and has the status 499 in the log, which `refund: [4xx]` covers. Or
    * it sends a malformed chunk once the service has worked on the ones before, and gets 400.
@@ -194,7 +197,8 @@ export class Metering {
     return this.#charges.map((charge): PaidUnit => {
       const { unit } = charge;
       const reserved = this.#reserved[unit]!;
-      if (ended === 'unsent' || (ended !== 'left' && isRefunded(charge, status))) {
+      const isUnsent = this.#sentAtMs === null && ended !== 'replied';
+      if (isUnsent || (ended !== 'left' && isRefunded(charge, status))) {
         return { unit, reserved, settled: 0, why: null };
       }
       const reading = readings[this.#read.indexOf(charge)];

@@ -441,8 +441,6 @@ export function proxyUpgrade(
   const form = head.upgrade;
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
-  // It waits in no queue: its connection is its own.
-  admitted.metering?.sent(deps.monotonicMs());
   const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(consumerIdOf(caller), recordOf(caller));
   if (typeof room === 'string') {
     flow.forwarded({ kind: 'refused', error: noRoom(room) });
@@ -495,6 +493,7 @@ function answerHooks(deps: GatewayDeps, admitted: Admitted) {
     taken: (target: string) => {
       record.target = target;
     },
+    sent: () => metering?.sent(deps.monotonicMs()),
     head: (status: number, fields: readonly string[]) => {
       // An upgraded connection pays what it took in advance, any other answer what it says.
       if (status !== SWITCHING_PROTOCOLS) metering?.head(status, fieldValues(fields));

@@ -125,7 +125,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #bodyFault: errors.ErrorResponse | null = null;
   /** Finds what the request costs in units; null if it charges none. */
   #metering: Metering | null = null;
-  #ended: Ended = 'unsent';
+  #ended: Ended = 'failed';
   #forwarding: { breakOff(reason: Error): void } | null = null;
   /** The allowance by which the request has a place among those in flight; null if it has none. */
   #place: Allowance | null = null;
@@ -544,7 +544,6 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     // 100 Continue has already been sent.
     if (head.expectsContinue && checkedBody === null) this.#response.writeContinue();
     this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
-    this.#ended = 'failed';
     const traceFields = this.#trace.forward(head, match);
     const admitted = {
       head,
@@ -833,7 +832,7 @@ const ENDED: Readonly<Record<ProxyResult['kind'], Ended>> = {
   client_gone: 'left',
   broken: 'cut',
   failed: 'failed',
-  refused: 'unsent',
+  refused: 'failed',
 };
 
 /**

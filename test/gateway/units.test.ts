@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { freePort } from '../support/free-port.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { privateRedis } from '../support/redis.ts';
@@ -567,6 +568,45 @@ test('a service that is too late is paid the reserve, unless its route refunds 5
   await usedIs(gateway, key, 0);
   expect((await gateway.get('/v1/sized', key)).status).toBe(504);
   await usedIs(gateway, key, 10);
+});
+
+describe('a request that is never written to a connection pays nothing (reliability 398)', () => {
+  const routes = `
+  - { path: /v1/hold, methods: [GET], upstream: store }
+  - path: /v1/rows
+    methods: [GET, POST]
+    upstream: store
+    websocket: true
+    timeouts: { response: 300ms }
+    cost: { tokens: { reserve: 50, from: { header: X-Rows } } }
+`;
+  const unpaid = /"path":"\/v1\/rows".*"units":\{"tokens":\{"reserved":50,"settled":0\}\}/;
+
+  test('because others hold the connections until it is too late', async () => {
+    const upstream = await startUpstream(() => {});
+    const upstreamSettings = { maxConnections: 1 };
+    const gateway = await openGateway({ upstream: upstream.origin, plans: PLANS, routes, upstreamSettings });
+    const [other, own] = [await gateway.createKey('model'), await gateway.createKey('model')];
+    const leaving = new AbortController();
+    const held = gateway.get('/v1/hold', other.key, { signal: leaving.signal }).catch(() => {});
+    await eventually(() => expect(upstream.requests).toHaveLength(1));
+    expect((await gateway.get('/v1/rows', own.key)).status).toBe(503);
+    await gateway.process.until(unpaid);
+    await usedIs(gateway, own.key, 0);
+    expect(upstream.requests).toHaveLength(1);
+    leaving.abort();
+    await held;
+  });
+
+  test('because no connection to the service is made', async () => {
+    const gateway = await openGateway({ upstream: `http://127.0.0.1:${await freePort()}`, plans: PLANS, routes });
+    const { key } = await gateway.createKey('model');
+    expect((await gateway.get('/v1/rows', key)).status).toBe(502);
+    await expect(openWebSocket(gateway, key, '/v1/rows')).rejects.toThrow('502');
+    await usedIs(gateway, key, 0);
+    const usage = (await (await gateway.get('/usage', key)).json()) as Usage;
+    expect(usage.windows.minute).toMatchObject({ used: 2 });
+  });
 });
 
 test('a WebSocket pays its reserve', async () => {

@@ -38,6 +38,8 @@ interface UpgradeHooks {
   readonly chunk: (bytes: number) => void;
   /** Reads the body of such a response; null if the gateway does not read it. */
   readonly reader: AnswerBodyReader | null;
+  /** Called when the request is about to be written to a connection. */
+  readonly sent: () => void;
   readonly writeTimeoutMs: number;
   /** Deadlines that replace those of the upstream; null for those of the upstream. */
   readonly timeouts: ResponseTimeouts | null;
@@ -152,6 +154,7 @@ class Upgrading implements Timed {
     // Either side may close its half and continue to read. This must be set before that happens.
     socket.allowHalfOpen = true;
     const { target, fields, protocol } = this.#request;
+    this.#hooks.sent();
     try {
       const asked = askForUpgrade(this.#client.socket, socket, {
         target: base + target,
