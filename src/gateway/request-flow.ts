@@ -23,6 +23,7 @@ import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
+import type { UnreadableIdentity } from '../identify/stored-record.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
 import type { Charge } from '../meter/charge.ts';
@@ -965,6 +966,9 @@ function usageResponse(
   return body instanceof Promise ? body.then(orUndecided) : orUndecided(body);
 }
 
-function orUndecided(body: UsageBody | null): UsageBody | Refusal {
-  return body ?? { judgement: 'undecided', error: plainError('store_unavailable'), limitFields: null };
+function orUndecided(found: UsageBody | UnreadableIdentity | null): UsageBody | Refusal {
+  if (found !== null && !('kind' in found)) return found;
+  const refusal = { judgement: 'undecided', limitFields: null } as const;
+  if (found === null) return { ...refusal, error: plainError('store_unavailable') };
+  return { ...refusal, error: plainError('internal_error'), cause: found.cause };
 }

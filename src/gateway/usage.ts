@@ -8,6 +8,7 @@ import type { Ledger } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
+import { type UnreadableIdentity, UnreadableRecord, unreadable } from '../identify/stored-record.ts';
 import { setReplyTimeout } from '../io/deadlines.ts';
 
 /** The response to `GET /usage`: its body, and the verdict for its rate-limit fields. */
@@ -30,10 +31,16 @@ interface UsageOptions {
 }
 
 /** The state that the store returned, and when (monotonic milliseconds). Null if the store failed. */
-type Answer = { readonly outcome: Outcome; readonly shadow: Outcome | null; readonly answeredAtMs: number } | null;
+type Answer =
+  | { readonly outcome: Outcome; readonly shadow: Outcome | null; readonly answeredAtMs: number }
+  | UnreadableIdentity
+  | null;
 
 /** The histories of a caller and its shadow. Null if the store failed. */
-type Histories = readonly (ReadHistory | null)[] | null;
+type Histories = readonly (ReadHistory | null)[] | UnreadableIdentity | null;
+
+/** Null if the store does not answer; `unreadable` if it does, and what it has of the caller cannot be read. */
+type FoundUsage = UsageBody | UnreadableIdentity | null;
 
 interface Read<A> {
   readonly askedAtMs: number;
@@ -66,9 +73,8 @@ export class Usage {
   /**
    * The usage of a caller, at once if the store was read within the last second. Never rejects.
    * @param waitedMs how long this request has already waited for the store
-   * @returns null if the store does not answer
    */
-  of(id: string, allowance: Allowance, waitedMs: number): UsageBody | null | Promise<UsageBody | null> {
+  of(id: string, allowance: Allowance, waitedMs: number): FoundUsage | Promise<FoundUsage> {
     const read = this.#read(this.#reads, id, () => this.#ask(id, allowance));
     if (read.settled !== undefined) return this.#present(id, allowance, read.settled);
     const { timeoutMs } = this.#options;
@@ -79,7 +85,6 @@ export class Usage {
   /**
    * The same with what the caller has used by hour or by day. Never rejects.
    * @param unit one of its plan; null for the cost of requests
-   * @returns null if the store does not answer
    */
   async historyOf(
     id: string,
@@ -87,14 +92,15 @@ export class Usage {
     step: Step,
     unit: string | null,
     waitedMs: number,
-  ): Promise<UsageBody | null> {
+  ): Promise<FoundUsage> {
     const { timeoutMs } = this.#options;
     const { answer } = this.#read(this.#histories, historyIn(id, unit), () => this.#askHistories(id, unit));
     const [body, histories] = await Promise.all([
       this.of(id, allowance, waitedMs),
       timeoutMs === undefined ? answer : within(answer, timeoutMs - waitedMs),
     ]);
-    if (body === null || histories === null) return null;
+    if (body === null || 'kind' in body) return body;
+    if (histories === null || 'kind' in histories) return histories;
     return { report: historyReport(histories, step, undefined, unit), verdict: body.verdict };
   }
 
@@ -118,7 +124,11 @@ export class Usage {
         ledger.present(id, allowance),
         allowance.shadow === undefined ? null : ledger.present(shadowIdOf(id), allowance.shadow),
       ]);
-      return outcome === null ? null : { outcome, shadow, answeredAtMs: monotonicMs() };
+      if (outcome === null) {
+        const cause = `What was counted for ${id} cannot be read: \`tollgate usage ${id}\` says where it is, and what to do.`;
+        return { kind: 'unreadable', cause };
+      }
+      return { outcome, shadow, answeredAtMs: monotonicMs() };
     } catch (error) {
       onStoreFailure?.(error);
       return null;
@@ -129,14 +139,15 @@ export class Usage {
     try {
       return await readHistories(this.#options.history, id, unit);
     } catch (error) {
+      if (error instanceof UnreadableRecord) return unreadable(error);
       this.#options.onStoreFailure?.(error);
       return null;
     }
   }
 
   /** Computes the present usage from an earlier reading: windows and bans that have ended since then are gone. */
-  #present(id: string, allowance: Allowance, answer: Answer): UsageBody | null {
-    if (answer === null) return null;
+  #present(id: string, allowance: Allowance, answer: Answer): FoundUsage {
+    if (answer === null || 'kind' in answer) return answer;
     const { nowMs, state } = answer.outcome;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
     const inFlight = answer.outcome.inFlight?.map((count) => count ?? 0);

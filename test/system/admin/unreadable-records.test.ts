@@ -404,6 +404,9 @@ test.each(Object.entries(STORES))(
     expect((await gateway.get('/v1/pets', key)).status).toBe(200);
     const [line] = await gateway.process.until(/^.*"the store has no decision about a consumer.*$/m);
     expect(JSON.parse(line)).toMatchObject({ level: 50, consumerId: id });
+    expect((await gateway.get('/usage', key, { headers: { 'X-Request-Id': 'damaged-usage' } })).status).toBe(500);
+    const [asked] = await gateway.process.until(/^.*"requestId":"damaged-usage".*$/m);
+    expect(JSON.parse(asked).cause).toContain(`What was counted for ${id} cannot be read`);
     const usage = await runCommand(gateway.env, 'usage', id);
     expect([usage.code, usage.stderr]).toEqual([
       1,
