@@ -184,7 +184,7 @@ export interface LedgerView {
   /** Removes the counts, strikes and ban of a consumer, if there are any. */
   forget(consumerId: string): Promise<void>;
   /** The bans in force, in no order. */
-  bans(): Promise<readonly BanInForce[]>;
+  bans(): Promise<readonly FoundBan[]>;
   /** Where the store has an account, for operators: `tg:a:{key_1} in Redis`. */
   placeOf(consumerId: string): string;
 }
@@ -193,6 +193,9 @@ export interface BanInForce {
   readonly consumerId: string;
   readonly ban: NonNullable<AccountState['ban']>;
 }
+
+/** `ban` is null if what the store has in its place cannot be read, so that the consumer may be banned. */
+export type FoundBan = Pick<BanInForce, 'consumerId'> & { readonly ban: BanInForce['ban'] | null };
 
 /** How long a store keeps the ids of changes that are made once, milliseconds. */
 export const MADE_ONCE_MS = 86_400_000;

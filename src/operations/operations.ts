@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsOf, accountsUnder, isShadowId, partsOfAccount } from '../admit/account-id.ts';
 import { type Ban, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import type { BanInForce, Durability, LedgerView } from '../admit/ledger.ts';
+import type { BanInForce, Durability, FoundBan, LedgerView } from '../admit/ledger.ts';
 import { type Allowance, groupNamesIn, type Plans, unitNamesIn } from '../admit/plan.ts';
 import { Failure, Refused } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
@@ -30,7 +30,7 @@ import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-re
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { nearLimits } from './live/near-limits.ts';
 import type { NearCandidate } from './live/shapes.ts';
-import { refusedConsumers } from './refused-now.ts';
+import { refusedConsumers, unreadableCounts } from './refused-now.ts';
 import { type SpentWindow, spentWindows } from './usage-changes.ts';
 import { type AskedSpan, recordsOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
 import { visible } from './values.ts';
@@ -338,16 +338,21 @@ export class Operations {
     return nearLimits({ history, ledger, keys, customers, plans: this.plans, nowMs: nowMs() }, candidates, wanted);
   }
 
-  /** The bans in force, in no order; without those that a key has left behind in a former account. */
-  async bans(): Promise<readonly BanInForce[]> {
+  /**
+   * The bans in force, in no order, and the callers whose ban cannot be read; without those that a key has left behind in a former
+   * account.
+   */
+  async bans(): Promise<readonly Listed<BanInForce>[]> {
     const bans = (await this.#options.ledger.bans()).filter(({ consumerId }) => !isShadowId(consumerId));
-    const found: BanInForce[] = [];
+    const found: FoundBan[] = [];
     for (let from = 0; from < bans.length; from += PAGE) {
       const some = bans.slice(from, from + PAGE);
       const arePresent = await Promise.all(some.map(({ consumerId }) => this.#isPresent(consumerId)));
       found.push(...some.filter((_, i) => arePresent[i]!));
     }
-    return found;
+    return found.map(({ consumerId, ban }) =>
+      ban === null ? unreadableCounts(callerIdOf(consumerId)) : { consumerId, ban },
+    );
   }
 
   /** Whether an account is not that of a key which has another one now. One that cannot be read may have this one. */

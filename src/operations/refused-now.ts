@@ -74,7 +74,8 @@ async function missingBans(
   const banned = new Set(index.filter(({ kind }) => kind === 'banned').map(({ consumerId }) => consumerId));
   const missing: RefusedConsumer[] = [];
   for (const { consumerId, ban } of await ledger.bans()) {
-    if (isShadowId(consumerId) || banned.has(consumerId)) continue;
+    // The list of bans names those that cannot be read. When they end is not known.
+    if (ban === null || isShadowId(consumerId) || banned.has(consumerId)) continue;
     const owner = await ownerOf(consumerId, { keys, customers });
     const plan = owner instanceof UnreadableRecord ? '' : (owner?.plan ?? '');
     missing.push({ consumerId, plan, kind: 'banned', window: nameOfBan(ban), cost: 1, untilMs: ban.untilMs });
@@ -92,7 +93,10 @@ async function presentReport(entry: RefusedConsumer, sources: RefusedSources): P
   const plan = owner.plan ?? entry.plan;
   const allowance = allowanceOfOwner(owner, plan, sources.plans);
   const outcome = await sources.ledger.present(accountId, allowance ?? WITHOUT_PLAN);
-  if (outcome === null) return null;
+  if (outcome === null) {
+    const { message: unreadable } = unreadableCounts(id);
+    return { id, name, owner: whose, plan: plan === '' ? null : plan, ...lastRefusal(entry), unreadable, ...customer };
+  }
   // Without its plan, only its ban and its last refusal are known.
   const isLastRefusal = allowance === null && entry.kind === 'refused';
   const refusal =
@@ -109,7 +113,7 @@ async function reportWithoutRecord(
 ): Promise<RefusedReport | null> {
   const outcome = await ledger.present(entry.consumerId, WITHOUT_PLAN);
   const ban = outcome === null ? null : presentRefusal(outcome, WITHOUT_PLAN, entry);
-  const isRefused = entry.kind === 'refused' && nowMs < entry.untilMs;
+  const isRefused = (entry.kind === 'refused' || outcome === null) && nowMs < entry.untilMs;
   const refusal = ban ?? (isRefused ? lastRefusal(entry) : null);
   if (refusal === null) return null;
   const { consumerId } = partsOfAccount(entry.consumerId);
@@ -117,12 +121,18 @@ async function reportWithoutRecord(
   return { id, name: null, owner: null, plan, ...refusal, unreadable };
 }
 
+/** What was counted of a caller cannot be read: whether it is refused or banned is unknown. @param id as operators name it */
+export function unreadableCounts(id: string): UnreadableRecord {
+  const message = `What was counted for ${id} cannot be read. \`tollgate usage ${id}\` says where it is and what to do.`;
+  return new UnreadableRecord(id, message);
+}
+
 const WITHOUT_PLAN: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
 
 type Refusal = Pick<RefusedReport, 'state' | 'window' | 'until' | 'ban'>;
 
-function lastRefusal({ window, untilMs }: RefusedConsumer): Refusal {
-  return { state: 'refused', window, until: secondsOf(untilMs), ban: null };
+function lastRefusal({ kind, window, untilMs }: RefusedConsumer): Refusal {
+  return { state: kind, window, until: secondsOf(untilMs), ban: null };
 }
 
 /**

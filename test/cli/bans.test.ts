@@ -2,9 +2,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
+import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { allowance } from '../support/allowance.ts';
 import { temporaryFolder } from '../support/processes.ts';
-import { privateRedis } from '../support/redis.ts';
+import { privateRedis, redisCommand } from '../support/redis.ts';
 import { LATE_MS } from '../support/room.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
@@ -205,4 +206,66 @@ test.each(['list', 'lift'])('`bans %s --help` tells each option in a sentence', 
   expect(code).toBe(0);
   expect(stdout).toMatch(new RegExp(`^Usage: tollgate bans ${word} .*\\[options\\]$`, 'm'));
   expect(stdout).toMatch(/^ {2}--json {2}[^-]*\.$/m);
+});
+
+describe('on Redis, of a caller that is banned', () => {
+  const damages: readonly (readonly [what: string, damage: (account: string) => string[][]])[] = [
+    ['the end of its ban', (account) => [['HSET', account, 'B', 'abc']]],
+    ['the number of its ban', (account) => [['HSET', account, 'b', '']]],
+    ['the window of its ban', (account) => [['HSET', account, 'w', '9']]],
+    [
+      'its account',
+      (account) => [
+        ['DEL', account],
+        ['SET', account, 'of another program'],
+      ],
+    ],
+  ];
+
+  async function twoBanned() {
+    const env = await STORES.Redis!();
+    const [id, other] = [await createKey(env, '--plan', 'pro'), await createKey(env, '--plan', 'pro')];
+    const redis = (...words: string[]) => redisCommand(env.REDIS_URL!, ...(words as [string, ...string[]]));
+    for (const one of [id, other]) {
+      await spend(env, one, hourly, 2);
+      await redis('ZADD', keyspace.refusedNow.ends, String(Date.now() + 500_000), one);
+      await redis('HSET', keyspace.refusedNow.rest, one, 'banned hour 1 pro');
+    }
+    return { env, id, other, redis };
+  }
+
+  test.each(damages)(
+    '%s cannot be read: each list has it as unreadable, and the others (reliability 406)',
+    async (_, damage) => {
+      const { env, id, other, redis } = await twoBanned();
+      for (const words of damage(keyspace.account(id))) await redis(...words);
+      const listed = await run(env, 'bans', 'list', '--json');
+      const unreadable = expect.stringContaining(`What was counted for ${id} cannot be read.`);
+      expect({ ...listed, stdout: JSON.parse(listed.stdout) }).toEqual({
+        ...{ code: 0, stderr: '' },
+        stdout: [expect.objectContaining({ id: other, number: 1 }), { id, unreadable }],
+      });
+      expect((await run(env, 'bans', 'list')).stdout).toContain(`\n${id}\tunreadable\t-\t-\t-\t-\n`);
+      const now = JSON.parse((await run(env, 'now', '--scan', '--json')).stdout);
+      expect(now.map((row: { id: string }) => row.id).toSorted()).toEqual([id, other].toSorted());
+      expect(now).toContainEqual(
+        expect.objectContaining({ id, state: 'banned', window: 'hour', ban: null, unreadable }),
+      );
+      expect((await run(env, 'usage', 'reset', id)).code).toBe(0);
+      const repaired = JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
+      expect(repaired).toEqual([expect.objectContaining({ id: other, number: 1 })]);
+    },
+  );
+
+  test.each(['garbage', null])(
+    'the list of those refused has %j: it is listed by what is counted (reliability 406)',
+    async (rest) => {
+      const { env, id, other, redis } = await twoBanned();
+      if (rest === null) await redis('HDEL', keyspace.refusedNow.rest, id);
+      else await redis('HSET', keyspace.refusedNow.rest, id, rest);
+      const now = JSON.parse((await run(env, 'now', '--json')).stdout);
+      expect(now.map((row: { id: string }) => row.id).toSorted()).toEqual([id, other].toSorted());
+      expect(now).toContainEqual(expect.objectContaining({ id, state: 'banned', window: 'hour', ban: 1 }));
+    },
+  );
 });

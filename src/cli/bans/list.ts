@@ -1,10 +1,10 @@
 import type { ExitCode } from '../../failure.ts';
-import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
+import { byReadability, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
 import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
-import { CUSTOMER, customerCell } from '../keys/text-form.ts';
+import { CUSTOMER, customerCell, json, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -28,14 +28,18 @@ export const bansList: Command = {
   printsTable: true,
   examples: ['tollgate bans list', 'tollgate bans list --json'],
   options: {
-    json: { type: 'boolean', about: 'Prints an array of {"id","number","window","until"}, times in Unix seconds.' },
+    json: {
+      type: 'boolean',
+      about:
+        'Prints an array of {"id","number","window","until"}, times in Unix seconds; {"id","unreadable"} for a caller whose ban cannot be read.',
+    },
   },
   async run({ options }, terminal) {
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const inForce = await operationsOn(store).bans();
-      const bans = [...inForce].sort((a, b) => a.ban.untilMs - b.ban.untilMs);
+      const { readable, unreadable } = byReadability(await operationsOn(store).bans());
+      const bans = readable.toSorted((a, b) => a.ban.untilMs - b.ban.untilMs);
       if (options.json === true) {
-        terminal.out(`${JSON.stringify(bans.map(banReport), null, 2)}\n`);
+        terminal.out(json([...bans.map(banReport), ...unreadable.map(unreadableEntry)]));
       } else {
         const nowMs = Date.now();
         const rows: string[][] = [];
@@ -49,6 +53,7 @@ export const bansList: Command = {
           const ends = momentText(one.ban.untilMs, nowMs, terminal);
           rows.push([id, String(number), window, ends, owner?.plan ?? '', owner?.name ?? '', customerCell(customer)]);
         }
+        for (const { id } of unreadable) rows.push([...unreadableCells(id, COLUMNS), '']);
         // Without a customer among them the table is that of earlier versions.
         const columns = hasCustomers ? [...COLUMNS, CUSTOMER] : COLUMNS;
         const shown = hasCustomers ? rows : rows.map((row) => row.slice(0, COLUMNS.length));

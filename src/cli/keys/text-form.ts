@@ -117,7 +117,9 @@ export function unreadableEntry({ id, message }: UnreadableRecord) {
   return { id, unreadable: message };
 }
 
-/** The row of a table for it: its id, and its state or outcome where the table has one. */
+/** The row of a table for it: its id, and its state, outcome or ban where the table has one. */
 export function unreadableCells(id: string, columns: readonly Column[]): string[] {
-  return columns.map(({ head }) => (head === 'id' ? id : ['state', 'outcome'].includes(head) ? 'unreadable' : '-'));
+  return columns.map(({ head }) =>
+    head === 'id' ? id : ['state', 'outcome', 'ban'].includes(head) ? 'unreadable' : '-',
+  );
 }

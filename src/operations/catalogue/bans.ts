@@ -1,8 +1,10 @@
 import { z } from 'zod';
+import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { banReport } from '../operations.ts';
 import { changeOfLift } from '../recorded.ts';
 import { type RefusedReport, refusedReport } from '../refused-now.ts';
 import { insistOnReason, reason } from '../suspensions.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import { spentReport } from '../usage-changes.ts';
 import { count, cursor, flag, limitName, PAGE, unixSeconds } from '../values.ts';
 import { defineOperation } from './operation.ts';
@@ -69,15 +71,17 @@ export const listBans = defineOperation({
         .meta({ id: 'Ban' }),
     ),
     cursor,
+    unreadable,
   }),
   result: 'A page of bans.',
   async run({ operations }, { limit, cursor: from }) {
-    const bans = (await operations.bans())
-      .map(banReport)
+    const found = (await operations.bans())
+      .map((one) => (isReadable(one) ? banReport(one) : one))
       .filter(({ id }) => from === undefined || id > from)
       .sort((a, b) => (a.id < b.id ? -1 : 1));
-    const next = bans.length > limit ? bans[limit - 1]!.id : null;
-    return { output: { bans: bans.slice(0, limit), cursor: next } };
+    const next = found.length > limit ? found[limit - 1]!.id : null;
+    const page = byReadability(found.slice(0, limit));
+    return { output: { bans: page.readable, cursor: next, unreadable: unreadableReport(page.unreadable) } };
   },
 });
 

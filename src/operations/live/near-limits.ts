@@ -5,7 +5,7 @@ import type { LimitName } from '../../admit/windows.ts';
 import { byReadability, type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
 import { ownerOf } from '../account-owners.ts';
 import { allowanceOfOwner, customerOfKey } from '../key-report.ts';
-import { presentRefusal, type RefusedSources } from '../refused-now.ts';
+import { presentRefusal, type RefusedSources, unreadableCounts } from '../refused-now.ts';
 import { count, limitName, unixSeconds } from '../values.ts';
 import type { NearCandidate } from './shapes.ts';
 
@@ -82,7 +82,7 @@ async function nearReport(
   const plan = caller.plan ?? named;
   const allowance = allowanceOfOwner(caller, plan, sources.plans);
   const outcome = allowance === null ? null : await sources.ledger.present(accountId, allowance);
-  if (outcome === null) return [];
+  if (outcome === null) return allowance === null ? [] : [unreadableCounts(id)];
   if (entry !== undefined && presentRefusal(outcome, allowance!, entry) !== null) return [];
   const { windows, ban } = usageReport(id, allowance!, outcome, null);
   if (ban !== null) return [];

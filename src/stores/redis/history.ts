@@ -36,10 +36,8 @@ local reply = { tostring(now) }
 local members = redis.call('ZRANGE', KEYS[1], -tonumber(ARGV[1]), -1, 'WITHSCORES')
 for i = #members - 1, 1, -2 do
   if tonumber(members[i + 1]) <= now then break end
-  local rest = redis.call('HGET', KEYS[2], members[i])
-  if rest then
-    for _, value in ipairs({ members[i], members[i + 1], rest }) do reply[#reply + 1] = value end
-  end
+  local rest = redis.call('HGET', KEYS[2], members[i]) or ''
+  for _, value in ipairs({ members[i], members[i + 1], rest }) do reply[#reply + 1] = value end
 end
 return reply`;
 
@@ -150,19 +148,19 @@ export class RedisHistory implements HistoryStore {
     const [, ...reply] = await this.#circuit.read(() => this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED), ends);
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
-      const [kind, windowName, cost, plan = ''] = reply[i + 2]!.split(' ');
-      if (windowName === undefined || !isLimitName(windowName) || (kind !== 'refused' && kind !== 'banned')) continue;
-      found.push({
-        consumerId: reply[i]!,
-        plan,
-        kind,
-        window: windowName,
-        cost: Number(cost),
-        untilMs: Number(reply[i + 1]),
-      });
+      found.push({ consumerId: reply[i]!, untilMs: Number(reply[i + 1]), ...refusalIn(reply[i + 2]!) });
     }
     return found;
   }
+}
+
+/** What the index has of a refusal; as of a request that costs one if that is damaged, because the present state of its caller says the rest. */
+function refusalIn(text: string): Pick<RefusedConsumer, 'kind' | 'window' | 'cost' | 'plan'> {
+  const [kind, window, cost, plan = ''] = text.split(' ');
+  const isWhole = window !== undefined && isLimitName(window) && Number.isSafeInteger(Number(cost));
+  if (!isWhole || (kind !== 'refused' && kind !== 'banned'))
+    return { kind: 'refused', window: 'minute', cost: 1, plan: '' };
+  return { kind, window, cost: Number(cost), plan };
 }
 
 /** A ban that a scan has found is noted without a refusal. */

@@ -5,9 +5,9 @@ import type { ResetUsage, TopUpTerms } from '../../admit/account-changes.ts';
 import { partsOfAccount } from '../../admit/account-id.ts';
 import type { Ban, Outcome } from '../../admit/decide.ts';
 import {
-  type BanInForce,
   type DecisionRequest,
   type Durability,
+  type FoundBan,
   type Ledger,
   type MadeOnce,
   NothingDone,
@@ -155,7 +155,7 @@ export class RedisLedger implements Ledger {
       () => Promise.all([this.#fieldsOfBan(from), this.#redis.pttl(from)]),
       from,
     );
-    if (banIn(fields) === null) return;
+    if (!banIn(fields)) return;
     const carry = () => this.#redis.tollgateCarryBan(to, ...fields.map((field) => field ?? ''), keptMs);
     if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
   }
@@ -182,14 +182,14 @@ export class RedisLedger implements Ledger {
   }
 
   /** Scans all accounts, a thousand at a time. An index of bans could disagree with the accounts. */
-  async bans(): Promise<readonly BanInForce[]> {
-    const found = new Map<string, BanInForce>();
+  async bans(): Promise<readonly FoundBan[]> {
+    const found = new Map<string, FoundBan>();
     const servers = this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis];
     await Promise.all(servers.map((server) => this.#bansOn(server, found)));
     return [...found.values()];
   }
 
-  async #bansOn(server: Redis, found: Map<string, BanInForce>): Promise<void> {
+  async #bansOn(server: Redis, found: Map<string, FoundBan>): Promise<void> {
     let cursor = '0';
     do {
       const scan = () => server.scan(cursor, 'MATCH', `${ACCOUNT_PREFIX}{*`, 'COUNT', 1000);
@@ -200,36 +200,46 @@ export class RedisLedger implements Ledger {
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
       for (const [i, ban] of (await this.#banFields(names)).entries()) {
         const consumerId = accountIdIn(names[i]!, ACCOUNT_PREFIX);
-        if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
+        if (ban === undefined) found.set(consumerId, { consumerId, ban: null });
+        else if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
       }
     } while (cursor !== '0');
   }
 
   /** Asks the cluster and not the scanned node: a slot may have moved since the scan. */
-  async #banFields(names: readonly string[]): Promise<(Ban | null)[]> {
+  async #banFields(names: readonly string[]): Promise<(Ban | null | undefined)[]> {
     const held = holdWrites(this.#redis);
     const calls = names.map((name) => this.#circuit.read(() => this.#banOf(name), name));
     held.release();
     return Promise.all(calls);
   }
 
-  async #banOf(name: string): Promise<Ban | null> {
+  async #banOf(name: string): Promise<Ban | null | undefined> {
     return banIn(await this.#fieldsOfBan(name));
   }
 
-  /** Empty if another program's value is in the place of the account. */
+  /** Fields that cannot be read if another program's value is in the place of the account. */
   #fieldsOfBan(name: string): Promise<readonly (string | null)[]> {
     return this.#redis.hmget(name, 'b', 'B', 'w', 'W').catch((error: Error) => {
-      if (error.message.startsWith('WRONGTYPE')) return [];
+      if (error.message.startsWith('WRONGTYPE')) return [''];
       throw error;
     });
   }
 }
 
-/** @param fields b, B, w and W of an account */
-function banIn([number, untilMs, window, budget]: readonly (string | null)[]): Ban | null {
-  const ban = banOf(Number(number), Number(untilMs), Number(window));
-  return ban === null || !budget ? ban : { ...ban, budget };
+/**
+ * The twin of `readBans` in windows.lua.
+ * @param fields b, B, w and W of an account
+ * @returns undefined if they cannot be read
+ */
+function banIn([b = null, B = null, w = null, budget]: readonly (string | null)[]): Ban | null | undefined {
+  const numbers = [b, B, w].map((field) => (field === '' ? Number.NaN : Number(field)));
+  if (!numbers.every((number) => number >= 0 && Number.isSafeInteger(number))) return undefined;
+  const [number, untilMs, window] = numbers as [number, number, number];
+  if (number === 0) return null;
+  const ban = banOf(number, untilMs, window);
+  if (ban === null) return undefined;
+  return budget ? { ...ban, budget } : ban;
 }
 
 /** Lifts a ban again that a failover has restored. A ban that was imposed since has another end and stays. */
