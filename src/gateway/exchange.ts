@@ -138,7 +138,7 @@ export interface Exchange {
   readonly cause: string | null;
   /** The policy that refused the request or failed, by its name in gateway.yaml; null or absent if none did. */
   readonly policy?: string | null;
-  /** The upstream, by its name in gateway.yaml; null if the request was not forwarded. */
+  /** The upstream, by its name in gateway.yaml; null if the request was not to be forwarded, or was refused for another reason than a full upstream. */
   readonly upstream: string | null;
   /** The last target that was chosen for the request, as in gateway.yaml; null if none was. */
   readonly target: string | null;

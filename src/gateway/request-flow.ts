@@ -337,21 +337,30 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#match === null || this.#match.route.reply !== null) return true;
     if (this.#upgradeClient !== null) {
       if (this.#deps.webSockets.fullFor(consumerIdOf(caller)) !== 'max') return true;
-      this.#shed(undefined, noRoom('max'));
+      this.#full(noRoom('max'));
       return false;
     }
     this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
     this.#share = this.#upstream.reserve(caller.shareId);
     if (this.#share === null) this.#shed();
     else if (this.#upstream.hasPlace(this.#share)) return true;
-    else this.#shed(new QueueFullError().message, plainError('overloaded'));
+    else {
+      // The log and the metrics name the upstream that was full.
+      this.#record.upstream = this.#match.route.upstream;
+      this.#full(plainError('overloaded'), new QueueFullError().message);
+    }
     return false;
   }
 
-  /** Refuses the request before it is counted: its caller has had its share, unless the error says otherwise. */
-  #shed(cause?: string, error = errors.tooManyInFlight()): void {
+  /** Refuses the request before it is counted, because its caller has had its share. */
+  #shed(cause?: string): void {
     // The store is not asked, as with other refusals from memory, and the log summarises many of them.
     this.#record.source = 'memory';
+    this.#refuseAs({ judgement: 'shed', error: errors.tooManyInFlight(), limitFields: null, cause });
+  }
+
+  /** Refuses the request before it is counted, because others have taken every place. */
+  #full(error: ErrorResponse, cause?: string): void {
     this.#refuseAs({ judgement: 'shed', error, limitFields: null, cause });
   }
 
