@@ -1,5 +1,5 @@
 import type { History } from './history.ts';
-import type { LimitName } from './windows.ts';
+import { isLimitName, type LimitName } from './windows.ts';
 
 /** What the store keeps of each consumer's use besides its counters. Implemented by stores/embedded and stores/redis. */
 export interface HistoryStore {
@@ -38,6 +38,18 @@ export interface RefusedConsumer {
   readonly cost: number;
   /** Unix milliseconds. */
   readonly untilMs: number;
+}
+
+/** What is kept of a refusal; as of a request that costs one if that is damaged, because the present state of its caller says the rest. */
+export function keptRefusal(
+  kind: string,
+  window: string,
+  cost: number,
+  plan: string,
+): Pick<RefusedConsumer, 'kind' | 'window' | 'cost' | 'plan'> {
+  if (isLimitName(window) && (kind === 'refused' || kind === 'banned') && Number.isSafeInteger(cost))
+    return { kind, window, cost, plan };
+  return { kind: 'refused', window: 'minute', cost: 1, plan: '' };
 }
 
 /** The refusals of a consumer since the last report. */

@@ -2,8 +2,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
+import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { allowance } from '../support/allowance.ts';
+import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
 import { LATE_MS } from '../support/room.ts';
@@ -268,4 +270,33 @@ describe('on Redis, of a caller that is banned', () => {
       expect(now).toContainEqual(expect.objectContaining({ id, state: 'banned', window: 'hour', ban: 1 }));
     },
   );
+});
+
+test('in the embedded store, a caller whose account, change or last refusal cannot be read is in each list (reliability 400) (reliability 401)', async () => {
+  const env = await STORES['the embedded store']!();
+  const ids = [];
+  for (let i = 0; i < 3; i++) ids.push(await createKey(env, '--plan', 'pro'));
+  const [account, change, refusal] = ids as [string, string, string];
+  for (const id of [account, refusal]) await spend(env, id, hourly, 2);
+  const db = openDatabase(env.TOLLGATE_DATA!);
+  atEnd(() => db.close());
+  db.prepare('UPDATE accounts SET state = ? WHERE consumer_id = ?').run('{', account);
+  db.prepare("INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, '{', 1)").run(change);
+  const refused = db.prepare("INSERT INTO refused_now VALUES (?, ?, ?, 'hour', 1, 'pro')");
+  for (const id of [account, refusal]) refused.run(id, Date.now() + 500_000, id === account ? 'banned' : 'odd');
+  const listed = JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
+  const unreadable = expect.stringContaining('cannot be read.');
+  expect(listed).toHaveLength(3);
+  for (const one of [
+    { id: account, unreadable },
+    { id: change, unreadable },
+  ])
+    expect(listed).toContainEqual(one);
+  expect(listed).toContainEqual(expect.objectContaining({ id: refusal, number: 1 }));
+  const now = JSON.parse((await run(env, 'now', '--json')).stdout);
+  expect(now).toHaveLength(2);
+  expect(now).toContainEqual(expect.objectContaining({ id: account, state: 'banned', ban: null, unreadable }));
+  expect(now).toContainEqual(expect.objectContaining({ id: refusal, state: 'banned', ban: 1 }));
+  for (const id of [account, change]) expect((await run(env, 'usage', 'reset', id)).code).toBe(0);
+  expect(JSON.parse((await run(env, 'bans', 'list', '--json')).stdout)).toHaveLength(1);
 });

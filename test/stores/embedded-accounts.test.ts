@@ -52,7 +52,7 @@ test.each([
   db.prepare('INSERT INTO accounts VALUES (?, ?, ?)').run('a', state, T0 + 1);
   expect(table.get('a')).toBeNull();
   expect([...table.load(T0)]).toEqual([{ consumerId: 'a', state: null, expiresAtMs: T0 + 1 }]);
-  expect(table.bans(T0)).toEqual([]);
+  expect(table.bans(T0)).toEqual([{ consumerId: 'a', ban: null }]);
   table.addPending({ consumerId: 'a', change: { kind: 'lift' }, atMs: T0 });
   expect(table.get('a')).toBeNull();
 });

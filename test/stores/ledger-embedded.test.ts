@@ -195,9 +195,10 @@ describe('in the embedded store', () => {
       const view = viewIn(folder);
       expect(await view.present('bad', strict)).toBeNull();
       expect(await view.lift('bad')).toBeNull();
-      expect((await view.bans()).map(({ consumerId }) => consumerId)).toEqual(['good']);
+      const bans = [expect.objectContaining({ consumerId: 'good' }), { consumerId: 'bad', ban: null }];
+      expect((await view.bans()).toReversed()).toEqual(bans);
       const second = gatewayIn(folder);
-      expect((await second.ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['good']);
+      expect((await second.ledger.bans()).toReversed()).toEqual(bans);
       const unreadable = {
         code: 'store_corrupt',
         message: expect.stringContaining('the row bad of the table accounts'),
@@ -289,9 +290,11 @@ describe('in the embedded store', () => {
       // The gateway decides by what it has, and operators see that a change is missing.
       expect((await second.ledger.decide([ask('bad', 1)]))[0]?.admitted).toBe(1);
       expect(await view.present('bad', strict)).toBeNull();
+      for (const one of [view, second.ledger]) expect(await one.bans()).toEqual([{ consumerId: 'bad', ban: null }]);
       expect((await view.resetUsage('bad', ['minute'], 'four')).kind).toBe('made');
       expect(await view.present('bad', strict)).not.toBeNull();
       await toppedUpBy(10, second);
+      expect(await second.ledger.bans()).toEqual([]);
       expect(second.db.prepare('SELECT * FROM pending_changes').all()).toEqual([]);
     },
   );

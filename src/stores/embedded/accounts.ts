@@ -2,7 +2,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
 import { type AccountChange, changed } from '../../admit/account-changes.ts';
 import { type AccountState, UNSEEN } from '../../admit/decide.ts';
-import { type BanInForce, MADE_ONCE_MS } from '../../admit/ledger.ts';
+import { type FoundBan, MADE_ONCE_MS } from '../../admit/ledger.ts';
 import { WINDOWS, type WindowForm, windowLimit } from '../../admit/windows.ts';
 import { answering } from './database.ts';
 
@@ -166,15 +166,29 @@ export class AccountsTable {
     this.#db.prepare('INSERT OR REPLACE INTO made_once VALUES (?, ?, ?, ?)').run(consumerId, id, words, nowMs);
   }
 
-  bans(nowMs: number): BanInForce[] {
-    const pending = Map.groupBy(this.pending(), ({ consumerId }) => consumerId);
-    const found: BanInForce[] = [];
-    for (const { consumerId, state } of this.load(nowMs)) {
-      const ban = state === null ? null : withPending(state, pending.get(consumerId) ?? []).ban;
-      if (ban !== null && nowMs < ban.untilMs) found.push({ consumerId, ban });
-    }
-    return found;
+  bans(nowMs: number): FoundBan[] {
+    const changes = this.pending();
+    const pending = Map.groupBy(changes, ({ consumerId }) => consumerId);
+    const states = this.load(nowMs).map(({ consumerId, state }): [string, AccountState | null] => {
+      return [consumerId, state === null ? null : withPending(state, pending.get(consumerId) ?? [])];
+    });
+    return bansIn(states, changes, nowMs);
   }
+}
+
+/** The bans in force, and who may be banned: those whose account, or a change of whom, cannot be read. */
+export function bansIn(
+  states: Iterable<readonly [consumerId: string, state: AccountState | null]>,
+  changes: readonly PendingChange[],
+  nowMs: number,
+): FoundBan[] {
+  const found = new Map<string, FoundBan>();
+  for (const { consumerId, change } of changes) if (change === null) found.set(consumerId, { consumerId, ban: null });
+  for (const [consumerId, state] of states) {
+    const ban = state?.ban ?? null;
+    if (state === null || (ban !== null && nowMs < ban.untilMs)) found.set(consumerId, { consumerId, ban });
+  }
+  return [...found.values()];
 }
 
 function withPending(state: AccountState, pending: readonly PendingChange[]): AccountState {

@@ -14,12 +14,12 @@ import {
 } from '../../admit/history.ts';
 import {
   type HistoryStore,
+  keptRefusal,
   MAX_REFUSED,
   type ReadHistory,
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
-import { isLimitName } from '../../admit/windows.ts';
 import { UnreadableRecord } from '../../identify/stored-record.ts';
 import { answering, transaction } from './database.ts';
 
@@ -198,11 +198,9 @@ export class EmbeddedHistory implements HistoryStore {
         .prepare('SELECT * FROM refused_now WHERE until_ms > ? ORDER BY until_ms DESC LIMIT ?')
         .all(this.#wallMs(), MAX_REFUSED),
     );
-    return rows.flatMap(({ consumer_id, until_ms, kind, window: name, cost, plan }): RefusedConsumer[] => {
-      const window = String(name);
-      if (!isLimitName(window) || (kind !== 'refused' && kind !== 'banned')) return [];
-      const [consumerId, untilMs] = [String(consumer_id), Number(until_ms)];
-      return [{ consumerId, plan: String(plan), kind, window, cost: Number(cost), untilMs }];
+    return rows.map(({ consumer_id, until_ms, kind, window, cost, plan }): RefusedConsumer => {
+      const refusal = keptRefusal(String(kind), String(window), Number(cost), String(plan));
+      return { consumerId: String(consumer_id), untilMs: Number(until_ms), ...refusal };
     });
   }
 }

@@ -13,10 +13,10 @@ import {
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
-  type BanInForce,
   type DecisionRequest,
   DURABLE,
   type Durability,
+  type FoundBan,
   foreignAccount,
   type Ledger,
   type LedgerView,
@@ -31,7 +31,7 @@ import { settled } from '../../admit/settle.ts';
 import type { TopUp, TopUpNote, WindowLimit, WindowName } from '../../admit/windows.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
-import { AccountsTable, type Once, type PendingChange } from './accounts.ts';
+import { AccountsTable, bansIn, type Once, type PendingChange } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, tryWrite } from './database.ts';
 import { createHistoryTables, dropEndedHistories, Histories, removeHistory } from './history.ts';
@@ -102,8 +102,8 @@ export class EmbeddedLedger implements Ledger {
   #again: NodeJS.Timeout | undefined;
   /** The changes of commands that were applied in memory and not yet removed from the table, oldest first. */
   #applied: readonly PendingChange[] = [];
-  /** The numbers of the changes that cannot be read and were reported. */
-  #reported: ReadonlySet<number> = new Set();
+  /** The changes of commands that cannot be read, as last looked at. */
+  #unreadable: readonly PendingChange[] = [];
   #sweep: Iterator<[string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
@@ -279,14 +279,9 @@ export class EmbeddedLedger implements Ledger {
     return this.#table.placeOf(consumerId);
   }
 
-  async bans(): Promise<readonly BanInForce[]> {
-    const nowMs = this.#options.wallMs();
-    const found: BanInForce[] = [];
-    for (const [consumerId, { state }] of this.#accounts) {
-      const ban = state?.ban ?? null;
-      if (ban !== null && nowMs < ban.untilMs) found.push({ consumerId, ban });
-    }
-    return found;
+  async bans(): Promise<readonly FoundBan[]> {
+    const states = this.#accounts.entries().map(([id, { state }]) => [id, state] as const);
+    return bansIn(states, this.#unreadable, this.#options.wallMs());
   }
 
   /**
@@ -319,8 +314,8 @@ export class EmbeddedLedger implements Ledger {
   }
 
   #report(unreadable: readonly PendingChange[]): void {
-    const reported = this.#reported;
-    this.#reported = new Set(unreadable.map(({ number }) => number));
+    const reported = new Set(this.#unreadable.map(({ number }) => number));
+    this.#unreadable = unreadable;
     for (const { number, consumerId } of unreadable)
       if (!reported.has(number)) this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
   }
@@ -584,7 +579,7 @@ export class EmbeddedLedgerView implements LedgerView {
     return this.#table.placeOf(consumerId);
   }
 
-  async bans(): Promise<readonly BanInForce[]> {
+  async bans(): Promise<readonly FoundBan[]> {
     return answering(() => this.#table.bans(this.#wallMs()));
   }
 

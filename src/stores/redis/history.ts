@@ -4,12 +4,12 @@ import { historiesOf } from '../../admit/account-id.ts';
 import { HISTORY_BYTES, LAST_HOUR_BYTES, lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
+  keptRefusal,
   MAX_REFUSED,
   type ReadHistory,
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
-import { isLimitName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { UnreadableRecord } from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
@@ -148,19 +148,12 @@ export class RedisHistory implements HistoryStore {
     const [, ...reply] = await this.#circuit.read(() => this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED), ends);
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
-      found.push({ consumerId: reply[i]!, untilMs: Number(reply[i + 1]), ...refusalIn(reply[i + 2]!) });
+      const [kind = '', window = '', cost, plan = ''] = reply[i + 2]!.split(' ');
+      const refusal = keptRefusal(kind, window, Number(cost), plan);
+      found.push({ consumerId: reply[i]!, untilMs: Number(reply[i + 1]), ...refusal });
     }
     return found;
   }
-}
-
-/** What the index has of a refusal; as of a request that costs one if that is damaged, because the present state of its caller says the rest. */
-function refusalIn(text: string): Pick<RefusedConsumer, 'kind' | 'window' | 'cost' | 'plan'> {
-  const [kind, window, cost, plan = ''] = text.split(' ');
-  const isWhole = window !== undefined && isLimitName(window) && Number.isSafeInteger(Number(cost));
-  if (!isWhole || (kind !== 'refused' && kind !== 'banned'))
-    return { kind: 'refused', window: 'minute', cost: 1, plan: '' };
-  return { kind, window, cost: Number(cost), plan };
 }
 
 /** A ban that a scan has found is noted without a refusal. */
