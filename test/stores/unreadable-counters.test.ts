@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
+import { historyReport } from '../../src/admit/history-report.ts';
 import type { Ledger, LedgerView } from '../../src/admit/ledger.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { operationsOn } from '../../src/cli/operations.ts';
@@ -8,6 +9,7 @@ import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { openForGateway } from '../../src/stores/redis/open.ts';
 import { STORES } from '../cli/ledger-commands.ts';
 import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
@@ -16,6 +18,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 import { gatewayOn } from './redis-connections.ts';
 
 const of = allowance({ minute: 10, hour: 20 });
+const recorded = { ...of, history: 'admitted' as const };
 const name = keyspace.account('key_1');
 
 describe('in Redis', () => {
@@ -76,6 +79,41 @@ describe('in Redis', () => {
     });
   });
 });
+
+test.each([
+  ['a text', ['SET', 'NAME', '{"x":1}']],
+  ['too long', ['SET', 'NAME', 'x'.repeat(1_001)]],
+  ['a hash', ['HSET', 'NAME', 'a', 'b']],
+])(
+  'a gateway on Redis warns once a minute of a history in which nothing is recorded, because it is %s, and serves its key (reliability 405)',
+  async (_, words) => {
+    const { url } = await testRedis();
+    await redisCommand(url, 'FLUSHDB');
+    const warnings: string[] = [];
+    const store = await openForGateway({
+      ...{ url, peppers: ['a pepper'], usageHistory: true, durability: { replicas: 0, timeoutMs: 1_000 } },
+      ...{ timeoutMs: 2_000, usesAcme: false, wallMs: () => Date.now(), checkPeppers: async () => {} },
+      ...{ onChange: () => {}, onFailure: () => {}, onLostChanges: () => {} },
+      onWarning: (sentence) => warnings.push(sentence),
+    });
+    atEnd(() => store.close());
+    const spend = async (n: number) => {
+      const requests = ['key_0', 'key_1', 'key_2'].map((consumerId) => ({
+        consumerId,
+        allowance: recorded,
+        cost: 1,
+        n,
+      }));
+      return (await store.ledger.decide(requests)).map((outcome) => outcome?.admitted);
+    };
+    const history = keyspace.history('key_1');
+    await redisCommand(url, ...(words.map((word) => (word === 'NAME' ? history : word)) as [string, ...string[]]));
+    for (let i = 0; i < 3; i++) expect(await spend(1)).toEqual([1, 1, 1]);
+    expect(warnings).toEqual([expect.stringContaining(`the usage history ${history} in Redis`)]);
+    const { buckets } = historyReport([await store.history.of('key_2')], 'day');
+    expect(buckets).toMatchObject([{ admitted: 3 }]);
+  },
+);
 
 test('in the embedded store a reset without a gateway replaces an account that cannot be read (reliability 365)', async () => {
   const db = openDatabase(await temporaryFolder());

@@ -32,6 +32,7 @@
 --       (else 0), for how long the requests that were not admitted may wait for units that others return (0: they are refused),
 --       1 if others may return units, how many units this call has lent, and for how long; for the own account, and for the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
 --       the own one); and for each top-up in force its window + 10 times its account, its amount and its end.
+--       At the end, if nothing was recorded in a history because its key holds something else, which of KEYS that is.
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + floor(time[2] / 1000)
@@ -642,6 +643,14 @@ while i <= #runs do
     local reply = decide(rule, keys, histories, n, cost, held, amounts, terms)
     if type(reply) == 'table' and reply.err then return reply end
     replies[#replies + 1] = reply
+  end
+end
+if unrecorded then
+  for j = 1, #KEYS do
+    if KEYS[j] == unrecorded then
+      replies[#replies + 1] = j
+      break
+    end
   end
 end
 return table.concat(replies, ' ')

@@ -33,6 +33,8 @@ interface DecisionCallsOptions {
   readonly lua?: string | undefined;
   /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: (() => number) | undefined;
+  /** Called with the name of a history in which nothing was recorded, because it cannot be read. */
+  readonly onUnrecorded?: ((history: string) => void) | undefined;
 }
 
 /** Calls of decide.lua, which describes its arguments and its reply. */
@@ -42,8 +44,10 @@ export class DecisionCalls {
   readonly #script: Script;
   readonly #rules: RuleTexts;
   readonly #wallMs: (() => number) | undefined;
+  readonly #onUnrecorded: ((history: string) => void) | undefined;
 
-  constructor({ redis, circuit, holder, lua = DECIDE_LUA, wallMs }: DecisionCallsOptions) {
+  constructor({ redis, circuit, holder, lua = DECIDE_LUA, wallMs, onUnrecorded }: DecisionCallsOptions) {
+    this.#onUnrecorded = onUnrecorded;
     this.#rules = new RuleTexts(holder);
     this.#wallMs = wallMs;
     this.#redis = redis;
@@ -70,8 +74,11 @@ export class DecisionCalls {
       const numbers = new Numbers(reply);
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
-      if (!numbers.isAtEnd || requests.length === 0)
-        return requests.map((request) => outcomeOf(request, nowMs, numbers));
+      if (!numbers.isAtEnd || requests.length === 0) {
+        const outcomes = requests.map((request) => outcomeOf(request, nowMs, numbers));
+        if (!numbers.isAtEnd) this.#onUnrecorded?.(keys[numbers.next() - 1]!);
+        return outcomes;
+      }
     } finally {
       attempts.giveUp();
     }

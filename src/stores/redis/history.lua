@@ -7,6 +7,9 @@
 -- meanwhile is recorded only where the history has its hour already.
 local historyMoves = true
 
+-- The last history in which nothing was recorded because its key holds something else; nil if there is none.
+local unrecorded
+
 -- Returns how many arguments there are besides the clock.
 local function readGatewayClock(storeSeconds)
   local seconds = string.match(ARGV[#ARGV] or '', '^@(%d+)$')
@@ -63,8 +66,9 @@ local function makeHistory()
 
   -- An error of Redis that the caller must report: not that the key holds something else, nor that the ACL of this user is from
   -- before there were histories, which the gateway warns of at startup.
-  local function errorOf(reply)
+  local function errorOf(key, reply)
     if type(reply) ~= 'table' or not reply.err then return nil end
+    if string.find(reply.err, 'WRONGTYPE', 1, true) then unrecorded = key end
     for _, ignored in ipairs({ 'WRONGTYPE', 'NOPERM', "can't run this command" }) do
       if string.find(reply.err, ignored, 1, true) then return nil end
     end
@@ -75,7 +79,10 @@ local function makeHistory()
   -- something else, or if histories do not move; the error if Redis refuses to write.
   local function reachHour(key, hour)
     local head = redis.pcall('GETRANGE', key, 0, LAST_HOUR_BYTES - 1)
-    if type(head) == 'table' then return false end
+    if type(head) == 'table' then
+      errorOf(key, head)
+      return false
+    end
     -- What `admitted` leaves of a key that did not exist.
     if head == '\0\0\0\0' then head = '' end
     if #head == LAST_HOUR_BYTES then
@@ -89,7 +96,10 @@ local function makeHistory()
     else
       -- One byte more than a history has, and not all that another program may have written.
       text = redis.call('GETRANGE', key, 0, HISTORY_BYTES)
-      if #text ~= HISTORY_BYTES then return false end
+      if #text ~= HISTORY_BYTES then
+        unrecorded = key
+        return false
+      end
       local last = lastHourOf(text)
       if last > hour then
         text = newHistory(hour)
@@ -107,7 +117,7 @@ local function makeHistory()
     end
     -- A whole string takes no more memory than its bytes; one that grows by SETRANGE takes twice as much.
     local written = redis.pcall('SET', key, text)
-    if written.err then return errorOf(written) or false end
+    if written.err then return errorOf(key, written) or false end
     redis.call('PEXPIREAT', key, (hour + 1 + DAYS_KEPT * 24) * 3600000)
     return true
   end
@@ -123,12 +133,12 @@ local function makeHistory()
     end
     -- Nearly always the hour is the last one, so this is added before it is known: one call of Redis instead of two.
     local added = add(cost)
-    if added.err then return errorOf(added) end
+    if added.err then return errorOf(key, added) end
     if added[3] == hour then return nil end
     add(-cost)
     local reached = reachHour(key, hour)
     if reached ~= true then return reached or nil end
-    return errorOf(add(cost))
+    return errorOf(key, add(cost))
   end
 
   -- The hour that was counted in last; nil if there is no history.
@@ -155,7 +165,7 @@ local function makeHistory()
     -- The history may have reached two more days than the store's clock.
     if day <= math.floor(present / 24) + 2 - DAYS_KEPT then return nil end
     local ofDay = 8 * (DAYS + 5 * (day % DAYS_KEPT))
-    return errorOf(redis.pcall('BITFIELD', key, 'OVERFLOW', 'SAT', 'INCRBY', 'u40', ofDay, cost))
+    return errorOf(key, redis.pcall('BITFIELD', key, 'OVERFLOW', 'SAT', 'INCRBY', 'u40', ofDay, cost))
   end
 
   -- Adds refusals and ban answers.

@@ -50,6 +50,8 @@ interface RedisLedgerOptions {
   readonly writes: DurableWrites;
   /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: () => number;
+  /** Called with the name of a history in which nothing was recorded, because it cannot be read. */
+  readonly onUnrecorded?: (history: string) => void;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
   /** Left out: USAGE_CHANGES_LUA. */
@@ -71,8 +73,8 @@ export class RedisLedger implements Ledger {
   /** The name under which this process has requests in flight. */
   readonly #holder = randomBytes(9).toString('base64url');
 
-  constructor({ redis, circuit, publish, writes, wallMs, decideLua, changesLua }: RedisLedgerOptions) {
-    this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs });
+  constructor({ redis, circuit, publish, writes, wallMs, onUnrecorded, decideLua, changesLua }: RedisLedgerOptions) {
+    this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs, onUnrecorded });
     this.#settlements = new SettlementCalls(redis, circuit, wallMs, () => this.#decisions.storeNowMs);
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });

@@ -160,7 +160,14 @@ export async function openForGateway(gateway: RedisGateway) {
   return {
     keys: new RedisKeys({ redis, circuit, publish, writes }),
     customers: new RedisCustomers({ redis, circuit, publish, writes }),
-    ledger: new RedisLedger({ redis, circuit, publish, writes, wallMs }),
+    ledger: new RedisLedger({
+      redis,
+      circuit,
+      publish,
+      writes,
+      wallMs,
+      onUnrecorded: warnOfHistory(gateway.onWarning),
+    }),
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
@@ -184,6 +191,19 @@ export async function openForGateway(gateway: RedisGateway) {
       disconnect();
     },
   } as const;
+}
+
+/** Warns at most once a minute: each request of the consumer finds its history again. */
+function warnOfHistory(onWarning: (sentence: string) => void): (history: string) => void {
+  let nextAtMs = Number.NEGATIVE_INFINITY;
+  return (history) => {
+    const nowMs = performance.now();
+    if (nowMs < nextAtMs) return;
+    nextAtMs = nowMs + 60_000;
+    onWarning(
+      `Nothing is recorded in the usage history ${history} in Redis, because it cannot be read. Put it right there, or remove it, so that a new one begins.`,
+    );
+  };
 }
 
 async function connectForGateway(gateway: RedisGateway) {
