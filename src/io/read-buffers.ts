@@ -62,6 +62,10 @@ class BytesOfTurn {
     return this.#left > 0;
   }
 
+  get isSpent(): boolean {
+    return this.#left <= 0;
+  }
+
   readonly #beginTurn = (): void => {
     this.#left = this.#most;
     this.#isTurnOpen = false;
@@ -72,14 +76,18 @@ class BytesOfTurn {
 const TURN_MS = 0.5;
 const READS = new Turns(() => performance.now(), TURN_MS);
 
-/** Beyond this, each connection to a service is read once in a turn of the event loop. */
+/** Beyond this, each connection to a service is read once in a turn of the event loop, and little of it. */
 const INTAKE_IN_TURN_BYTES = 2 * 1024 * 1024;
 const INTAKE = new BytesOfTurn(INTAKE_IN_TURN_BYTES);
+/** As many bytes count for each millisecond that the bytes read took, if they took longer than others: chunks of one byte do. */
+const BYTES_PER_MS = INTAKE_IN_TURN_BYTES / 10;
+const LITTLE_BYTES = 1024;
 
 /** Smaller pieces are copied, because each would keep its whole buffer in use. */
 const MIN_GIVEN_BYTES = 16 * 1024;
 /** Shared by all connections: the bytes are processed before anything else is read. */
 const SHARED = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+const LITTLE = SHARED.subarray(0, LITTLE_BYTES);
 
 /**
  * Gives a connection the buffers for its reads. By default Node allocates a buffer of 64 KiB for each read, which costs
@@ -88,7 +96,8 @@ const SHARED = Buffer.allocUnsafeSlow(BUFFER_BYTES);
  * accepted them.
  *
  * Attack: libuv reads each ready connection up to 32 times before any timer runs. A client that reads large responses on 64
- * connections, and pauses, made turns of a hundred milliseconds.
+ * connections, and pauses, made turns of a hundred milliseconds. Attack: 64 KiB in chunks of one byte take 7 ms, and 200 connections
+had as much ready at the same moment.
  */
 export class Intake {
   readonly #buffers: Buffers;
@@ -105,6 +114,7 @@ export class Intake {
   /** For `onread` of node:net. */
   readonly onread = {
     buffer: (): Buffer => {
+      if (INTAKE.isSpent) return LITTLE;
       if (this.#reader?.isAmidBody === true) {
         this.#own ??= this.#buffers.take();
         return this.#own;
@@ -116,11 +126,12 @@ export class Intake {
     callback: (bytes: number, buffer: Uint8Array): boolean => {
       const chunk = (buffer as Buffer).subarray(0, bytes);
       const isLent = buffer !== this.#own || bytes < MIN_GIVEN_BYTES;
+      const beganAtMs = performance.now();
       const isFree = this.#reader?.onBytes(chunk, isLent) === true;
       if (!isLent && !isFree) this.#own = null;
       if (this.#copy !== null && isFree) this.#buffers.give(this.#copy);
       this.#copy = null;
-      if (INTAKE.spend(bytes)) return true;
+      if (INTAKE.spend(Math.max(bytes, (performance.now() - beganAtMs) * BYTES_PER_MS))) return true;
       READS.later(this, this.#readOn);
       return false;
     },

@@ -244,30 +244,36 @@ test('a connection whose end waits for its turn is not read, and one that is des
   expect(events.filter((event) => event === 'close')).toHaveLength(1);
 });
 
-// Attack: a client has large responses sent on many connections, pauses, and then reads all of them.
-test('connections to services that always have more are read once each in a turn, beyond 2 MiB (reliability 382)', async () => {
-  const counted = countTurns();
-  const port = (await listen(createServer((socket) => void socket.on('error', () => {}).write(Buffer.alloc(8 << 20)))))
-    .port;
-  const many = Array.from({ length: 16 }, () => {
-    const intake = new Intake(new Buffers());
-    const socket = createConnection({ port, host: '127.0.0.1', onread: intake.onread });
-    socket.on('error', () => {});
-    atEnd(() => socket.destroy());
-    let bytes = 0;
-    const reader = {
-      isAmidBody: true,
-      onBytes: (chunk: Buffer) => {
-        bytes += chunk.length;
-        spin(0.05);
-        counted.done();
-        return true;
-      },
-    };
-    intake.into(reader, socket);
-    return () => bytes;
-  });
-  await eventually(() => expect(many.map((bytes) => bytes())).toEqual(many.map(() => 8 << 20)));
-  // 2 MiB are 32 reads, and then one of each.
-  expect(counted.most).toBeLessThanOrEqual(32 + 16 + 1);
-});
+// Attack: a client has large responses sent on many connections, pauses, and then reads all of them; or they come in chunks of one byte.
+// 2 MiB are 32 reads, and then one of each connection. Of reads that take 6 ms if they are whole, a few fill 10 ms.
+test.each([
+  { costs: 'little', msOfRead: 0.05, bytesOfEach: 8 << 20, most: 32 + 16 + 1 },
+  { costs: 'much', msOfRead: 6, bytesOfEach: 1 << 20, most: 5 },
+])(
+  'connections to services that always have more, which costs $costs, are read once each in a turn, beyond 2 MiB or 10 ms (reliability 382)',
+  async ({ msOfRead, bytesOfEach, most }) => {
+    const counted = countTurns();
+    const content = Buffer.alloc(bytesOfEach);
+    const { port } = await listen(createServer((socket) => void socket.on('error', () => {}).write(content)));
+    const many = Array.from({ length: 16 }, () => {
+      const intake = new Intake(new Buffers());
+      const socket = createConnection({ port, host: '127.0.0.1', onread: intake.onread });
+      socket.on('error', () => {});
+      atEnd(() => socket.destroy());
+      let bytes = 0;
+      const reader = {
+        isAmidBody: true,
+        onBytes: (chunk: Buffer) => {
+          bytes += chunk.length;
+          spin((msOfRead * chunk.length) / (64 * 1024));
+          if (chunk.length > 1_024) counted.done();
+          return true;
+        },
+      };
+      intake.into(reader, socket);
+      return () => bytes;
+    });
+    await eventually(() => expect(many.map((bytes) => bytes())).toEqual(many.map(() => content.length)));
+    expect(counted.most).toBeLessThanOrEqual(most);
+  },
+);
