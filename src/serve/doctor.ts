@@ -4,6 +4,8 @@ import type { Socket } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
+import { partsOfAccount } from '../admit/account-id.ts';
+import type { LedgerView } from '../admit/ledger.ts';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -58,7 +60,7 @@ export async function* examine(env: Variables, nowMs: () => number): AsyncGenera
     return;
   }
   yield* settings.redis.url === null
-    ? findingsOfEmbedded(settings)
+    ? findingsOfEmbedded(settings, nowMs)
     : findingsOfRedis(settings, settings.redis.url, nowMs);
   yield* findingsOfTargets(settings, nowMs());
   yield* findingsOfOrders(settings, nowMs());
@@ -79,7 +81,7 @@ async function* findingsOfNode(settings: Settings | null): AsyncGenerator<Findin
   }
 }
 
-async function* findingsOfEmbedded(settings: Settings): AsyncGenerator<Finding> {
+async function* findingsOfEmbedded(settings: Settings, nowMs: () => number): AsyncGenerator<Finding> {
   const { dataFolder } = settings;
   const { openForDiagnosis } = await import('../stores/embedded/open.ts');
   try {
@@ -93,7 +95,7 @@ async function* findingsOfEmbedded(settings: Settings): AsyncGenerator<Finding> 
       if (store.older !== null) yield { check: 'store', state: 'warn', message: store.older };
       else yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
       yield await findingOfPepper(store.pepperRecord, store.peppers());
-      yield await findingOfRecords(store.records());
+      yield* findingsOfRecords(store.records(nowMs));
     } finally {
       store.close();
     }
@@ -123,7 +125,7 @@ async function* findingsOfRedis(
       if (faults.length > 0) return;
       yield* findingsOfReplicas(await redis.replicaTrouble(durability.replicas), redis.where);
       yield await findingOfPepper(redis.pepperRecord, peppers, redis.where);
-      yield await findingOfRecords(redis.records());
+      yield* findingsOfRecords(redis.records());
     } finally {
       redis.close();
     }
@@ -239,8 +241,9 @@ async function findingOfPepper(record: PepperStore, peppers: readonly string[], 
   }
 }
 
-/** Reads every key and every customer. */
-async function findingOfRecords(stores: PlanUserStores): Promise<Finding> {
+/** Reads every key, every customer and every ban. */
+async function* findingsOfRecords(stores: PlanUserStores & Pick<LedgerView, 'bans'>): AsyncGenerator<Finding> {
+  const check = 'records';
   try {
     let keys = 0;
     const onPage = async (read: number) => {
@@ -249,13 +252,18 @@ async function findingOfRecords(stores: PlanUserStores): Promise<Finding> {
       return true;
     };
     const { unreadable } = await countLiveKeys(stores, 0, { onPage });
-    const message = `${amountOf(keys, 'key')} and every customer can be read.`;
-    if (unreadable.length === 0) return { check: 'records', state: 'ok', message };
     const records = unreadableText(unreadable.map((id) => ({ id })));
     const advice = '`tollgate keys show` and `customers show` say where each is and what to do; a backup lacks them.';
-    return { check: 'records', state: 'fail', message: `${records}. ${advice}` };
+    yield records === ''
+      ? { check, state: 'ok', message: `${amountOf(keys, 'key')} and every customer can be read.` }
+      : { check, state: 'fail', message: `${records}. ${advice}` };
+    const ids = (await stores.bans()).filter(({ ban }) => ban === null).map(({ consumerId }) => consumerId);
+    if (ids.length === 0) return;
+    const counts = unreadableText(ids.map((id) => ({ id: partsOfAccount(id).consumerId ?? id })));
+    const where = '`tollgate usage` says where what was counted is, and `tollgate usage reset` sets it to nothing.';
+    yield { check, state: 'fail', message: `${counts}. ${where}` };
   } catch (error) {
-    return failed('records', error);
+    yield failed(check, error);
   }
 }
 

@@ -243,7 +243,11 @@ export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSetting
       /** A sentence if the store may lack acknowledged writes; else null. */
       older: insistOnAcknowledged(db, false),
       pepperRecord: new EmbeddedPepperRecord(db),
-      records: () => ({ keys: keysIn(db), customers: customersIn(db) }),
+      records: (wallMs: () => number) => ({
+        keys: keysIn(db),
+        customers: customersIn(db),
+        bans: async () => new (await import('./accounts.ts')).AccountsTable(db).bans(wallMs()),
+      }),
       /** @throws Failure `store_corrupt` */
       peppers: () => peppersToRead(dataFolder, db, given),
       close: () => db.close(),

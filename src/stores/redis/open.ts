@@ -278,7 +278,12 @@ export async function openForDiagnosis(url: string) {
     records: () => {
       const writes = new DurableWrites({ redis, replicas: 0, timeoutMs: 0 });
       const options = { redis, circuit, publish: async () => {}, writes };
-      return { keys: new RedisKeys(options), customers: new RedisCustomers(options) } as const;
+      const ledger = new RedisLedger(options);
+      return {
+        keys: new RedisKeys(options),
+        customers: new RedisCustomers(options),
+        bans: () => ledger.bans(),
+      } as const;
     },
     /** The records of the certificates that are ordered by ACME. */
     certificates: () => certificatesOn({ redis, circuit }),

@@ -407,6 +407,11 @@ test.each(Object.entries(STORES))(
     expect((await gateway.get('/usage', key, { headers: { 'X-Request-Id': 'damaged-usage' } })).status).toBe(500);
     const [asked] = await gateway.process.until(/^.*"requestId":"damaged-usage".*$/m);
     expect(JSON.parse(asked).cause).toContain(`What was counted for ${id} cannot be read`);
+    const doctor = await runCommand(gateway.env, 'doctor', '--json');
+    expect(JSON.parse(doctor.stdout).findings).toContainEqual({
+      ...{ check: 'records', state: 'fail' },
+      message: expect.stringMatching(new RegExp(`^1 record cannot be read: ${id}. .tollgate usage. says`)),
+    });
     const usage = await runCommand(gateway.env, 'usage', id);
     expect([usage.code, usage.stderr]).toEqual([
       1,
