@@ -3,7 +3,9 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { gatewayOn } from '../stores/redis-connections.ts';
 import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
@@ -258,6 +260,30 @@ describe('on Redis, of a caller that is banned', () => {
       expect(repaired).toEqual([expect.objectContaining({ id: other, number: 1 })]);
     },
   );
+
+  test("another program's values in the place of the list of those refused are named, or made up for, and replaced (reliability 406)", async () => {
+    const { env, id, other, redis } = await twoBanned();
+    const { ends, rest } = keyspace.refusedNow;
+    const ids = async () =>
+      JSON.parse((await run(env, 'now', '--json')).stdout)
+        .map((row: { id: string }) => row.id)
+        .toSorted();
+    const foreign = async (name: string) => {
+      await redis('DEL', name);
+      await redis('SET', name, 'x');
+    };
+    await foreign(rest);
+    expect(await ids()).toEqual([id, other].toSorted());
+    await foreign(ends);
+    const failed = await run(env, 'now', '--json');
+    expect(failed).toMatchObject({ code: 1, stderr: expect.stringContaining(`\`${ends}\` is another program's`) });
+    const { redis: client, circuit } = await gatewayOn(env.REDIS_URL!);
+    const refusal = { consumerId: id, untilMs: Date.now() + 500_000, kind: 'banned', window: 'hour', cost: 1 } as const;
+    await new RedisHistory({ redis: client, circuit }).addRefusals([
+      { ...refusal, plan: 'pro', refused: 0, banned: 1 },
+    ]);
+    expect(await ids()).toEqual([id]);
+  });
 
   test.each(['garbage', null])(
     'the list of those refused has %j: it is listed by what is counted (reliability 406)',

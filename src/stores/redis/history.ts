@@ -15,6 +15,7 @@ import { UnreadableRecord } from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
+import { useOwn } from './foreign-values.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
@@ -36,7 +37,8 @@ local reply = { tostring(now) }
 local members = redis.call('ZRANGE', KEYS[1], -tonumber(ARGV[1]), -1, 'WITHSCORES')
 for i = #members - 1, 1, -2 do
   if tonumber(members[i + 1]) <= now then break end
-  local rest = redis.call('HGET', KEYS[2], members[i]) or ''
+  local rest = redis.pcall('HGET', KEYS[2], members[i])
+  if type(rest) ~= 'string' then rest = '' end
   for _, value in ipairs({ members[i], members[i + 1], rest }) do reply[#reply + 1] = value end
 end
 return reply`;
@@ -145,7 +147,10 @@ export class RedisHistory implements HistoryStore {
 
   async refusedNow(): Promise<readonly RefusedConsumer[]> {
     const { ends, rest } = keyspace.refusedNow;
-    const [, ...reply] = await this.#circuit.read(() => this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED), ends);
+    const message = `The list of those refused now in Redis cannot be used: \`${ends}\` is another program's, or this user may not use it. If you remove it, gateways begin it again.`;
+    const [, ...reply] = await useOwn({ circuit: this.#circuit, name: ends, message, isRead: true }, () =>
+      this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED),
+    );
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {
       const [kind = '', window = '', cost, plan = ''] = reply[i + 2]!.split(' ');

@@ -6,6 +6,12 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- What another program has written there is replaced: gateways report again whom they refuse.
+for i, command in ipairs({ 'ZCARD', 'HLEN' }) do
+  local size = redis.pcall(command, KEYS[i])
+  if type(size) == 'table' and string.find(size.err, 'WRONGTYPE', 1, true) then redis.call('DEL', KEYS[i]) end
+end
+
 for i = 2, #ARGV, 3 do
   redis.call('ZADD', KEYS[1], ARGV[i + 1], ARGV[i])
   redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 2])
