@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
 import type { Allowance, Budget } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import type { Failure } from '../../src/failure.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory } from '../../src/stores/embedded/history.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
@@ -436,7 +437,8 @@ test.each([
     db.prepare(`UPDATE histories SET history = CAST(${damaged} AS BLOB) WHERE consumer_id = ?`).run(bad);
     const stored = () => db.prepare('SELECT history FROM histories WHERE consumer_id = ?').get(bad);
     const before = stored();
-    const gateway = new EmbeddedLedger({ db, wallMs: () => Date.now() });
+    const losses: Failure[] = [];
+    const gateway = new EmbeddedLedger({ db, wallMs: () => Date.now(), onLoss: (loss) => losses.push(loss) });
     const live = new EmbeddedHistory({ db, wallMs: () => Date.now(), live: gateway.histories });
     const [decided] = await gateway.decide([{ consumerId: bad, allowance: recorded, cost: 1, n: 2 }]);
     expect(decided?.admitted).toBe(2);
@@ -452,11 +454,12 @@ test.each([
       banned: 0,
     } as const;
     await live.addRefusals([{ consumerId: bad, ...refusal }]);
-    const message = `The usage history of ${bad} cannot be read: its row of the table histories in tollgate.db holds something else.`;
+    const message = `The usage history of ${bad} cannot be read: its row of the table histories in tollgate.db holds something else, and nothing is recorded in it.`;
     await expect(live.of(bad)).rejects.toMatchObject({
       code: 'store_corrupt',
       message: expect.stringContaining(message),
     });
+    expect(losses.map((loss) => loss.message)).toEqual([expect.stringContaining(message)]);
     gateway.close();
     expect(stored()).toEqual(before);
     expect(await run(env, 'usage', bad, '--days', '2', '--json')).toMatchObject({

@@ -36,9 +36,14 @@ export class Histories {
   readonly #db: DatabaseSync;
   readonly #recent = new Map<string, History>();
   readonly #dirty = new Set<string>();
+  readonly #onUnreadable: ((history: UnreadableRecord) => void) | undefined;
+  /** The histories that were reported. */
+  readonly #reported = new Set<string>();
 
-  constructor(db: DatabaseSync) {
+  /** @param onUnreadable called once with each history that cannot be read, so that nothing is recorded in it */
+  constructor(db: DatabaseSync, onUnreadable?: (history: UnreadableRecord) => void) {
     this.#db = db;
+    this.#onUnreadable = onUnreadable;
     createHistoryTables(db);
   }
 
@@ -105,7 +110,12 @@ export class Histories {
   }
 
   #find(consumerId: string): History | null | typeof UNREADABLE {
-    return this.#recent.get(consumerId) ?? readHistory(this.#db, consumerId);
+    const history = this.#recent.get(consumerId) ?? readHistory(this.#db, consumerId);
+    if (history === UNREADABLE && !this.#reported.has(consumerId)) {
+      this.#reported.add(consumerId);
+      this.#onUnreadable?.(unreadable(consumerId));
+    }
+    return history;
   }
 
   #keep(consumerId: string, history: History): void {
@@ -230,7 +240,7 @@ function readHistory(db: DatabaseSync, consumerId: string): History | null | typ
 function unreadable(consumerId: string): UnreadableRecord {
   return new UnreadableRecord(
     consumerId,
-    `The usage history of ${consumerId} cannot be read: its row of the table histories in tollgate.db holds something else. Put it right there, or remove it, so that a new one begins.`,
+    `The usage history of ${consumerId} cannot be read: its row of the table histories in tollgate.db holds something else, and nothing is recorded in it. Put it right there, or remove it, so that a new one begins.`,
   );
 }
 

@@ -60,7 +60,7 @@ interface EmbeddedLedgerOptions {
   readonly onFailedWrite?: (error: unknown) => void;
   /** Called before each snapshot. Throws if another gateway owns the store. */
   readonly insistOnOwner?: () => void;
-  /** Called with each account and each change that cannot be read, and with counts that could not be written before the end. */
+  /** Called with each account, change and history that cannot be read, and with counts that could not be written before the end. */
   readonly onLoss?: (failure: Failure) => void;
 }
 
@@ -109,7 +109,7 @@ export class EmbeddedLedger implements Ledger {
   constructor(options: EmbeddedLedgerOptions) {
     this.#options = options;
     this.#table = new AccountsTable(options.db);
-    this.histories = new Histories(options.db);
+    this.histories = new Histories(options.db, options.onLoss);
     this.#writes = new AcknowledgedWrites(options.db);
     this.#load();
     this.applyChanges();
