@@ -27,10 +27,14 @@ const pointer = () =>
 
 const readParts = {
   default: reserved().describe(
-    'What is taken in advance of a request that does not say it, or not as a number from 0.',
+    'What is taken in advance of a request that does not say it: the field or the member is missing, or null.',
   ),
   least: reserved().optional().describe('What is taken in advance at least, whatever the request says. 0 if left out.'),
-  most: reserved().optional().describe(`What is taken in advance at most. ${MAX_RESERVE} if left out.`),
+  most: reserved()
+    .optional()
+    .describe(
+      `What is taken in advance at most, and of a request that does not say it as one number from 0. ${MAX_RESERVE} if left out.`,
+    ),
 };
 const RESERVE_RULE =
   'must be a whole number from 0, or a mapping with `header` or `json`, and `default`: { json: /max_tokens, default: 1000 }';

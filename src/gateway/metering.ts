@@ -1,6 +1,6 @@
 import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
-import { type FieldValues, fieldValues, onlyValue } from '../http1/fields.ts';
+import { type FieldValues, fieldValues, valuesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
 import { isInBody, readableCodings } from '../meter/asked-answer.ts';
@@ -65,24 +65,25 @@ export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts 
 }
 
 /**
- * Attack: a client lists the field in Connection, so that the service never gets the small number that was reserved for. Or it asks
- * for more than any amount can be, to pay the default. So such a field counts as absent, and each number from 0 has a limit in `most`.
+ * Attack: a client lists the field in Connection, so that the service never gets the small number that was reserved for. So such a
+ * field counts as absent.
+ *
+ * Attack: a client asks for more than any amount can be, or in a form that its service reads and the gateway does not, to pay the
+ * default: `09000`, `"9e3"`, the number twice, or behind it a comma too much. So `most` is taken for all that is there and is not one
+ * number from 0.
  */
 function reservedBy(reserve: Reserve, { fields, connectionNames }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
   const { otherwise, least, most } = reserve;
-  const asked =
-    reserve.kind === 'json'
-      ? numberAt(body, reserve.pointer)
-      : connectionNames.has(reserve.name)
-        ? null
-        : wholeNumberOf(onlyValue(fields.rawHeaders, reserve.name) ?? '');
-  return Math.min(Math.max(asked ?? otherwise, least), most);
-}
-
-function numberAt(body: Buffer | null, pointer: readonly string[]): number | null {
-  const found = body === null ? 'absent' : numberIn(body, pointer);
-  return typeof found === 'number' ? found : null;
+  let asked: number | 'absent' | 'invalid' = 'absent';
+  if (reserve.kind === 'json') {
+    if (body !== null && body.length > 0) asked = numberIn(body, reserve.pointer);
+  } else if (!connectionNames.has(reserve.name)) {
+    const values = valuesOf(fields.rawHeaders, reserve.name);
+    if (values.length > 0) asked = (values.length === 1 ? wholeNumberOf(values[0]!) : null) ?? 'invalid';
+  }
+  if (asked === 'invalid') return most;
+  return Math.min(Math.max(asked === 'absent' ? otherwise : asked, least), most);
 }
 
 /** How the answer of a request is decompressed: `Decoders` for its consumer. */

@@ -13,9 +13,10 @@ export interface Charge {
 }
 
 /**
- * A number; or what a field or the JSON body of the request says, as far as it says a whole number.
+ * A number; or what a field or the JSON body of the request says, rounded up.
  *
- * `otherwise`: what is taken if the request does not say it, or not as a number from 0. `least`, `most`: what is taken at least and at most.
+ * `otherwise`: what is taken if the request does not say it. `least`, `most`: what is taken at least, and at most or if the request does
+ * not say it as one number from 0.
  */
 export type Reserve =
   | { readonly kind: 'fixed'; readonly amount: number }

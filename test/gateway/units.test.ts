@@ -176,14 +176,14 @@ describe('whatever the service answers', () => {
   ])('a request pays by %s (reliability 289)', async (_, answer, used) => {
     present = answer;
     const { key, chat } = await callerOf(gateway);
-    const response = await chat('not JSON').catch(() => null);
+    const response = await chat().catch(() => null);
     expect(response?.headers.get('x-tokens') ?? null).toBeNull();
     await response?.text().catch(() => null);
     await usedIs(gateway, key, used);
   });
 });
 
-describe('however a request asks for its reserve (reliability 381)', () => {
+describe('however a request asks for its reserve (reliability 381) (reliability 399)', () => {
   const FIELD = '{ header: X-Max-Tokens, default: 100, most: 800 }';
   let gateway: TestGateway;
   let upstream: Upstream;
@@ -204,17 +204,55 @@ describe('however a request asks for its reserve (reliability 381)', () => {
     [`9${LONG}`, 800, 800],
     [`5.${LONG}`, 800, 800],
     [`0.${LONG}1e2003`, 800, 800],
-    ['-1', 100, 300],
-    ['-1e999', 100, 300],
-    [`-9${LONG}`, 100, 300],
-    ['"801"', 100, 800],
-    [JSON.stringify(LONG), 100, 800],
+    ['-1', 800, 800],
+    ['-1e999', 800, 800],
+    [`-9${LONG}`, 800, 800],
+    ['"801"', 800, 800],
+    [JSON.stringify(LONG), 800, 800],
+    ['"9e2"', 800, 800],
+    ['" 20"', 800, 800],
+    ['020', 800, 800],
+    ['+20', 800, 800],
+    ['20 tokens', 800, 800],
+    ['9,000', 800, 800],
+    ['null', 800, 300],
   ])('%.20s takes what it says in advance, up to most', async (asked, byField, byBody) => {
     const [one, other] = [await callerOf(gateway), await callerOf(gateway)];
     await gateway.get('/v1/field', one.key, { method: 'POST', headers: { 'x-max-tokens': asked } });
     await usedIs(gateway, one.key, byField);
     expect((await other.chat(`{"max_tokens":${asked}}`)).status).toBe(200);
     await usedIs(gateway, other.key, byBody);
+  });
+
+  test.each<readonly [string, string, number]>([
+    ['has no body', '', 300],
+    ['does not say it', '{"n":1}', 300],
+    ['says it twice', '{"max_tokens":1,"max_tokens":20}', 800],
+    ['says it in the first of two texts', '{"max_tokens":20}\n{}', 800],
+    ['says it in the second of two texts', '{"n":1}\n{"max_tokens":20}', 800],
+    ['has something behind the text', '{"max_tokens":20} x', 800],
+    ['has a comma too much', '{"max_tokens":20,}', 800],
+    ['is not JSON', 'max_tokens=20', 800],
+    ['does not end', '{"n":1', 800],
+  ])('a body that %s', async (_what, body, reserved) => {
+    const { key, chat } = await callerOf(gateway);
+    expect((await chat(body)).status).toBe(200);
+    await usedIs(gateway, key, reserved);
+  });
+
+  test.each([
+    ['no such field', [], 100],
+    ['the field twice', ['20', '20'], 800],
+    ['the field without a value', [''], 800],
+    ['a comma behind the number', ['20,'], 800],
+  ])('a request with %s', async (_what, values, reserved) => {
+    const { key } = await callerOf(gateway);
+    const own = values.map((value) => `X-Max-Tokens: ${value}\r\n`).join('');
+    const head = `POST /v1/field HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${own}`;
+    const bytes = `${head}Connection: close\r\nContent-Length: 0\r\n\r\n`;
+    const { responses } = await rawExchange(gateway.port, bytes, { methods: ['POST'] });
+    expect(responses[0]!.status).toBe(200);
+    await usedIs(gateway, key, reserved);
   });
 
   test('a field that Connection lists is absent: the service does not get it', async () => {
