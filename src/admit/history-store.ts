@@ -7,9 +7,9 @@ export interface HistoryStore {
   of(consumerId: string): Promise<ReadHistory | null>;
   /**
    * The beginning of the hour in which something of a consumer was counted last, Unix milliseconds, for each of these ids;
-   * null if nothing is kept. @throws Failure `store_unavailable`; `refused` if the store can keep no history
+   * null if nothing is kept, undefined if what is kept cannot be read. @throws Failure `store_unavailable`; `refused` if the store can keep no history
    */
-  lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]>;
+  lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null | undefined)[]>;
   /** The ids that have a history and begin like this, those of shadows too; in no order, and an id may come twice. */
   consumerIds(prefix: string): AsyncIterable<string>;
   /** Adds refusals to the present hour, and notes until when these consumers are refused. @throws Failure `store_unavailable` */

@@ -6,7 +6,7 @@ import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { isReadable, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
+import { byReadability, isReadable, type Listed, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*
@@ -46,7 +46,7 @@ export interface FoundKey {
 /** A page of a search. It may have fewer keys than its limit, even none, although another page follows. */
 export interface FoundKeys {
   readonly keys: readonly FoundKey[];
-  /** The keys that were looked at and cannot be read, so that they may match. */
+  /** The keys that were looked at and that, or whose last use, cannot be read, so that they may match. */
   readonly unreadable: readonly UnreadableRecord[];
   readonly cursor: string | null;
   /** How many keys were looked at for this page. */
@@ -167,8 +167,8 @@ export async function searchKeys(
   if (filter.text !== null && isWholeId(filter.text)) {
     const key = await orUnreadable(keys.get(filter.text));
     if (key instanceof UnreadableRecord) return { keys: [], unreadable: [key], cursor: null, searched: 1 };
-    const found = key !== null && matches(key) ? await used(await onPlan([key])) : [];
-    return { keys: found, unreadable: [], cursor: null, searched: key === null ? 0 : 1 };
+    const { readable, unreadable } = byReadability(key !== null && matches(key) ? await used(await onPlan([key])) : []);
+    return { keys: readable, unreadable, cursor: null, searched: key === null ? 0 : 1 };
   }
   const mayMatch = recordTestOf(filter);
   const found: FoundKey[] = [];
@@ -180,11 +180,14 @@ export async function searchKeys(
     const ofCustomer = filter.customer === null ? {} : { customer: filter.customer };
     const part = await keys.scan({ most, cursor: after, mayMatch, ...ofCustomer });
     const matching = part.found.flatMap(({ key }) => (isReadable(key) && matches(key) ? [key] : []));
-    const kept = new Map((await used(await onPlan(matching))).map((one) => [one.key, one]));
+    const kept = new Map(
+      (await used(await onPlan(matching))).map((one) => [isReadable(one) ? one.key.id : one.id, one]),
+    );
     for (const { key, place } of part.found) {
-      if (!isReadable(key)) unreadable.push(key);
-      else if (kept.has(key)) found.push(kept.get(key)!);
-      else continue;
+      const one = isReadable(key) ? kept.get(key.id) : key;
+      if (one === undefined) continue;
+      if (isReadable(one)) found.push(one);
+      else unreadable.push(one);
       if (found.length + unreadable.length < limit) continue;
       const isLast = place === part.searched && part.cursor === null;
       return { keys: found, unreadable, cursor: isLast ? null : key.id, searched: searched + place };
@@ -217,38 +220,51 @@ async function withPlan(
   return keys.filter(({ customer, plan: own }) => (customer === undefined ? own : plans.get(customer)) === plan);
 }
 
-/** Leaves out the keys that were used within these days, and says of the others when they were used last. */
+/**
+ * Leaves out the keys that were used within these days, and says of the others when they were used last.
+ *
+ * Fault: a key whose history cannot be read was listed as one that was never used, which invites to revoke it.
+ */
 async function withLastUse(
   keys: readonly StoredKey[],
   unusedDays: number | null,
   history: Pick<HistoryStore, 'lastUsedMs'>,
   nowMs: number,
-): Promise<readonly FoundKey[]> {
+): Promise<readonly Listed<FoundKey>[]> {
   if (unusedDays === null) return keys.map((key) => ({ key }));
   const days = await lastUsedOn(
     keys.map((key) => accountsOf(key)[0]),
     history,
   );
   const since = dayOf(nowMs - (unusedDays - 1) * DAY_MS);
-  return keys
-    .map((key, i) => ({ key, lastUsedOn: days[i]! }))
-    .filter((one) => one.lastUsedOn === null || one.lastUsedOn < since);
+  return keys.flatMap((key, i): Listed<FoundKey>[] => {
+    const day = days[i];
+    if (day === undefined) return [unreadableUse(key.id)];
+    return day === null || day < since ? [{ key, lastUsedOn: day }] : [];
+  });
+}
+
+function unreadableUse(id: string): UnreadableRecord {
+  const message = `When ${id} was used last is unknown, because its usage history cannot be read. \`tollgate usage ${id} --days 1\` says where it is and what to do.`;
+  return new UnreadableRecord(id, message);
 }
 
 /**
  * The day on which something of each consumer was counted last, its refusals included: `2026-11-21`, UTC; null if nothing is
- * kept. While a plan is not enforced, the history is that of the shadow.
+ * kept, undefined if what is kept cannot be read. While a plan is not enforced, the history is that of the shadow.
  * @throws Failure `store_unavailable`
  */
 export async function lastUsedOn(
   ids: readonly string[],
   history: Pick<HistoryStore, 'lastUsedMs'>,
-): Promise<readonly (string | null)[]> {
+): Promise<readonly (string | null | undefined)[]> {
   if (ids.length === 0) return [];
   const times = await history.lastUsedMs([...ids, ...ids.map(shadowIdOf)]);
   return ids.map((_, i) => {
-    const both = [times[i], times[ids.length + i]].filter((ms) => typeof ms === 'number');
-    return both.length === 0 ? null : dayOf(Math.max(...both));
+    const both = [times[i], times[ids.length + i]];
+    const known = both.filter((ms) => typeof ms === 'number');
+    if (known.length > 0) return dayOf(Math.max(...known));
+    return both.includes(undefined) ? undefined : null;
   });
 }
 

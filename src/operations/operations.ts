@@ -247,7 +247,7 @@ export class Operations {
   async lastUsedOn(key: StoredKey): Promise<string | null> {
     try {
       const days = await lastUsedOn(accountsOf(key), this.#options.history);
-      return days.toSorted().findLast((day) => day !== null) ?? null;
+      return days.toSorted().findLast((day) => typeof day === 'string') ?? null;
     } catch (error) {
       // The store keeps no history. The rest of the key can be shown all the same.
       if (error instanceof Failure && error.code === 'refused') return null;

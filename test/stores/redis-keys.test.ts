@@ -60,7 +60,7 @@ describe('a search over keys in Redis', () => {
     return { keys, customers: new FakeCustomers(), history: new RedisHistory({ redis, circuit }), putHistory };
   });
 
-  test('names what another program keeps in the place of a key, and does without what it keeps in that of a history', async () => {
+  test('names what another program keeps in the place of a key, or of its history (reliability 405)', async () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');
     const { redis, circuit, keys } = await gatewayOn(url);
@@ -79,8 +79,12 @@ describe('a search over keys in Redis', () => {
       nowMs: Date.now(),
     };
     const found = await searchKeys(filter, { limit: 9, cursor: null }, sources);
-    expect(found).toMatchObject({ keys: [{ key: good.key, lastUsedOn: null }], cursor: null, searched: 3 });
-    expect(found.unreadable.map(({ id }) => id).toSorted()).toEqual([text.key.id, hash.key.id].toSorted());
+    expect(found).toMatchObject({ keys: [], cursor: null, searched: 3 });
+    const ids = [good, text, hash].map(({ key }) => key.id).toSorted();
+    expect(found.unreadable.map(({ id }) => id).toSorted()).toEqual(ids);
+    const one = await searchKeys({ ...filter, text: good.key.id }, { limit: 9, cursor: null }, sources);
+    expect(one).toMatchObject({ keys: [], unreadable: [{ id: good.key.id }] });
+    expect(one.unreadable[0]!.message).toContain('its usage history cannot be read');
     expect(circuit.state).toBe('present');
   });
 });

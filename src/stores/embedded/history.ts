@@ -147,14 +147,15 @@ export class EmbeddedHistory implements HistoryStore {
     return history === null ? null : { history, nowMs: this.#wallMs() };
   }
 
-  async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
+  async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null | undefined)[]> {
     const read = this.#db.prepare(
       `SELECT substr(history, 1, ${LAST_HOUR_BYTES}) AS hour FROM histories WHERE consumer_id = ?`,
     );
     return answering(() =>
       consumerIds.map((id) => {
         const hour = this.#live?.recent(id) ?? read.get(id)?.hour;
-        return hour instanceof Uint8Array && hour.length >= LAST_HOUR_BYTES ? lastUsedMsOf(hour) : null;
+        if (hour === undefined) return null;
+        return hour instanceof Uint8Array && hour.length >= LAST_HOUR_BYTES ? lastUsedMsOf(hour) : undefined;
       }),
     );
   }

@@ -90,7 +90,7 @@ export class RedisHistory implements HistoryStore {
     throw new UnreadableRecord(consumerId, message);
   }
 
-  async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null)[]> {
+  async lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null | undefined)[]> {
     const redis = this.#redis;
     const hourOf = (consumerId: string) =>
       redis.getrangeBuffer(keyspace.history(consumerId), 0, LAST_HOUR_BYTES - 1).catch(forbiddenOrForeign);
@@ -103,7 +103,8 @@ export class RedisHistory implements HistoryStore {
     held.release();
     return (await asked).map((hour) => {
       if (hour === FORBIDDEN) throw new Failure('refused', NO_HISTORY);
-      return hour?.length === LAST_HOUR_BYTES ? lastUsedMsOf(hour) : null;
+      if (hour?.length === 0) return null;
+      return hour?.length === LAST_HOUR_BYTES ? lastUsedMsOf(hour) : undefined;
     });
   }
 
