@@ -76,18 +76,20 @@ class BytesOfTurn {
 const TURN_MS = 0.5;
 const READS = new Turns(() => performance.now(), TURN_MS);
 
-/** Beyond this, each connection to a service is read once in a turn of the event loop, and little of it. */
+/** Beyond this, each connection to a service is read once in a turn of the event loop. */
 const INTAKE_IN_TURN_BYTES = 2 * 1024 * 1024;
 const INTAKE = new BytesOfTurn(INTAKE_IN_TURN_BYTES);
 /** As many bytes count for each millisecond that the bytes read took, if they took longer than others: chunks of one byte do. */
 const BYTES_PER_MS = INTAKE_IN_TURN_BYTES / 10;
-const LITTLE_BYTES = 1024;
+/** A response is read in pieces of 4 KiB until one of them took less time than this for its bytes. Most fit into one. */
+const FEW_BYTES = 4 * 1024;
+const CHEAP_BYTES_PER_MS = 40 * 1024;
 
 /** Smaller pieces are copied, because each would keep its whole buffer in use. */
 const MIN_GIVEN_BYTES = 16 * 1024;
 /** Shared by all connections: the bytes are processed before anything else is read. */
 const SHARED = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-const LITTLE = SHARED.subarray(0, LITTLE_BYTES);
+const FEW = SHARED.subarray(0, FEW_BYTES);
 
 /**
  * Gives a connection the buffers for its reads. By default Node allocates a buffer of 64 KiB for each read, which costs
@@ -104,6 +106,7 @@ export class Intake {
   #reader: BufferReader | null = null;
   #socket: Socket | null = null;
   #own: Buffer | null = null;
+  #isCheap = false;
   /** The buffer into which the large piece just read was copied. */
   #copy: Buffer | null = null;
 
@@ -114,14 +117,15 @@ export class Intake {
   /** For `onread` of node:net. */
   readonly onread = {
     buffer: (): Buffer => {
-      if (INTAKE.isSpent) return LITTLE;
+      // Node asks for it after a read, for the next one.
       if (this.#reader?.isAmidBody === true) {
+        if (!this.#isCheap || INTAKE.isSpent) return FEW;
         this.#own ??= this.#buffers.take();
         return this.#own;
       }
       if (this.#own !== null) this.#buffers.give(this.#own);
       this.#own = null;
-      return SHARED;
+      return FEW;
     },
     callback: (bytes: number, buffer: Uint8Array): boolean => {
       const chunk = (buffer as Buffer).subarray(0, bytes);
@@ -131,7 +135,9 @@ export class Intake {
       if (!isLent && !isFree) this.#own = null;
       if (this.#copy !== null && isFree) this.#buffers.give(this.#copy);
       this.#copy = null;
-      if (INTAKE.spend(Math.max(bytes, (performance.now() - beganAtMs) * BYTES_PER_MS))) return true;
+      const tookMs = performance.now() - beganAtMs;
+      this.#isCheap = tookMs * CHEAP_BYTES_PER_MS < bytes;
+      if (INTAKE.spend(Math.max(bytes, tookMs * BYTES_PER_MS))) return true;
       READS.later(this, this.#readOn);
       return false;
     },
