@@ -12,11 +12,11 @@ import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { listening } from '../io/listening.ts';
 import { watchDeadlines } from '../io/node-internals.ts';
 import { readInTurn, SharedBufferSocket } from '../io/read-buffers.ts';
+import { rawOf } from '../io/tls-carrier.ts';
 import { type ConnectionLimits, Connections } from '../listen/connections.ts';
 import { type BodyReading, RequestFeed } from '../listen/node-http/request-feed.ts';
 import { plainHttpResponse } from '../listen/node-http/unparsed.ts';
 import { type Certificates, createTlsStage, type TlsSettings } from '../listen/tls.ts';
-import { rawOf } from '../listen/tls-carrier.ts';
 
 /** The body of `/readyz`. */
 export interface Readiness {

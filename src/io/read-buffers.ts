@@ -1,4 +1,4 @@
-import { Socket } from 'node:net';
+import { Socket, type TcpNetConnectOpts } from 'node:net';
 import { Duplex } from 'node:stream';
 import { type AcceptedHandle, interceptEnds, moveConnection, readOn } from './node-internals.ts';
 import { Turns } from './turns.ts';
@@ -175,6 +175,8 @@ const FIRST_PART = SHARED_BY_CLIENTS.subarray(0, 8 * 1024);
 /** A piece that is all that has arrived is processed at once, as long as those of a turn are no more than this, with so much for each. */
 const SMALL_IN_TURN_BYTES = 512 * 1024;
 const EACH_BYTES = 4 * 1024;
+/** For large pieces that wait. With new memory for each, a response of 1 MB from a service over TLS cost a third more. */
+const WAITING = new Buffers();
 const SMALL_READS = new BytesOfTurn(SMALL_IN_TURN_BYTES);
 
 /** How many plain connections are ended in one turn of the event loop. One that is encrypted counts as much as all of them. */
@@ -203,7 +205,7 @@ type TakeBytes = (bytes: Buffer) => void;
  * tenth of the cost of a refusal. Node offers that (`onread`) only for outgoing connections, so an accepted connection
  * is moved to a new socket.
  *
- * All that clients send passes through here, whatever reads it, so here is the budget of a turn of the event loop.
+ * All that clients send passes through here, whatever reads it, and what services send over TLS, so here is the budget of a turn of the event loop.
  *
  * Attack: libuv reads each ready connection up to 32 times before any timer runs. 100 WebSockets or uploads of one key made turns of
  * hundreds of milliseconds, in which all others waited. So large pieces, and all that exceed what a turn allows, are processed for
@@ -220,6 +222,8 @@ export class SharedBufferSocket extends Socket {
   weight = 1;
   /** A piece that waits for its turn. The connection is not read meanwhile, even if a reader resumes it. */
   #waiting: Buffer | null = null;
+  /** The buffer in which it waits, of those that are used again; null if it has memory of its own. */
+  #copy: Buffer | null = null;
   /** Whether the piece is in the buffer of all connections. */
   #isLent = false;
   /** Into which part of that buffer it is read. */
@@ -244,6 +248,7 @@ export class SharedBufferSocket extends Socket {
       },
     });
     self.socket = this;
+    if (!('handle' in options)) return;
     interceptEnds(this, (end) => {
       this.#isEnding = true;
       endInTurn(this.owner, this.weight, end);
@@ -260,7 +265,12 @@ export class SharedBufferSocket extends Socket {
     return moveConnection(accepted, (options) => new SharedBufferSocket(options)) ?? accepted;
   }
 
-  /** Whether bytes that the client has sent wait for their turn. Until they are processed, the connection is neither idle nor late. */
+  /** Opens a connection. What ends it is not deferred, so that none is taken for idle that its service has closed. */
+  static to(address: TcpNetConnectOpts): SharedBufferSocket {
+    return new SharedBufferSocket(address).connect(address);
+  }
+
+  /** Whether bytes that the other side has sent wait for their turn. Until they are processed, the connection is neither idle nor late. */
   get hasWaiting(): boolean {
     return this.#waiting !== null;
   }
@@ -291,8 +301,16 @@ export class SharedBufferSocket extends Socket {
     READS.begin(this.owner, this.#inTurn);
     this.#isLent = false;
     if (this.#waiting === null) return this.#readsOn;
-    this.#waiting = ownCopy(this.#waiting);
+    this.#waiting = this.taker === null ? ownCopy(this.#waiting) : this.#kept(this.#waiting);
     return false;
+  }
+
+  /** @returns a copy, if it is large in a buffer that is used again once the taker has had all of it */
+  #kept(bytes: Buffer): Buffer {
+    if (bytes.length < MIN_GIVEN_BYTES) return ownCopy(bytes);
+    this.#copy = WAITING.take();
+    bytes.copy(this.#copy);
+    return this.#copy.subarray(0, bytes.length);
   }
 
   /** @returns whether there is more to process */
@@ -300,18 +318,24 @@ export class SharedBufferSocket extends Socket {
     const bytes = this.#waiting!;
     const piece = bytes.subarray(0, this.pieceBytes);
     this.#waiting = this.destroyed || piece.length === bytes.length ? null : bytes.subarray(piece.length);
-    if (this.destroyed) return false;
     const isLent = this.#isLent;
-    this.#readsOn = this.#deliver(piece, isLent);
+    if (!this.destroyed) this.#readsOn = this.#deliver(piece, isLent);
     if (this.#waiting !== null) return true;
+    if (this.#copy !== null) WAITING.give(this.#copy);
+    this.#copy = null;
+    if (this.destroyed) return false;
     if (!isLent && this.#readsOn && !this.isPaused()) readOn(this, piece.length);
     return false;
   };
 
   #deliver(bytes: Buffer, isLent: boolean): boolean {
-    if (this.taker === null) return this.push(isLent ? ownCopy(bytes) : bytes);
-    this.taker(bytes);
-    return true;
+    if (this.taker !== null) {
+      this.taker(bytes);
+      return true;
+    }
+    // The stream keeps the bytes.
+    this.#copy = null;
+    return this.push(isLent ? ownCopy(bytes) : bytes);
   }
 }
 

@@ -7,6 +7,7 @@ import { ClientNetworks } from '../identify/failed-attempts.ts';
 import { type Arrival, arrivalOf, openEntrance } from '../io/entrance.ts';
 import { Networks } from '../io/networks.ts';
 import { watchDeadlines } from '../io/node-internals.ts';
+import { hasWaiting } from '../io/tls-carrier.ts';
 import { AcceptTurns } from './accept-turns.ts';
 import { comesFrom, oneForm, type Source, takeProxyHeader } from './client-address.ts';
 import { Connections, type ReadConnection, StreamSlots } from './connections.ts';
@@ -14,7 +15,6 @@ import { HandshakeTurns } from './handshake-turns.ts';
 import { type BreakReason, Http2Sessions, type Http2Settings } from './http2/session.ts';
 import type { OpenFiles } from './open-files.ts';
 import { type CertificateSource, createTlsStage, type TlsSettings } from './tls.ts';
-import { hasWaiting } from './tls-carrier.ts';
 import { answerTlsChallenges, type TlsChallengeOptions } from './tls-challenge.ts';
 
 /** The source of connections when another process accepts them. */

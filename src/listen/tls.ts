@@ -4,9 +4,9 @@ import type { Socket } from 'node:net';
 import { createSecureContext, createServer, type SecureContextOptions, type Server, type TLSSocket } from 'node:tls';
 import { Failure } from '../failure.ts';
 import { carriedBy } from '../io/node-internals.ts';
+import { rawOf, TlsCarrier } from '../io/tls-carrier.ts';
 import { comesFrom } from './client-address.ts';
 import { certificateBlocks } from './pem.ts';
-import { rawOf, TlsCarrier } from './tls-carrier.ts';
 
 /*
  * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts.

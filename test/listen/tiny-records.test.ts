@@ -3,7 +3,7 @@ import { createConnection, createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { SharedBufferSocket } from '../../src/io/read-buffers.ts';
-import { TlsCarrier } from '../../src/listen/tls-carrier.ts';
+import { TlsCarrier } from '../../src/io/tls-carrier.ts';
 import { eventually } from '../support/conditions.ts';
 import { metricsOf, startEncrypted } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';

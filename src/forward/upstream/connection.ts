@@ -3,6 +3,7 @@ import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../h
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
 import { type BufferReader, endInTurn, type Intake } from '../../io/read-buffers.ts';
+import { hasWaiting } from '../../io/tls-carrier.ts';
 import { type Ending, type EndOfTurn, TextWriter } from '../../io/writes.ts';
 import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
 
@@ -104,7 +105,8 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
 
   /** Takes the connection for a request. @returns false if it has closed or been idle for too long */
   takeIdle(nowMs: number): boolean {
-    const usable = this.deadlineAtMs > nowMs && !this.#socket.destroyed;
+    // Bytes that wait for their turn answer no request.
+    const usable = this.deadlineAtMs > nowMs && !this.#socket.destroyed && !this.#hasWaiting;
     this.deadlineAtMs = Number.POSITIVE_INFINITY;
     if (!usable) this.#socket.destroy();
     return usable;
@@ -112,6 +114,10 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
 
   onDeadline(): void {
     this.#socket.destroy();
+  }
+
+  get #hasWaiting(): boolean {
+    return this.#intake === null && hasWaiting(this.#socket);
   }
 
   /** Whether some of the request's body had not been handed to the system when the connection broke. */
@@ -212,7 +218,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     if (this.#socket.destroyed) return;
     const nowMs = this.#deadlines.nowMs();
     if (this.#socket.readableLength > 0) this.#onUnasked();
-    else if (nowMs - this.#openedAtMs > MAX_AGE_MS) this.#socket.destroy();
+    else if (nowMs - this.#openedAtMs > MAX_AGE_MS || this.#hasWaiting) this.#socket.destroy();
     else {
       this.idleSinceMs = nowMs;
       this.deadlineAtMs = nowMs + this.#keepIdleMs;

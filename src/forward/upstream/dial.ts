@@ -1,7 +1,9 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import type { Intake } from '../../io/read-buffers.ts';
+import { outliveFailedWrites } from '../../io/node-internals.ts';
+import { type Intake, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { type Lookup, NAMES } from '../../io/resolver.ts';
+import { TlsCarrier } from '../../io/tls-carrier.ts';
 import { DeadlineError } from '../faults.ts';
 
 /** How the gateway checks an upstream's certificate, and the certificate it presents itself. In PEM form. */
@@ -44,6 +46,13 @@ export function addressOf(target: string): UpstreamAddress {
   const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
   return { kind, host: bare, port: Number(port) || (kind === 'https' ? 443 : 80), authority: host, base };
 }
+
+/**
+ * A handshake may take this much of a service: a chain has 2 to 16 KiB, and a service that asks for a certificate may name its authorities.
+ *
+ * Attack: OpenSSL checks a chain of certificates at once, before any JavaScript runs. 66 of them with a long exponent took 320 ms.
+ */
+const HANDSHAKE_BYTES = 32 * 1024;
 
 /**
  * Opens a connection, including the TLS handshake, within `connectTimeoutMs`. Calls either `connected` or `failed`,
@@ -99,7 +108,16 @@ function open(address: UpstreamAddress, { tls, lookup = NAMES.lookup }: DialOpti
   const { host, port } = address;
   const to = { host, port, noDelay: true, keepAlive: true, lookup };
   if (address.kind === 'http') return connectTcp({ ...to, ...onread });
-  return connectTls({ ...to, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
+  return encrypted(SharedBufferSocket.to(to), { host, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
+}
+
+function encrypted(raw: SharedBufferSocket, options: ConnectionOptions): Socket {
+  // The user of the encrypted side decides whether it outlives a failed write, and closes both.
+  outliveFailedWrites(raw, () => true);
+  const carrier = new TlsCarrier(raw, () => {}, HANDSHAKE_BYTES);
+  const socket = connectTls({ ...options, socket: carrier });
+  socket.allowHalfOpen = false;
+  return socket.once('secureConnect', () => carrier.secure(socket));
 }
 
 /** Node's options for certificates. The target's certificate is checked unless the settings turn that off. */

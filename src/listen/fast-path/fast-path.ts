@@ -6,9 +6,9 @@ import { Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { ownCopy, readInTurn, SharedBufferSocket } from '../../io/read-buffers.ts';
+import { hasWaiting } from '../../io/tls-carrier.ts';
 import { TextWriter } from '../../io/writes.ts';
 import { MAX_EMPTY_BYTES, type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
-import { hasWaiting } from '../tls-carrier.ts';
 import { FastResponse, type ResponseConnection } from './fast-response.ts';
 import { SimpleReader, type SimpleRequest } from './simple-request.ts';
 
