@@ -106,6 +106,20 @@ describe('the record of changes in Redis', () => {
     expect(await redisCommand(url, 'HMGET', keyspace.audit, 'first', 'last')).toEqual(['1', '4']);
   });
 
+  test.each([null, 'garbage'])(
+    'numbers the next state of a file after all others although the last one is now %j (reliability 404)',
+    async (value) => {
+      const { url } = await testRedis();
+      await redisCommand(url, 'FLUSHDB');
+      const { audit } = await gatewayOn(url);
+      for (const to of ['A', 'B', 'C']) await audit.exchangeLoad('plans', { from: null, to, since: null });
+      if (value === null) await redisCommand(url, 'HDEL', keyspace.auditLoads, 'plans');
+      else await redisCommand(url, 'HSET', keyspace.auditLoads, 'plans', value);
+      const step = { from: 'C', to: 'D', since: null };
+      expect(await audit.exchangeLoad('plans', step)).toEqual({ found: 'C', number: 4, known: null });
+    },
+  );
+
   test('is read to its end beside a record with a number far above all others (reliability 404)', async () => {
     const { url } = await testRedis();
     await redisCommand(url, 'FLUSHDB');

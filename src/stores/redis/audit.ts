@@ -155,6 +155,11 @@ local function read(field)
   return tonumber(number or 0), state
 end
 local number, found = read(file)
+-- Fault: the field of the file was lost or damaged, its numbers began again, and the history of plans took no new version.
+for i = 0, found and -1 or kept - 1 do
+  local n, state = read(file .. ' ' .. i)
+  if n > number then number, found = n, state end
+end
 if ARGV[4] ~= '' then
   local known
   for i = 0, kept - 1 do
