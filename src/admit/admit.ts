@@ -158,6 +158,14 @@ export class Admitter {
     return verdict === null ? null : { kind: 'decided', verdict, source: 'memory' };
   }
 
+  /** Whether a request would be refused, as far as this gateway knows: its caller has nothing left, or is banned. */
+  expectsRefusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): boolean {
+    // What is unused of a lease is not known here.
+    if (allowance.isShadowOnly || allowance.history === 'all' || this.#leases?.has(consumerId)) return false;
+    const { state, nowMs } = this.#accounts.known(consumerId, severalAccounts(consumerId, allowance));
+    return decide(state, allowance, nowMs, cost, 1, undefined, amounts).admitted === 0;
+  }
+
   /** The allowance can change within a turn, by a reload. Each request is decided by the allowance at its arrival. */
   #batchOf(wanted: Wanted): Batch {
     const batches = this.#batchesOf(wanted.consumerId);

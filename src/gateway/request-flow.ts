@@ -190,7 +190,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     } else if (caller.isSuspended) this.#refuseSuspended();
     else if (this.#isAmbiguous) this.#refuseAs({ judgement: 'malformed', error: ambiguousPath(), limitFields: null });
     else if (asksForUsage(this.#match)) this.#askUsage(this.#head!, caller);
-    else if (this.#match === null || this.#match.route.policies === null) this.#reserveAndAdmit(caller);
+    else if (this.#match === null || this.#match.route.policies === null) this.#admit(caller);
     else this.#askPolicies(this.#head!, this.#match, caller);
   }
 
@@ -303,7 +303,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (ruling.kind === 'allowed') {
       this.#allowed = ruling;
       this.#caller = callerAllowed(this.#caller!, ruling);
-      this.#reserveAndAdmit(this.#caller);
+      this.#admit(this.#caller);
       return;
     }
     this.#record.policy = ruling.policy;
@@ -320,23 +320,23 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   // Reserve
 
-  #reserveAndAdmit(caller: Caller): void {
-    if (this.#reserve(caller)) this.#admit(caller);
-  }
-
   /**
    * Reserves room at the upstream before the request is counted. Reserves nothing without a route, for a route
    * without a service, or for an upgrade, whose connection has limits of its own.
    *
    * Attack: a dozen customers hold all connections and the whole queue, or all WebSockets, and the requests of another one, whose
    * share is unused, were counted and got 503.
+   *
+   * Attack: while others hold every place, the requests of a key beyond its limit get 503 without a strike, so that it is never banned.
+   * So what is known to be refused is decided as always.
    * @returns false if the request has been refused, because the caller has as many in flight as its share allows, or because others
    *   have taken every place
    */
-  #reserve(caller: Caller): boolean {
+  #reserve(caller: Caller, allowance: Allowance, cost: number, charges: readonly Charge[] | null): boolean {
     if (this.#match === null || this.#match.route.reply !== null) return true;
     if (this.#upgradeClient !== null) {
       if (this.#deps.webSockets.fullFor(consumerIdOf(caller)) !== 'max') return true;
+      if (this.#expectsRefusal(caller, allowance, cost, charges)) return true;
       this.#full(noRoom('max'));
       return false;
     }
@@ -344,12 +344,18 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#share = this.#upstream.reserve(caller.shareId);
     if (this.#share === null) this.#shed();
     else if (this.#upstream.hasPlace(this.#share)) return true;
+    else if (this.#expectsRefusal(caller, allowance, cost, charges)) return true;
     else {
       // The log and the metrics name the upstream that was full.
       this.#record.upstream = this.#match.route.upstream;
       this.#full(plainError('overloaded'), new QueueFullError().message);
     }
     return false;
+  }
+
+  #expectsRefusal({ id }: Caller, allowance: Allowance, cost: number, charges: readonly Charge[] | null): boolean {
+    const amounts = charges === null ? undefined : leastAmountsOf(charges, this.#head!);
+    return this.#deps.admitter.expectsRefusal(id, allowance, cost, amounts);
   }
 
   /** Refuses the request before it is counted, because its caller has had its share. */
@@ -366,7 +372,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   // Admit
 
-  /** Decides about the request, or asks the store to; but first reads its body, if that says what it takes in advance. */
+  /**
+   * Decides about the request, or asks the store to; but first reserves room for it, and reads its body, if that says what it takes in
+   * advance.
+   */
   #admit(caller: Caller): void {
     const { admitter, allowances } = this.#deps;
     const head = this.#head!;
@@ -380,6 +389,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     );
     const cost = this.#allowed?.cost ?? this.#match?.route.cost ?? 1;
     const charges = charged === null ? null : chargesOf(allowance, charged);
+    if (!this.#reserve(caller, allowance, cost, charges)) return;
     if (charges === null) this.#ask(caller.id, allowance, cost);
     else if (!readsBody(charges, head)) this.#askForUnits(caller, allowance, cost, charges);
     else {

@@ -76,6 +76,51 @@ test('a caller that finds every place taken by others is not charged for its 503
   expect([served.status, served.headers.get('x-ratelimit-remaining')]).toEqual([200, '59']);
 });
 
+// Attack: while others hold all of an upstream, the requests of a key beyond its limit got an uncounted 503, and it was never banned.
+test('a key that is known to be beyond its limit gets its strikes at a full upstream too (reliability 370)', async () => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream((request, response) => {
+    if (request.url?.includes('hold')) held.push(response);
+    else response.end('{}');
+  });
+  const gateway = await openGateway({
+    upstream: upstream.origin,
+    upstreamSettings: { maxConnections: 1, maxQueue: 1, fairShare: 1 },
+    plans: `
+plans:
+  tiny: { limits: { hour: 2 }, bans: { after: 3, within: 1h, first: 1h } }
+  endless: { limits: { hour: unlimited } }
+bans: off
+`,
+  });
+  const [{ key }, { key: within }] = [await gateway.createKey('tiny'), await gateway.createKey('tiny')];
+  for (const own of [key, key, within]) expect((await gateway.get('/v1/pets', own)).status).toBe(200);
+  const { key: other } = await gateway.createKey('endless');
+  const holding = [gateway.get('/v1/pets?hold', other), gateway.get('/v1/pets?hold', other)];
+  await eventually(async () => {
+    const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+    expect(metrics).toContain('tollgate_upstream_in_flight{upstream="store"} 2\n');
+  });
+  const codes = async (own: string, n: number) => {
+    const found: unknown[] = [];
+    for (let i = 0; i < n; i++)
+      found.push(((await (await gateway.get('/v1/pets', own)).json()) as { code: string }).code);
+    return found;
+  };
+  expect(await codes(key, 4)).toEqual([
+    ...new Array(2).fill('rate_limit_exceeded'),
+    ...new Array(2).fill('api_key_banned'),
+  ]);
+  // One that has something left is not counted, and gets no strike.
+  expect(await codes(within, 4)).toEqual(new Array(4).fill('overloaded'));
+  await eventually(() => {
+    for (const response of held.splice(0)) response.end('{}');
+    expect(upstream.requests).toHaveLength(5);
+  });
+  for (const { status } of await Promise.all(holding)) expect(status).toBe(200);
+  expect((await gateway.get('/v1/pets', within)).headers.get('x-ratelimit-remaining')).toBe('0');
+});
+
 test('503 overloaded: connections and queue are full; told at once, with Retry-After, and not counted (reliability 68)', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
