@@ -145,7 +145,7 @@ describe('a gateway in the process of its caller', () => {
     expect(await untyped.updateKey!({ id, name: 'n', limits: { minute: undefined } })).toMatchObject({
       ...{ name: 'n', ownLimits: { minute: 1 } },
     });
-    expect(await untyped.listBans!()).toEqual({ bans: [], cursor: null });
+    expect(await untyped.listBans!()).toEqual({ bans: [], cursor: null, unreadable: [] });
     for (const [name, ...given] of [
       ...['', {}, [], 5, Number.NaN, Symbol('x'), 'x'.repeat(256)].map((once) => [
         ...['topUp', { id, window: 'minute', amount: 1 }, { once }],
