@@ -79,7 +79,7 @@ describe('there are so many WebSockets at a time and no more', () => {
     for (const { socket } of [own[1]!, another, again]) socket.terminate();
   });
 
-  test('in all: 503 overloaded, not counted (reliability 395)', async () => {
+  test('in all: 503 overloaded, not counted (reliability 395) (reliability 370)', async () => {
     const open = [
       await openWebSocket(gateway, one),
       await openWebSocket(gateway, one),
@@ -94,6 +94,9 @@ describe('there are so many WebSockets at a time and no more', () => {
       message: expect.stringContaining('Too many WebSockets'),
     });
     expect(await remaining()).toBe(left - 1);
+    // A caller that has nothing left gets its 429 all the same (reliability 370).
+    const { key: spent } = await gateway.createKey('closed');
+    expect((await refused(spent)).status).toBe(429);
     for (const { socket } of open) socket.terminate();
   });
 
