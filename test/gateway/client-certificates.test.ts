@@ -109,7 +109,10 @@ describe('a client certificate stands for the key that has one of its names', ()
     const { id, key } = await gateway.createKey('free');
     expect((await ask(shop, bearer(key))).status).toBe(200);
     expect(consumerOfLast()).toEqual([id]);
-    expect(await ask(shop, bearer(`${key.slice(0, -1)}x`))).toMatchObject({ status: 401, code: 'invalid_api_key' });
+    expect(await ask(shop, bearer(`${key.slice(0, -1)}${key.endsWith('x') ? 'y' : 'x'}`))).toMatchObject({
+      status: 401,
+      code: 'invalid_api_key',
+    });
     await gateway.command('keys', 'revoke', own);
   });
 
