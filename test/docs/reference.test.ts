@@ -38,6 +38,12 @@ test('every number that a test cites is a row of docs/reliability.md', () => {
   expect(unknownCitations(read('docs/reliability.md'))).toEqual([]);
 });
 
+// A merge that takes the lines of both sides has doubled rows before.
+test('each row of docs/reliability.md has a number of its own', () => {
+  const numbers = [...read('docs/reliability.md').matchAll(/<a id="(\d+)">/g)].map(([, number]) => number);
+  expect(numbers.filter((number, i) => numbers.indexOf(number) !== i)).toEqual([]);
+});
+
 test('every section that a comment cites is one of docs/contract.md', () => {
   const sections = new Set([...read('docs/contract.md').matchAll(/^## (\d)\. /gm)].map(([, number]) => number));
   const cited = [...source.matchAll(/contract\s(?:\* )?sections? (\d)(?: and (\d))?/g)].flatMap(
