@@ -124,38 +124,29 @@ export function outliveFailedWrites(socket: Socket, outlives: (error: NodeJS.Err
   };
 }
 
-/** A connection, or a session of HTTP/2, which has no `push`. */
-interface Endable {
-  readonly destroyed: boolean;
-  push?(bytes: unknown, encoding?: BufferEncoding): boolean;
-  read?(size: number): unknown;
-  destroy(error?: Error, code?: number): unknown;
-}
-
 /**
- * Calls `later` with what ends a connection, or a session of HTTP/2, because its other side has ended or broken it.
+ * Calls `later` with what ends a connection because its other side has ended or broken it.
  *
  * `push` and `destroy` are documented, but not that Node calls them on the object: `push(null)` behind the last byte, and `destroy` with
- * an error of the connection or the protocol. Otherwise what clients end at the same moment ends in one turn of the event loop. Nothing
+ * an error of the connection. Otherwise what clients end at the same moment ends in one turn of the event loop. Nothing
  * else would be wrong, so the gateway only warns.
  * @param later is called once for each end, and calls its argument
  */
-export function interceptEnds(of: Endable, later: (end: () => void) => void): void {
+export function interceptEnds(of: Duplex, later: (end: () => void) => void): void {
   const { push, destroy } = of;
   let hasFailed = false;
-  of.destroy = (error, code) => {
-    if (!(error instanceof Error)) return destroy.call(of, error, code);
-    if (!hasFailed) later(() => destroy.call(of, error, code));
+  of.destroy = (error) => {
+    if (!(error instanceof Error)) return destroy.call(of, error);
+    if (!hasFailed) later(() => destroy.call(of, error));
     hasFailed = true;
     return of;
   };
-  if (push === undefined) return;
   of.push = (bytes, encoding) => {
     if (bytes !== null) return push.call(of, bytes, encoding);
     later(() => {
       if (of.destroyed) return;
       push.call(of, null);
-      of.read!(0);
+      of.read(0);
     });
     return false;
   };
@@ -829,10 +820,8 @@ async function outlivesFailedWrites({ client, accepted }: Connection): Promise<b
 }
 
 async function endsByMethods({ client, accepted }: Connection): Promise<boolean> {
-  const [ours, theirs] = duplexPair();
-  const session = (await import('node:http2')).performServerHandshake(ours).on('error', () => {});
   const ended: object[] = [];
-  const all = [accepted.resume(), client.resume(), session].map(
+  const all = [accepted.resume(), client.resume()].map(
     (of) =>
       new Promise((resolve) => {
         of.once('close', () => resolve(ended.includes(of)));
@@ -842,7 +831,6 @@ async function endsByMethods({ client, accepted }: Connection): Promise<boolean>
         });
       }),
   );
-  theirs.resume().write('no preface of HTTP/2, and as long as that');
   client.end();
   await once(accepted, 'end');
   accepted.resetAndDestroy();

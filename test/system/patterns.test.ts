@@ -63,7 +63,7 @@ function verdictOf(pattern: string): string {
  * Made of the segments of a path in plans.yaml, each escaped or `[^/]+`, with a slash between two of them and `.*` at the end alone:
  * nothing can match in two ways.
  */
-const OF_SEGMENTS = [`src/routing/path-groups.ts: new RegExp(\`^/\${parts.join('/')}$\`, 's')`];
+const OF_SEGMENTS = [`src/routing/path-groups.ts: new RegExp(\`^\${parts.join('/')}$\`, 's')`];
 
 /**
  * What recheck said of patterns, which takes it a minute for all. A pattern that is not there is judged at each run.

@@ -4,7 +4,7 @@ import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../errors/catalogue.ts';
 import { networkOf } from '../../identify/failed-attempts.ts';
 import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
-import { interceptEnds, keepSessionOf } from '../../io/node-internals.ts';
+import { keepSessionOf } from '../../io/node-internals.ts';
 import { endInTurn } from '../../io/read-buffers.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 import { Turns } from '../../io/turns.ts';
@@ -132,9 +132,7 @@ class Http2Session implements ReadConnection, SessionStreams {
     });
     // HTTP/2 has no half-closed connections: a client that has ended its side waits for nothing more.
     // Attack: a client ends hundreds of sessions at the same moment. One with 99 requests takes up to 15 ms.
-    const inTurn = (end: () => void) => endInTurn(this.network ?? this, Number.POSITIVE_INFINITY, end);
-    interceptEnds(this.#session, inTurn);
-    socket.once('end', () => inTurn(() => this.#session.destroy()));
+    socket.once('end', () => endInTurn(this.network ?? this, Number.POSITIVE_INFINITY, () => this.#session.destroy()));
     this.#session.on('stream', (stream, _headers, flags, raw) => this.#take(stream, flags, raw as unknown as string[]));
   }
 
