@@ -18,12 +18,7 @@ import type { StartLink } from '../operations/start-link.ts';
 import { routerOf, USAGE } from '../routing/router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
-import {
-  atMostOnceAMinute,
-  warnOfBrokenSessions,
-  warnOfPlainHttp,
-  warnOfTlsWaste,
-} from '../telemetry/once-a-minute.ts';
+import { atMostOnceAMinute, warnOfBrokenSessions, warnOfConnections } from '../telemetry/once-a-minute.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
@@ -462,7 +457,9 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
   if (tooFew !== null) log.logger.warn(tooFew);
   if (run.ownsProcess) compactHeap();
   const warnOfBroken = warnOfBrokenSessions(log.logger, CLOCKS.monotonicMs);
-  const warnOfWaste = warnOfTlsWaste(log.logger, CLOCKS.monotonicMs);
+  // Such as a flood of KeyUpdate.
+  const waste = 'a TLS connection was broken off: its records brought nothing';
+  const warnOfWaste = warnOfConnections(log.logger, CLOCKS.monotonicMs, waste);
   const listener = await listenPublic({
     ...shareOf(settings).listen,
     ...fitting,
@@ -482,7 +479,8 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
       metrics.tlsWasted();
       warnOfWaste(address);
     },
-    onPlainHttp: warnOfPlainHttp(log.logger, CLOCKS.monotonicMs),
+    // Usually a client or a proxy is configured with `http://` in place of `https://`.
+    onPlainHttp: warnOfConnections(log.logger, CLOCKS.monotonicMs, 'plain HTTP was sent to the port of HTTPS'),
     onSessionBroken: (reason, address) => {
       metrics.sessionBroken(reason);
       warnOfBroken(reason, address);

@@ -21,30 +21,16 @@ export function atMostOnceAMinute<T>(nowMs: () => number, write: (latest: T, cou
 }
 
 /**
- * Warns that clients send plain HTTP to the HTTPS port, usually because a client or a proxy is configured with `http://` in place of
- * `https://`.
+ * Warns of connections of clients.
+ * @param message what is wrong with them
  * @returns counts one connection from this address
  */
-export function warnOfPlainHttp(
+export function warnOfConnections(
   logger: Pick<Logger, 'warn'>,
   nowMs: () => number,
+  message: string,
 ): (clientAddress: string | null) => void {
-  return atMostOnceAMinute(nowMs, (clientAddress, count) => {
-    logger.warn({ clientAddress, count }, 'plain HTTP was sent to the port of HTTPS');
-  });
-}
-
-/**
- * Warns of TLS connections that the gateway broke off because their records brought nothing, such as a flood of KeyUpdate.
- * @returns counts one connection from this address
- */
-export function warnOfTlsWaste(
-  logger: Pick<Logger, 'warn'>,
-  nowMs: () => number,
-): (clientAddress: string | null) => void {
-  return atMostOnceAMinute(nowMs, (clientAddress, count) => {
-    logger.warn({ clientAddress, count }, 'a TLS connection was broken off: its records brought nothing');
-  });
+  return atMostOnceAMinute(nowMs, (clientAddress, count) => logger.warn({ clientAddress, count }, message));
 }
 
 /**

@@ -21,8 +21,6 @@ const MEASURED_BYTES = 4 * 1024;
  * and the target cannot send more if it has closed the connection.
  */
 const LAST_ANSWER_MS = 1_000;
-/** For how many ends one of an encrypted connection counts. */
-const ENCRYPTED_ENDS = 8;
 
 /** One connection to a target, carrying one request at a time. */
 export class UpstreamConnection implements ResponseHandler, Timed, Ending, BufferReader {
@@ -85,7 +83,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     socket.on('end', this.#onFin);
     // Fault: a service ends, and with it the requests on all its connections at the same moment. For each of them there is a 502, and a new
     // connection for one that waits.
-    const weight = intake === null ? ENCRYPTED_ENDS : 1;
+    const weight = intake === null ? Number.POSITIVE_INFINITY : 1;
     interceptEnds(socket, (end) => (this.#carried === null ? end() : endInTurn(this, weight, end)));
     outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {
