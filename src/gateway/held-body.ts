@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import { halfOfRest } from '../io/fair-shares.ts';
 import { HeldBytes, type HeldMemory, MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
 
@@ -51,15 +52,27 @@ export class HeldBody {
   readonly #source: IncomingMessage;
   readonly #maxBytes: number;
   readonly #held: HeldBytes;
+  readonly #reservation: ConsumerShare | null;
   readonly #done: (result: HeldResult) => void;
   #isReading = true;
 
-  /** @param done called once, unless reading is stopped before */
-  constructor(source: IncomingMessage, maxBytes: number, memory: HeldMemory, done: (result: HeldResult) => void) {
+  /**
+   * @param reservation of the request at its upstream; null if it has none. It is paused while the body is read
+   * @param done called once, unless reading is stopped before
+   */
+  constructor(
+    source: IncomingMessage,
+    maxBytes: number,
+    memory: HeldMemory,
+    reservation: ConsumerShare | null,
+    done: (result: HeldResult) => void,
+  ) {
     this.#source = source;
     this.#maxBytes = maxBytes;
     this.#held = new HeldBytes(memory, maxBytes);
+    this.#reservation = reservation;
     this.#done = done;
+    reservation?.pause();
     source.on('data', this.#onData);
     source.once('end', this.#onEnd);
     source.once('error', this.#onBreak);
@@ -90,6 +103,7 @@ export class HeldBody {
   #stop(): void {
     if (!this.#isReading) return;
     this.#isReading = false;
+    this.#reservation?.resume();
     const source = this.#source;
     source.removeListener('data', this.#onData);
     source.removeListener('end', this.#onEnd);

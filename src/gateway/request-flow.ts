@@ -342,15 +342,23 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     }
     this.#upstream = this.#deps.upstreams.get(this.#match.route.upstream)!;
     this.#share = this.#upstream.reserve(caller.shareId);
-    if (this.#share === null) this.#shed();
-    else if (this.#upstream.hasPlace(this.#share)) return true;
-    else if (this.#expectsRefusal(caller, allowance, cost, charges)) return true;
-    else {
-      // The log and the metrics name the upstream that was full.
-      this.#record.upstream = this.#match.route.upstream;
-      this.#full(plainError('overloaded'), new QueueFullError().message);
-    }
+    if (this.#share !== null) return this.#hasPlace(caller, allowance, cost, charges);
+    this.#shed();
     return false;
+  }
+
+  /** @returns false if the request has been refused, because others have taken every place at the upstream */
+  #hasPlace(caller: Caller, allowance: Allowance, cost: number, charges: readonly Charge[] | null): boolean {
+    if (this.#share === null || this.#upstream!.hasPlace(this.#share)) return true;
+    if (this.#expectsRefusal(caller, allowance, cost, charges)) return true;
+    this.#full(plainError('overloaded'), this.#causeOfFull());
+    return false;
+  }
+
+  /** The log and the metrics name the upstream that was full. */
+  #causeOfFull(): string {
+    this.#record.upstream = this.#match!.route.upstream;
+    return new QueueFullError().message;
   }
 
   #expectsRefusal({ id }: Caller, allowance: Allowance, cost: number, charges: readonly Charge[] | null): boolean {
@@ -396,7 +404,9 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       // A key that is refused anyway gets no body read.
       const refusal = admitter.refusal(caller.id, allowance, cost, leastAmountsOf(charges, head));
       if (refusal === null) {
-        const next = () => this.#askForUnits(caller, allowance, cost, charges);
+        const next = () => {
+          if (this.#hasPlace(caller, allowance, cost, charges)) this.#askForUnits(caller, allowance, cost, charges);
+        };
         this.#hold(this.#match!, head, (result) => this.#onBody(result, next));
       } else {
         this.#charging = { charges, amounts: amountsOf(charges, head, null) };
@@ -527,7 +537,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       this.#caller!.shareId,
       heldBytesOfOne(this.#upstream?.options.fairShare ?? OWN_SHARE),
     );
-    this.#held = new HeldBody(this.#request, maxBytes, memory, (result) => {
+    this.#held = new HeldBody(this.#request, maxBytes, memory, this.#share, (result) => {
       try {
         end(result);
       } catch (error) {
@@ -541,7 +551,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else if (!this.clientStillWaiting(0)) return;
     else if (result.kind === 'too_large') this.#refuse(this.#bodyFault!);
     else if (result.kind !== 'whole') this.#refuse(plainError('overloaded'), TOO_MANY_HELD);
-    else this.#checkBody(match, head, check, result.bytes);
+    else if (this.#upstream!.hasPlace(this.#share!)) this.#checkBody(match, head, check, result.bytes);
+    else this.#refuse(plainError('overloaded'), this.#causeOfFull());
   }
 
   #checkBody(match: Match, head: Head, check: BodyCheck, bytes: Buffer): void {
@@ -663,7 +674,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     this.#held?.release();
     const nowMs = this.#deps.monotonicMs();
     this.#record.ended(status, code, cause, nowMs);
-    if (this.#request.socket.confirmRead?.(this) !== true) this.onRead();
+    if (this.#request.socket.confirmRead?.(this) === true) this.#share?.pause();
+    else this.#leave();
     const paid = this.#metering === null ? null : this.#pay(this.#metering, nowMs);
     if (this.#shadow === null && paid === null) this.#close(null);
     else {
@@ -697,7 +709,9 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       // Attack: a client reads or leaves answers faster than they are decompressed. Beyond a few, each stays in flight until it is.
       const share = this.#deps.decoders.hasMany(this.#caller!.shareId) ? this.#share : null;
       share?.hold();
+      share?.pause();
       return paid.then((later) => {
+        share?.resume();
         share?.release();
         this.#settle(later);
       });
@@ -721,6 +735,11 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
    * no share, and took 60 KB outside the heap.
    */
   onRead(): void {
+    this.#share?.resume();
+    this.#leave();
+  }
+
+  #leave(): void {
     this.#share?.release();
     this.#running.count--;
     if (this.#place !== null && this.#record.status !== SWITCHING_PROTOCOLS) this.leavePlace();

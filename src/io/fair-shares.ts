@@ -9,8 +9,10 @@ export interface FairSharesOptions {
 
 /** The requests that one consumer has in flight at an upstream. Only `FairShares` and `release` change it. */
 export class Share<T> {
-  /** Requests that hold a reservation: before admission, without a body yet, waiting, or at a connection. */
+  /** Requests that hold a reservation: before admission, without a body yet, waiting, at a connection, or paused. */
   reserved = 0;
+  /** Those of them that need no place for now: they bound their own consumer alone. */
+  paused = 0;
   /** Connections that its requests hold. */
   running = 0;
   /**
@@ -19,7 +21,7 @@ export class Share<T> {
    * 2 KB of each request, 50 MB a second.
    */
   readonly waiting: T[] = [];
-  /** Of all consumers. */
+  /** Of all consumers, without those that are paused. */
   readonly #all: { reserved: number };
 
   constructor(all: { reserved: number }) {
@@ -29,6 +31,21 @@ export class Share<T> {
   /** Takes one more reservation, however many there are, for work that outlives its request. */
   hold(): void {
     this.reserved++;
+    this.#all.reserved++;
+  }
+
+  /**
+   * A request needs no place until `resume`, because its client has yet to send its body, or to read the response. Others may have it.
+   *
+   * Attack: nine keys send half of as many bodies as each may, so that a neighbour may have one request at an upstream that is idle.
+   */
+  pause(): void {
+    this.paused++;
+    this.#all.reserved--;
+  }
+
+  resume(): void {
+    this.paused--;
     this.#all.reserved++;
   }
 
@@ -106,15 +123,17 @@ export class FairShares<T> {
   }
 
   /** At least 1. */
-  #mostOf({ reserved }: Share<T>): number {
+  #mostOf({ reserved, paused }: Share<T>): number {
     if (this.#maxReserved === Number.POSITIVE_INFINITY) return this.#maxReserved;
-    const rest = this.#maxConnections + this.#maxQueue - (this.#all.reserved - reserved);
+    const rest = this.#maxConnections + this.#maxQueue - (this.#all.reserved - reserved + paused);
     return Math.min(this.#maxReserved, Math.max(1, Math.ceil(rest * this.#partOfRest)));
   }
 
-  /** Whether a request of this consumer would now find a connection, or a place in the queue. */
+  /** Whether a request of this consumer, with its reservation, would now find a connection, or a place in the queue. */
   hasPlace(share: Share<T>): boolean {
-    return this.#waiting < this.#maxQueue || this.#hasConnection(share);
+    // Others may have taken its place while it was paused.
+    const isWithin = share.reserved - share.paused <= this.#mostOf(share);
+    return isWithin && (this.#waiting < this.#maxQueue || this.#hasConnection(share));
   }
 
   #hasConnection({ running }: Share<T>): boolean {

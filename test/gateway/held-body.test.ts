@@ -15,7 +15,7 @@ const MIB = 1024 * 1024;
 async function held(budget: HeldBytesBudget, maxBytes: number, bytes: number, ends = true) {
   const source = new PassThrough({ highWaterMark: 80 * MIB });
   const { promise, resolve } = Promise.withResolvers<HeldResult>();
-  const body = new HeldBody(source as unknown as IncomingMessage, maxBytes, budget, resolve);
+  const body = new HeldBody(source as unknown as IncomingMessage, maxBytes, budget, null, resolve);
   source.write(Buffer.alloc(bytes));
   if (ends) source.end();
   else source.destroy();

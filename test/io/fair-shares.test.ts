@@ -7,7 +7,7 @@ const CONSUMERS = ['a', 'b', 'c', 'd'] as const;
 interface Sent {
   readonly consumer: string;
   readonly share: Share<Sent>;
-  stage: 'reserved' | 'waiting' | 'running' | 'over';
+  stage: 'reserved' | 'paused' | 'waiting' | 'running' | 'over';
 }
 
 /** The same rules, written down with lists that are searched from end to end. */
@@ -38,12 +38,21 @@ class Model {
   }
 
   mayReserve(consumer: string): boolean {
+    return this.reserved(consumer) < this.#most(consumer);
+  }
+
+  hasPlace(consumer: string): boolean {
+    const isWithin = this.reserved(consumer) - this.#count('paused', consumer) <= this.#most(consumer);
+    return isWithin && (this.mayTake(consumer) || this.mayQueue());
+  }
+
+  #most(consumer: string): number {
     const { maxConnections, maxQueue, fairShare } = this.#options;
-    if (fairShare === 1) return true;
-    const own = this.reserved(consumer);
-    const others = this.sent.filter(({ stage }) => stage !== 'over').length - own;
+    if (fairShare === 1) return Number.POSITIVE_INFINITY;
+    const placed = this.sent.filter(({ stage }) => stage !== 'over' && stage !== 'paused');
+    const others = placed.filter((it) => it.consumer !== consumer).length;
     const ofRest = Math.ceil((maxConnections + maxQueue - others) * Math.max(fairShare, 0.5));
-    return own < Math.min(this.maxReserved, Math.max(1, ofRest));
+    return Math.min(this.maxReserved, Math.max(1, ofRest));
   }
 
   mayTake(consumer: string): boolean {
@@ -89,7 +98,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({
-      kind: fc.constantFrom('give back', 'give back', 'give back', 'enter', 'enter', 'withdraw', 'release'),
+      kind: fc.constantFrom(
+        ...(['give back', 'give back', 'give back', 'enter', 'enter'] as const),
+        ...(['withdraw', 'release', 'pause', 'resume'] as const),
+      ),
       at: fc.nat(1_000),
     }),
   },
@@ -101,7 +113,14 @@ const options: fc.Arbitrary<FairSharesOptions> = fc.record({
   fairShare: fc.constantFrom(0.01, 0.25, 0.5, 0.75, 1),
 });
 
-const STAGE_OF = { enter: 'reserved', withdraw: 'waiting', 'give back': 'running', release: 'reserved' } as const;
+const STAGE_OF = {
+  enter: 'reserved',
+  pause: 'reserved',
+  resume: 'paused',
+  withdraw: 'waiting',
+  'give back': 'running',
+  release: 'reserved',
+} as const;
 
 describe('the shares of an upstream', () => {
   test('are what a simple model says, whatever requests come, wait, leave and end', () => {
@@ -186,12 +205,16 @@ function take(it: Step, shares: FairShares<Sent>, model: Model): void {
   const sent = able[it.at % Math.max(able.length, 1)];
   if (sent === undefined) return;
   if (it.kind === 'enter') enter(sent, shares, model);
-  else end(sent, shares, model);
+  else if (it.kind === 'pause' || it.kind === 'resume') {
+    sent.share[it.kind]();
+    sent.stage = it.kind === 'pause' ? 'paused' : 'reserved';
+    expect(shares.hasPlace(sent.share)).toBe(model.hasPlace(sent.consumer));
+  } else end(sent, shares, model);
   expect(shares.inFlight).toBe(model.running() + model.queue.length);
 }
 
 function enter(sent: Sent, shares: FairShares<Sent>, model: Model): void {
-  expect(shares.hasPlace(sent.share)).toBe(model.mayTake(sent.consumer) || model.mayQueue());
+  expect(shares.hasPlace(sent.share)).toBe(model.hasPlace(sent.consumer));
   const taken = shares.take(sent.share);
   expect(taken).toBe(model.mayTake(sent.consumer));
   if (taken) sent.stage = 'running';
@@ -214,6 +237,7 @@ function end(sent: Sent, shares: FairShares<Sent>, model: Model): void {
   shares.withdraw(sent.share, sent);
   model.queue = model.queue.filter((it) => it !== sent);
   if (stage === 'running') shares.release(sent.share);
+  if (stage === 'paused') sent.share.resume();
   sent.share.release();
   model.settle();
   for (;;) {
