@@ -1,4 +1,4 @@
-import type { Allowance, Budget } from './plan.ts';
+import { type Allowance, type Budget, groupNamesIn, type Plans, unitNamesIn } from './plan.ts';
 
 /*
  * The ids of accounts. An account is what a store counts for one budget: that of a consumer, of a customer, of a group of
@@ -91,16 +91,9 @@ export function shadowIdOf(accountId: string): string {
   return `${accountId}${SHADOW}`;
 }
 
-/**
- * An account, those of its groups of routes and of its units, and the shadows of all of them.
- * @param groups their names
- * @param units their names
- */
-export function accountsUnder(
-  accountId: string,
-  groups: readonly string[],
-  units: readonly string[],
-): readonly string[] {
+/** An account, those of its groups of routes and of its units in all plans, and the shadows of all of them. */
+export function accountsUnder(accountId: string, plans: Plans): readonly string[] {
+  const [groups, units] = [groupNamesIn(plans), unitNamesIn(plans)];
   const owners = [accountId, shadowIdOf(accountId)];
   const ofRequests = owners.flatMap((id) => [id, ...groups.map((group) => `${id}${GROUP}${group}`)]);
   return ofRequests.flatMap((id) => [id, ...units.map((unit) => inUnit(id, unit))]);
@@ -129,6 +122,15 @@ function cutAt(id: string, mark: string): readonly [string, string | null] {
 export function historiesOf(accountId: string): readonly string[] {
   const { consumerId, customerId } = partsOfAccount(accountId);
   return consumerId === null || customerId === null ? [accountId] : [accountId, customerId];
+}
+
+/**
+ * The history in which a decision counts requests that charge an account, or that a history in a unit has: that of the same key, or
+ * of the same customer.
+ */
+export function historyBehind(id: string): string {
+  const [owner] = cutAt(cutAt(id, UNIT)[0], GROUP);
+  return partsOfAccount(id).consumerId === null ? withoutShadow(owner) : owner;
 }
 
 /** Every account of a key: the present one, then those from before it was moved. */

@@ -75,6 +75,11 @@ export interface UnitSettlement {
   /** The histories of the unit, and the hour since 1970 in which they have the requests. */
   readonly histories: readonly string[];
   readonly hour: number;
+  /**
+   * Whether the store certainly counted the requests in their histories too. Then nothing is settled for a key or a customer without
+   * a history (`historyBehind`): it was deleted meanwhile, and what was counted anew would stay.
+   */
+  readonly isRecorded: boolean;
 }
 
 /** `unsent`: the store has certainly done nothing. `lost`: it did not answer, or holds a foreign value. */
@@ -181,8 +186,8 @@ export interface LedgerView {
    * every gateway. The first account keeps it. For a key that is moved: it must not escape its ban.
    */
   carryBan(fromAccountId: string, toAccountId: string): Promise<void>;
-  /** Removes the counts, strikes and ban of a consumer, if there are any. */
-  forget(consumerId: string): Promise<void>;
+  /** Removes the counts, strikes, bans and histories of these accounts, if there are any. */
+  forget(...accountIds: readonly string[]): Promise<void>;
   /** The bans in force, in no order. */
   bans(): Promise<readonly FoundBan[]>;
   /** Where the store has an account, for operators: `tg:a:{key_1} in Redis`. */

@@ -95,16 +95,19 @@ export class Settlements {
 
   /** Finds the accounts and histories in which all that was used has to be settled. */
   #place(): void {
-    for (const [{ windows }, { consumerId, allowance, nowMs, less, more }] of this.#used) {
+    for (const [{ windows, isCertain }, { consumerId, allowance, nowMs, less, more }] of this.#used) {
       const { further = [], history } = allowance;
       const ids = accountIdsOf(consumerId, allowance);
-      const hour = hourOf(nowMs);
+      const when = { hour: hourOf(nowMs), isRecorded: history !== undefined && isCertain };
       for (const [unit, sum] of [...less, ...more]) {
         let histories = history === undefined ? [] : historiesOf(consumerId).map((id) => inUnit(id, unit));
         for (const [i, budget] of further.entries()) {
           if (budget.unit !== unit) continue;
           const { delta } = sum;
-          this.#wait({ settlement: { accountId: ids[i + 1]!, delta, windows: windows[i]!, histories, hour }, ...sum });
+          this.#wait({
+            settlement: { accountId: ids[i + 1]!, delta, windows: windows[i]!, histories, ...when },
+            ...sum,
+          });
           // The requests are in each history once, however many budgets they charge.
           histories = [];
         }
@@ -168,7 +171,7 @@ function addTo(sum: Sum, { delta, requests }: Sum): void {
 }
 
 /** The same for what can be settled as one. */
-function keyOf({ settlement: { accountId, windows, histories, hour }, delta }: Waiting): string {
+function keyOf({ settlement: { accountId, windows, histories, hour, isRecorded }, delta }: Waiting): string {
   const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
-  return `${accountId} ${hour} ${delta < 0} ${histories.join()} ${places}`;
+  return `${accountId} ${hour} ${isRecorded} ${delta < 0} ${histories.join()} ${places}`;
 }

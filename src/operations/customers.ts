@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import type { Durability, LedgerView } from '../admit/ledger.ts';
-import { groupNamesIn, type Plans, unitNamesIn } from '../admit/plan.ts';
+import type { Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -193,8 +193,7 @@ export class CustomerOperations {
     // now on is taken back, because that looks at the customer after its write.
     const late = await this.#revokeKeys(id);
     keysRevoked += late.revoked;
-    const accounts = accountsUnder(id, groupNamesIn(plans()), unitNamesIn(plans()));
-    for (const accountId of accounts) await ledger.forget(accountId);
+    await ledger.forget(...accountsUnder(id, plans()));
     return { ...done, keysRevoked, unreadable: late.unreadable };
   }
 

@@ -3,7 +3,7 @@ import { accountIdOf, accountsOf, accountsUnder, isShadowId, partsOfAccount } fr
 import { type Ban, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, FoundBan, LedgerView } from '../admit/ledger.ts';
-import { type Allowance, groupNamesIn, type Plans, unitNamesIn } from '../admit/plan.ts';
+import { type Allowance, type Plans, unitNamesIn } from '../admit/plan.ts';
 import { Failure, Refused } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -174,10 +174,7 @@ export class Operations {
       return deleted(key, nowMs);
     });
     if (done === null) return unknownKey(id);
-    const [groups, units] = [groupNamesIn(this.plans), unitNamesIn(this.plans)];
-    for (const account of accountsOf(done.before).flatMap((one) => accountsUnder(one, groups, units))) {
-      await this.#options.ledger.forget(account);
-    }
+    await this.#options.ledger.forget(...accountsOf(done.before).flatMap((one) => accountsUnder(one, this.plans)));
     await this.#options.secretUses.forget(id);
     return done;
   }

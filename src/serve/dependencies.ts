@@ -105,8 +105,9 @@ export function openServices(
     limit: () => inForce.plans.failedAuthenticationPerMinute,
     ...CLOCKS,
   });
-  stores.changes.subscribe(({ kind, keyId }) => {
-    stores.applyChanges();
+  stores.changes.subscribe((change) => {
+    const { kind, keyId } = change;
+    stores.applyChanges(change, inForce.plans);
     if (kind !== 'account') identification.identifier.forget(keyId);
     if (kind !== 'key' && kind !== 'customer') admitter.forget(keyId);
   });

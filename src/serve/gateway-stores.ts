@@ -1,12 +1,13 @@
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { RecallFeed } from '../admit/leases.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
+import type { Plans } from '../admit/plan.ts';
 import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Failure } from '../failure.ts';
 import type { CustomerStore } from '../identify/customer-store.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
-import type { ChangeFeed, KeyStore } from '../identify/key-store.ts';
+import type { ChangeFeed, KeyStore, StoreChange } from '../identify/key-store.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import type { PepperState, PepperStore } from '../identify/pepper-record.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
@@ -50,8 +51,11 @@ export interface GatewayStores {
   outage(): Outage | null;
   /** A sentence for each replica that is away or behind, with what to do. Meanwhile no change to a key is acknowledged. */
   replicaTrouble(): readonly string[];
-  /** Applies what commands have changed in accounts of the embedded store. With Redis such a change needs no further step. */
-  applyChanges(): void;
+  /**
+   * Applies what commands have changed in accounts of the embedded store, and forgets those of a key or a customer that one has
+   * deleted. With Redis such a change needs no further step.
+   */
+  applyChanges(change: StoreChange, plans: Plans): void;
   close(): Promise<void>;
 }
 

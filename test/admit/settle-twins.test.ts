@@ -78,7 +78,7 @@ test(
             unit = after;
             const args = settledWindows.flatMap(({ of: limit, placeMs }) => windowText(limit, placeMs, nowMs));
             const [, account] = accountIdsOf(consumerId, of);
-            expect(await redis.eval(lua, 1, keyspace.account(account!), delta, 0, ...args)).toBe(0);
+            expect(await redis.eval(lua, 1, keyspace.account(account!), delta, 0, 0, ...args)).toBe(0);
           }
         }
       }),

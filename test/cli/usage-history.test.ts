@@ -443,7 +443,7 @@ test.each([
     const [decided] = await gateway.decide([{ consumerId: bad, allowance: recorded, cost: 1, n: 2 }]);
     expect(decided?.admitted).toBe(2);
     const hour = Math.floor(Date.now() / 3_600_000);
-    await gateway.settle([{ accountId: 'unit', delta: 1, windows: [], histories: [bad], hour }]);
+    await gateway.settle([{ accountId: 'unit', delta: 1, windows: [], histories: [bad], hour, isRecorded: false }]);
     const refusal = {
       plan: 'pro',
       kind: 'refused',

@@ -83,6 +83,30 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     expect(await view.bans()).toEqual([]);
   });
 
+  test('nothing is settled of a consumer that was forgotten, and all of one that has only no account (reliability 425)', async () => {
+    const { limits } = allowance({ day: 100 });
+    const tokens: Budget = { name: 'tokens', scope: 'key', group: null, unit: 'tokens', limits, unlimited: [] };
+    const plan: Allowance = { ...allowance({}), history: 'admitted', inUnits: ['tokens'], further: [tokens] };
+    const settle = async (id: string, delta: number, isRecorded: boolean) => {
+      const [of] = limits;
+      const windows = [{ of: of!, placeMs: 0 }];
+      const hour = Math.floor(Date.now() / 3_600_000);
+      await ledger.settle([
+        { accountId: `${id}%tokens`, delta, windows, histories: [`${id}%tokens`], hour, isRecorded },
+      ]);
+      return (await ledger.present(id, plan))!.state.further![0]!.windows.day?.used;
+    };
+    await ledger.decide(
+      ['a', 'b'].map((id) => ({ consumerId: id, allowance: plan, cost: 1, amounts: { tokens: 0 }, n: 1 })),
+    );
+    expect(await settle('b', 7, true)).toBe(7);
+    expect(await settle('b', 7, true)).toBe(14);
+    await ledger.forget('a', 'a%tokens');
+    expect(await settle('a', 7, true)).toBeUndefined();
+    // A gateway that decided alone: the store may not have its requests yet.
+    expect(await settle('a', 7, false)).toBe(7);
+  });
+
   describe('a ban that is carried to another account', () => {
     test('is in force there with its number, by the gateway and by a command, and stays where it was', async () => {
       const imposed = await ban('key_a', strict);

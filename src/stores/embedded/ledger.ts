@@ -10,7 +10,7 @@ import {
   topUpUndone,
   type UndoneTopUp,
 } from '../../admit/account-changes.ts';
-import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
+import { accountIdsOf, historiesOf, historyBehind, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
 import {
   type DecisionRequest,
@@ -177,13 +177,19 @@ export class EmbeddedLedger implements Ledger {
     });
   }
 
-  #settle({ accountId, delta, windows, histories, hour }: UnitSettlement, nowMs: number): SettlementOutcome {
+  #settle(
+    { accountId, delta, windows, histories, hour, isRecorded }: UnitSettlement,
+    nowMs: number,
+  ): SettlementOutcome {
     const before = this.#stateOf(accountId);
     if (before === null) return 'lost';
-    const state = settled(before, delta, windows, nowMs);
-    const expiresAtMs = Math.max(endOf(state, 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
-    if (windows.length > 0) this.#keep(accountId, { state, expiresAtMs });
-    for (const id of histories) this.histories.settled(id, hour, delta, nowMs);
+    const isDeleted = (id: string) => isRecorded && this.histories.of(historyBehind(id)) === null;
+    if (windows.length > 0 && !isDeleted(accountId)) {
+      const state = settled(before, delta, windows, nowMs);
+      const expiresAtMs = Math.max(endOf(state, 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
+      this.#keep(accountId, { state, expiresAtMs });
+    }
+    for (const id of histories) if (!isDeleted(id)) this.histories.settled(id, hour, delta, nowMs);
     return 'settled';
   }
 
@@ -261,16 +267,15 @@ export class EmbeddedLedger implements Ledger {
     return this.#makeOnce(consumerId, id, resetOnce(windows));
   }
 
-  async forget(consumerId: string): Promise<void> {
+  async forget(...accountIds: readonly string[]): Promise<void> {
     await this.#writes.write(
+      () => forgetIn(this.#options.db, this.#table, accountIds),
       () => {
-        this.#table.remove(consumerId);
-        removeHistory(this.#options.db, consumerId);
-      },
-      () => {
-        this.histories.forget(consumerId);
-        this.#accounts.delete(consumerId);
-        this.#dirty.delete(consumerId);
+        for (const id of accountIds) {
+          this.histories.forget(id);
+          this.#accounts.delete(id);
+          this.#dirty.delete(id);
+        }
       },
     );
   }
@@ -568,11 +573,8 @@ export class EmbeddedLedgerView implements LedgerView {
   }
 
   /** A running gateway learns of the key's deletion from the change feed, and forgets the account (open.ts). */
-  async forget(consumerId: string): Promise<void> {
-    await this.#writes.write(() => {
-      this.#table.remove(consumerId);
-      removeHistory(this.#db, consumerId);
-    });
+  async forget(...accountIds: readonly string[]): Promise<void> {
+    await this.#writes.write(() => forgetIn(this.#db, this.#table, accountIds));
   }
 
   placeOf(consumerId: string): string {
@@ -596,6 +598,13 @@ export class EmbeddedLedgerView implements LedgerView {
       this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
       return { kind: 'made', value, durability: DURABLE };
     });
+  }
+}
+
+function forgetIn(db: DatabaseSync, table: AccountsTable, accountIds: readonly string[]): void {
+  for (const id of accountIds) {
+    table.remove(id);
+    removeHistory(db, id);
   }
 }
 

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { accountsOf, accountsUnder } from '../../admit/account-id.ts';
 import type { Ledger } from '../../admit/ledger.ts';
+import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
-import type { ChangeFeed, KeyStore, StoreChange } from '../../identify/key-store.ts';
+import type { CustomerStore } from '../../identify/customer-store.ts';
+import type { KeyStore, StoreChange } from '../../identify/key-store.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
@@ -160,7 +162,6 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       insistOnOwner: owner.insist,
     });
     const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
-    forgetDeletedKeys(changes, keys, ledger, onFailure);
     const customers = new EmbeddedCustomers({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
     const checkpoints = new Checkpoints(db);
     neverWait(db);
@@ -179,7 +180,8 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       // The store counts by the clock of this machine.
       serverTimes: async () => [wallMs()],
       state: () => state,
-      applyChanges: () => ledger.applyChanges(),
+      applyChanges: (change: StoreChange, plans: Plans) =>
+        void applied(change, { keys, customers, ledger, plans }).catch(onFailure),
       close: async () => {
         changes.close();
         ledger.close();
@@ -207,25 +209,23 @@ async function partsOfGateways() {
   return { ...owner, ...checkpoints, ...ledger, ...history, ...deprecatedCalls, ...secretUses, ...fleet };
 }
 
-/**
- * A command may delete a key while the gateway runs. The gateway must then forget its counters, or the next snapshot would
- * write them to the disk again.
- */
-function forgetDeletedKeys(
-  changes: ChangeFeed,
-  keys: KeyStore,
-  ledger: Ledger,
-  onFailure: (error: unknown) => void,
-): void {
-  changes.subscribe(({ kind, keyId }) => {
-    if (kind === 'key' && keyId !== null) void forgetIfDeleted(keyId, keys, ledger).catch(onFailure);
-  });
+interface Counted {
+  readonly keys: KeyStore;
+  readonly customers: CustomerStore;
+  readonly ledger: Ledger & { applyChanges(): void };
+  readonly plans: Plans;
 }
 
-async function forgetIfDeleted(id: string, keys: KeyStore, ledger: Ledger): Promise<void> {
-  const key = await keys.get(id, { evenDeleted: true });
-  if (key?.deletedAtMs === undefined) return;
-  for (const account of accountsOf(key).flatMap((one) => accountsUnder(one, [], []))) await ledger.forget(account);
+/**
+ * What a command has changed. If it has deleted a key or a customer, the gateway must forget its counters, or the next snapshot would
+ * write them to the disk again.
+ */
+async function applied({ kind, keyId }: StoreChange, { keys, customers, ledger, plans }: Counted): Promise<void> {
+  ledger.applyChanges();
+  if (keyId === null || (kind !== 'key' && kind !== 'customer')) return;
+  const changed = await (kind === 'key' ? keys : customers).get(keyId, { evenDeleted: true });
+  if (changed?.deletedAtMs === undefined) return;
+  await ledger.forget(...accountsOf(changed).flatMap((id) => accountsUnder(id, plans)));
 }
 
 export { hasDatabase as hasStore };

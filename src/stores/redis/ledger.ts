@@ -178,9 +178,13 @@ export class RedisLedger implements Ledger {
     return this.#usageChanges.reset(consumerId, windows, id);
   }
 
-  async forget(consumerId: string): Promise<void> {
-    const names = [keyspace.account(consumerId), keyspace.history(consumerId)] as const;
-    await this.#circuit.run(() => this.#redis.del(...names), names[0]);
+  async forget(...accountIds: readonly string[]): Promise<void> {
+    await Promise.all(
+      accountIds.map((id) => {
+        const names = [keyspace.account(id), keyspace.history(id)] as const;
+        return this.#circuit.run(() => this.#redis.del(...names), names[0]);
+      }),
+    );
   }
 
   /** Scans all accounts, a thousand at a time. An index of bans could disagree with the accounts. */

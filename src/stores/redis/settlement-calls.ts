@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { historyBehind } from '../../admit/account-id.ts';
 import { NothingDone, type SettlementOutcome, type UnitSettlement } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA, WINDOWS_LUA, windowText } from './decision-call.ts';
@@ -44,10 +45,17 @@ export class SettlementCalls {
     return Promise.all(calls);
   }
 
-  async #settleOne({ accountId, delta, windows, histories, hour }: UnitSettlement): Promise<SettlementOutcome> {
-    const keys = [keyspace.account(accountId), ...histories.map(keyspace.history)];
+  async #settleOne(settlement: UnitSettlement): Promise<SettlementOutcome> {
+    const { accountId, delta, windows, histories, hour, isRecorded } = settlement;
+    const behind = isRecorded ? [accountId, ...histories].map(historyBehind) : [];
+    const keys = [keyspace.account(accountId), ...[...histories, ...behind].map(keyspace.history)];
     const nowMs = this.#storeNowMs();
-    const args = [delta, hour, ...windows.flatMap(({ of, placeMs }) => windowText(of, placeMs, nowMs))];
+    const args = [
+      delta,
+      hour,
+      isRecorded ? 1 : 0,
+      ...windows.flatMap(({ of, placeMs }) => windowText(of, placeMs, nowMs)),
+    ];
     const clock = histories.length === 0 ? [] : gatewayClock(this.#wallMs);
     try {
       const reply = await this.#circuit.run(

@@ -1,3 +1,4 @@
+import { historyBehind } from '../../../src/admit/account-id.ts';
 import { type AccountState, decide, lift, type Outcome, stateAfter, UNSEEN } from '../../../src/admit/decide.ts';
 import { type Lease, type LeaseTerms, MAX_LEASE_MS } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
@@ -250,14 +251,16 @@ export class RedisModel {
   }
 
   /** settle.lua. @returns what was done; nothing if the periods of a calendar window do not include the present */
-  settle({ accountId, historyIds, delta, windowsAt }: SettlementCall): Executed[] {
+  settle({ accountId, historyIds, isRecorded, delta, windowsAt }: SettlementCall): Executed[] {
     const nowMs = this.#nowMs();
     const windows = windowsAt(nowMs);
     if (windows === null) return [];
+    const isDeleted = (id: string) => isRecorded && !this.#data.histories.has(historyBehind(id));
+    const recorded = historyIds.filter((id) => !isDeleted(id)).map((id) => ({ accountId: id, cost: delta }));
     const { state, tickets } = this.#data.accounts.get(accountId) ?? NOTHING;
     const stored = settled(state, delta, windows, nowMs);
-    const recorded = historyIds.map((id) => ({ accountId: id, cost: delta }));
-    this.#write([{ accountId, stored, tickets }], recorded);
+    this.#write(isDeleted(accountId) ? [] : [{ accountId, stored, tickets }], recorded);
+    if (isDeleted(accountId)) return [];
     return [{ kind: 'settlement', accountId, delta, windows, nowMs, stored }];
   }
 

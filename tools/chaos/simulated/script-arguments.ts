@@ -158,6 +158,7 @@ export function additionIn([ownNowMs, size, ...rest]: readonly number[]): Additi
 export interface SettlementCall {
   readonly accountId: string;
   readonly historyIds: readonly string[];
+  readonly isRecorded: boolean;
   readonly delta: number;
   /** The windows at an instant, each with where the request was counted; null if their periods do not include that. */
   windowsAt(nowMs: number): readonly SettledWindow[] | null;
@@ -165,10 +166,12 @@ export interface SettlementCall {
 
 /** @param names the KEYS of the script @param args its ARGV */
 export function settlementIn([account, ...histories]: readonly string[], args: readonly number[]): SettlementCall {
-  const [delta, , ...numbers] = args as [number, number, ...number[]];
+  const [delta, , recorded, ...numbers] = args as [number, number, number, ...number[]];
+  const isRecorded = recorded === 1;
   return {
     accountId: accountIn(account!),
-    historyIds: histories.map(historyIn),
+    historyIds: histories.slice(0, isRecorded ? (histories.length - 1) / 2 : undefined).map(historyIn),
+    isRecorded,
     delta,
     // Where a rule has its limit, a settlement has the place.
     windowsAt: (nowMs) => limitsIn(numbers, nowMs)?.map((of) => ({ of, placeMs: of.limit })) ?? null,
