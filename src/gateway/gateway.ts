@@ -11,9 +11,12 @@ import { RequestFlow, type RunningRequests } from './request-flow.ts';
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
   #deps: GatewayDeps;
-  readonly #running: RunningRequests = { count: 0, closing: new Set(), bodyReaders: new WeakMap() };
-  /** By connection, its latest request with an unread body. A fault may be found while the body is read. */
-  readonly #latest = new WeakMap<object, RequestFlow>();
+  readonly #running: RunningRequests = {
+    count: 0,
+    closing: new Set(),
+    unread: new WeakMap(),
+    bodyReaders: new WeakMap(),
+  };
 
   constructor(deps: GatewayDeps) {
     this.#deps = deps;
@@ -53,7 +56,7 @@ export class Gateway {
   ): void {
     this.#running.count++;
     const flow = new RequestFlow(this.#deps, request, response, head, client, this.#running);
-    if (!request.complete) this.#latest.set(request.socket, flow);
+    if (!request.complete) this.#running.unread.set(request.socket, flow);
     flow.run();
   }
 
@@ -86,6 +89,6 @@ export class Gateway {
    * @returns false if there is none that can still be answered
    */
   breakOff(socket: object, code: ClientBodyErrorCode): boolean {
-    return this.#latest.get(socket)?.breakOff(code) ?? false;
+    return this.#running.unread.get(socket)?.breakOff(code) ?? false;
   }
 }

@@ -74,6 +74,8 @@ export interface RunningRequests {
   count: number;
   /** Requests that have ended, whose record waits for what they cost or for limits that are only watched. */
   readonly closing: Set<Promise<void>>;
+  /** By connection, its request that was not read whole when it began, until it ends. A fault may be found in its body. */
+  readonly unread: WeakMap<object, RequestFlow>;
   /** By connection, the consumer whose body is read from it. */
   readonly bodyReaders: WeakMap<object, ConsumerTime>;
 }
@@ -672,6 +674,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#finished) return;
     this.#finished = true;
     this.#held?.release();
+    // Fault: while a connection was idle, it kept its last request, which V8 then took for long-lived.
+    if (this.#request.wholeBody === undefined) this.#running.unread.delete(this.#request.socket);
     const nowMs = this.#deps.monotonicMs();
     this.#record.ended(status, code, cause, nowMs);
     if (this.#request.socket.confirmRead?.(this) === true) this.#share?.pause();

@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
+import { queryObjects } from 'node:v8';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { RequestFlow } from '../../src/gateway/request-flow.ts';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { LATE_MS, paced } from '../support/room.ts';
@@ -75,6 +77,20 @@ describe.each([
       await nothingIsLeft();
     },
   );
+});
+
+// Fault: it kept the last request, with its response and all that belongs to them, for as long as it was open.
+test('a connection that waits for its next request keeps nothing of the one before (reliability 411)', async () => {
+  const lines: Line[] = [];
+  for (let n = 0; n < 12; n++) {
+    const line = await open();
+    lines.push(line);
+    line.socket.write(Buffer.from(get(`kept-${n}`, 'X-High: \xe9\r\n'), 'latin1'));
+    await eventually(() => expect(line.text).toContain('{}'));
+  }
+  // The connection to the service may keep the request that it carried last.
+  expect(queryObjects(RequestFlow, { format: 'count' })).toBeLessThanOrEqual(2);
+  for (const { socket } of lines) socket.destroy();
 });
 
 test('an empty line behind an answer is nothing: the connection ends unanswered when it has been idle', async () => {
