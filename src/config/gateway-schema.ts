@@ -832,7 +832,7 @@ const websockets = z
     maxPerKey: wholeNumber(1, 1_000_000)
       .prefault(100)
       .describe(
-        'Maximum number of WebSockets that one key may have open at a time; each worker counts its own. Any more get 503 `overloaded`.',
+        'Maximum number of WebSockets that one key may have open at a time; each worker counts its own. Any more get 503 `overloaded`. All callers of a customer have at most half of what the others leave of `max`, or `maxPerKey` if that is more.',
       ),
     max: wholeNumber(1, 1_000_000)
       .prefault(10_000)

@@ -41,11 +41,6 @@ export interface Caller {
   readonly isSuspended: boolean;
 }
 
-/** The id for what each key may have, also of a customer's keys: WebSockets. */
-export function consumerIdOf({ consumer, shareId }: Caller): string {
-  return consumer === null ? shareId : consumer.id;
-}
-
 /** How a request was judged; one word for log and metrics. */
 export type Judgement =
   /** Passed admission and was counted. */

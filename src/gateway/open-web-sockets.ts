@@ -1,4 +1,6 @@
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
+import { halfOfRest } from '../io/fair-shares.ts';
+import type { Caller } from './exchange.ts';
 
 /** A connection that the gateway can end early. */
 export interface Cuttable {
@@ -17,6 +19,9 @@ export interface WebSocketLimits {
   readonly maxPerKey: number;
   readonly max: number;
 }
+
+/** The limit that leaves a caller no slot; `customer`: what its customer may have with all its callers. */
+export type FullBecause = keyof WebSocketLimits | 'customer';
 
 /** The record that decides how long a connection may stay open. */
 export interface WatchedRecord {
@@ -38,13 +43,13 @@ interface OpenConnection {
 }
 
 /**
- * The connections that carry a protocol other than HTTP. Limits their number, per key and in total, and cuts those of a
+ * The connections that carry a protocol other than HTTP. Limits their number, per key, per customer and in total, and cuts those of a
  * record on request: serve/dependencies.ts asks for it when a key or a customer is revoked, suspended or has expired, or a
  * secret has ended.
  */
 export class OpenWebSockets {
   readonly #limits: () => WebSocketLimits;
-  /** Slots taken, by the id of the consumer. */
+  /** Slots taken, by the id of the key, the token's subject or the address, and by that of the customer. */
   readonly #taken = new Map<string, number>();
   readonly #open = new Set<OpenConnection>();
   readonly #ofRecords = new Map<string, Set<OpenConnection>>();
@@ -67,21 +72,29 @@ export class OpenWebSockets {
     return new Set(this.#ofRecords.keys());
   }
 
-  /** The limit that leaves this consumer no slot; null if there is one. */
-  fullFor(consumerId: string): keyof WebSocketLimits | null {
-    if ((this.#taken.get(consumerId) ?? 0) >= this.#limits().maxPerKey) return 'maxPerKey';
-    return this.#total >= this.#limits().max ? 'max' : null;
+  /**
+   * Attack: a customer makes more keys, each of which may have `maxPerKey`, until they have `max` and others none. So all its callers have
+   * at most half of what the others leave, or what one of them may have if that is more.
+   * @returns the limit that leaves this caller no slot; null if there is one
+   */
+  fullFor({ consumer, shareId }: Pick<Caller, 'consumer' | 'shareId'>): FullBecause | null {
+    const { maxPerKey, max } = this.#limits();
+    if (this.#takenBy(consumer?.id ?? shareId) >= maxPerKey) return 'maxPerKey';
+    if (this.#total >= max) return 'max';
+    const ofCustomer = this.#takenBy(shareId);
+    return ofCustomer >= Math.max(maxPerKey, halfOfRest(max, this.#total - ofCustomer)) ? 'customer' : null;
   }
 
   /**
-   * Takes a slot for this consumer.
+   * Takes a slot for this caller.
    * @param record null if no record can end the connection
    * @returns the slot, or the limit that has been reached
    */
-  enter(consumerId: string, record: WatchedRecord | null): WebSocketSlot | keyof WebSocketLimits {
-    const full = this.fullFor(consumerId);
+  enter(caller: Pick<Caller, 'consumer' | 'shareId'>, record: WatchedRecord | null): WebSocketSlot | FullBecause {
+    const full = this.fullFor(caller);
     if (full !== null) return full;
-    this.#taken.set(consumerId, (this.#taken.get(consumerId) ?? 0) + 1);
+    const owners = new Set([caller.consumer?.id ?? caller.shareId, caller.shareId]);
+    for (const id of owners) this.#taken.set(id, this.#takenBy(id) + 1);
     this.#total++;
     let held: OpenConnection | null = null;
     let left = false;
@@ -94,12 +107,18 @@ export class OpenWebSockets {
         if (left) return;
         left = true;
         this.#total--;
-        const rest = this.#taken.get(consumerId)! - 1;
-        if (rest === 0) this.#taken.delete(consumerId);
-        else this.#taken.set(consumerId, rest);
+        for (const id of owners) {
+          const rest = this.#takenBy(id) - 1;
+          if (rest === 0) this.#taken.delete(id);
+          else this.#taken.set(id, rest);
+        }
         if (held !== null) this.#release(held);
       },
     };
+  }
+
+  #takenBy(id: string): number {
+    return this.#taken.get(id) ?? 0;
   }
 
   #hold(connection: OpenConnection): void {

@@ -28,10 +28,10 @@ import { closeAfter } from '../io/graceful-close.ts';
 import { askingFor } from '../meter/asked-answer.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
-import { type Caller, consumerIdOf, type ExchangeRecorder } from './exchange.ts';
+import type { Caller, ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Metering } from './metering.ts';
-import type { Cuttable, WatchedRecord, WebSocketLimits } from './open-web-sockets.ts';
+import type { Cuttable, FullBecause, WatchedRecord } from './open-web-sockets.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
 
@@ -441,7 +441,7 @@ export function proxyUpgrade(
   const form = head.upgrade;
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
-  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(consumerIdOf(caller), recordOf(caller));
+  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(caller, recordOf(caller));
   if (typeof room === 'string') {
     flow.forwarded({ kind: 'refused', error: noRoom(room) });
     return null;
@@ -513,8 +513,10 @@ function recordOf({ consumer, tokenExpiresAtMs, secret }: Caller): WatchedRecord
   return consumer.customer === null ? null : { id: consumer.customer.id, secret: null };
 }
 
-const NO_ROOM: Readonly<Record<keyof WebSocketLimits | 'draining', string>> = {
+const NO_ROOM: Readonly<Record<FullBecause | 'draining', string>> = {
   maxPerKey: 'This API key has as many WebSockets open as it may have at a time. Close one, or retry later.',
+  customer:
+    'The keys of this customer have as many WebSockets open as they may have at a time. Close one, or retry later.',
   max: 'Too many WebSockets are open. Retry later.',
   draining: 'This gateway is about to stop and takes no new WebSocket. Retry shortly.',
 };

@@ -36,7 +36,7 @@ import type { BodyCheck } from '../validate/validator.ts';
 import type { Checked } from './body-checks.ts';
 import { callerOf, type Identified } from './caller.ts';
 import { checkHead, heldBytesOfOne, MAX_CHECKED_BYTES, refusalOfBody, tooLargeToCheck } from './described-request.ts';
-import { type Caller, CLIENT_CLOSED_REQUEST, consumerIdOf, type ExchangeRecorder, type Shadow } from './exchange.ts';
+import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder, type Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { HeldBody, type HeldResult } from './held-body.ts';
 import {
@@ -337,7 +337,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #reserve(caller: Caller, allowance: Allowance, cost: number, charges: readonly Charge[] | null): boolean {
     if (this.#match === null || this.#match.route.reply !== null) return true;
     if (this.#upgradeClient !== null) {
-      if (this.#deps.webSockets.fullFor(consumerIdOf(caller)) !== 'max') return true;
+      if (this.#deps.webSockets.fullFor(caller) !== 'max') return true;
       if (this.#expectsRefusal(caller, allowance, cost, charges)) return true;
       this.#full(noRoom('max'));
       return false;

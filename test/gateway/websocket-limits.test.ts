@@ -79,6 +79,32 @@ describe('there are so many WebSockets at a time and no more', () => {
     for (const { socket } of [own[1]!, another, again]) socket.terminate();
   });
 
+  // Attack: two keys of one customer had all WebSockets.
+  test('of one customer: half of what others leave, and what one key may have (reliability 422)', async () => {
+    const gateway = await start('websockets: { maxPerKey: 2, max: 4 }');
+    const { stdout } = await gateway.command('customers', 'create', '--plan', 'free', '--json');
+    const { id } = JSON.parse(stdout) as { id: string };
+    const create = async () => {
+      const made = await gateway.command('keys', 'create', '--customer', id, '--json');
+      return (JSON.parse(made.stdout) as { key: string }).key;
+    };
+    const [first, second] = [await create(), await create()];
+    const own = [await openWebSocket(gateway, first), await openWebSocket(gateway, first)];
+    const { responses } = await rawExchange(gateway.port, asking(second), { until: 'closed' });
+    expect(JSON.parse(responses[0]!.body.toString())).toMatchObject({
+      status: 503,
+      code: 'overloaded',
+      message: expect.stringContaining('The keys of this customer'),
+    });
+    expect(responses[0]!.header('x-ratelimit-remaining')).toBe('57');
+    const { key } = await gateway.createKey('free');
+    const others = [await openWebSocket(gateway, key), await openWebSocket(gateway, key)];
+    own[0]!.socket.terminate();
+    await eventually(async () => expect(await metric(gateway, 'tollgate_websockets')).toBe(3));
+    const again = await openWebSocket(gateway, second);
+    for (const { socket } of [own[1]!, ...others, again]) socket.terminate();
+  });
+
   test('in all: 503 overloaded, not counted (reliability 395) (reliability 370)', async () => {
     const open = [
       await openWebSocket(gateway, one),

@@ -19,7 +19,7 @@ function webSocketsOn(nowMs = 5) {
   });
   const cut: string[] = [];
   const open = (name: string, record: Parameters<typeof webSockets.enter>[1]) => {
-    const slot = webSockets.enter(name, record);
+    const slot = webSockets.enter({ consumer: null, shareId: name }, record);
     if (typeof slot === 'string') throw new Error(slot);
     slot.hold({
       cut: (end) => {
