@@ -38,10 +38,10 @@ export class BodyReader {
 
   /**
    * @param separator of several JSON texts
-   * @param read the text of a number in a body of JSON, see `JsonNumber`
+   * @param read the text of a number in a body of JSON, and `isStrict`: see `JsonNumber`
    */
-  constructor({ kind, pointer }: BodySource, separator: Buffer = LINE_END, read = amountOf) {
-    if (kind === 'json') this.#text = new JsonNumber(pointer, read);
+  constructor({ kind, pointer }: BodySource, separator: Buffer = LINE_END, read = amountOf, isStrict = false) {
+    if (kind === 'json') this.#text = new JsonNumber(pointer, read, isStrict);
     else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer, separator);
   }
 
@@ -85,9 +85,14 @@ export class BodyReader {
   }
 }
 
-/** Reads the number at a pointer in a whole JSON body, as `wholeNumberOf`. @param pointer its tokens, see `pointerOf` */
+/**
+ * Reads the number at a pointer in a whole JSON body, as `wholeNumberOf`.
+ *
+ * Attack: a caller asks for `Max_Tokens`, which its service reads and the gateway does not, to pay the default.
+ * @param pointer its tokens, see `pointerOf`
+ */
 export function numberIn(body: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
-  const reader = new BodyReader({ kind: 'json', pointer }, LINE_END, wholeNumberOf);
+  const reader = new BodyReader({ kind: 'json', pointer }, LINE_END, wholeNumberOf, true);
   reader.add(Buffer.from(body.buffer, body.byteOffset, body.length));
   const found = reader.end();
   return found === 'no_json' ? 'invalid' : found;

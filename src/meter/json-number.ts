@@ -9,7 +9,7 @@ const BYTES_PER_BYTE = 6;
 
 /**
  * What a JSON text has at a pointer; a text of digits is that number. `absent`: nothing, or null. `invalid`: something else than an
- * amount, or the text has a name of the path twice, or is no longer JSON behind the number. `no_json`: the text is not JSON, or ends too early, and no
+ * amount, or the text has a name of the path twice or in another spelling, or is no longer JSON behind the number. `no_json`: the text is not JSON, or ends too early, and no
  * number was found before.
  */
 export type Found = number | 'absent' | 'invalid' | 'no_json';
@@ -38,6 +38,7 @@ const [COLON_MARK, BACKSLASH, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] 
   0x3a, 0x5c, 0x5b, 0x5d, 0x7b, 0x7d,
 ] as const;
 const [MINUS, ZERO, NINE, SMALL_N, CAPITAL_I] = [0x2d, 0x30, 0x39, 0x6e, 0x49] as const;
+const [UNDERSCORE, SMALL_K, SMALL_S, IS_SMALL] = [0x5f, 0x6b, 0x73, 0x20] as const;
 const [IS_NUMBER, IS_SPACE] = [1, 2] as const;
 /** A text in which every backslash begins an escape of JSON. */
 const VALID_ESCAPES = /^(?:[^\\"\0-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*$/;
@@ -90,6 +91,7 @@ function pathOf(pointer: readonly string[]): Path {
  */
 export class JsonNumber {
   readonly #read: (text: string) => number | null;
+  readonly #isStrict: boolean;
   readonly #tokens: readonly string[];
   readonly #names: readonly Buffer[];
   readonly #indices: readonly number[];
@@ -119,16 +121,18 @@ export class JsonNumber {
   #wordAt = 0;
   #found: Found = 'absent';
   #seen: number | null = null;
-  /** A name of the path is there twice. */
+  /** A name of the path is there twice, or in another spelling. */
   #isTwice = false;
   #hasBegun = false;
 
   /**
    * @param pointer its tokens, see `pointerOf`
    * @param read the text of the number, of which it gets 41 characters at most
+   * @param isStrict whether another spelling of a name of the path is `invalid`
    */
-  constructor(pointer: readonly string[], read = amountOf) {
+  constructor(pointer: readonly string[], read = amountOf, isStrict = false) {
     this.#read = read;
+    this.#isStrict = isStrict;
     const { names, indices } = pathOf(pointer);
     this.#tokens = pointer;
     this.#names = names;
@@ -323,9 +327,13 @@ export class JsonNumber {
     const name = this.#names[depth - 1]!;
     if (this.#name === '' && !this.#hasEscapes) {
       this.#isNamed = end - from === name.length && isAt(bytes, from, name);
+      if (this.#isStrict && !this.#isNamed) this.#isTwice ||= isLike(bytes, from, end, name);
     } else {
       this.#keepName(bytes, from, end);
-      this.#isNamed = this.#decodedName() === this.#tokens[depth - 1];
+      const decoded = this.#decodedName();
+      this.#isNamed = decoded === this.#tokens[depth - 1];
+      if (this.#isStrict && !this.#isNamed && decoded !== null)
+        this.#isTwice ||= isLike(Buffer.from(decoded), 0, Infinity, name);
     }
     if (!this.#isNamed) return;
     this.#isTwice ||= this.#reached >= depth;
@@ -454,4 +462,23 @@ export class JsonNumber {
 function isAt(bytes: Buffer, from: number, name: Buffer): boolean {
   for (let i = 0; i < name.length; i++) if (bytes[from + i] !== name[i]) return false;
   return true;
+}
+
+/**
+ * Whether a lenient service may read a name as another one: Go and ASP.NET ignore case, and JSON of Protobuf has `maxTokens` for
+ * `max_tokens`. The two letters beyond ASCII that Go takes for one of ASCII are U+017F and U+212A.
+ */
+function isLike(bytes: Buffer, from: number, to: number, name: Buffer): boolean {
+  const end = Math.min(to, bytes.length);
+  let i = 0;
+  for (let at = from; at < end; at++) {
+    let byte = bytes[at]!;
+    if (byte === UNDERSCORE || byte === MINUS) continue;
+    if (byte === 0xc5 && bytes[at + 1] === 0xbf) [byte, at] = [SMALL_S, at + 1];
+    else if (byte === 0xe2 && bytes[at + 1] === 0x84 && bytes[at + 2] === 0xaa) [byte, at] = [SMALL_K, at + 2];
+    while (name[i] === UNDERSCORE || name[i] === MINUS) i++;
+    if (i === name.length || (byte | IS_SMALL) !== (name[i]! | IS_SMALL)) return false;
+    i++;
+  }
+  return i === name.length;
 }

@@ -183,7 +183,7 @@ describe('whatever the service answers', () => {
   });
 });
 
-describe('however a request asks for its reserve (reliability 381) (reliability 399)', () => {
+describe('however a request asks for its reserve (reliability 381) (reliability 399) (reliability 423)', () => {
   const FIELD = '{ header: X-Max-Tokens, default: 100, most: 800 }';
   let gateway: TestGateway;
   let upstream: Upstream;
@@ -228,6 +228,13 @@ describe('however a request asks for its reserve (reliability 381) (reliability 
     ['has no body', '', 300],
     ['does not say it', '{"n":1}', 300],
     ['says it twice', '{"max_tokens":1,"max_tokens":20}', 800],
+    ['says it with other letters', '{"Max_Tokens":20}', 800],
+    ['says it with other letters as well', '{"max_tokens":1,"MAX_TOKENS":20}', 800],
+    ['says it with letters that fold', '{"max_to\u212Aens":20}', 800],
+    ['says it with escapes', '{"\\u004dax_tokens":20}', 800],
+    ['says it with an escaped name', '{"\\u006dax_tokens":20}', 20],
+    ['says it in camel case', '{"maxTokens":20}', 800],
+    ['says something similar', '{"max_tokens":20,"max_tokens_2":30}', 20],
     ['says it in the first of two texts', '{"max_tokens":20}\n{}', 800],
     ['says it in the second of two texts', '{"n":1}\n{"max_tokens":20}', 800],
     ['has something behind the text', '{"max_tokens":20} x', 800],
