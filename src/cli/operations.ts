@@ -1,6 +1,8 @@
+import type { Plan } from '../admit/plan.ts';
 import { type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import type { Operations } from '../operations/operations.ts';
-import type { OpenStore } from '../serve/open-store.ts';
+import { goneElsewhere, goneElsewhereText } from '../operations/plans/history.ts';
+import type { OpenKeys, OpenStore } from '../serve/open-store.ts';
 
 /** What the operations of commands work on. */
 export function contextOn(store: OpenStore): StoreContext {
@@ -12,4 +14,14 @@ export function contextOn(store: OpenStore): StoreContext {
 /** The operations on the keys and bans of an open store, the same ones that the admin API offers. */
 export function operationsOn(store: OpenStore): Operations {
   return contextOn(store).operations;
+}
+
+/** The plans that a file of keys may name: those of the settings, without those that gateways have removed since. */
+export async function plansToUse(
+  { plans, plansHistory, plansVersion }: Pick<OpenKeys, 'plans' | 'plansHistory' | 'plansVersion'>,
+  warn: (text: string) => void,
+): Promise<ReadonlyMap<string, Plan>> {
+  const gone = await goneElsewhere(plans, plansHistory, plansVersion);
+  for (const plan of gone) warn(`warning: ${goneElsewhereText(plan)}. No key is given it.\n`);
+  return new Map([...plans.plans].filter(([name]) => !gone.has(name)));
 }

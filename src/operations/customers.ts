@@ -24,6 +24,7 @@ import {
 import type { RecordEdits } from './key-changes.ts';
 import { moved, refuseMoveOf, revoked } from './key-changes.ts';
 import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';
+import { insistOnPlan } from './plans/history.ts';
 import { withoutSuspension, withSuspension } from './suspensions.ts';
 import { visible } from './values.ts';
 
@@ -33,6 +34,8 @@ interface CustomerOperationsOptions {
   readonly ledger: LedgerView;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
+  /** The plans in force that later plans of another gateway lack. Never rejects with Failure. */
+  readonly goneElsewhere: () => Promise<ReadonlySet<string>>;
   readonly random: Random;
   /** Unix milliseconds. */
   readonly nowMs: () => number;
@@ -102,7 +105,7 @@ export class CustomerOperations {
 
   /** @param attributesAt called with the time of the creation, to which `expires` may be relative */
   async create(attributesAt: (nowMs: number) => CustomerAttributes) {
-    const customer = this.#made(attributesAt);
+    const customer = await this.#made(attributesAt);
     return { customer, durability: await this.#options.customers.create(customer) };
   }
 
@@ -112,7 +115,7 @@ export class CustomerOperations {
     attributesAt: (nowMs: number) => CustomerAttributes,
   ): Promise<CreatedCustomer> {
     const { customers, keys } = this.#options;
-    const made = this.#made(attributesAt);
+    const made = await this.#made(attributesAt);
     const digest = hash('sha256', JSON.stringify(['customer', name]));
     const id = await keys.reserve(digest, made.id, REPEATABLE_MS);
     const before = await customers.get(id, { evenDeleted: true });
@@ -132,14 +135,17 @@ export class CustomerOperations {
     return { kind: 'repeated', ...present };
   }
 
-  #made(attributesAt: (nowMs: number) => CustomerAttributes): StoredCustomer {
-    const { plans, random, nowMs } = this.#options;
+  async #made(attributesAt: (nowMs: number) => CustomerAttributes): Promise<StoredCustomer> {
+    const { plans, goneElsewhere, random, nowMs } = this.#options;
     const atMs = nowMs();
-    return newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
+    const customer = newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
+    insistOnPlan(customer.plan, await goneElsewhere());
+    return customer;
   }
 
-  update(id: string, edits: RecordEdits, guard?: CustomerGuard): Promise<ChangedCustomer> {
-    const { plans, nowMs } = this.#options;
+  async update(id: string, edits: RecordEdits, guard?: CustomerGuard): Promise<ChangedCustomer> {
+    const { plans, goneElsewhere, nowMs } = this.#options;
+    if (edits.plan !== undefined) insistOnPlan(edits.plan, await goneElsewhere());
     const deps = { plans: plans().plans, nowMs: nowMs() };
     return this.#change(id, (before) => editedCustomer(before, edits, deps), guard);
   }
@@ -281,7 +287,7 @@ export class CustomerOperations {
     { customerId, plan }: { readonly customerId: string | null; readonly plan: string | null },
     guard?: (before: StoredKey) => void,
   ) {
-    const { keys, customers, ledger, plans } = this.#options;
+    const { keys, customers, ledger, plans, goneElsewhere } = this.#options;
     const present = await keys.get(keyId);
     if (present === null) return null;
     guard?.(present);
@@ -295,6 +301,7 @@ export class CustomerOperations {
     const [from, target] = [accountIdOf(keyId, formerId), accountIdOf(keyId, customerId)];
     // What would be refused carries no ban.
     moved(present, to, plans().plans);
+    insistOnPlan(to.plan, await goneElsewhere());
     if (from !== target) {
       // A ban from an earlier stay, which may have been lifted since where the key is now.
       await ledger.lift(target);

@@ -31,6 +31,8 @@ interface LoadRecordOptions {
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>;
   /** Called once for each load that the store does not take although it answers. It is tried again. */
   readonly onRefusedByStore: (error: unknown) => void;
+  /** Called once the history has the plans of a reload, so that other gateways make no key of a plan that these lack. */
+  readonly onPlansAdded: () => void;
   /** Called with each load that is given up, because too many others wait for the store. */
   readonly onLost: (load: RecordedChange) => void;
 }
@@ -179,6 +181,7 @@ export class LoadRecord {
       await this.#put(idOf([file, String(recorded.number), to]), this.#recordOf(load, change(load.from)));
     }
     if (plans !== null) await this.#addToHistory(recorded.number, plans);
+    if (plans !== null && !isStart) this.#options.onPlansAdded();
   }
 
   /** Records the step unless another gateway has. Returns null if it is not to be recorded any more. */

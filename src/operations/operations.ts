@@ -30,6 +30,7 @@ import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-re
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { nearLimits } from './live/near-limits.ts';
 import type { NearCandidate } from './live/shapes.ts';
+import { goneElsewhereText, insistOnPlan } from './plans/history.ts';
 import { refusedConsumers, unreadableCounts } from './refused-now.ts';
 import { type SpentWindow, spentWindows } from './usage-changes.ts';
 import { type AskedSpan, recordsOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
@@ -43,8 +44,8 @@ export interface OperationsOptions {
   readonly secretUses: SecretUseStore;
   /** Returns the plans in force. */
   readonly plans: () => Plans;
-  /** Whether another gateway runs by later plans that lack this one. Never rejects with Failure. */
-  readonly isGoneElsewhere: (plan: string) => Promise<boolean>;
+  /** The plans in force that later plans of another gateway lack. Never rejects with Failure. */
+  readonly goneElsewhere: () => Promise<ReadonlySet<string>>;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Returns the formats of keys that were made elsewhere. */
@@ -117,9 +118,9 @@ export class Operations {
     if (why !== null) throw new Refused('conflict', why, { keyId: key.id });
     if (key.customer !== undefined) return;
     const isHere = this.plans.plans.has(key.plan);
-    if (isHere && !(await this.#options.isGoneElsewhere(key.plan))) return;
+    if (isHere && !(await this.#options.goneElsewhere()).has(key.plan)) return;
     if (!(await buriedUnlessMoved(key, { keys, nowMs: nowMs() }))) return;
-    const ending = isHere ? goneElsewhere(key.plan) : `The plan ${key.plan} was removed meanwhile`;
+    const ending = isHere ? goneElsewhereText(key.plan) : `The plan ${key.plan} was removed meanwhile`;
     throw new Refused('conflict', `${ending}, so the key was taken back.`, { keyId: key.id });
   }
 
@@ -132,8 +133,7 @@ export class Operations {
 
   async update(id: string, edits: RecordEdits, guard?: Guard): Promise<Changed> {
     const { plan } = edits;
-    if (plan !== undefined && (await this.#options.isGoneElsewhere(plan)))
-      throw new Failure('conflict', `${goneElsewhere(plan)}.`);
+    if (plan !== undefined) insistOnPlan(plan, await this.#options.goneElsewhere());
     const { nowMs } = this.#sources();
     return this.#change(id, (before) => edited(before, edits, { plans: this.plans.plans, nowMs }), guard);
   }
@@ -404,10 +404,6 @@ export class Operations {
     const { peppers, random, nowMs } = this.#options;
     return { pepper: peppers[0]!, random, nowMs: nowMs() };
   }
-}
-
-function goneElsewhere(plan: string): string {
-  return `Other gateways run by a later plans.yaml without the plan ${visible(plan)}, which this one has not read`;
 }
 
 /** An allowance that counts nothing: with it a ledger reports the ban alone. */

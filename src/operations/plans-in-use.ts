@@ -177,9 +177,9 @@ export function usersText({ keys, customers }: Pick<LiveKeys, 'keys' | 'customer
 const PAGE = 100;
 /** How long the gateway waits before it asks a store again that did not answer. */
 export const ASK_AGAIN_MS = 5_000;
-/** After its start the gateway reads at most this many keys, oldest first, with pauses: no request needs the result. */
+/** After its start the gateway reads at most this many keys, oldest first: no request needs the result. */
 const MAX_AT_START = 100_000;
-const PAUSE_AT_START_MS = 20;
+const PAUSE_MS = 20;
 /** At most this many plans are logged, and ids of records that cannot be read. */
 const MAX_PLANS_LOGGED = 100;
 const MAX_RECORDS_LOGGED = 20;
@@ -270,11 +270,17 @@ export function faultsOfLostPlans(
 
 /**
  * Logs a warning for live keys whose plan is not in plans.yaml. It runs once after a start, when there are no earlier plans
- * to compare with; `retentionOf` checks reloads.
+ * to compare with, and once more after a reload that removes plans, which `retentionOf` has checked. It reads with pauses.
  * @param plans returns the plans in force
+ * @param most how many keys it reads
  * @returns a function that stops it
  */
-export function warnOfLostPlans(plans: () => Plans, stores: PlanUserStores, logger: Logger): () => void {
+export function warnOfLostPlans(
+  plans: () => Plans,
+  stores: PlanUserStores,
+  logger: Logger,
+  most = MAX_AT_START,
+): () => void {
   const closing = new AbortController();
   const { signal } = closing;
   const pause = (ms: number) => delay(ms, undefined, { ref: false, signal });
@@ -282,8 +288,8 @@ export function warnOfLostPlans(plans: () => Plans, stores: PlanUserStores, logg
     for (;;) {
       try {
         const onPage = async (keysRead: number) => {
-          await pause(PAUSE_AT_START_MS);
-          return keysRead < MAX_AT_START;
+          await pause(PAUSE_MS);
+          return keysRead < most;
         };
         warn(await countLiveKeys(stores, Date.now(), { page: PAGE, onPage }));
         return;

@@ -158,6 +158,7 @@ export function loadRecordOn(
   inForce: SettingsInForce,
   { audit, plansHistory }: Pick<GatewayStores, 'audit' | 'plansHistory'>,
   { logger, auditFailed }: AdminApiTelemetry,
+  onPlansAdded: () => void,
 ): LoadRecord {
   const [settings, plans] = filesOf(env);
   return new LoadRecord({
@@ -174,6 +175,7 @@ export function loadRecordOn(
       const advice = 'Remove `tg:audit:loads` or `tg:plans:history` from Redis if another program has written it.';
       logger.error({ err: error, advice }, 'the store does not accept the record of a changed file');
     },
+    onPlansAdded,
     onLost: ({ action }) => {
       auditFailed();
       logger.error({ action }, 'the end of a change was not recorded');

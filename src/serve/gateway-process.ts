@@ -511,8 +511,9 @@ function follow(run: Run, { stores, upstreams, tokens, validators, policies }: O
     };
   };
   // What another gateway has recorded already is not recorded again.
-  const loads = run.speaks ? loadRecordOn(env, live, stores, telemetry) : null;
-  closers.push(() => loads?.close());
+  const { onPlansAdded, stop } = lateUsers(live, stores, log);
+  const loads = run.speaks ? loadRecordOn(env, live, stores, telemetry, onPlansAdded) : null;
+  closers.push(() => loads?.close().then(stop));
   const stopFollowing = live.follow({
     env,
     log,
@@ -532,6 +533,25 @@ function follow(run: Run, { stores, upstreams, tokens, validators, policies }: O
     },
   });
   closers.push(stopFollowing);
+}
+
+/**
+ * Looks again for keys and customers of removed plans.
+ *
+ * Fault: another gateway made a key of a plan after this one had looked for its keys, and before the history of plans showed that the
+ * plan was removed.
+ */
+function lateUsers(live: LiveSettings, stores: GatewayStores, { logger }: GatewayLog) {
+  let before = live.plans;
+  let stop = () => {};
+  const onPlansAdded = () => {
+    const removes = [...before.plans.keys()].some((name) => !live.plans.plans.has(name));
+    before = live.plans;
+    if (!removes) return;
+    stop();
+    stop = warnOfLostPlans(() => live.plans, stores, logger, Number.POSITIVE_INFINITY);
+  };
+  return { onPlansAdded, stop: () => stop() };
 }
 
 /** @returns null if nothing is to be waited for */

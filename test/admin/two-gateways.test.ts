@@ -1,8 +1,10 @@
 import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openReplica, type TestGateway } from '../support/gateway.ts';
-import { privateRedis } from '../support/redis.ts';
+import { runTollgate, temporaryFolder } from '../support/processes.ts';
+import { privateRedis, redisCommand } from '../support/redis.ts';
 import { ask, openWithAdmin, STORES, startWithAdmin } from './operator.ts';
 
 describe('two gateways on one Redis', () => {
@@ -122,6 +124,80 @@ test('a gateway that does not follow its files makes no key of a plan that anoth
   expect(edited).toMatchObject({ status: 409, body: { message: why } });
   expect((await follows.get('/v1/pets', body.key)).status).toBe(200);
   expect((await ask(follows, 'GET', '/admin/keys')).body.keys).toMatchObject([{ id: body.id, plan: 'kept' }]);
+});
+
+/** A gateway that follows its files, one that does not, and what removes the plan `gone` on the first. */
+async function withRemoval() {
+  const plans = 'plans:\n  kept: { limits: { minute: 100 } }\n  gone: { limits: { minute: 100 } }\n';
+  const follows = await startWithAdmin(await STORES.Redis!(), { plans });
+  const stays = await openReplica(follows);
+  const inForce = async () => (await ask(follows, 'GET', '/admin/plans')).body.versions.plans;
+  const before = await inForce();
+  const remove = async () => {
+    await writeFile(follows.env.TOLLGATE_PLANS!, plans.replace(/.*gone.*\n/, ''));
+    await eventually(async () => expect(await inForce()).not.toBe(before));
+  };
+  const versionsAre = (count: number) =>
+    eventually(async () => {
+      expect((await ask(follows, 'GET', '/admin/plans/history')).body.versions).toHaveLength(count);
+    });
+  await versionsAre(1);
+  return { follows, stays, plans, remove, versionsAre };
+}
+
+test('a gateway or a command with an earlier plans.yaml gives no customer and no key a plan that was removed (reliability 426)', async () => {
+  const { follows, stays, plans, remove, versionsAre } = await withRemoval();
+  const customer = (await ask(stays, 'POST', '/admin/customers', { plan: 'kept' })).body.id;
+  const { id } = (await ask(stays, 'POST', '/admin/keys', { customer })).body;
+  await remove();
+  await versionsAre(2);
+  const refused = {
+    status: 409,
+    body: { code: 'conflict', message: expect.stringContaining('without the plan gone') },
+  };
+  const once = { 'Idempotency-Key': 'once' };
+  expect(await ask(stays, 'POST', '/admin/customers', { plan: 'gone' })).toMatchObject(refused);
+  expect(await ask(stays, 'POST', '/admin/customers', { plan: 'gone' }, once)).toMatchObject(refused);
+  expect(await ask(stays, 'PATCH', `/admin/customers/${customer}`, { plan: 'gone' })).toMatchObject(refused);
+  expect(await ask(stays, 'POST', `/admin/keys/${id}/move`, { customer: null, plan: 'gone' })).toMatchObject(refused);
+
+  const folder = await temporaryFolder();
+  const [old, keys, rows] = ['plans.yaml', 'keys.yaml', 'keys.ndjson'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  await writeFile(old, plans);
+  await writeFile(keys, 'set: all\nkeys: { late: { plan: gone } }\ncustomers: { last: { plan: gone } }\n');
+  await writeFile(rows, `{"sha256":"${'ab'.repeat(32)}","plan":"gone"}\n`);
+  const env = { ...follows.env, TOLLGATE_PLANS: old };
+  for (const words of [
+    ['keys', 'apply', keys, '--secrets', folder],
+    ['keys', 'import', rows],
+  ]) {
+    const { code, stderr } = await runTollgate(words, { env });
+    expect([words[1], code, stderr]).toEqual([words[1], 1, expect.stringContaining('without the plan gone')]);
+  }
+  expect((await ask(follows, 'GET', '/admin/keys')).body.keys).toMatchObject([{ id, customer: { id: customer } }]);
+  expect((await ask(follows, 'GET', '/admin/customers')).body.customers).toMatchObject([
+    { id: customer, plan: 'kept' },
+  ]);
+});
+
+test('a key of a plan that is made after a gateway has looked for its keys, and before the history shows that it was removed, is named in the log (reliability 427)', async () => {
+  const { follows, stays, remove, versionsAre } = await withRemoval();
+  // The history cannot be written, so the plan is removed and the other gateway cannot know it.
+  const { REDIS_URL } = follows.env;
+  await redisCommand(REDIS_URL!, 'RENAME', 'tg:plans:history', 'kept');
+  await redisCommand(REDIS_URL!, 'SET', 'tg:plans:history', 'of another program');
+  await remove();
+  expect(await ask(stays, 'POST', '/admin/keys', { plan: 'gone' })).toMatchObject({ status: 201 });
+  await redisCommand(REDIS_URL!, 'RENAME', 'kept', 'tg:plans:history');
+  await versionsAre(2);
+  await eventually(() => {
+    const lines = follows.process.stdout.split('\n').filter((line) => line.includes('live keys have a plan'));
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ plan: 'gone', keys: 1 }]);
+  });
 });
 
 test('a gateway makes keys of a plan that no gateway has had yet', async () => {

@@ -26,11 +26,16 @@ beforeEach(() => {
 
 /** A gateway whose plans.yaml changes as the test says. */
 function gatewayOn(store: FakeAuditStore, inForce = versions('A'), history = new FakePlansHistory()) {
-  const [lost, refusedByStore] = [vi.fn(), vi.fn()];
+  const [lost, refusedByStore, plansAdded] = [vi.fn(), vi.fn(), vi.fn()];
   let [before, nowMs] = [inForce.plans, 0];
   const ofPlans = { history, plansText: () => `text of ${before}`, nowMs: () => ++nowMs };
   const options = { store, ...ofPlans, keep: () => 1_000, names: NAMES, versions: inForce, pause };
-  const record = new LoadRecord({ ...options, onLost: lost, onRefusedByStore: refusedByStore });
+  const record = new LoadRecord({
+    ...options,
+    onLost: lost,
+    onRefusedByStore: refusedByStore,
+    onPlansAdded: plansAdded,
+  });
   atEnd(() => record.close());
   return {
     lost,

@@ -28,6 +28,7 @@ import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfCustomer, changeOfKey } from '../../operations/recorded.ts';
 import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
+import { plansToUse } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -85,7 +86,7 @@ export const keysApply: Command = {
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
     const secrets = await secretsIn(words);
-    const { keysFile, plan } = await withKeys(terminal.env, (store) => planned(file, store, words), {
+    const { keysFile, plan } = await withKeys(terminal.env, (store) => planned(file, store, words, terminal), {
       missingStore: 'empty',
       insistsOnFolder: true,
       warn: terminal.error,
@@ -116,10 +117,12 @@ export const keysApply: Command = {
  * Reads the file and compares it with the store.
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
-async function planned(file: string, { keys, customers, plans }: OpenKeys, { options }: Words) {
+async function planned(file: string, store: OpenKeys, { options }: Words, terminal: Terminal) {
+  const { keys, customers } = store;
   const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
-  const parsed = parseKeysFile(read.text, file, [...plans.plans.keys()]);
+  const plans = await plansToUse(store, terminal.error);
+  const parsed = parseKeysFile(read.text, file, [...plans.keys()]);
   if ('faults' in parsed) throw new Failure('bad_settings', parsed.faults.map(printFault).join('\n'));
   const prune = options.prune === true;
   const keysFile = parsed.value;
@@ -129,7 +132,7 @@ async function planned(file: string, { keys, customers, plans }: OpenKeys, { opt
       `${file} has no keys, and --prune would revoke every key of the set ${keysFile.set}. If that is meant, add --allow-empty.`,
     );
   }
-  const plan = await planApply(keysFile, { keys, customers, plans: plans.plans, prune, nowMs: Date.now() });
+  const plan = await planApply(keysFile, { keys, customers, plans, prune, nowMs: Date.now() });
   const faults = plan.faults.map(({ path, message }) => printFault({ ...parsed.locate(path), message }));
   if (faults.length > 0) throw new Failure('bad_settings', faults.join('\n'));
   return { keysFile, plan };

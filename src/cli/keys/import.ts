@@ -7,6 +7,7 @@ import { COLUMNS, readRows, UnreadableCsv } from '../../operations/import/rows.t
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
+import { plansToUse } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -50,12 +51,13 @@ export const keysImport: Command = {
         const report = new ImportReport(file, terminal, options);
         const progress = new Progress(terminal, () => performance.now());
         const isDry = options['dry-run'] === true;
+        const plans = await plansToUse(store, terminal.error);
         const move = async () => {
           const outcomes = importKeys(readRows(source.chunks(), format), {
             keys: store.keys,
             customers: store.customers,
             customerNamed: customersByName(store, terminal),
-            plans: store.plans.plans,
+            plans,
             formats: store.settings.keyFormats,
             history: store.pepperHistory,
             nowMs: () => Date.now(),

@@ -12,7 +12,7 @@ import {
 import type { Fleet } from '../fleet/fleet.ts';
 import { Operations, type OperationsOptions } from '../operations.ts';
 import type { PlanDrafts } from '../plans/drafts.ts';
-import { isGoneElsewhere } from '../plans/history.ts';
+import { goneElsewhere } from '../plans/history.ts';
 import type { PlansHistory } from '../plans/history-store.ts';
 import type { PlansFile } from '../plans/plans-file.ts';
 import type { PlansInForce } from '../plans/write.ts';
@@ -41,7 +41,7 @@ export interface StoreContext {
 }
 
 /** What a store context is made of. */
-interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'isGoneElsewhere' | 'random' | 'nowMs'> {
+interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'goneElsewhere' | 'random' | 'nowMs'> {
   /** Returns the version of plans.yaml that is in force. */
   readonly plansVersion: () => string;
   readonly audit: AuditStore;
@@ -69,7 +69,7 @@ export function storeContext({
   return {
     operations: new Operations({
       ...parts,
-      isGoneElsewhere: (plan) => isGoneElsewhere(plan, plansHistory, plansVersion()),
+      goneElsewhere: () => goneElsewhere(parts.plans(), plansHistory, plansVersion()),
       ...{ keyFormats, random: randomBytes, nowMs },
     }),
     auditStore: audit,

@@ -1,8 +1,10 @@
+import type { Plans } from '../../admit/plan.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { Failure } from '../../failure.ts';
 import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
 import type { Actor } from '../audit-trail.ts';
 import { timeOf } from '../key-report.ts';
+import { visible } from '../values.ts';
 import type { KeptVersion, PlansHistory } from './history-store.ts';
 import { patchOf } from './patch.ts';
 
@@ -91,23 +93,38 @@ export async function shownVersion(history: ReadHistory, word: string, against: 
 }
 
 /**
- * Whether a version of plans.yaml without a plan came into force, on another gateway, after the one that is in force here. A version that
- * the history does not have yet is taken for the latest, and so is each if the store cannot be asked.
+ * The plans that a later version of plans.yaml lacks, which came into force on another gateway, of those that are in force here. A
+ * version that the history does not have yet is taken for the latest, and so is each if the store cannot be asked.
  *
- * Fault: a gateway that did not follow its files made keys of a plan that the others had removed, and they got 500 there.
+ * Fault: a gateway that did not follow its files made keys and customers of a plan that the others had removed, and they got 500 there.
  */
-export async function isGoneElsewhere(plan: string, history: PlansHistory, inForce: string): Promise<boolean> {
+export async function goneElsewhere(
+  { plans }: Pick<Plans, 'plans'>,
+  history: PlansHistory,
+  inForce: string,
+): Promise<ReadonlySet<string>> {
   try {
     const { readable: versions } = byReadability(await history.list());
     const [latest] = versions;
     const isOlder = latest?.version !== inForce && versions.some(({ version }) => version === inForce);
     const text = isOlder ? await history.text(latest!.number) : null;
     const parsed = text === null ? null : parsePlans(text, NAME);
-    return parsed !== null && 'value' in parsed && !parsed.value.plans.has(plan);
+    if (parsed === null || !('value' in parsed)) return new Set();
+    return new Set([...plans.keys()].filter((plan) => !parsed.value.plans.has(plan)));
   } catch (error) {
-    if (error instanceof Failure) return false;
+    if (error instanceof Failure) return new Set();
     throw error;
   }
+}
+
+/** @param gone as `goneElsewhere` returns them @throws Failure `conflict` */
+export function insistOnPlan(plan: string, gone: ReadonlySet<string>): void {
+  if (gone.has(plan)) throw new Failure('conflict', `${goneElsewhereText(plan)}.`);
+}
+
+/** What is said of such a plan. */
+export function goneElsewhereText(plan: string): string {
+  return `Other gateways run by a later plans.yaml without the plan ${visible(plan)}, which was not read here`;
 }
 
 /** The difference between two texts of plans.yaml as a unified diff. */
