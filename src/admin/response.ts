@@ -2,9 +2,9 @@ import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
 import { Failure, Refused } from '../failure.ts';
-import { accessOf } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import { type Attributes, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../model/attributes.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
 
 /** A complete response of the admin API, before it is written to the socket. */
@@ -143,9 +143,10 @@ export function send(
  * gateway stores a secret's digest under a new pepper.
  */
 export function etagOf(record: StoredKey | StoredCustomer): string {
-  const { id, plan, limits, name, owner, notes, createdAtMs, expiresAtMs } = record;
+  const { id, plan, limits, createdAtMs, expiresAtMs } = record;
   const windows = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  const common = [id, plan, windows, name, owner, notes ?? null, createdAtMs, expiresAtMs];
+  const first = FIRST_ATTRIBUTES.map((name) => record[name] ?? null);
+  const common = [id, plan, windows, ...first, createdAtMs, expiresAtMs];
   const what = 'secrets' in record ? [...common, ...ofKey(record)] : [...common, ...ofCustomer(record)];
   return `"${hash('sha256', JSON.stringify(what), 'base64url').slice(0, 22)}"`;
 }
@@ -153,12 +154,17 @@ export function etagOf(record: StoredKey | StoredCustomer): string {
 /** Nothing for a customer that is not suspended and says nothing of who may call what. */
 function ofCustomer(customer: StoredCustomer): readonly unknown[] {
   const { suspended } = customer;
-  return [...(suspended === undefined ? [] : [suspended]), ...Object.entries(accessOf(customer))];
+  return [...(suspended === undefined ? [] : [suspended]), ...furtherAttributes(customer)];
+}
+
+/** Those that the record has. */
+function furtherAttributes(record: Attributes): readonly unknown[] {
+  return FURTHER_ATTRIBUTES.flatMap((name) => (record[name] === undefined ? [] : [[name, record[name]]]));
 }
 
 function ofKey(key: StoredKey): readonly unknown[] {
   const { revokedAtMs, secrets, customer, suspended } = key;
   const shown = secrets.map((secret) => [secret.last4, secret.createdAtMs, secret.expiresAtMs]);
   const present = [customer, suspended].filter((member) => member !== undefined);
-  return [revokedAtMs, shown, ...present, ...Object.entries(accessOf(key))];
+  return [revokedAtMs, shown, ...present, ...furtherAttributes(key)];
 }

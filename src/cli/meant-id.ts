@@ -3,6 +3,7 @@ import { isCustomerId } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
 import { isReadable } from '../identify/stored-record.ts';
 import { escapedText } from '../io/terminal-text.ts';
+import { filterValues } from '../model/attributes.ts';
 import { folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
 import type { OpenStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';
@@ -108,7 +109,7 @@ async function found(store: OpenStore, word: string, kinds: readonly Kind[]): Pr
 /** The keys and customers that a word finds; none if it may be a secret. */
 const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGenerator<Named>>> = {
   async *key(store, text) {
-    const given = { text, plan: null, owner: null, customer: null, expiring: null, unused: null };
+    const given = { text, plan: null, ...filterValues(), customer: null, expiring: null, unused: null };
     const words = { nameOf: String, secretAdvice: '', formats: store.settings.keyFormats, keepsHistory: false };
     const filter = keyFilterFrom(given, true, words);
     if ('fault' in filter) return;
@@ -119,7 +120,7 @@ const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGener
   },
   async *customer(store, text) {
     if (text === '' || isSecretLike(text, store.settings.keyFormats)) return;
-    const filter = { text, plan: null, owner: null, expiringMs: null };
+    const filter = { text, plan: null, ...filterValues(), expiringMs: null };
     let cursor: string | null = null;
     do {
       const page = await operationsOn(store).customers.search(filter, { limit: PAGE, cursor });

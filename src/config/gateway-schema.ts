@@ -3,7 +3,7 @@ import { UNBOUNDED } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
 import { PROTOCOL } from '../http1/fields.ts';
-import { addresses, scopes } from '../identify/access.ts';
+import { addresses, scopes } from '../model/attributes.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { routeCost } from './charges.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
-import { ACCESS, givenAccess } from '../identify/access.ts';
+import { shapeOf } from '../model/attributes.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
@@ -13,10 +13,6 @@ const limit = z
   .describe(
     "Its own number of requests in this window, in place of its plan's; of a key of a customer, what it may take of the customer's. `unlimited`: no bound.",
   );
-const text = (most: number) => {
-  const rule = `must be text of at most ${most} characters`;
-  return z.string(rule).refine((given) => [...given].length <= most, rule);
-};
 const endRule =
   'must be a date such as 2030-12-31, a time such as 2030-12-31T12:00:00Z, or `never`; a duration would mean another day each time';
 const limits = z
@@ -46,19 +42,8 @@ const entry = z.strictObject({
     .describe(
       'The name of an entry of `customers` to which a new key belongs: it has the plan and the limits of the customer, so leave `plan` out. A key that exists is never moved: its entry is refused until `tollgate keys move` has moved it.',
     ),
-  name: text(100)
-    .optional()
-    .describe('What to call the key, at most 100 characters. A new key has the name of its entry if it is left out.'),
-  owner: text(100).optional().describe('Whose the key is, at most 100 characters; an empty text removes the owner.'),
-  notes: text(1_000)
-    .optional()
-    .describe('Notes for those who look after keys, at most 1000 characters; an empty text removes them.'),
-  // A value replaces what the key has; an empty one removes it.
-  ...givenAccess.shape,
-  boundTo: z
-    .union([ACCESS.boundTo, z.literal('')])
-    .optional()
-    .describe(`${ACCESS.boundTo.description} An empty text removes it.`),
+  // A value replaces what the record has; an empty one removes it.
+  ...shapeOf('key', 'inFile'),
   limits: limits.describe(
     "All limits of the key's own: a window that is left out has its plan's number. `{}` removes all of them.",
   ),
@@ -81,13 +66,7 @@ const customerEntry = z.strictObject({
     .string('must be the name of a plan')
     .optional()
     .describe('The plan that its keys share, one of plans.yaml. Required unless `id` is given.'),
-  name: text(100)
-    .optional()
-    .describe(
-      'What to call the customer, at most 100 characters. A new one has the name of its entry if it is left out.',
-    ),
-  owner: text(100).optional().describe('Who looks after it, at most 100 characters; an empty text removes the owner.'),
-  notes: text(1_000).optional().describe('Notes for operators, at most 1000 characters; an empty text removes them.'),
+  ...shapeOf('customer', 'inFile'),
   limits: limits.describe(
     "All limits of the customer's own, which its keys share: a window that is left out has its plan's number. `{}` removes all of them.",
   ),

@@ -1,22 +1,18 @@
 import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
-import { STORED_ACCESS, type StoredAccess } from './access.ts';
+import { type Attributes, KEPT } from '../model/attributes.ts';
 import { newId, type Random } from './api-key.ts';
 import type { AppliedEntry } from './key-store.ts';
 import { type Listed, readRecord } from './stored-record.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** One customer: who pays for some keys. Its plan and limits are shared by all its keys. */
-export interface StoredCustomer extends StoredAccess {
+export interface StoredCustomer extends Attributes {
   readonly id: string;
   readonly plan: string;
   /** The customer's own limits, each of which replaces the limit of that window that its plan has for all its keys together. */
   readonly limits: Limits;
-  readonly name: string | null;
-  readonly owner: string | null;
-  /** Absent if it has no notes. */
-  readonly notes?: string;
   /** Absent unless an operator has suspended it: all its keys are refused. */
   readonly suspended?: Suspension;
   readonly createdAtMs: number;
@@ -89,11 +85,8 @@ const STORED_CUSTOMER = z.looseObject({
   id: z.string(),
   plan: z.string(),
   limits: z.looseObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit }),
-  name: z.string().nullable(),
-  owner: z.string().nullable(),
-  notes: z.string().optional(),
+  ...KEPT,
   suspended: STORED_SUSPENSION.optional(),
-  ...STORED_ACCESS,
   createdAtMs: moment,
   expiresAtMs: moment.nullable(),
   deletedAtMs: moment.optional(),

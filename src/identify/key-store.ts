@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
-import { STORED_ACCESS, type StoredAccess } from './access.ts';
-import { certificateDigest } from './certificates.ts';
+import { type Attributes, KEPT } from '../model/attributes.ts';
+import { certificateDigest } from '../model/certificates.ts';
 import { type Listed, readRecord } from './stored-record.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
@@ -24,15 +24,11 @@ export interface AppliedEntry {
 }
 
 /** One API key. Quota and bans belong to its `id`, whichever of its secrets is used. */
-export interface StoredKey extends StoredAccess {
+export interface StoredKey extends Attributes {
   readonly id: string;
   readonly plan: string;
   /** The key's own limits, each of which replaces the plan's limit of that window. */
   readonly limits: Limits;
-  readonly name: string | null;
-  readonly owner: string | null;
-  /** Absent where there are none, as in the records of earlier versions. */
-  readonly notes?: string;
   readonly createdAtMs: number;
   readonly expiresAtMs: number | null;
   readonly revokedAtMs: number | null;
@@ -196,14 +192,11 @@ const STORED_KEY = z.looseObject({
   id: z.string(),
   plan: z.string(),
   limits: z.looseObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit }),
-  name: z.string().nullable(),
-  owner: z.string().nullable(),
+  ...KEPT,
   createdAtMs: moment,
   expiresAtMs: moment.nullable(),
   revokedAtMs: moment.nullable(),
-  notes: z.string().optional(),
   suspended: STORED_SUSPENSION.optional(),
-  ...STORED_ACCESS,
   secrets: z.array(SECRET),
   retired: z.array(z.string()).optional(),
   deletedAtMs: moment.optional(),

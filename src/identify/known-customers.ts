@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
-import { type Meta, type OnlyFrom, onlyFromOf } from './access.ts';
+import { type Meta, type OnlyFrom, onlyFromOf } from '../model/attributes.ts';
 import type { CustomerStore, StoredCustomer } from './customer-store.ts';
 import { UnreadableRecord } from './stored-record.ts';
 import { isSuspended, type Suspension } from './suspension.ts';

@@ -3,8 +3,8 @@ import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
 import type { ClientAddress, ClientCertificate, ClientRequest } from '../http1/client.ts';
 import { valuesOf } from '../http1/fields.ts';
-import { clientCertificateOf } from '../identify/certificates.ts';
 import { Networks, parseAddress } from '../io/networks.ts';
+import { clientCertificateOf } from '../model/certificates.ts';
 import { takeFirstBytes } from './first-bytes.ts';
 
 /**

@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
-import { accessOf, type StoredAccess } from '../identify/access.ts';
 import { isKeyId, isTokenHolder } from '../identify/api-key.ts';
 import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import { type Recorded, recordedAttributes } from '../model/attributes.ts';
 import type { AuditStore } from './audit-store.ts';
 import { entryText, timeOf } from './key-report.ts';
 import { suspendedMember, type suspensionReport } from './suspensions.ts';
@@ -232,11 +232,9 @@ export interface AuditLine {
 }
 
 /** The state of a key for the record: its attributes, and the last four characters of each secret. */
-export interface KeyState extends StoredAccess {
+export interface KeyState extends Recorded {
   readonly plan: string;
   readonly limits: StoredKey['limits'];
-  readonly name: string | null;
-  readonly owner: string | null;
   readonly expiresAt: string | null;
   readonly revokedAt: string | null;
   /** As it stands in the record, also if its end has passed; absent without one. */
@@ -252,21 +250,23 @@ export interface KeyState extends StoredAccess {
 export type CustomerState = Omit<KeyState, 'revokedAt' | 'secrets' | 'customer'>;
 
 export function customerStateOf(customer: StoredCustomer): CustomerState {
-  const { plan, limits, name, owner, expiresAtMs, applied } = customer;
-  const entry = applied === undefined ? {} : { entry: entryText(applied) };
-  const { suspended } = customer;
-  const state = { plan, limits, name, owner, ...accessOf(customer), expiresAt: timeOf(expiresAtMs) };
-  return { ...state, ...suspendedMember(suspended), ...entry };
-}
-
-export function keyStateOf(key: StoredKey): KeyState {
-  const { plan, limits, name, owner, expiresAtMs, revokedAtMs, secrets, customer, applied } = key;
+  const { plan, limits, expiresAtMs, applied, suspended } = customer;
   return {
     plan,
     limits,
-    name,
-    owner,
-    ...accessOf(key),
+    ...recordedAttributes(customer),
+    expiresAt: timeOf(expiresAtMs),
+    ...suspendedMember(suspended),
+    ...(applied === undefined ? {} : { entry: entryText(applied) }),
+  };
+}
+
+export function keyStateOf(key: StoredKey): KeyState {
+  const { plan, limits, expiresAtMs, revokedAtMs, secrets, customer, applied } = key;
+  return {
+    plan,
+    limits,
+    ...recordedAttributes(key),
     expiresAt: timeOf(expiresAtMs),
     revokedAt: timeOf(revokedAtMs),
     ...suspendedMember(key.suspended),

@@ -1,24 +1,19 @@
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
-import { type AccessEdits, changedAccess } from '../identify/access.ts';
 import type { Random } from '../identify/api-key.ts';
 import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { UnreadableRecord } from '../identify/stored-record.ts';
-import { edited, label, noted, type RecordEdits, refusePast, refuseUnusable } from './key-changes.ts';
+import { type AttributeEdits, changedAttributes } from '../model/attributes.ts';
+import { edited, type RecordEdits, refusePast, refuseUnusable } from './key-changes.ts';
 import { unreadableText } from './unreadable.ts';
 
 // What operators change in a customer, as pure functions. The values that a customer shares with a key have the same rules.
 
-/** The attributes of a new customer. */
-export interface CustomerAttributes {
+/** What a new customer is to have. */
+export interface CustomerAttributes extends AttributeEdits {
   readonly plan: string;
   readonly limits: Limits;
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly notes: string | null;
   readonly expiresAtMs: number | null;
-  /** Absent: nothing but the plan says who may call what. */
-  readonly access?: AccessEdits;
 }
 
 interface CustomerSources {
@@ -34,7 +29,7 @@ interface CustomerSources {
  * @throws Failure `refused`
  */
 export function newCustomer(
-  { plan, limits, name, owner, notes, expiresAtMs, access = {} }: CustomerAttributes,
+  { plan, limits, expiresAtMs, ...attributes }: CustomerAttributes,
   { plans, random, nowMs }: CustomerSources,
 ): StoredCustomer {
   refuseUnusable({ plan, limits }, plans, 'customer');
@@ -43,10 +38,7 @@ export function newCustomer(
     id: newCustomerId(random),
     plan,
     limits,
-    name: label('name', name),
-    owner: label('owner', owner),
-    ...noted(notes),
-    ...changedAccess({}, access),
+    ...changedAttributes({}, attributes),
     createdAtMs: nowMs,
     expiresAtMs,
   };

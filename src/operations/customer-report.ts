@@ -1,18 +1,8 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
-import { accessOf } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
-import {
-  entryText,
-  heldTo,
-  heldToLimits,
-  inOrder,
-  label,
-  notes,
-  shownCustomerAccess,
-  suspendedNow,
-  timeOf,
-} from './key-report.ts';
+import { shapeOf, shownAttributes } from '../model/attributes.ts';
+import { entryText, heldTo, heldToLimits, inOrder, suspendedNow, timeOf } from './key-report.ts';
 import { suspension } from './suspensions.ts';
 import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
 
@@ -21,8 +11,7 @@ export const customer = z
   .strictObject({
     id: z.string(),
     plan: z.string(),
-    name: label,
-    owner: label,
+    ...shapeOf('customer', 'shown'),
     limits: z
       .record(z.string(), limitOrCustom)
       .describe("What all its keys together may use: the customer's own limits in place of its plan's."),
@@ -31,8 +20,6 @@ export const customer = z
     ),
     createdAt: time,
     expiresAt: time.nullable().describe('From then on its keys are refused; null means never.'),
-    notes,
-    ...shownCustomerAccess,
     ownLimits: limits,
     suspended: suspension.optional().describe('Absent unless the customer is suspended now.'),
     entry: z
@@ -45,18 +32,15 @@ export type CustomerReport = DeepReadonly<z.output<typeof customer>>;
 
 /** @param nowMs Unix milliseconds */
 export function customerReport(customer: StoredCustomer, plans: Plans, nowMs: number): CustomerReport {
-  const { id, plan, name, owner, createdAtMs, expiresAtMs, applied } = customer;
+  const { id, plan, createdAtMs, expiresAtMs, applied } = customer;
   return {
     id,
     plan,
-    name,
-    owner,
+    ...shownAttributes('customer', customer),
     limits: inOrder({ ...plans.plans.get(plan)?.limits, ...customer.limits }),
     heldTo: heldTo({ limits: customer.limits, limitsOfCustomer: null }, plan, plans),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
-    notes: customer.notes ?? null,
-    ...accessOf(customer),
     ownLimits: inOrder(customer.limits),
     ...suspendedNow(customer, nowMs),
     ...(applied === undefined ? {} : { entry: entryText(applied) }),

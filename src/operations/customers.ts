@@ -14,6 +14,7 @@ import {
   orUnreadable,
   type UnreadableRecord,
 } from '../identify/stored-record.ts';
+import { type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
 import {
   type CustomerAttributes,
   deletedCustomer,
@@ -42,11 +43,10 @@ interface CustomerOperationsOptions {
 }
 
 /** Which customers an operator asks for. Each condition that is not null must hold. */
-interface CustomerFilter {
+interface CustomerFilter extends FilterValues {
   /** A part of id, name or owner in any case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. */
   readonly text: string | null;
   readonly plan: string | null;
-  readonly owner: string | null;
   /** The customer ends within this time from now, milliseconds, and has not ended yet. */
   readonly expiringMs: number | null;
 }
@@ -351,18 +351,20 @@ export async function customerOfNewKey(id: string, customers: Pick<CustomerStore
 
 export const PLAN_OF_CUSTOMER = 'The plan of a key of a customer is that of the customer: leave `plan` out.';
 
-function testOf({ text, plan, owner, expiringMs }: CustomerFilter, nowMs: number): (one: StoredCustomer) => boolean {
+function testOf(filter: CustomerFilter, nowMs: number): (one: StoredCustomer) => boolean {
+  const { text, plan, expiringMs } = filter;
   const meta: MetaPair | null = text === null ? null : metaAskedBy(text);
   const part = text === null || meta !== null ? null : folded(text);
   return (one) => {
     if (meta !== null && !hasPair(one, meta)) return false;
     if (plan !== null && one.plan !== plan) return false;
-    if (owner !== null && one.owner !== owner) return false;
+    if (!hasValues(one, filter)) return false;
     const { expiresAtMs } = one;
     if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
       return false;
     }
-    return part === null || [one.id, one.name, one.owner].some((word) => word !== null && folded(word).includes(part));
+    const words = [one.id, ...SEARCHED.map((name) => one[name])];
+    return part === null || words.some((word) => typeof word === 'string' && folded(word).includes(part));
   };
 }
 

@@ -1,24 +1,18 @@
 import { accountIdOf } from '../admit/account-id.ts';
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
-import { type AccessEdits, accessOf, changedAccess, type StoredAccess, withoutAccess } from '../identify/access.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../identify/key-store.ts';
+import { type AttributeEdits, type Attributes, changedAttributes, withoutAttributes } from '../model/attributes.ts';
 import { workingSecrets } from './key-report.ts';
 import { type suspensionOf, withoutSuspension, withSuspension } from './suspensions.ts';
 import { visible } from './values.ts';
 
-/** The attributes of a new key. */
-export interface KeyAttributes {
+/** What a new key is to have. */
+export interface KeyAttributes extends AttributeEdits {
   readonly plan: string;
   readonly limits: Limits;
-  readonly name: string | null;
-  readonly owner: string | null;
-  /** Absent: none. */
-  readonly notes?: string | null;
   readonly expiresAtMs: number | null;
-  /** Absent: nothing but the plan says who may call what. */
-  readonly access?: AccessEdits;
   /** The id of the customer that the key belongs to; absent for a key without one. `plan` is then the customer's. */
   readonly customer?: string;
 }
@@ -33,8 +27,6 @@ interface SecretSources {
   readonly nowMs: number;
 }
 
-const MAX_NAME = 100;
-const MAX_NOTES = 1_000;
 /** How many secrets of one key may work at the same time. The bound keeps its record from growing without end. */
 const MAX_SECRETS = 8;
 /**
@@ -68,25 +60,22 @@ export function validateAttributes(
 ): void {
   refuseUnusable(attributes, plans);
   refusePast(attributes.expiresAtMs, nowMs, 'key');
-  changedAccess({}, attributes.access ?? {});
+  changedAttributes({}, attributes);
 }
 
 /**
  * The record of a new key. It does not check that the key could be used; `validateAttributes` does.
- * @throws Failure `refused` for a name, owner or notes that are too long or have control characters, or for a fault in `access`
+ * @throws Failure `refused` for a fault in an attribute
  */
 export function keyOf(
-  { plan, limits, name, owner, notes, expiresAtMs, customer, access = {} }: KeyAttributes,
+  { plan, limits, expiresAtMs, customer, ...attributes }: KeyAttributes,
   { id, createdAtMs, secret }: { readonly id: string; readonly createdAtMs: number; readonly secret: StoredSecret },
 ): StoredKey {
   return {
     id,
     plan,
     limits,
-    name: label('name', name),
-    owner: label('owner', owner),
-    ...noted(notes ?? null),
-    ...changedAccess({}, access),
+    ...changedAttributes({}, attributes),
     createdAtMs,
     expiresAtMs,
     revokedAtMs: null,
@@ -239,23 +228,17 @@ export function deleted(key: StoredKey, nowMs: number): StoredKey {
   return withRetired(tombstone, key.secrets.toReversed());
 }
 
-/** The attributes of a key or a customer to change. Absent members stay; in `limits`, null restores the plan's own number. */
-export interface RecordEdits {
+/** What is to change in a key or a customer. Absent members stay; in `limits`, null restores the plan's own number. */
+export interface RecordEdits extends AttributeEdits {
   readonly plan?: string;
-  readonly name?: string | null;
-  readonly owner?: string | null;
-  readonly notes?: string | null;
   readonly limits?: Readonly<Partial<Record<keyof Limits, Limits[keyof Limits] | null>>>;
   readonly expiresAtMs?: number | null;
-  readonly access?: AccessEdits;
   /** The entry of keys.yaml that manages it from now on. */
   readonly applied?: AppliedEntry;
 }
 
 /** What a key and a customer have in common. */
-interface Editable
-  extends StoredAccess,
-    Pick<StoredKey, 'id' | 'plan' | 'limits' | 'name' | 'owner' | 'notes' | 'expiresAtMs' | 'applied'> {
+interface Editable extends Attributes, Pick<StoredKey, 'id' | 'plan' | 'limits' | 'expiresAtMs' | 'applied'> {
   readonly revokedAtMs?: number | null;
   readonly customer?: string;
 }
@@ -282,15 +265,11 @@ export function edited<T extends Editable>(
   const limits = Object.fromEntries(
     Object.entries({ ...record.limits, ...edits.limits }).filter(([, limit]) => limit !== null),
   );
-  const { notes: notesBefore, ...rest } = withoutAccess(record);
   const next = {
-    ...rest,
-    ...noted(edits.notes === undefined ? (notesBefore ?? null) : edits.notes),
-    ...changedAccess(accessOf(record), edits.access ?? {}),
+    ...withoutAttributes(record),
+    ...changedAttributes(record, edits),
     plan: edits.plan ?? record.plan,
     limits,
-    name: edits.name === undefined ? record.name : label('name', edits.name),
-    owner: edits.owner === undefined ? record.owner : label('owner', edits.owner),
     expiresAtMs: edits.expiresAtMs === undefined ? record.expiresAtMs : edits.expiresAtMs,
     ...(edits.applied === undefined ? {} : { applied: edits.applied }),
   } as unknown as T;
@@ -369,27 +348,5 @@ export function refusePast(expiresAtMs: number | null, nowMs: number, what: 'key
   throw new Failure(
     'refused',
     `The time at which the ${what} is to expire has already passed; give one in the future.`,
-  );
-}
-
-/** Names appear in tables, logs and response headers, so they are one bounded line of visible text. Empty text is null. */
-export function label(what: 'name' | 'owner', text: string | null): string | null {
-  if (text === null || text === '') return null;
-  if ([...text].length <= MAX_NAME && text.isWellFormed() && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(text)) return text;
-  throw new Failure(
-    'refused',
-    `The ${what} must be at most ${MAX_NAME} characters in one line, without control characters.`,
-  );
-}
-
-/** Notes are bounded text of several lines for operators. Empty text removes them. */
-export function noted(text: string | null): Pick<StoredKey, 'notes'> {
-  if (text === null || text === '') return {};
-  if ([...text].length <= MAX_NOTES && text.isWellFormed() && !/(?![\n\t])[\p{Cc}\p{Cf}]/u.test(text)) {
-    return { notes: text };
-  }
-  throw new Failure(
-    'refused',
-    `The notes must be at most ${MAX_NOTES} characters, without control characters other than line breaks and tabs.`,
   );
 }

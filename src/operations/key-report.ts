@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
-import { accessOf, givenAccess, givenCustomerAccess } from '../identify/access.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
 import { type Listed, UnreadableRecord } from '../identify/stored-record.ts';
 import { isSuspended } from '../identify/suspension.ts';
+import { type ListedName, listedAttributes, shapeOf, shownAttributes } from '../model/attributes.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
 import { type DeepReadonly, day, limit, limitOrCustom, limits, time } from './values.ts';
 
@@ -14,18 +14,6 @@ export const unreadableRow = z
   .string()
   .optional()
   .describe('Why the record of the key, or of its customer, cannot be read; absent if it can.');
-
-const textRule = 'must be text or null';
-export const label = z
-  .string(textRule)
-  .nullable()
-  .describe('One line of up to 100 characters. An empty text means none.')
-  .meta({ id: 'Label', maxLength: 100 });
-export const notes = z
-  .string(textRule)
-  .nullable()
-  .describe('Text of up to 1000 characters, for the people who look after keys. An empty text means none.')
-  .meta({ id: 'Notes', maxLength: 1000 });
 
 const secret = z.strictObject({
   last4: z.string().nullable().describe('Null where only a hash was ever known.'),
@@ -42,10 +30,6 @@ export const usedSecrets = z
     }),
   )
   .describe('The secrets that have not ended, newest first.');
-/** Who may call what, as reports have it. Each member is absent where the record says nothing. */
-export const shownAccess = givenAccess.shape;
-/** The same of a customer. */
-export const shownCustomerAccess = givenCustomerAccess.shape;
 /** Whose key it is. */
 export const customerOfKey = z
   .strictObject({ id: z.string(), name: z.string().nullable() })
@@ -72,8 +56,7 @@ export const key = z
   .strictObject({
     id: z.string(),
     plan: z.string().nullable().describe('Null if it is that of the customer, whose record cannot be read.'),
-    name: label,
-    owner: label,
+    ...shapeOf('key', 'shown'),
     limits: z
       .record(z.string(), limitOrCustom)
       .describe(
@@ -85,8 +68,6 @@ export const key = z
     ),
     createdAt: time,
     expiresAt: time.nullable(),
-    notes,
-    ...shownAccess,
     ownLimits: limits,
     revokedAt: time.nullable(),
     suspended: suspension.optional().describe('Absent unless the key is suspended now.'),
@@ -110,7 +91,7 @@ export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
 /** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
 export type KeyReport = Pick<
   WholeKeyReport,
-  'id' | 'plan' | 'name' | 'owner' | 'limits' | 'heldTo' | 'createdAt' | 'expiresAt' | 'customer' | 'unreadable'
+  'id' | 'plan' | ListedName | 'limits' | 'heldTo' | 'createdAt' | 'expiresAt' | 'customer' | 'unreadable'
 >;
 
 /** The customers of some keys, by id. One that is missing is deleted. */
@@ -124,7 +105,7 @@ export function keyReport(
   plans: Plans,
   { customers, nowMs }: { readonly customers: CustomersOfKeys; readonly nowMs: number },
 ): KeyReport {
-  const { id, name, owner, createdAtMs, expiresAtMs, customer: customerId } = key;
+  const { id, createdAtMs, expiresAtMs, customer: customerId } = key;
   const found = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
   const unreadable = found instanceof UnreadableRecord ? found : null;
   const customer = found instanceof UnreadableRecord ? null : found;
@@ -133,8 +114,7 @@ export function keyReport(
   return {
     id,
     plan,
-    name,
-    owner,
+    ...listedAttributes(key),
     limits: inOrder(customerId === undefined ? { ...plans.plans.get(key.plan)?.limits, ...key.limits } : key.limits),
     heldTo:
       customer === null
@@ -159,9 +139,9 @@ function customerState(customer: Listed<CustomerTimes> | null, nowMs: number): C
 
 /** What commands print of a whole report. */
 export function shortReport(report: WholeKeyReport): KeyReport {
-  const { id, plan, name, owner, limits, heldTo, createdAt, expiresAt, customer, unreadable } = report;
+  const { id, plan, limits, heldTo, createdAt, expiresAt, customer, unreadable } = report;
   const ofCustomer = { ...(customer && { customer }), ...(unreadable && { unreadable }) };
-  return { id, plan, name, owner, limits, heldTo, createdAt, expiresAt, ...ofCustomer };
+  return { id, plan, ...listedAttributes(report), limits, heldTo, createdAt, expiresAt, ...ofCustomer };
 }
 
 export function wholeKeyReport(
@@ -172,8 +152,7 @@ export function wholeKeyReport(
 ): WholeKeyReport {
   return {
     ...keyReport(key, plans, { customers, nowMs }),
-    notes: key.notes ?? null,
-    ...accessOf(key),
+    ...shownAttributes('key', key),
     ownLimits: inOrder(key.limits),
     revokedAt: timeOf(key.revokedAtMs),
     ...suspendedNow(key, nowMs),

@@ -7,6 +7,7 @@ import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
 import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { byReadability, isReadable, type Listed, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
+import { FILTERS, type FilterValues, filterValues, hasValues, SEARCHED } from '../model/attributes.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*
@@ -20,13 +21,12 @@ export interface MetaPair {
 }
 
 /** Which keys an operator asks for. Each condition that is not null must hold. */
-export interface KeyFilter {
+export interface KeyFilter extends FilterValues {
   /** A part of id, name, owner or the customer's id in any case, or the last four characters of a secret that works. */
   readonly text: string | null;
   /** A pair of metadata, whole. */
   readonly meta: MetaPair | null;
   readonly plan: string | null;
-  readonly owner: string | null;
   /** The id of the customer that the key belongs to. */
   readonly customer: string | null;
   /** The key ends within this time from now, milliseconds, and has not ended yet. */
@@ -54,9 +54,8 @@ export interface FoundKeys {
 }
 
 /** The parameters of a search as operators give them; null for those that were not given. */
-export type GivenFilter = Readonly<
-  Record<'text' | 'plan' | 'owner' | 'customer' | 'expiring' | 'unused', string | null>
->;
+export type GivenFilter = FilterValues &
+  Readonly<Record<'text' | 'plan' | 'customer' | 'expiring' | 'unused', string | null>>;
 
 interface FilterWords {
   /** How the operator knows a parameter: `plan` is `--plan` on a command line. */
@@ -77,8 +76,8 @@ export function keyFilterFrom(
   all: boolean,
   { nameOf, secretAdvice, formats, keepsHistory }: FilterWords,
 ): KeyFilter | { readonly fault: string } {
-  const { text, plan, owner, customer, expiring, unused } = given;
-  for (const parameter of ['text', 'plan', 'owner'] as const) {
+  const { text, plan, customer, expiring, unused } = given;
+  for (const parameter of ['text', 'plan', ...FILTERS] as const) {
     const value = given[parameter];
     if (value === null) continue;
     if (value === '') return { fault: `${nameOf(parameter)} is empty: leave it out, or give a text.` };
@@ -101,7 +100,16 @@ export function keyFilterFrom(
     };
   }
   const meta = metaAskedBy(text ?? '');
-  return { text: meta === null ? text : null, meta, plan, owner, customer, expiringMs, unusedDays, all };
+  return {
+    text: meta === null ? text : null,
+    meta,
+    plan,
+    ...filterValues(given),
+    customer,
+    expiringMs,
+    unusedDays,
+    all,
+  };
 }
 
 const META = new RegExp(`^meta\\.(${META_NAME})=(.+)$`, 's');
@@ -276,7 +284,7 @@ function dayOf(ms: number): string {
 
 /** Whether a key matches, but for its last use. */
 function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
-  const { text, meta, plan, owner, customer, expiringMs, unusedDays, all } = filter;
+  const { text, meta, plan, customer, expiringMs, unusedDays, all } = filter;
   const part = text === null ? null : folded(text);
   const unusedSince = unusedDays === null ? null : nowMs - (nowMs % DAY_MS) - (unusedDays - 1) * DAY_MS;
   const ends = ({ secrets }: StoredKey) =>
@@ -284,7 +292,7 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
   return (key) => {
     if (!all && key.revokedAtMs !== null) return false;
     if (plan !== null && key.customer === undefined && key.plan !== plan) return false;
-    if (owner !== null && key.owner !== owner) return false;
+    if (!hasValues(key, filter)) return false;
     if (meta !== null && !hasPair(key, meta)) return false;
     if (customer !== null && key.customer !== customer) return false;
     if (unusedSince !== null && key.createdAtMs >= unusedSince) return false;
@@ -293,8 +301,8 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
       return false;
     }
     if (part === null) return true;
-    const words = [key.id, key.name, key.owner, key.customer ?? null];
-    return words.some((one) => one !== null && folded(one).includes(part)) || ends(key);
+    const words = [key.id, ...SEARCHED.map((name) => key[name]), key.customer];
+    return words.some((one) => typeof one === 'string' && folded(one).includes(part)) || ends(key);
   };
 }
 
@@ -314,10 +322,12 @@ const ENDS = /"expiresAtMs": ?\d/;
  * A quick test of a key's record, JSON: false only if the key certainly does not match. A record with anything but plain text
  * always passes, because its texts may be escaped and their case be any.
  */
-function recordTestOf({ text, meta, plan, owner, expiringMs }: KeyFilter): (record: string) => boolean {
+function recordTestOf({ text, meta, plan, expiringMs, ...filter }: KeyFilter): (record: string) => boolean {
   const needles = [
     ...(text === null ? [] : [{ needle: folded(text), flags: 'i' }]),
-    ...[owner, meta?.value ?? null].flatMap((needle) => (needle === null ? [] : [{ needle, flags: '' }])),
+    ...[...FILTERS.map((name) => filter[name]), meta?.value ?? null].flatMap((needle) =>
+      needle === null ? [] : [{ needle, flags: '' }],
+    ),
   ];
   const tests = needles.map(({ needle, flags }) => {
     if (!PLAIN.test(needle)) return () => false;

@@ -48,7 +48,7 @@ function templatesIn(script: string): readonly string[] {
 }
 
 describe('the console', async () => {
-  const scripts = await Array.fromAsync(glob('**/*.ts', { cwd: PAGE }));
+  const scripts = await Array.fromAsync(glob('**/*.ts', { cwd: PAGE, exclude: ['**/*.d.ts'] }));
 
   test.each(scripts)('serves %s without types and comments, with its lines and its texts as they are', async (name) => {
     const [{ text }, source] = [await load(new URL(name, base).href), readFileSync(join(PAGE, name), 'utf8')];

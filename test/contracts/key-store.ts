@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import { certificateDigest } from '../../src/identify/certificates.ts';
 import type { KeyPage, KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import { certificateDigest } from '../../src/model/certificates.ts';
 import { deleted, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';
 

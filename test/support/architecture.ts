@@ -31,6 +31,7 @@ export const ROOMS: readonly string[] = [
     'identify',
     'admit',
     'meter',
+    'model',
     'http1',
     'io',
     'pets',
@@ -39,8 +40,8 @@ export const ROOMS: readonly string[] = [
   ],
 ];
 const STEPS = ['validate', 'policies', 'routing', 'identify', 'admit', 'meter', 'annotate', 'forward'];
-/** What every step may stand on: the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
-const GROUND = ['http1', 'io', 'errors', 'failure'];
+/** What every step may stand on: the values that cross borders, the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
+const GROUND = ['model', 'http1', 'io', 'errors', 'failure'];
 /** What operators work with. */
 const FACES = ['library', 'cli', 'admin'];
 /** What the admin API has beside the operations: its sessions, and its description. */

@@ -6,6 +6,7 @@ import { extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import jsTokens from 'js-tokens';
+import { ATTRIBUTES, type Attribute, type AttributeName } from '../../model/attributes.ts';
 
 /** A file of the page, ready to be sent. */
 interface Asset {
@@ -102,10 +103,34 @@ function load() {
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
     assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(fileURLToPath(import.meta.resolve(specifier)))));
   }
+  assets.set('attributes.js', assetOf(TYPES['.js']!, `export const ATTRIBUTES = ${JSON.stringify(attributeWords())};`));
   const importMap = /<script type="importmap">([\s\S]*?)<\/script>/.exec(
     assets.get('index.html')!.body.toString(),
   )![1]!;
   return { assets, fields: securityFields(importMap) };
+}
+
+/** What the page knows of an attribute of keys and customers. */
+export interface AttributeWords extends Pick<Attribute, 'label' | 'hint' | 'form' | 'max'> {
+  readonly name: AttributeName;
+  readonly isOfKeysAlone: boolean;
+  readonly isFilter: boolean;
+  readonly hasColumn: boolean;
+}
+
+function attributeWords(): readonly AttributeWords[] {
+  return Object.entries<Attribute>(ATTRIBUTES).map(
+    ([name, { label, hint, form, max, ofKeysAlone, isFilter, rank }]) => ({
+      name: name as AttributeName,
+      label,
+      ...(hint === undefined ? {} : { hint }),
+      form,
+      max,
+      isOfKeysAlone: ofKeysAlone === true,
+      isFilter: isFilter === true,
+      hasColumn: rank !== undefined,
+    }),
+  );
 }
 
 /** What the browser gets of a text of the page. */

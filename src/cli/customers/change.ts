@@ -6,7 +6,7 @@ import {
   suspendCustomer,
   updateCustomer,
 } from '../../operations/catalogue/customers.ts';
-import { CUSTOMER_ACCESS_SPELLED, NEW_CUSTOMER_ACCESS_SPELLED } from '../keys/access-options.ts';
+import { spelledAttributes } from '../keys/attribute-options.ts';
 import { resumedText, SUSPENSION_SPELLED, suspendedText } from '../keys/suspension-options.ts';
 import { heldText, readLimits, readMoment } from '../keys/text-form.ts';
 import { operationCommand } from '../operation-command.ts';
@@ -24,7 +24,6 @@ const expiresAt = {
     return when;
   },
 };
-const notes = { value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' };
 
 /** `tollgate customers create`. */
 export const customersCreate: Command = operationCommand({
@@ -38,11 +37,8 @@ export const customersCreate: Command = operationCommand({
   ],
   spelled: {
     plan: { about: 'The plan whose limits its keys share, one of plans.yaml. Required.' },
-    name: { about: 'What to call it, up to 100 characters.' },
-    owner: { about: 'Whose it is, up to 100 characters.' },
-    notes,
     expiresAt,
-    ...NEW_CUSTOMER_ACCESS_SPELLED,
+    ...spelledAttributes('customer', 'new'),
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',
@@ -67,11 +63,8 @@ export const customersEdit: Command = operationCommand({
   ],
   spelled: {
     plan: { about: 'Moves it, with all its keys, to another plan of plans.yaml.' },
-    name: { about: 'What to call it, up to 100 characters; an empty one removes the name.' },
-    owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
-    notes,
     expiresAt,
-    ...CUSTOMER_ACCESS_SPELLED,
+    ...spelledAttributes('customer', 'change'),
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',

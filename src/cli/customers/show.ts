@@ -2,10 +2,18 @@ import type { ExitCode } from '../../failure.ts';
 import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
+import { filterValues } from '../../model/attributes.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';
-import { accessRows, suspendedRows } from '../keys/show.ts';
+import {
+  attributeCells,
+  attributeColumns,
+  attributeRows,
+  filterOptions,
+  givenFilters,
+} from '../keys/attribute-options.ts';
+import { suspendedRows } from '../keys/show.ts';
 import { heldText, json, limitsText, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
@@ -18,9 +26,8 @@ import { OF_STORE } from '../terminal/variables.ts';
 
 const COLUMNS: readonly Column[] = [
   { head: 'id', rank: 0, isWhole: true },
-  { head: 'name', rank: 1 },
+  ...attributeColumns('customer'),
   { head: 'plan', rank: 2 },
-  { head: 'owner', rank: 4 },
   { head: 'limits', rank: 6 },
   { head: 'created', rank: 5 },
   { head: 'expires', rank: 3 },
@@ -38,7 +45,7 @@ export const customersList: Command = {
   printsTable: true,
   options: {
     plan: { type: 'string', value: 'PLAN', about: 'Customers of this plan.' },
-    owner: { type: 'string', value: 'OWNER', about: 'Customers of this owner.' },
+    ...filterOptions('Customers'),
     expiring: { type: 'string', value: 'DURATION', about: 'Customers that end within this time, such as 30d.' },
     json: {
       type: 'boolean',
@@ -56,7 +63,7 @@ export const customersList: Command = {
     const of = (name: string) => (options[name] as string | undefined) ?? null;
     const expiring = of('expiring');
     const expiringMs = expiring === null ? null : readDuration('--expiring', expiring);
-    const filter = { text: text ?? null, plan: of('plan'), owner: of('owner'), expiringMs };
+    const filter = { text: text ?? null, plan: of('plan'), ...filterValues(givenFilters({ options })), expiringMs };
     return withStore<ExitCode>(terminal.env, async (store) => {
       const { customers } = operationsOn(store);
       const found: CustomerReport[] = [];
@@ -86,10 +93,10 @@ export const customersList: Command = {
 };
 
 function rowOf(report: CustomerReport, terminal: Terminal): string[] {
-  const { id, name, plan, owner, createdAt, expiresAt } = report;
+  const { id, plan, createdAt, expiresAt } = report;
   const moment = momentsOf(terminal);
   const ends = expiresAt === null ? 'never' : moment(expiresAt);
-  return [id, name ?? '-', plan, owner ?? '-', heldText(report), moment(createdAt), ends, stateOf(report)];
+  return [id, ...attributeCells(report), plan, heldText(report), moment(createdAt), ends, stateOf(report)];
 }
 
 /** Whether the keys of a customer can be used now, in one word. */
@@ -120,7 +127,7 @@ export const customersShow: Command = {
         text: null,
         meta: null,
         plan: null,
-        owner: null,
+        ...filterValues(),
         expiringMs: null,
         unusedDays: null,
         all: false,
@@ -150,14 +157,9 @@ function customerText(
   const rows: [string, string][] = [
     ['id', report.id],
     ['state', tonedStatus(stateOf(report), terminal.style)],
-    ['name', escapedText(report.name ?? '-')],
     ['plan', report.plan],
     ['limits', heldText(report)],
-    ['owner', escapedText(report.owner ?? '-')],
-    ...(report.notes === null
-      ? []
-      : [['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)] as [string, string]]),
-    ...accessRows(report),
+    ...attributeRows(report),
     ...(report.entry === undefined ? [] : [['entry', `${report.entry}, of \`keys apply\``] as [string, string]]),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
@@ -168,7 +170,7 @@ function customerText(
     }),
     ...unreadable.map(({ id }): [string, string] => ['key', `${id} (unreadable)`]),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(9)} ${right}\n`).join('');
+  return rows.map(([left, right]) => `${left.padEnd(9)} ${right.replaceAll('\n', `\n${' '.repeat(10)}`)}\n`).join('');
 }
 
 function momentsOf(terminal: Terminal): (time: string) => string {

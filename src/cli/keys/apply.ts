@@ -4,10 +4,10 @@ import { printFault } from '../../config/fault.ts';
 import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { accessOf } from '../../identify/access.ts';
 import { isCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
+import { attributesIn, valueText } from '../../model/attributes.ts';
 import {
   type ApplyCustomersDeps,
   applyCustomers,
@@ -33,7 +33,6 @@ import { recordedByCommand } from '../recorded-change.ts';
 import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { accessText } from './access-options.ts';
 import { json } from './text-form.ts';
 
 /** `tollgate keys apply`: makes the keys of the store what a file says (contract section 5). */
@@ -393,15 +392,12 @@ function changesOf(change: PlannedChange | PlannedCustomer): Difference {
 }
 
 function membersOf(record: StoredKey | StoredCustomer): Record<string, unknown> {
-  const { plan, name, owner, notes, limits, expiresAtMs, applied } = record;
+  const { plan, limits, expiresAtMs, applied } = record;
   const given = WINDOWS.filter((window) => limits[window] !== undefined);
   const members: Record<string, unknown> = {
     plan,
     ...('customer' in record ? { customer: record.customer } : {}),
-    name,
-    owner,
-    notes,
-    ...accessOf(record),
+    ...attributesIn(record),
     limits: given.length === 0 ? null : Object.fromEntries(given.map((window) => [window, limits[window]])),
     expires: timeOf(expiresAtMs),
     entry: applied === undefined ? null : entryText(applied),
@@ -412,7 +408,7 @@ function membersOf(record: StoredKey | StoredCustomer): Record<string, unknown> 
 function textOf(value: unknown): string {
   if (value === null) return '-';
   if (typeof value !== 'object') return escapedText(JSON.stringify(value)).replace(/^"([\w.:+@-]+)"$/, '$1');
-  if (Array.isArray(value)) return escapedText(accessText(value));
+  if (Array.isArray(value)) return escapedText(valueText(value));
   return Object.entries(value as object)
     .map(([window, limit]) => `${window}=${limit}`)
     .join(' ');

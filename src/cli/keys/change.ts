@@ -14,7 +14,7 @@ import {
 import { shortReport, suspendedNow, withSecret } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import { type Command, isYes, type Words } from '../terminal/command.ts';
-import { ACCESS_SPELLED } from './access-options.ts';
+import { spelledAttributes } from './attribute-options.ts';
 import { resumedText, SUSPENSION_SPELLED, suspendedText } from './suspension-options.ts';
 import { heldText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
 
@@ -30,10 +30,7 @@ export const keysUpdate: Command = operationCommand({
   ],
   spelled: {
     plan: { about: 'Moves it to another plan of plans.yaml.' },
-    name: { about: 'What to call it, up to 100 characters; an empty one removes the name.' },
-    owner: { about: 'Whose it is, up to 100 characters; an empty one removes the owner.' },
-    notes: { value: 'TEXT', about: 'Notes, up to 1000 characters; an empty text removes them.' },
-    ...ACCESS_SPELLED,
+    ...spelledAttributes('key', 'change'),
     limits: {
       option: 'limit',
       value: 'WINDOW=NUMBER',

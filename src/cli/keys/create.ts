@@ -9,7 +9,7 @@ import { type OpenKeys, type OpenStore, withKeys, withStore } from '../../serve/
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { ACCESS_OPTIONS, readAccess } from './access-options.ts';
+import { ATTRIBUTE_OPTIONS, readAttributes } from './attribute-options.ts';
 import { heldText, json, readLimits, readMoment } from './text-form.ts';
 
 /** `tollgate keys create` (contract section 5). */
@@ -34,9 +34,6 @@ export const keysCreate: Command = {
       value: 'CUSTOMER_ID',
       about: 'The customer that it belongs to, by id or name, with the plan and the limits that its keys share.',
     },
-    name: { type: 'string', value: 'NAME', about: 'What to call it, up to 100 characters.' },
-    owner: { type: 'string', value: 'OWNER', about: 'Whose it is, up to 100 characters.' },
-    notes: { type: 'string', value: 'TEXT', about: 'Notes for those who look after keys, up to 1000 characters.' },
     limit: {
       type: 'string',
       multiple: true,
@@ -48,7 +45,7 @@ export const keysCreate: Command = {
       value: 'WHEN',
       about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time. By default never.',
     },
-    ...ACCESS_OPTIONS,
+    ...ATTRIBUTE_OPTIONS,
     data: {
       type: 'string',
       value: 'FOLDER',
@@ -122,7 +119,7 @@ async function customerNamed(id: string, { customers }: OpenKeys) {
 }
 
 function attributesOf(words: Words, nowMs: number) {
-  const { plan, customer, name, owner, notes, expires } = words.options as Readonly<Record<string, string | undefined>>;
+  const { plan, customer, expires } = words.options as Readonly<Record<string, string | undefined>>;
   if (plan === undefined && customer === undefined) {
     throw new Failure('bad_usage', '--plan is missing. See `tollgate keys create --help`.');
   }
@@ -131,11 +128,8 @@ function attributesOf(words: Words, nowMs: number) {
   }
   return {
     plan: plan ?? '',
-    name: name ?? null,
-    owner: owner ?? null,
-    notes: notes ?? null,
+    ...readAttributes(words),
     limits: readLimits(words, false) as Limits,
     expiresAtMs: expires === undefined ? null : readMoment('--expires', expires, nowMs),
-    access: readAccess(words),
   };
 }

@@ -1,10 +1,10 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { ACCESS_MEMBERS } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isReadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { isSuspended } from '../../identify/suspension.ts';
 import { escapedText } from '../../io/terminal-text.ts';
+import { allAttributes, cellOf, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../../model/attributes.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { withStore } from '../../serve/open-store.ts';
@@ -12,14 +12,13 @@ import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
-import { accessCell } from './access-options.ts';
 import { limitsText } from './text-form.ts';
 
 const HEADER = [
-  ...(['id', 'plan', 'name', 'owner', 'notes', 'limits', 'expires', 'created', 'revoked', 'last4'] as const),
-  'suspended',
-  'customer',
-  ...ACCESS_MEMBERS,
+  ...(['id', 'plan'] as const),
+  ...FIRST_ATTRIBUTES,
+  ...(['limits', 'expires', 'created', 'revoked', 'last4', 'suspended', 'customer'] as const),
+  ...FURTHER_ATTRIBUTES,
 ] as const;
 
 /** `tollgate keys export`: prints every key, without its secrets. */
@@ -92,26 +91,18 @@ async function planOf(key: StoredKey, { operations, known, unread }: PlanSources
 type ExportedKey = Omit<StoredKey, 'plan'> & { readonly plan: string | null };
 
 function membersOf(key: ExportedKey) {
-  const { id, plan, name, owner, notes, limits, createdAtMs, expiresAtMs, revokedAtMs, customer } = key;
+  const { id, plan, limits, createdAtMs, expiresAtMs, revokedAtMs, customer } = key;
   return {
     id,
     plan,
-    name,
-    owner,
-    notes: notes ?? null,
     limits,
     expires: timeOf(expiresAtMs),
     created: timeOf(createdAtMs),
     revoked: timeOf(revokedAtMs),
     last4: key.secrets[0]?.last4 || null,
     suspended: isSuspended(key.suspended, Date.now()) ? timeOf(key.suspended.atMs) : null,
-    scopes: key.scopes ?? null,
-    addresses: key.addresses ?? null,
-    origins: key.origins ?? null,
-    certificates: key.certificates ?? null,
-    boundTo: key.boundTo ?? null,
-    meta: key.meta ?? null,
     customer: customer ?? null,
+    ...allAttributes(key),
   };
 }
 
@@ -120,7 +111,7 @@ function cellsOf(key: ExportedKey): readonly (string | null)[] {
   const members = { ...rest, limits: limitsText(limits) };
   return HEADER.map((column) => {
     const cell = members[column];
-    return cell === null || typeof cell === 'string' ? cell : accessCell(cell);
+    return cell === null ? null : cellOf(cell);
   });
 }
 

@@ -2,11 +2,11 @@ import { accountIdOf } from '../../admit/account-id.ts';
 import { formText } from '../../admit/form-text.ts';
 import type { Allowance, Plans } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { ACCESS_MEMBERS, type StoredAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
+import { filterValues } from '../../model/attributes.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
 import {
   allowanceOfOwner,
@@ -27,7 +27,7 @@ import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { accessText } from './access-options.ts';
+import { attributeCells, attributeColumns, attributeRows, filterOptions, givenFilters } from './attribute-options.ts';
 import {
   CUSTOMER,
   customerCell,
@@ -63,7 +63,7 @@ export const keysList: Command = {
         'As TEXT without --search.',
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
-    owner: { type: 'string', value: 'OWNER', about: 'Keys of this owner.' },
+    ...filterOptions('Keys'),
     customer: { type: 'string', value: 'CUSTOMER_ID', about: 'Keys of this customer, by id or name.' },
     expiring: { type: 'string', value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: {
@@ -147,7 +147,7 @@ function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
   return {
     text: word ?? search,
     plan: of('plan'),
-    owner: of('owner'),
+    ...filterValues(givenFilters({ options })),
     customer: of('customer'),
     expiring: of('expiring'),
     unused: of('unused'),
@@ -158,8 +158,7 @@ const COLUMNS: readonly Column[] = [
   { head: 'id', rank: 0, isWhole: true },
   { head: 'secret', rank: 6 },
   { head: 'plan', rank: 3 },
-  { head: 'name', rank: 2 },
-  { head: 'owner', rank: 5 },
+  ...attributeColumns('key'),
   { head: 'limits', rank: 8 },
   { head: 'created', rank: 7 },
   { head: 'expires', rank: 4 },
@@ -175,11 +174,11 @@ function rowsOf(
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
   return found.map(({ key, lastUsedOn }) => {
-    const { id, plan, name, owner, customer, ...report } = keyReport(key, plans, { customers, nowMs });
+    const { id, plan, customer, ...report } = keyReport(key, plans, { customers, nowMs });
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, customer, nowMs);
-    const kept = [name ?? '-', owner ?? '-', heldText(report), moment(key.createdAtMs), expires, state];
+    const kept = [...attributeCells(report), heldText(report), moment(key.createdAtMs), expires, state];
     const row = [id, ends, plan ?? 'unknown', ...kept, ...(hasCustomers ? [customerCell(customer)] : [])];
     return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
   });
@@ -230,12 +229,7 @@ export async function keyText(key: StoredKey, report: ShownKey, store: OpenStore
     ...customerRow(report.customer),
     ['plan', report.plan ?? `unknown. ${report.unreadable}`],
     ...(await limitRows(key, report, store, terminal)),
-    ['name', escapedText(report.name ?? '-')],
-    ['owner', escapedText(report.owner ?? '-')],
-    ...(report.notes === null
-      ? []
-      : ([['notes', report.notes.replaceAll('\n', `\n${' '.repeat(10)}`)]] as [string, string][])),
-    ...accessRows(key),
+    ...attributeRows(key),
     ...(report.entry === undefined ? [] : ([['entry', `${report.entry}, of \`keys apply\``]] as [string, string][])),
     ['created', moment(report.createdAt)],
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
@@ -255,18 +249,6 @@ function secretText(
   const end = expiresAt === null ? '' : `, ends ${moment(expiresAt)}`;
   const use = lastUsedOn === null ? 'no use on record' : `last used ${lastUsedOn}`;
   return `${secretLabelOf({ last4 })}, made ${moment(createdAt)}${end}, ${use}`;
-}
-
-/** What a key or a customer says of who may call what, a row for each member that it has. */
-export function accessRows(
-  record: {
-    readonly [Member in keyof StoredAccess]?: StoredAccess[Member] | undefined;
-  },
-): [string, string][] {
-  return ACCESS_MEMBERS.flatMap((member): [string, string][] => {
-    const value = record[member];
-    return value === undefined ? [] : [[member, escapedText(accessText(value))]];
-  });
 }
 
 export function suspendedRows(

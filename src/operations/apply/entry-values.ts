@@ -1,10 +1,20 @@
 import { hash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { Limits } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import type { CustomerEntry, KeyEntry } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/values.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
+import {
+  type AttributeEdits,
+  type AttributeName,
+  type Attributes,
+  attributesIn,
+  changedAttributes,
+  type Meta,
+  metaEdits,
+} from '../../model/attributes.ts';
 import type { RecordEdits } from '../key-changes.ts';
 
 // What the entries of keys and of customers have in common.
@@ -28,19 +38,29 @@ export function bytesFrom(parts: readonly string[]): (bytes: number) => Uint8Arr
   };
 }
 
-/** What an entry changes in the attributes that keys and customers have. What it leaves out stays. */
+/** What an entry says of the attributes of its record. An empty text removes one. */
+export function attributesOfEntry(entry: KeyEntry | CustomerEntry): AttributeEdits {
+  const given = Object.entries(attributesIn(entry as Partial<Attributes>));
+  return Object.fromEntries(given.map(([name, value]) => [name, value === '' ? null : value]));
+}
+
+/** Those that the record does not have so. An entry has metadata as a whole. */
+function differingAttributes(present: Attributes, entry: KeyEntry | CustomerEntry): AttributeEdits {
+  const { meta, ...given } = attributesOfEntry(entry);
+  const edits: AttributeEdits = meta == null ? given : { ...given, meta: metaEdits(present.meta, meta as Meta) };
+  const after = changedAttributes(present, edits);
+  const differs = ([name]: [string, unknown]) =>
+    !isDeepStrictEqual(after[name as AttributeName], present[name as AttributeName]);
+  return Object.fromEntries(Object.entries(edits).filter(differs));
+}
+
+/** What an entry changes in its record. What it leaves out stays. */
 export function attributeEdits(present: StoredKey | StoredCustomer, entry: KeyEntry | CustomerEntry): RecordEdits {
-  const text = (member: 'name' | 'owner' | 'notes') => {
-    const wanted = entry[member];
-    return wanted === undefined || (present[member] ?? '') === wanted ? {} : { [member]: wanted };
-  };
   const limits = entry.limits === undefined ? {} : limitEdits(present.limits, limitsOf(entry.limits));
   const expiresAtMs = entry.expires === undefined ? present.expiresAtMs : endsAt(entry.expires);
   return {
     ...(entry.plan === undefined || entry.plan === present.plan ? {} : { plan: entry.plan }),
-    ...text('name'),
-    ...text('owner'),
-    ...text('notes'),
+    ...differingAttributes(present, entry),
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
     ...(expiresAtMs === present.expiresAtMs ? {} : { expiresAtMs }),
   };

@@ -3,14 +3,13 @@ import type { Plan } from '../../admit/plan.ts';
 import type { Path } from '../../config/fault.ts';
 import type { KeyEntry, KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
-import { accessOf, changedAccess, metaEdits, type StoredAccess } from '../../identify/access.ts';
 import { newKeyId } from '../../identify/api-key.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
 import { isReadable, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { edited, type KeyAttributes, keyOf, type RecordEdits, validateAttributes } from '../key-changes.ts';
 import { timeOf } from '../key-report.ts';
-import { attributeEdits, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
+import { attributeEdits, attributesOfEntry, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
 import { type CustomersPlan, planCustomers } from './plan-customers.ts';
 
 /** A change that makes the store more like keys.yaml. `name` is that of the entry. */
@@ -193,11 +192,9 @@ function withoutSecret(as: AppliedEntry, id: string, entry: KeyEntry, options: C
     plan: customer?.plan ?? entry.plan!,
     ...(customer === null ? {} : { customer: customer.id }),
     limits: limitsOf(entry.limits ?? {}),
-    name: entry.name ?? as.name,
-    owner: entry.owner ?? null,
-    notes: entry.notes ?? null,
+    name: as.name,
+    ...attributesOfEntry(entry),
     expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires),
-    access: accessOfEntry(entry),
   };
   validateAttributes(attributes, { plans, nowMs });
   const secret = { digest: '', last4: '', createdAtMs: nowMs, expiresAtMs: null };
@@ -227,20 +224,8 @@ export function appliedTo(
       `The key of this name, ${id}, is now ${owner}. Choose another name, or add \`id: ${id}\`.`,
     );
   }
-  const given = accessOfEntry(entry);
-  const access = given.meta === undefined ? given : { ...given, meta: metaEdits(present.meta, given.meta) };
-  const edits: RecordEdits = {
-    ...attributeEdits(present, entry),
-    ...(isDeepStrictEqual(changedAccess(accessOf(present), access), accessOf(present)) ? {} : { access }),
-    ...(isAlready ? {} : { applied: as }),
-  };
+  const edits: RecordEdits = { ...attributeEdits(present, entry), ...(isAlready ? {} : { applied: as }) };
   return Object.keys(edits).length === 0 ? present : edited(present, edits, { plans, nowMs });
-}
-
-/** What an entry says of who may call what. An empty `boundTo` removes it. */
-function accessOfEntry(entry: KeyEntry): Omit<StoredAccess, 'boundTo'> & { readonly boundTo?: string | null } {
-  const { boundTo, ...given } = accessOf(entry as StoredAccess);
-  return boundTo === undefined ? given : { ...given, boundTo: boundTo === '' ? null : boundTo };
 }
 
 /** The keys of the set that have no entry in the file, oldest first, as changes that revoke them; and those that cannot be read. */

@@ -9,7 +9,7 @@ import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts'
 import { editedCustomer, newCustomer } from '../customer-changes.ts';
 import type { RecordEdits } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';
-import { attributeEdits, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
+import { attributeEdits, attributesOfEntry, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
 
 /** A change that makes the customers of the store more like keys.yaml. `name` is that of the entry. */
 export type PlannedCustomer = {
@@ -119,9 +119,8 @@ function customerOf(as: AppliedEntry, id: string, entry: CustomerEntry, { plans,
   const attributes = {
     plan: entry.plan!,
     limits: limitsOf(entry.limits ?? {}),
-    name: entry.name ?? as.name,
-    owner: entry.owner ?? null,
-    notes: entry.notes ?? null,
+    name: as.name,
+    ...attributesOfEntry(entry),
     expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires),
   };
   const random = (bytes: number) => new Uint8Array(bytes);

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
-import { ACCESS_MEMBERS, accessOf, withoutAccess } from '../../identify/access.ts';
 import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { longerOf } from '../../identify/suspension.ts';
+import { ATTRIBUTE_NAMES, changedAttributes, withoutAttributes } from '../../model/attributes.ts';
 
 /** What became of one key, or one customer, of a backup. */
 export interface RestoredKey {
@@ -115,14 +115,12 @@ async function compare<T extends { readonly id: string; readonly deletedAtMs?: n
 
 /** The record of the store with the attributes of the backup. A suspension on either side stays. */
 function putBackAttributes<T extends StoredCustomer | StoredKey>(stored: T, present: T): T {
-  const { plan, limits, name, owner, notes, expiresAtMs, suspended } = stored;
-  const { notes: _, ...there } = withoutAccess<T>(present);
-  const longer = longerOf(there.suspended, suspended);
+  const { plan, limits, expiresAtMs } = stored;
+  const longer = longerOf(present.suspended, stored.suspended);
   return {
-    ...there,
-    ...{ plan, limits, name, owner, expiresAtMs },
-    ...(notes === undefined ? {} : { notes }),
-    ...accessOf(stored),
+    ...withoutAttributes<T>(present),
+    ...{ plan, limits, expiresAtMs },
+    ...changedAttributes(stored, {}),
     ...(longer === undefined ? {} : { suspended: longer }),
   } as unknown as T;
 }
@@ -189,7 +187,7 @@ function putBack(key: StoredKey, present: StoredKey): StoredKey {
   return { ...putBackAttributes(key, present), revokedAtMs: present.revokedAtMs ?? key.revokedAtMs };
 }
 
-const ATTRIBUTES = ['plan', 'limits', 'name', 'owner', 'notes', ...ACCESS_MEMBERS] as const;
+const ATTRIBUTES = ['plan', 'limits', ...ATTRIBUTE_NAMES] as const;
 
 /** What differs, in words for operators. */
 function differencesOf(key: StoredKey, there: StoredKey): string[] {

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
-import { CUSTOMER_ACCESS, givenCustomerAccess } from '../../identify/access.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
+import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
 import { bodyDigestOf } from '../create-once.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
@@ -10,26 +10,8 @@ import { changeOfCustomer } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
-import {
-  attributes,
-  DURATION_PATTERN,
-  editsOf,
-  editsWith,
-  metaEdits,
-  msOf,
-  newAttributes,
-  newSuspensionOf,
-  plan,
-} from './keys.ts';
+import { DURATION_PATTERN, editsOf, editsOfKind, moment, msOf, newAttributes, newSuspensionOf, plan } from './keys.ts';
 import { type Done, defineOperation } from './operation.ts';
-
-/** Each member replaces what the customer has; null, or an empty value, removes it. */
-const editedAccess = {
-  scopes: CUSTOMER_ACCESS.scopes.nullable().optional().describe(CUSTOMER_ACCESS.scopes.description!),
-  addresses: CUSTOMER_ACCESS.addresses.nullable().optional().describe(CUSTOMER_ACCESS.addresses.description!),
-  origins: CUSTOMER_ACCESS.origins.nullable().optional().describe(CUSTOMER_ACCESS.origins.description!),
-  meta: metaEdits,
-};
 
 /** Keys that the report of one customer has. */
 const MAX_KEYS = 100;
@@ -65,7 +47,7 @@ export const listCustomers = defineOperation({
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
-    owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    ...filterShape(),
     expiring: z
       .string(textRule)
       .optional()
@@ -79,10 +61,10 @@ export const listCustomers = defineOperation({
     unreadable,
   }),
   result: 'A page of customers.',
-  async run({ operations, nowMs }, { q = null, plan = null, owner = null, expiring = null, limit, cursor }) {
+  async run({ operations, nowMs }, { q = null, plan = null, expiring = null, limit, cursor, ...given }) {
     const expiringMs = expiring === null ? null : durationFrom(expiring);
     if (expiring !== null && expiringMs === null) throw new Failure('refused', `expiring ${DURATION_RULE}.`);
-    const filter = { text: q, plan, owner, expiringMs };
+    const filter = { text: q, plan, ...filterValues(given), expiringMs };
     const found = await operations.customers.search(filter, { limit, cursor: cursor ?? null });
     const customers = found.customers.map((one) => customerReport(one, operations.plans, nowMs()));
     const { searched, unreadable } = found;
@@ -106,8 +88,8 @@ export const createCustomer = defineOperation({
     .strictObject(
       {
         plan,
-        ...attributes,
-        ...givenCustomerAccess.shape,
+        ...shapeOf('customer', 'given'),
+        expiresAt: moment.optional(),
         limits: limits
           .optional()
           .describe(
@@ -163,7 +145,16 @@ export const showCustomer = defineOperation({
     const { customers, plans } = operations;
     const customer = await customers.show(id);
     const { keys, cursor, unreadable } = await operations.search(
-      { text: null, meta: null, plan: null, owner: null, customer: id, expiringMs: null, unusedDays: null, all: false },
+      {
+        text: null,
+        meta: null,
+        plan: null,
+        ...filterValues(),
+        customer: id,
+        expiringMs: null,
+        unusedDays: null,
+        all: false,
+      },
       { limit: MAX_KEYS, cursor: null },
     );
     const owners = new Map([[id, customer]]);
@@ -186,7 +177,7 @@ export const updateCustomer = defineOperation({
   isVersioned: true,
   isGuarded: true,
   alsoAs: 'application/merge-patch+json',
-  input: editsWith(editedAccess).meta({
+  input: editsOfKind('customer').meta({
     id: 'CustomerEdits',
     minProperties: 1,
     examples: [{ plan: 'business', limits: { minute: null } }],

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
-import { ACCESS, editedMeta, givenAccess } from '../../identify/access.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { isSuspended } from '../../identify/suspension.ts';
+import { filterShape, filterValues, type RecordKind, shapeOf } from '../../model/attributes.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import { PLAN_OF_CUSTOMER } from '../customers.ts';
 import type { RecordEdits } from '../key-changes.ts';
-import { key, label, notes, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
+import { key, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import type { Operations } from '../operations.ts';
 import { changeOfDeletion, changeOfKey } from '../recorded.ts';
@@ -44,24 +44,13 @@ export const moment = z
   .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
 export const plan = z.string(planRule).describe('One of the plans in force.');
 const customerRule = 'must be the id of a customer';
-/** What keys and customers have in common. */
-export const attributes = {
-  name: label.optional(),
-  owner: label.optional(),
-  notes: notes.optional(),
-  expiresAt: moment.optional(),
-};
-export const metaEdits = editedMeta
-  .nullable()
-  .optional()
-  .describe('Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.');
-/** The edits of a key or a customer. @param access the members of who may call what */
-export function editsWith<A extends z.ZodRawShape>(access: A) {
+/** The input of a change of a key or a customer. */
+export function editsOfKind<K extends RecordKind>(kind: K) {
   const windows = "Windows that are absent stay as they are; null restores the plan's own number.";
   const members = {
     plan: plan.optional(),
-    ...attributes,
-    ...access,
+    ...shapeOf(kind, 'edited'),
+    expiresAt: moment.optional(),
     limits: editedLimits.optional().describe(windows),
   };
   return z
@@ -69,25 +58,13 @@ export function editsWith<A extends z.ZodRawShape>(access: A) {
     .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.');
 }
 
-/** @param given what `editsWith` has read */
+/** @param given what `editsOfKind` has read */
 export function editsOf(
-  given: z.output<ReturnType<typeof editsWith<Record<never, never>>>>,
+  { expiresAt, ...given }: z.output<ReturnType<typeof editsOfKind<'customer'>>>,
   nowMs: number,
 ): RecordEdits {
-  const { plan, name, owner, notes, limits, expiresAt, ...access } = given;
-  const expiry = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, nowMs) };
-  return { plan, name, owner, notes, limits, ...expiry, access } as RecordEdits;
+  return { ...given, ...(expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, nowMs) }) } as RecordEdits;
 }
-
-/** Each member replaces what the key has; null, or an empty value, removes it. */
-const editedAccess = {
-  scopes: ACCESS.scopes.nullable().optional().describe(ACCESS.scopes.description!),
-  addresses: ACCESS.addresses.nullable().optional().describe(ACCESS.addresses.description!),
-  origins: ACCESS.origins.nullable().optional().describe(ACCESS.origins.description!),
-  certificates: ACCESS.certificates.nullable().optional().describe(ACCESS.certificates.description!),
-  boundTo: ACCESS.boundTo.nullable().optional().describe(ACCESS.boundTo.description!),
-  meta: metaEdits,
-};
 
 const lastUsedOn = day
   .nullable()
@@ -129,7 +106,7 @@ export const listKeys = defineOperation({
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
-    owner: z.string(textRule).optional().describe('The whole owner, in its case.').meta({ minLength: 1 }),
+    ...filterShape(),
     customer: z
       .string(textRule)
       .optional()
@@ -159,8 +136,8 @@ export const listKeys = defineOperation({
   result: 'A page of keys.',
   async run(context, { q, all, limit, cursor, ...given }) {
     const { operations, nowMs } = context;
-    const { plan = null, owner = null, customer = null, expiring = null, unused = null } = given;
-    const filter = keyFilterFrom({ text: q ?? null, plan, owner, customer, expiring, unused }, all, {
+    const { plan = null, customer = null, expiring = null, unused = null } = given;
+    const filter = keyFilterFrom({ text: q ?? null, plan, ...filterValues(given), customer, expiring, unused }, all, {
       nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
       secretAdvice: context.secretAdvice,
       formats: context.keyFormats(),
@@ -178,20 +155,11 @@ export const listKeys = defineOperation({
   },
 });
 
-/** The attributes of a new key or customer, apart from its plan. @param given with the members of who may call what */
-export function newAttributes(
-  given: z.output<z.ZodObject<typeof attributes>> & { readonly limits?: object | undefined },
-  nowMs: number,
-) {
-  const { name, owner, notes, limits, expiresAt, ...access } = given;
-  return {
-    name: name ?? null,
-    owner: owner ?? null,
-    notes: notes ?? null,
-    limits: (limits ?? {}) as Limits,
-    expiresAtMs: msOf(expiresAt ?? null, nowMs),
-    access,
-  };
+/** What a new key or customer is to have, apart from its plan. */
+export function newAttributes<
+  G extends { readonly expiresAt?: string | null | undefined; readonly limits?: object | undefined },
+>({ expiresAt, limits, ...attributes }: G, nowMs: number) {
+  return { ...attributes, limits: (limits ?? {}) as Limits, expiresAtMs: msOf(expiresAt ?? null, nowMs) };
 }
 
 export const createKey = defineOperation({
@@ -220,8 +188,8 @@ export const createKey = defineOperation({
           .describe(
             'The id of the customer that the key belongs to. The key shares its plan and limits with the other keys of the customer.',
           ),
-        ...attributes,
-        ...givenAccess.shape,
+        ...shapeOf('key', 'given'),
+        expiresAt: moment.optional(),
         limits: limits
           .optional()
           .describe(
@@ -359,7 +327,7 @@ export const updateKey = defineOperation({
   isVersioned: true,
   isGuarded: true,
   alsoAs: 'application/merge-patch+json',
-  input: editsWith(editedAccess).meta({
+  input: editsOfKind('key').meta({
     id: 'KeyEdits',
     minProperties: 1,
     examples: [{ plan: 'business', limits: { minute: null } }],

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
+import { recordedShape } from '../../model/attributes.ts';
 import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
-import { shownAccess, shownCustomerAccess } from '../key-report.ts';
 import { suspension } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, limitName, limits, PAGE, PAST_RULE, pastFrom, textRule, time } from '../values.ts';
@@ -71,9 +71,7 @@ const keyState = z
   .strictObject({
     plan: z.string(),
     limits,
-    name: z.string().nullable(),
-    owner: z.string().nullable(),
-    ...shownAccess,
+    ...recordedShape('key'),
     expiresAt: time.nullable(),
     revokedAt: time.nullable(),
     suspended: suspension.optional().describe('Absent without one. Its end may have passed.'),
@@ -94,9 +92,7 @@ const customerState = z
   .strictObject({
     plan: z.string(),
     limits,
-    name: z.string().nullable(),
-    owner: z.string().nullable(),
-    ...shownCustomerAccess,
+    ...recordedShape('customer'),
     expiresAt: time.nullable(),
     suspended: suspension.optional().describe('As that of a key.'),
     entry: z.string().optional().describe('As that of a key.'),

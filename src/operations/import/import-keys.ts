@@ -3,7 +3,6 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
-import { ACCESS_MEMBERS, type AccessEdits } from '../../identify/access.ts';
 import {
   digestOfHash,
   FOREIGN_LENGTHS,
@@ -17,6 +16,7 @@ import { type CustomerStore, isCustomerId } from '../../identify/customer-store.
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import { isReadable, type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
+import { ATTRIBUTE_NAMES, type AttributeEdits, valueOfCell } from '../../model/attributes.ts';
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
 import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';
@@ -192,7 +192,7 @@ function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey
   if (!existing.secrets.some(({ digest }) => digests.includes(digest))) {
     return 'is there already, with another secret since; left as it is.';
   }
-  const compared = ['plan', 'limits', 'name', 'owner', 'notes', 'customer', ...ACCESS_MEMBERS] as const;
+  const compared = ['plan', 'limits', 'customer', ...ATTRIBUTE_NAMES] as const;
   const different = compared.filter((member) => !isDeepStrictEqual(wanted[member], existing[member]));
   return different.length === 0 ? null : `is there already, with another ${different.join(', ')}; left as it is.`;
 }
@@ -278,40 +278,20 @@ async function planOf(row: Row, deps: ImportedKeyDeps): Promise<Pick<KeyAttribut
 }
 
 function attributesOf(row: Row, of: Pick<KeyAttributes, 'plan' | 'customer'>, nowMs: number): KeyAttributes {
-  const text = (column: 'name' | 'owner' | 'notes') => {
-    const value = row[column] ?? null;
-    return value === null ? null : textOf(column, value);
-  };
   return {
     ...of,
-    name: text('name'),
-    owner: text('owner'),
-    notes: text('notes'),
+    ...attributesIn(row),
     limits: limitsOf(row.limits ?? {}),
     expiresAtMs: momentOf('expires', row.expires ?? null, nowMs),
-    access: accessFromRow(row),
   };
 }
 
-/** What a line says of who may call what. In CSV, lists have spaces between their elements, and metadata is a JSON object. */
-function accessFromRow(row: Row): AccessEdits {
-  const given = ACCESS_MEMBERS.flatMap((member) => {
-    const value = row[member] ?? undefined;
-    return value === undefined
-      ? []
-      : [[member, typeof value === 'string' ? valueOfCell(member, value) : value] as const];
-  });
-  return Object.fromEntries(given);
-}
-
-function valueOfCell(member: keyof AccessEdits, cell: string): unknown {
-  if (member === 'boundTo') return cell;
-  if (member !== 'meta') return cell.split(/ +/);
-  try {
-    return JSON.parse(cell);
-  } catch {
-    throw refused('meta must be a JSON object, such as {"team":"blue"}.');
-  }
+/** In CSV every value is a text. */
+function attributesIn(row: Row): AttributeEdits {
+  const given = ATTRIBUTE_NAMES.map((name) => [name, row[name] ?? null] as const);
+  return Object.fromEntries(
+    given.map(([name, value]) => [name, typeof value === 'string' ? valueOfCell(name, value) : value]),
+  );
 }
 
 /** `minute=500 day=unlimited`, or an object. */

@@ -1,5 +1,5 @@
 import { CsvError, parse } from 'csv-parse';
-import { ACCESS_MEMBERS } from '../../identify/access.ts';
+import { ATTRIBUTE_NAMES } from '../../model/attributes.ts';
 
 /** The values of one line of a file, by column; null if JSON has null, left out if empty. */
 export type Row = Readonly<Partial<Record<Column, unknown>>>;
@@ -14,14 +14,11 @@ export const COLUMNS = [
   'sha256',
   'last4',
   'plan',
-  'name',
-  'owner',
-  'notes',
   'limits',
   'expires',
   'created',
   'customer',
-  ...ACCESS_MEMBERS,
+  ...ATTRIBUTE_NAMES,
 ] as const;
 export type Column = (typeof COLUMNS)[number];
 

@@ -5,8 +5,8 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { csvLine } from '../../../src/cli/keys/export.ts';
-import { ACCESS_MEMBERS } from '../../../src/identify/access.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
+import { FURTHER_ATTRIBUTES } from '../../../src/model/attributes.ts';
 import { idOfImported } from '../../../src/operations/create-once.ts';
 import { readCsv } from '../../../src/operations/import/rows.ts';
 import { withStore } from '../../../src/serve/open-store.ts';
@@ -423,13 +423,14 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
     await run(env, 'keys', 'revoke', two.id);
     const held = await create('--plan', 'free');
     await run(env, 'keys', 'suspend', held.id);
-    const header = `id,plan,name,owner,notes,limits,expires,created,revoked,last4,suspended,customer,${ACCESS_MEMBERS.join(',')}\n`;
-    const noAccess = ACCESS_MEMBERS.map(() => ',').join('');
+    const further = FURTHER_ATTRIBUTES.join(',');
+    const header = `id,plan,name,owner,notes,limits,expires,created,revoked,last4,suspended,customer,${further}\n`;
+    const none = FURTHER_ATTRIBUTES.map(() => ',').join('');
     const csv = await run(env, 'keys', 'export');
-    const first = `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},,${noAccess}\n`;
+    const first = `${header}${one.id},pro,"a ""b"", c",,"x\ny",minute=5 day=7,,${one.createdAt},,${one.key.slice(-4)},,${none}\n`;
     expect(csv.stdout.startsWith(first)).toBe(true);
     expect(csv.stdout.slice(first.length)).toMatch(
-      new RegExp(`^${held.id},free,,,,,,[^,]+,,....,\\d{4}-[-0-9T:.]+Z,${noAccess}\n$`),
+      new RegExp(`^${held.id},free,,,,,,[^,]+,,....,\\d{4}-[-0-9T:.]+Z,${none}\n$`),
     );
     expect((await run(env, 'keys', 'export', '--csv')).stdout).toBe(csv.stdout);
     const lines = (await run(env, 'keys', 'export', '--json', '--all')).stdout.trimEnd().split('\n');
@@ -446,7 +447,7 @@ describe.each(Object.keys(STORES))('keys export, on %s', (name) => {
         revoked: null,
         last4: one.key.slice(-4),
         suspended: null,
-        ...Object.fromEntries(ACCESS_MEMBERS.map((member) => [member, null])),
+        ...Object.fromEntries(FURTHER_ATTRIBUTES.map((name) => [name, null])),
         customer: null,
       },
       expect.objectContaining({ id: two.id, revoked: expect.any(String) }),

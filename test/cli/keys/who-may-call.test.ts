@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
+import { attributesOf, FURTHER_ATTRIBUTES } from '../../../src/model/attributes.ts';
 import { openStore } from '../../../src/serve/open-store.ts';
 import { emptyStore } from '../../support/empty-store.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -210,6 +211,20 @@ test('keys.yaml gives every member, leaves what it does not name, and applied ag
     await apply({ [name]: empty });
     expect(await show(id)).not.toHaveProperty(name);
   }
+});
+
+test('keys.yaml gives a customer every attribute that customers may have', async () => {
+  const file = join(folder, 'keys.yaml');
+  const given = Object.fromEntries(attributesOf('customer').map((name) => [name, all[name] ?? `its ${name}`]));
+  writeFileSync(file, JSON.stringify({ set: 'partners', customers: { acme: { plan: 'pro', ...given } }, keys: {} }));
+  await run('keys', 'apply', file);
+  const [customer] = JSON.parse(await run('customers', 'list', '--json'));
+  expect(customer).toMatchObject(given);
+  expect(await run('keys', 'apply', file)).toMatch(/^Nothing to do/);
+});
+
+test('every attribute has its case here', () => {
+  expect(MEMBERS.map(({ name }) => name)).toEqual(FURTHER_ATTRIBUTES);
 });
 
 test('a backup has every member, and --force puts them back', async () => {

@@ -2,8 +2,8 @@ import { html } from '../html.ts';
 import { countText, millisecondsOf, Time, Until } from '../kit/format.ts';
 import { Badge, Section } from '../kit/page.ts';
 import type { Customer } from '../types.ts';
+import { FurtherFacts, ListedFacts } from './attribute-fields.ts';
 import { isSuspended } from './caller-state.ts';
-import { AccessFacts } from './key-access.ts';
 
 // What is said of one customer, on its screen and in the list.
 
@@ -19,23 +19,19 @@ export function CustomerState({ of: customer, isRefusing = false }: { of: Custom
 }
 
 export function CustomerFacts({ of: customer }: { of: Customer }) {
-  const { name, owner, createdAt, expiresAt, ownLimits, notes, entry } = customer;
+  const { createdAt, expiresAt, ownLimits, entry } = customer;
   const own = Object.entries(ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
   return html`<${Section} title="About">
     <dl class="facts panel">
-      <dt>Name</dt>
-      <dd><bdi>${name ?? '–'}</bdi></dd>
-      <dt>Owner</dt>
-      <dd><bdi>${owner ?? '–'}</bdi></dd>
+      <${ListedFacts} of=${customer} />
       <dt>Created</dt>
       <dd><${Time} at=${createdAt} dayOnly=${true} /></dd>
       <dt>Expires</dt>
       <dd>${expiresAt === null ? 'never' : hasExpired(customer) ? html`<${Time} at=${expiresAt} />` : html`<${Until} at=${expiresAt} />`}</dd>
       <dt>Own limits</dt>
       <dd>${own.join(', ') || 'none'}</dd>
-      <${AccessFacts} of=${customer} />
       ${entry !== undefined && html`<dt>keys.yaml</dt><dd><code>${entry}</code></dd>`}
-      ${notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${notes}</bdi></dd>`}
+      <${FurtherFacts} of=${customer} />
     </dl>
   </${Section}>`;
 }

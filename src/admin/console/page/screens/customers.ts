@@ -13,11 +13,12 @@ import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.ts
 import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { Customer, CustomerPage, InForce, Plan } from '../types.ts';
+import { ATTRIBUTE_COLUMNS, FILTERED } from './attribute-fields.ts';
 import { CustomerState } from './customer-facts.ts';
 import { changesOf, RecordFields } from './key-form.ts';
 
 /** The filters in the address, which are those of `GET /admin/customers`. */
-const FILTERS = ['q', 'plan', 'owner', 'expiring'] as const;
+const FILTERS = ['q', 'plan', ...FILTERED.map(({ name }) => name), 'expiring'] as const;
 type Filter = (typeof FILTERS)[number];
 
 /** `/customers`, the search. */
@@ -55,7 +56,7 @@ export function Customers() {
     <form role="search" aria-label="Customers" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${textOf('q')} ...${text} isWide=${true} placeholder="A part of a name, an owner or an id" />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
-      <${TextFilter} name="owner" label="Owner" value=${textOf('owner')} ...${text} />
+      ${FILTERED.map(({ name, label }) => html`<${TextFilter} key=${name} name=${name} label=${label} value=${textOf(name)} ...${text} />`)}
       <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
     </form>
     ${isSecretGiven && html`<p class="problem-line" role="alert">This looks like the secret of a key. It was not sent. <a href=${hrefOf('/keys')}>Search for it on the screen Keys</a>.</p>`}
@@ -85,11 +86,7 @@ function CustomerTable({ customers }: { customers: readonly Customer[] }) {
         cell: ({ id, name }: Customer) => html`<${CallerName} id=${id} name=${name} owner=${null} />`,
       },
       { title: 'Plan', sort: ({ plan }: Customer) => plan, cell: ({ plan }: Customer) => plan },
-      {
-        title: 'Owner',
-        sort: ({ owner }: Customer) => owner ?? '',
-        cell: ({ owner }: Customer) => html`<bdi class="clamp">${owner ?? '–'}</bdi>`,
-      },
+      ...ATTRIBUTE_COLUMNS,
       {
         title: 'Created',
         sort: ({ createdAt }: Customer) => createdAt,

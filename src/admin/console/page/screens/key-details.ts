@@ -7,9 +7,9 @@ import { Empty, Shown } from '../kit/states.ts';
 import { Table } from '../kit/table.ts';
 import { useMay } from '../session.ts';
 import type { DeprecatedRoute, DeprecatedRoutes, Key, ShownKey } from '../types.ts';
+import { FurtherFacts, ListedFacts } from './attribute-fields.ts';
 import { LastFour } from './caller-facts.ts';
 import { hasEnded, stateOf } from './caller-state.ts';
-import { AccessFacts } from './key-access.ts';
 
 // What changes seldom about a key: its facts, its secrets, and the deprecated routes that it calls.
 
@@ -17,10 +17,7 @@ export function About({ of: key }: { of: Key }) {
   const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
   return html`<${Section} title="About">
     <dl class="facts panel">
-      <dt>Name</dt>
-      <dd><bdi>${key.name ?? '–'}</bdi></dd>
-      <dt>Owner</dt>
-      <dd><bdi>${key.owner ?? '–'}</bdi></dd>
+      <${ListedFacts} of=${key} />
       ${key.customer !== undefined && html`<dt>Customer</dt><dd><${CustomerLink} ...${key.customer} /></dd>`}
       <dt>Created</dt>
       <dd><${Time} at=${key.createdAt} dayOnly=${true} /></dd>
@@ -29,8 +26,7 @@ export function About({ of: key }: { of: Key }) {
       ${key.lastUsedOn !== undefined && html`<dt>Last used</dt><dd>${key.lastUsedOn === null ? 'not within 92 days' : html`<${UtcDay} of=${key.lastUsedOn} />`}</dd>`}
       <dt>Own limits</dt>
       <dd>${own.join(', ') || 'none'}</dd>
-      <${AccessFacts} of=${key} />
-      ${key.notes !== null && html`<dt>Notes</dt><dd class="notes"><bdi>${key.notes}</bdi></dd>`}
+      <${FurtherFacts} of=${key} />
     </dl>
   </${Section}>`;
 }

@@ -7,7 +7,13 @@ import { countText, momentText } from '../kit/format.ts';
 import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.ts';
 import { WINDOWS } from '../kit/windows.ts';
 import type { KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
-import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from './key-access.ts';
+import {
+  attributeChangesOf,
+  attributeChangeText,
+  attributeValuesOf,
+  FurtherFields,
+  LineFields,
+} from './attribute-fields.ts';
 
 // The fields of a key and of a customer, and the two dialogs with them: to create one and to edit one.
 
@@ -15,14 +21,11 @@ import { AccessFields, accessChangesOf, accessChangeText, accessValuesOf } from 
 type Values = Readonly<Record<string, string>>;
 
 function valuesOf(record: KeyOrCustomer): Values {
-  const { plan, name, owner, notes, expiresAt, ownLimits } = record;
+  const { plan, expiresAt, ownLimits } = record;
   const limits = WINDOWS.map((window) => [window, String(ownLimits[window] ?? '')] as const);
   return {
     plan: plan ?? '',
-    name: name ?? '',
-    owner: owner ?? '',
-    notes: notes ?? '',
-    ...('secrets' in record ? accessValuesOf(record) : {}),
+    ...attributeValuesOf('secrets' in record ? 'key' : 'customer', record),
     expires: expiresAt === null ? '' : momentFieldText(new Date(expiresAt)),
     ...Object.fromEntries(limits),
   };
@@ -40,10 +43,6 @@ export function changesOf(form: FormData, before: Values): KeyEdits {
   const changes: Changeable<KeyEdits> = {};
   const plan = changed('plan');
   if (plan !== undefined) changes.plan = plan;
-  for (const name of ['name', 'owner', 'notes'] as const) {
-    const text = changed(name);
-    if (text !== undefined) changes[name] = text === '' ? null : text;
-  }
   const expires = changed('expires');
   if (expires !== undefined) changes.expiresAt = momentIn(expires)?.toISOString() ?? null;
   const limits: Changeable<NonNullable<KeyEdits['limits']>> = {};
@@ -52,20 +51,19 @@ export function changesOf(form: FormData, before: Values): KeyEdits {
     if (text !== undefined) limits[window] = text === '' ? null : text === 'unlimited' ? text : Number(text);
   }
   if (Object.keys(limits).length > 0) changes.limits = limits;
-  return { ...changes, ...accessChangesOf(changed, before) };
+  return { ...changes, ...attributeChangesOf(changed, before) };
 }
 
 /** What a request has set, in words: `plan pro, 600 a minute, no owner`. Notes may be long. */
-function changedText({ limits = {}, notes, ...rest }: KeyEdits): string {
+function changedText({ limits = {}, ...rest }: KeyEdits): string {
   const ofPlan = ([window, limit]: [string, number | 'unlimited' | null | undefined]) =>
     limit == null ? `the plan’s limit a ${window}` : `${countText(limit)} a ${window}`;
   return [
     ...Object.entries(rest).map(([name, value]) => {
       if (name === 'expiresAt') return value == null ? 'never expires' : `expires ${momentText(String(value))}`;
-      return accessChangeText(name, value) ?? (value === null ? `no ${name}` : `${name} ${value}`);
+      return attributeChangeText(name, value) ?? `${name} ${value}`;
     }),
     ...Object.entries(limits).map(ofPlan),
-    ...(notes === undefined ? [] : [notes === null ? 'no notes' : 'new notes']),
   ].join(', ');
 }
 
@@ -106,14 +104,7 @@ export function RecordFields({
     </${Field}>`
       : html`<p>It shares the plan and the limits of <bdi>${nameOf(customer)}</bdi>.</p>`
   }
-    <div class="pair">
-      <${Field} id="key-name" label="Name">
-        <input id="key-name" name="name" maxlength="100" defaultValue=${values.name} autocomplete="off" />
-      </${Field}>
-      <${Field} id="key-owner" label="Owner" hint="A team, a person or an address.">
-        <input id="key-owner" name="owner" maxlength="100" defaultValue=${values.owner} autocomplete="off" aria-describedby="key-owner-hint" />
-      </${Field}>
-    </div>
+    <${LineFields} kind=${what} values=${values} />
     <${MomentField} id="key-expires" name="expires" label="Expires" empty="never" value=${values.expires} />
     <fieldset>
       <legend>Limits of its own</legend>
@@ -141,10 +132,7 @@ export function RecordFields({
         })}
       </div>
     </fieldset>
-    ${what === 'key' && html`<${AccessFields} values=${values} />`}
-    <${Field} id="key-notes" label="Notes" hint=${`For those who look after ${what}s. Callers never see them.`}>
-      <textarea id="key-notes" name="notes" rows="3" maxlength="1000" defaultValue=${values.notes} aria-describedby="key-notes-hint"></textarea>
-    </${Field}>`;
+    <${FurtherFields} kind=${what} values=${values} />`;
 }
 
 const LIMITS_HINTS = {

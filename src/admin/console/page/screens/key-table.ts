@@ -4,6 +4,7 @@ import { CallerName } from '../kit/callers.ts';
 import { Time, UtcDay } from '../kit/format.ts';
 import { Table } from '../kit/table.ts';
 import type { Key, RefusedPage } from '../types.ts';
+import { ATTRIBUTE_COLUMNS } from './attribute-fields.ts';
 import { KeyState, LastFour } from './caller-facts.ts';
 
 /** A list of keys. @param isOfOne whether all are of one customer, which the list then does not repeat */
@@ -25,11 +26,7 @@ export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOf
           html`<${CallerName} id=${id} name=${name} owner=${null} customer=${isOfOne ? undefined : customer} />`,
       },
       { title: 'Plan', sort: ({ plan }: Key) => plan ?? '', cell: ({ plan }: Key) => plan ?? 'unknown' },
-      {
-        title: 'Owner',
-        sort: ({ owner }: Key) => owner ?? '',
-        cell: ({ owner }: Key) => html`<bdi class="clamp">${owner ?? '–'}</bdi>`,
-      },
+      ...ATTRIBUTE_COLUMNS,
       { title: 'Last four', cell: (key: Key) => html`<${LastFour} of=${key} />` },
       {
         title: 'Created',

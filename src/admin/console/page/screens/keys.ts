@@ -10,11 +10,12 @@ import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.ts
 import { hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { FoundKey, InForce, Key, KeyPage } from '../types.ts';
+import { FILTERED } from './attribute-fields.ts';
 import { CreateDialog } from './key-form.ts';
 import { KeyTable } from './key-table.ts';
 
 /** The filters in the address, which are those of `GET /admin/keys`. */
-const FILTERS = ['q', 'plan', 'owner', 'customer', 'expiring', 'unused', 'all'] as const;
+const FILTERS = ['q', 'plan', ...FILTERED.map(({ name }) => name), 'customer', 'expiring', 'unused', 'all'] as const;
 type Filter = (typeof FILTERS)[number];
 
 /** `/keys`, the search. */
@@ -59,7 +60,7 @@ export function Keys() {
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
         placeholder="Name, owner, id, last four, meta.team=blue, or a whole secret" />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
-      <${TextFilter} name="owner" label="Owner" value=${query.get('owner') ?? ''} ...${text} />
+      ${FILTERED.map(({ name, label }) => html`<${TextFilter} key=${name} name=${name} label=${label} value=${query.get(name) ?? ''} ...${text} />`)}
       <${TextFilter} name="customer" label="Customer id" value=${query.get('customer') ?? ''} ...${text} />
       <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />
       <${Choice} id="filter-unused" name="unused" label="Unused for" any="any time" options=${SPANS} onChange=${(value: string) => set('unused', value)} />

@@ -6,7 +6,7 @@ import {
   faultOfCertificateName,
   oneFormOfCertificateName,
   thumbprintFrom,
-} from '../../src/identify/certificates.ts';
+} from '../../src/model/certificates.ts';
 
 const HEX = 'ab'.repeat(32);
 

@@ -1,16 +1,18 @@
 import { expect, test } from 'vitest';
 import {
-  type AccessEdits,
-  accessOf,
-  changedAccess,
+  type AttributeEdits,
+  type Attributes,
+  attributesIn,
+  changedAttributes,
   metaEdits,
   onlyFromOf,
-  type StoredAccess,
-  withoutAccess,
-} from '../../src/identify/access.ts';
+  withoutAttributes,
+} from '../../src/model/attributes.ts';
 
 const THUMBPRINT = 'A'.repeat(43);
-const FULL: StoredAccess = {
+const FULL: Attributes = {
+  name: "Jo's shop",
+  owner: null,
   scopes: ['orders:read'],
   addresses: ['192.0.2.7'],
   origins: ['https://app.example.com'],
@@ -24,9 +26,9 @@ const address = (i: number) => `10.0.0.${i}`;
 const origin = (i: number) => `https://a${i}.example`;
 const certificate = (i: number) => `dns:a${i}.example`;
 
-type Members = { readonly [Member in keyof StoredAccess]: StoredAccess[Member] | undefined };
+type Members = { readonly [Member in keyof Attributes]?: Attributes[Member] | undefined };
 
-test.each<[string, AccessEdits, Members]>([
+test.each<[string, AttributeEdits, Members]>([
   ['keeps what is not named', {}, {}],
   ['keeps what is undefined', { scopes: undefined, meta: undefined }, {}],
   ['puts a list in the place of a list', { scopes: ['a', 'b'] }, { scopes: ['a', 'b'] }],
@@ -67,16 +69,17 @@ test.each<[string, AccessEdits, Members]>([
 ])('a change %s', (_what, edits, changed) => {
   const expected = { ...FULL, ...changed };
   const present = Object.fromEntries(Object.entries(expected).filter(([, value]) => value !== undefined));
-  expect(changedAccess(FULL, edits)).toStrictEqual(present);
+  expect(changedAttributes(FULL, edits)).toStrictEqual(present);
 });
 
-test('a change of a record that says nothing says only what is new', () => {
-  expect(changedAccess({}, {})).toStrictEqual({});
-  expect(changedAccess({}, { meta: { a: 'b', c: null } })).toStrictEqual({ meta: { a: 'b' } });
-  expect(changedAccess({ meta: pairs(15) }, { meta: { team: 'x' } }).meta).toEqual({ ...pairs(15), team: 'x' });
+test('a change of a record without attributes adds only those that are given', () => {
+  const none = { name: null, owner: null };
+  expect(changedAttributes({}, {})).toStrictEqual(none);
+  expect(changedAttributes({}, { meta: { a: 'b', c: null } })).toStrictEqual({ ...none, meta: { a: 'b' } });
+  expect(changedAttributes({ meta: pairs(15) }, { meta: { team: 'x' } }).meta).toEqual({ ...pairs(15), team: 'x' });
 });
 
-test.each<[string, AccessEdits, string]>([
+test.each<[string, AttributeEdits, string]>([
   ['a scope with a blank', { scopes: ['a', 'b c'] }, 'scopes.1 must be 1 to 128 visible characters'],
   ['an empty scope', { scopes: [''] }, 'scopes.0 must be 1 to 128'],
   ['too many scopes', { scopes: many(33, String) }, 'scopes must be a list of at most 32'],
@@ -94,7 +97,7 @@ test.each<[string, AccessEdits, string]>([
   ['metadata with half a character', { meta: { team: '\ud800' } }, 'meta.team must be a text of 1 to 256'],
   ['more pairs with those that are there', { meta: pairs(15) }, 'meta must be at most 16 pairs'],
 ])('%s is refused', (_what, edits, message) => {
-  expect(() => changedAccess(FULL, edits)).toThrow(
+  expect(() => changedAttributes(FULL, edits)).toThrow(
     expect.objectContaining({
       code: 'refused',
       message: expect.stringMatching(new RegExp(`^${RegExp.escape(message)}.*\\.$`)),
@@ -102,17 +105,18 @@ test.each<[string, AccessEdits, string]>([
   );
 });
 
-test('a record falls into what it says of who may call what, and the rest', () => {
-  const { origins: _, ...access } = FULL;
-  const record = { id: 'key_1', ...access };
-  expect(accessOf(record)).toStrictEqual(access);
-  expect(withoutAccess(record)).toStrictEqual({ id: 'key_1' });
+test('a record falls into its attributes and the rest', () => {
+  const { origins: _, ...rest } = FULL;
+  const record = { id: 'key_1', ...rest };
+  const { owner: __, ...present } = rest;
+  expect(attributesIn(record)).toStrictEqual(present);
+  expect(withoutAttributes(record)).toStrictEqual({ id: 'key_1' });
 });
 
 test('metadata becomes what is wanted as a whole', () => {
   const wanted = { area: 'south', tier: 'gold' };
   expect(metaEdits(FULL.meta, wanted)).toEqual({ team: null, ...wanted });
-  expect(changedAccess(FULL, { meta: metaEdits(FULL.meta, wanted) }).meta).toEqual(wanted);
+  expect(changedAttributes(FULL, { meta: metaEdits(FULL.meta, wanted) }).meta).toEqual(wanted);
   expect(metaEdits(undefined, wanted)).toEqual(wanted);
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { comesFromOrigin, faultOfOrigin } from '../../src/identify/origins.ts';
+import { comesFromOrigin, faultOfOrigin } from '../../src/model/origins.ts';
 
 test.each([
   'https://app.example.com',

@@ -1,0 +1,151 @@
+import { Failure } from '../../failure.ts';
+import { escapedText } from '../../io/terminal-text.ts';
+import {
+  ATTRIBUTE_NAMES,
+  ATTRIBUTES,
+  type Attribute,
+  type AttributeEdits,
+  type AttributeName,
+  type Attributes,
+  attributesOf,
+  FILTERS,
+  givenAttributes,
+  LISTED,
+  metaName,
+  type RecordKind,
+  valueText,
+  wordOf,
+} from '../../model/attributes.ts';
+import { readWords } from '../../operations/catalogue/input.ts';
+import type { Command, Words } from '../terminal/command.ts';
+import type { Column } from '../terminal/table.ts';
+
+// The attributes of keys and customers, as options, columns and lines of commands.
+
+const BY_NAME: Readonly<Record<AttributeName, Attribute>> = ATTRIBUTES;
+
+function optionOf(name: AttributeName): string {
+  return BY_NAME[name].option ?? wordOf(name).replaceAll(' ', '-');
+}
+
+function placeholderOf(name: AttributeName): string {
+  return BY_NAME[name].placeholder ?? optionOf(name).toUpperCase().replaceAll('-', '_');
+}
+
+function aboutOf(name: AttributeName, what: 'new' | 'change'): string {
+  const { about, form, max } = BY_NAME[name];
+  const sentence = form === 'line' || form === 'text' ? `${about}, up to ${max} characters` : about;
+  if (form === 'list' || form === 'pairs') {
+    if (what === 'new') return `${sentence}. May be given up to ${max} times.`;
+    if (form === 'list') return `${sentence}. Give all of them; one empty ${optionOf(name)} removes them.`;
+    return `${sentence}; team= removes it, and the others stay. One empty text removes all of them.`;
+  }
+  return what === 'new' ? `${sentence}.` : `${sentence}; an empty text removes it.`;
+}
+
+/** The options of `keys create`. */
+export const ATTRIBUTE_OPTIONS: Command['options'] = Object.fromEntries(
+  ATTRIBUTE_NAMES.map((name) => {
+    const multiple = isMultiple(name) ? { multiple: true } : {};
+    return [optionOf(name), { type: 'string', ...multiple, value: placeholderOf(name), about: aboutOf(name, 'new') }];
+  }),
+);
+
+/** The options by which lists are filtered. @param what `Keys` */
+export function filterOptions(what: string): Command['options'] {
+  return Object.fromEntries(
+    FILTERS.map((name) => [
+      optionOf(name),
+      { type: 'string', value: placeholderOf(name), about: `${what} of this ${wordOf(name)}.` },
+    ]),
+  );
+}
+
+/** The values of those options, by the names of their attributes. */
+export function givenFilters({ options }: Pick<Words, 'options'>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(FILTERS.map((name) => [name, options[optionOf(name)]]));
+}
+
+function isMultiple(name: AttributeName): boolean {
+  return BY_NAME[name].form === 'list' || BY_NAME[name].form === 'pairs';
+}
+
+/** The attributes in a new record or in a change of one, as `operationCommand` spells them. */
+export function spelledAttributes(kind: RecordKind, what: 'new' | 'change') {
+  return Object.fromEntries(
+    attributesOf(kind).map((name) => {
+      const read = READ[BY_NAME[name].form];
+      const spelling = { option: optionOf(name), value: placeholderOf(name), about: aboutOf(name, what) };
+      return [name, read === undefined ? spelling : { ...spelling, read }];
+    }),
+  );
+}
+
+/** How the values that are no plain text are read. */
+const READ: { readonly [F in Attribute['form']]?: (given: never) => unknown } = {
+  list: withoutEmpty,
+  pairs: pairsFrom,
+  word: (text: string) => (text === '' ? null : text),
+};
+
+/**
+ * Reads the options of `keys create`.
+ * @throws Failure `bad_usage`
+ */
+export function readAttributes({ options }: Words): AttributeEdits {
+  const given = ATTRIBUTE_NAMES.flatMap((name) => {
+    const words = options[optionOf(name)];
+    if (words === undefined) return [];
+    return [[name, BY_NAME[name].form === 'pairs' ? pairsFrom(words as readonly string[]) : words] as const];
+  });
+  return readWords(givenAttributes, Object.fromEntries(given), (member) => `--${optionOf(member as AttributeName)}`);
+}
+
+/** One empty text stands for nothing. */
+function withoutEmpty(texts: readonly string[]): readonly string[] {
+  return texts.length === 1 && texts[0] === '' ? [] : texts;
+}
+
+/**
+ * Reads every `--meta NAME=VALUE`. `NAME=` removes one pair, and one empty text all of them.
+ * @throws Failure `bad_usage`
+ */
+function pairsFrom(texts: readonly string[]): Readonly<Record<string, string | null>> | null {
+  if (texts.length === 1 && texts[0] === '') return null;
+  const pairs = texts.map((text) => {
+    const at = text.indexOf('=');
+    if (at === -1) throw new Failure('bad_usage', `--meta is '${text}'; it must be NAME=VALUE, such as team=blue.`);
+    const name = metaName.safeParse(text.slice(0, at));
+    if (!name.success)
+      throw new Failure('bad_usage', `--meta is '${text}'; its name ${name.error.issues[0]!.message}.`);
+    return [name.data, at === text.length - 1 ? null : text.slice(at + 1)] as const;
+  });
+  const twice = pairs.find(([name], i) => pairs.findIndex(([other]) => other === name) < i);
+  if (twice !== undefined) throw new Failure('bad_usage', `--meta is given twice for ${twice[0]}.`);
+  return Object.fromEntries(pairs);
+}
+
+/** The columns of the attributes that lists have. */
+export function attributeColumns(kind: RecordKind): Column[] {
+  return LISTED.map((name) => ({ head: wordOf(name), rank: BY_NAME[name].rank![kind] }));
+}
+
+/** The cells of those columns. */
+export function attributeCells(
+  record: { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | undefined },
+): string[] {
+  return LISTED.map((name) => record[name] ?? '-');
+}
+
+/** The lines of a record that is shown: one for each column of lists, and one for each other attribute that the record has. */
+export function attributeRows(
+  record: { readonly [A in AttributeName]?: Attributes[A] | null | undefined },
+): [string, string][] {
+  return ATTRIBUTE_NAMES.flatMap((name): [string, string][] => {
+    const value = record[name] ?? null;
+    if (value === null) return (LISTED as readonly string[]).includes(name) ? [[wordOf(name), '-']] : [];
+    // The notes have lines of their own, which the caller indents.
+    const text = valueText(value);
+    return [[name, BY_NAME[name].form === 'text' ? text : escapedText(text)]];
+  });
+}
