@@ -453,7 +453,7 @@ export const listenEntry = z.strictObject({
       "`true`: each connection from `trustedProxies` begins with a PROXY header, version 1 or 2, and the client is the one that the header names. That client's own X-Forwarded-* fields are trusted only if it is in `trustedProxies` too.",
     ),
   tls: orNull(publicTls).describe(
-    'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`. A handshake may take 16 KiB of a client, its certificates included.',
+    'Encrypts the public listener: TLS 1.2 and 1.3, with forward secrecy only. One client address may begin 100 handshakes a second in each process; further ones wait until `headersTimeout`. One that takes more than 2 ms of the processor, as some client certificates do, counts as several. A handshake may take 8 KiB of a client, its certificates included.',
   ),
   http2: z
     .union([z.boolean('must be `true`, `false` or a mapping of its settings'), http2])

@@ -9,6 +9,12 @@ export const CLOCKS = Object.freeze({
   monotonicMs: () => performance.now(),
 });
 
+/** Milliseconds for which the processor has worked for this thread. What other programs take of a busy machine does not count. */
+export function threadCpuMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
+}
+
 /** A wall clock in whole milliseconds differs from a monotonic one by less than this unless it was set. */
 const MIN_STEP_MS = 2;
 

@@ -11,10 +11,14 @@ export const UNWATCHED = -1;
 
 /** How late a deadline may be noticed (contract section 2 allows 250 ms). */
 const CHECK_EVERY_MS = 100;
+/** For how long deadlines that have passed are acted on in one turn of the event loop. What that leads to takes about as long again. */
+const TURN_MS = 1;
 
 /**
  * The deadlines of many requests, checked by one timer. A separate timer for each wait of each request would cost too
  * much, because hardly any deadline ever passes.
+ *
+ * Attack: 4,000 clients connect at the same moment and send nothing. Ending them together took a turn of 85 ms.
  *
  * They are kept in an array. A Set with thousands of additions and removals each second leaves behind tables that point
  * to each other and keep old entries alive beyond the young generation. Measured: that cost a tenth of all time.
@@ -23,6 +27,8 @@ export class Deadlines {
   readonly #monotonicMs: () => number;
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | null = null;
+  /** Whether the rest of those that have passed waits for the next turn. */
+  #isContinued = false;
 
   /** @param monotonicMs milliseconds of a monotonic clock */
   constructor(monotonicMs: () => number) {
@@ -35,7 +41,9 @@ export class Deadlines {
 
   watch(waiting: Timed): void {
     waiting.slot = this.#waiting.push(waiting) - 1;
-    this.#timer ??= setInterval(() => this.#check(), CHECK_EVERY_MS);
+    this.#timer ??= setInterval(() => {
+      if (!this.#isContinued) this.#check();
+    }, CHECK_EVERY_MS);
   }
 
   forget(waiting: Timed): void {
@@ -48,7 +56,8 @@ export class Deadlines {
     last.slot = slot;
   }
 
-  #check(): void {
+  readonly #check = (): void => {
+    this.#isContinued = false;
     const nowMs = this.#monotonicMs();
     // From the end, because the place of one that is forgotten during the loop is taken by one that has been checked
     // already.
@@ -57,11 +66,15 @@ export class Deadlines {
       if (waiting === undefined || waiting.deadlineAtMs > nowMs) continue;
       waiting.deadlineAtMs = Number.POSITIVE_INFINITY;
       waiting.onDeadline();
+      if (this.#monotonicMs() - nowMs < TURN_MS) continue;
+      this.#isContinued = true;
+      setImmediate(this.#check);
+      return;
     }
     if (this.#waiting.length > 0 || this.#timer === null) return;
     clearInterval(this.#timer);
     this.#timer = null;
-  }
+  };
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
+import { threadCpuMs } from './clocks.ts';
 import { carriedBy } from './node-internals.ts';
 import { ownCopy, SharedBufferSocket } from './read-buffers.ts';
 import { TokenBucket } from './token-bucket.ts';
@@ -23,16 +24,26 @@ const PIECE_BYTES = 2 * 1024;
 /** As many while at least half of them were content. */
 const CONTENT_PIECE_BYTES = 64 * 1024;
 /**
- * A handshake may take this much of a client: a ClientHello has up to 2 KiB, a certificate with its chain 2 to 6.
+ * A handshake may take this much of a client: a ClientHello has up to 2 KiB, three certificates with RSA keys of 4,096 bits have 6.
  *
  * Attack: OpenSSL compares each group of a ClientHello with each key share (65 KiB took 25 ms), and checks each signature and name of a
- * certificate chain (100 KB took 470 ms), before any JavaScript runs.
+ * certificate chain (100 KB took 470 ms), before any JavaScript runs, and also if the chain ends in no authority. A certificate of 1.3 KB
+ * whose RSA exponent is as long as its modulus of 3,072 bits costs 4.5 ms, and one of 420 bytes on the curve sect571r1 1.7 ms.
  */
-const CLIENT_HANDSHAKE_BYTES = 16 * 1024;
+const CLIENT_HANDSHAKE_BYTES = 8 * 1024;
 /** Records that wait because what they bring is not read. */
 const HELD_BYTES = 16 * 1024;
 /** So many times as much as plain bytes count in a turn. */
 const WEIGHT = 8;
+
+/** Who pays for the processor time of a handshake. */
+export interface HandshakePayer {
+  /** Whether it has no time left, so that its handshakes end that are under way. */
+  readonly isBroke: boolean;
+  pay(ms: number): void;
+}
+
+export const NO_PAYER: HandshakePayer = { isBroke: false, pay: () => {} };
 
 /**
  * Carries a TLS connection over a TCP connection, so that all that its other side sends passes the budget of a turn.
@@ -46,6 +57,7 @@ const WEIGHT = 8;
 export class TlsCarrier extends Duplex {
   readonly raw: Socket;
   readonly #onWaste: (raw: Socket) => void;
+  readonly #payer: HandshakePayer;
   readonly #handshakeBytes: number;
   /** Null until the handshake is done. */
   #secured: TLSSocket | null = null;
@@ -59,12 +71,19 @@ export class TlsCarrier extends Duplex {
   /**
    * @param raw a connection that is read by nothing else from now on
    * @param onWaste called when it is closed because its records bring nothing
+   * @param payer who pays for the handshake
    * @param handshakeBytes the most that the other side may send before the handshake is done
    */
-  constructor(raw: Socket, onWaste: (raw: Socket) => void, handshakeBytes = CLIENT_HANDSHAKE_BYTES) {
+  constructor(
+    raw: Socket,
+    onWaste: (raw: Socket) => void,
+    payer: HandshakePayer,
+    handshakeBytes = CLIENT_HANDSHAKE_BYTES,
+  ) {
     super({ allowHalfOpen: true, highWaterMark: HELD_BYTES });
     this.raw = raw;
     this.#onWaste = onWaste;
+    this.#payer = payer;
     this.#handshakeBytes = handshakeBytes;
     // Read only once the TLS stream reads this one.
     raw.pause();
@@ -90,8 +109,8 @@ export class TlsCarrier extends Duplex {
   readonly #onBytes = (bytes: Buffer): void => {
     if (this.destroyed) return;
     this.#bytes += bytes.length;
-    if (this.#secured === null && this.#bytes > this.#handshakeBytes) {
-      this.destroy(new Error(`a TLS handshake of more than ${this.#handshakeBytes / 1024} KiB`));
+    if (this.#secured === null) {
+      this.#handshake(bytes);
       return;
     }
     if (this.#bytes >= this.#lookAtBytes && !this.#isUseful()) {
@@ -99,10 +118,26 @@ export class TlsCarrier extends Duplex {
       this.destroy(new Error('TLS records without content'));
       return;
     }
+    this.#pass(bytes);
+  };
+
+  #handshake(bytes: Buffer): void {
+    if (this.#bytes > this.#handshakeBytes) {
+      this.destroy(new Error(`a TLS handshake of more than ${this.#handshakeBytes / 1024} KiB`));
+    } else if (this.#payer.isBroke) {
+      this.destroy(new Error('TLS handshakes that cost too much'));
+    } else {
+      const beganAtMs = threadCpuMs();
+      this.#pass(bytes);
+      this.#payer.pay(threadCpuMs() - beganAtMs);
+    }
+  }
+
+  #pass(bytes: Buffer): void {
     // As `push` would, but without a copy: the TLS stack copies what it is given before this returns.
     if (this.readableFlowing === true && this.readableLength === 0) this.emit('data', bytes);
     else if (!this.push(ownCopy(bytes))) this.raw.pause();
-  };
+  }
 
   #isUseful(): boolean {
     this.#lookAtBytes = this.#bytes + LOOK_EVERY_BYTES;

@@ -25,6 +25,11 @@ export class TokenBucket {
     return this.#leftAt(nowMs) >= 1;
   }
 
+  /** How many tokens were taken that it did not have. */
+  debt(nowMs: number): number {
+    return Math.max(0, -this.#leftAt(nowMs));
+  }
+
   isFull(nowMs: number): boolean {
     return this.#leftAt(nowMs) >= this.#burst;
   }

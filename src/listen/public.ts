@@ -8,7 +8,9 @@ import type { HeadLimits } from '../http1/request-framing.ts';
 import { type Head, type HeadFault, readHead } from '../http1/request-head.ts';
 import { closeAfter, closeGently } from '../io/graceful-close.ts';
 import { HeldBytesBudget } from '../io/held-bytes.ts';
-import { openLastResponse } from '../io/node-internals.ts';
+import { openLastResponse, parseFaultOf } from '../io/node-internals.ts';
+import { endInTurn, SharedBufferSocket } from '../io/read-buffers.ts';
+import { rawOf } from '../io/tls-carrier.ts';
 import { type AcceptOptions, type Listener, openListener } from './accept.ts';
 import { FastPath } from './fast-path/fast-path.ts';
 import { type BodyReading, RequestFeed } from './node-http/request-feed.ts';
@@ -140,10 +142,22 @@ function createReader(options: PublicListenerOptions): NodeReader {
   server.on('clientError', (error: ParseError, stream) => {
     const socket = stream as Socket;
     const feed = feeds.get(socket) ?? null;
-    const hasResponseBegun = feed?.hasResponseBegun ?? responses.get(socket)?.headersSent ?? false;
-    onClientError(error, socket, options, feed, hasResponseBegun);
+    const answer = () => {
+      const hasResponseBegun = feed?.hasResponseBegun ?? responses.get(socket)?.headersSent ?? false;
+      onClientError(error, socket, options, feed, hasResponseBegun);
+    };
+    if (parseFaultOf(error) === 'late') answerInTurn(socket, feed, answer);
+    else answer();
   });
   return { server, feeds };
+}
+
+/** Attack: 4,000 clients send half of a head at the same moment. Node finds all of them late in one turn of the event loop. */
+function answerInTurn(socket: Socket, feed: RequestFeed | null, answer: () => void): void {
+  feed?.stop();
+  const raw = rawOf(socket);
+  const { owner, weight } = raw instanceof SharedBufferSocket ? raw : { owner: raw, weight: 1 };
+  endInTurn(owner, weight, answer);
 }
 
 /** Node refuses a headers timeout that is longer than the request timeout, because it could never take effect. */

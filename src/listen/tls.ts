@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { createSecureContext, createServer, type SecureContextOptions, type Server, type TLSSocket } from 'node:tls';
 import { Failure } from '../failure.ts';
 import { carriedBy } from '../io/node-internals.ts';
-import { rawOf, TlsCarrier } from '../io/tls-carrier.ts';
+import { type HandshakePayer, NO_PAYER, rawOf, TlsCarrier } from '../io/tls-carrier.ts';
 import { comesFrom } from './client-address.ts';
 import { certificateBlocks } from './pem.ts';
 
@@ -310,7 +310,8 @@ const CURVES = 'X25519MLKEM768:X25519:P-256:P-384';
  * connection.
  */
 export function createTlsStage(options: TlsStageOptions): {
-  readonly take: (raw: Socket) => void;
+  /** @param payer who pays for the handshake; left out: its cost is not bounded */
+  readonly take: (raw: Socket, payer?: HandshakePayer) => void;
   readonly use: (certificate: Certificate) => void;
 } {
   const requestsCertificate = options.clientCertificate !== 'none';
@@ -344,8 +345,8 @@ export function createTlsStage(options: TlsStageOptions): {
     options.onSecure(socket, raw);
   });
   return {
-    take: (raw) => {
-      server.emit('connection', new TlsCarrier(raw, options.onWaste));
+    take: (raw, payer = NO_PAYER) => {
+      server.emit('connection', new TlsCarrier(raw, options.onWaste, payer));
     },
     use: (certificate) => server.setSecureContext(contextOptions(certificate, options)),
   };

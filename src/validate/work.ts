@@ -1,3 +1,5 @@
+import { threadCpuMs } from '../io/clocks.ts';
+
 /** A check that took too much work. */
 export class ExcessError extends Error {}
 
@@ -87,8 +89,3 @@ export const OF_HEAD: WorkBounds = { steps: 400_000, cpuMs: 20 };
 export const OF_BODY_AT_ONCE: WorkBounds = { steps: 300_000, cpuMs: 15 };
 /** For any body: half a second, in which 200,000 schemas can be entered. */
 export const OF_BODY: WorkBounds = { steps: 16_000_000, cpuMs: 2_000 };
-
-function threadCpuMs(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1_000;
-}

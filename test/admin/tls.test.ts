@@ -96,7 +96,7 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
   });
 
   // Attack: 65 KiB of groups and key shares in a ClientHello, or 100 KB of client certificates, cost OpenSSL up to half a second.
-  test('a client whose handshake is longer than 16 KiB loses its connection (reliability 349)', async () => {
+  test('a client whose handshake is longer than 8 KiB loses its connection (reliability 349)', async () => {
     const { authority, cert, key } = await withCertificate();
     const { adminPort } = await start(`{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}' }`);
     const open = async () => {
@@ -112,8 +112,7 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
     const body = Buffer.alloc(4096);
     Buffer.from([1, 0, 0xff, 0xff, 3, 3]).copy(body);
     other.write(Buffer.concat([head, body]));
-    const rest = Array.from({ length: 3 }, () => Buffer.concat([head, Buffer.alloc(4096)]));
-    socket.write(Buffer.concat([head, body, ...rest]));
+    socket.write(Buffer.concat([head, body, head, Buffer.alloc(4096)]));
     // Not at the deadline of a handshake, which the other connection would have reached before.
     expect(await closedFirst).toBe('long');
     other.destroy();

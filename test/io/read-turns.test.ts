@@ -4,6 +4,7 @@ import { createConnection, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Buffers, Intake, readInTurn, SharedBufferSocket } from '../../src/io/read-buffers.ts';
 import { eventually } from '../support/conditions.ts';
+import { countTurns } from '../support/count-turns.ts';
 import { atEnd } from '../support/endings.ts';
 import { listen } from '../support/listening.ts';
 
@@ -30,23 +31,6 @@ function clients(port: number, count: number): Socket[] {
 function spin(ms: number): void {
   const untilMs = performance.now() + ms;
   while (performance.now() < untilMs);
-}
-
-/** How many calls of `done` come in one turn of the event loop at most. */
-function countTurns() {
-  const counted = { all: 0, most: 0, done: () => {} };
-  let inTurn = 0;
-  counted.done = () => {
-    counted.all++;
-    counted.most = Math.max(counted.most, ++inTurn);
-  };
-  const turn = () => {
-    inTurn = 0;
-    timer = setImmediate(turn);
-  };
-  let timer = setImmediate(turn);
-  atEnd(() => clearImmediate(timer));
-  return counted;
 }
 
 // Attack: libuv reads each connection up to 32 times before any timer runs, so 100 uploads of one key made turns of hundreds of
@@ -277,3 +261,26 @@ test.each([
     expect(counted.most).toBeLessThanOrEqual(mostKiB);
   },
 );
+
+// Attack: a bad frame, or a wider window for 99 responses that wait, on each of 20 sessions of HTTP/2: 10 bytes that cost 4 ms each.
+test('small pieces of encrypted connections that take long are processed in several turns (reliability 417)', async () => {
+  const counted = countTurns();
+  const sockets: SharedBufferSocket[] = [];
+  const port = await accepting((socket) => {
+    sockets.push(socket);
+    socket.weight = 8;
+    socket.taker = () => {
+      // Part of what a piece costs comes later, in what it has scheduled.
+      spin(1);
+      process.nextTick(spin, 1);
+      counted.done();
+    };
+    socket.on('data', socket.taker);
+  });
+  const many = clients(port, 40);
+  await Promise.all(many.map((socket) => once(socket, 'connect')));
+  await eventually(() => expect(sockets).toHaveLength(40));
+  for (const socket of many) socket.write('bad frame');
+  await eventually(() => expect(counted.all).toBe(40));
+  expect(counted.most).toBeLessThanOrEqual(4);
+});

@@ -6,6 +6,7 @@ import { extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import jsTokens from 'js-tokens';
+import { inSlices, type Steps } from '../../io/steps.ts';
 import { ATTRIBUTES, type Attribute, type AttributeName } from '../../model/attributes.ts';
 
 /** A file of the page, ready to be sent. */
@@ -38,13 +39,10 @@ const LIBRARIES: Readonly<Record<string, string>> = {
 /**
  * Serves the page of the console below `/console/`. Every path that names no file is a screen of the page, so it gets
  * index.html. The files hold no data: those come from the admin API, which asks who is signed in. They are read, and the
- * types are removed from the scripts, at the first request.
+ * types are removed from the scripts, at the first request, in slices: together they take 130 ms.
  */
 export function consoleAssets(): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
-  let loaded: {
-    readonly assets: ReadonlyMap<string, Asset>;
-    readonly fields: Readonly<Record<string, string>>;
-  } | null = null;
+  let loading: Promise<Page> | null = null;
   return async (request, response) => {
     request.resume();
     const path = (request.url ?? '').split('?')[0]!;
@@ -56,7 +54,8 @@ export function consoleAssets(): (request: IncomingMessage, response: ServerResp
       response.writeHead(405, { Allow: 'GET, HEAD' }).end();
       return;
     }
-    loaded ??= load();
+    loading ??= inSlices(load(), NEVER);
+    const loaded = await loading;
     const name = path.slice('/console/'.length);
     // The name of a screen may end like that of a file: a request id in its path is up to the client.
     const isScreen = !(extname(name) in TYPES) || request.headers.accept?.includes('text/html');
@@ -92,16 +91,25 @@ function send(
   response.end(bytes);
 }
 
-function load() {
+const NEVER = new AbortController().signal;
+
+interface Page {
+  readonly assets: ReadonlyMap<string, Asset>;
+  readonly fields: Readonly<Record<string, string>>;
+}
+
+function* load(): Steps<Page> {
   const folder = fileURLToPath(new URL('page', import.meta.url));
   const assets = new Map<string, Asset>();
   for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     const type = TYPES[extname(file)];
     if (type === undefined || file.endsWith('.d.ts')) continue;
     assets.set(file.split(sep).join('/'), assetOf(type, sentText(file, readFileSync(join(folder, file), 'utf8'))));
+    yield;
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
     assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(fileURLToPath(import.meta.resolve(specifier)))));
+    yield;
   }
   assets.set('attributes.js', assetOf(TYPES['.js']!, `export const ATTRIBUTES = ${JSON.stringify(attributeWords())};`));
   const importMap = /<script type="importmap">([\s\S]*?)<\/script>/.exec(

@@ -3,7 +3,7 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { outliveFailedWrites } from '../../io/node-internals.ts';
 import { type Intake, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { type Lookup, NAMES } from '../../io/resolver.ts';
-import { TlsCarrier } from '../../io/tls-carrier.ts';
+import { NO_PAYER, TlsCarrier } from '../../io/tls-carrier.ts';
 import { DeadlineError } from '../faults.ts';
 
 /** How the gateway checks an upstream's certificate, and the certificate it presents itself. In PEM form. */
@@ -114,7 +114,7 @@ function open(address: UpstreamAddress, { tls, lookup = NAMES.lookup }: DialOpti
 function encrypted(raw: SharedBufferSocket, options: ConnectionOptions): Socket {
   // The user of the encrypted side decides whether it outlives a failed write, and closes both.
   outliveFailedWrites(raw, () => true);
-  const carrier = new TlsCarrier(raw, () => {}, HANDSHAKE_BYTES);
+  const carrier = new TlsCarrier(raw, () => {}, NO_PAYER, HANDSHAKE_BYTES);
   const socket = connectTls({ ...options, socket: carrier });
   socket.allowHalfOpen = false;
   return socket.once('secureConnect', () => carrier.secure(socket));

@@ -106,6 +106,8 @@ class Http2Session implements ReadConnection, SessionStreams {
   #broken = false;
   /** Since when only the closing of the connection is left to do; null before that. */
   #overSinceMs: number | null = null;
+  /** It waits for its turn to end. */
+  #isEnding = false;
 
   /** @param address the client address that its streams count towards; null for a trusted proxy */
   constructor(socket: TLSSocket, address: string | null, options: Http2Options) {
@@ -206,7 +208,14 @@ class Http2Session implements ReadConnection, SessionStreams {
 
   /** Ends the session, because its client does not read. */
   endUnread(): void {
-    this.#breakOff('unread');
+    this.#endInTurn(() => this.#breakOff('unread'));
+  }
+
+  /** Attack: 20 sessions with 99 requests each are ended in the same turn of the event loop, for what they have sent since the last `look`. */
+  #endInTurn(end: () => void): void {
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    endInTurn(this.network ?? this, Number.POSITIVE_INFINITY, end);
   }
 
   get idleSinceMs(): number | null {
@@ -226,8 +235,8 @@ class Http2Session implements ReadConnection, SessionStreams {
     if (this.#hasFailed || this.#session.destroyed || (this.#session.closed && this.#open.size === 0)) {
       this.#overSinceMs ??= nowMs;
       if (nowMs - this.#overSinceMs >= CLOSE_WITHIN_MS) this.#socket.destroy();
-    } else if (this.#isStuck(nowMs)) this.#cut();
-    else if (!this.#overhead.look({ read, written, unread }, nowMs)) this.#breakOff('overhead');
+    } else if (this.#isStuck(nowMs)) this.#endInTurn(() => this.#cut());
+    else if (!this.#overhead.look({ read, written, unread }, nowMs)) this.#endInTurn(() => this.#breakOff('overhead'));
     else if (this.#open.size === 0) {
       const { headersTimeoutMs, idleTimeoutMs } = this.#options;
       const isLate = this.#hadStream
