@@ -1,3 +1,4 @@
+import { afterReading } from '../io/after-reading.ts';
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf, severalAccounts } from './account-id.ts';
 import { type AdmissionListener, type Batch, belongsTo, isAlike, join, type Wanted } from './batch.ts';
@@ -192,7 +193,7 @@ export class Admitter {
   }
 
   #batchesOf(consumerId: string): Batch[] {
-    if (this.#batches.size === 0) setImmediate(this.#flush);
+    if (this.#batches.size === 0) afterReading(this.#flush);
     const known = this.#batches.get(consumerId);
     if (known !== undefined) return known;
     const batches: Batch[] = [];

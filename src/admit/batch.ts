@@ -1,3 +1,4 @@
+import { throwLater } from '../io/after-reading.ts';
 import type { Amounts } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Admission, sameAmounts } from './verdict.ts';
@@ -75,9 +76,7 @@ export function answer(batch: Batch, admissionOf: (index: number) => Admission):
       batch.waiting[i]!.onAdmission(admissionOf(i));
     } catch (error) {
       // A listener's error becomes an uncaught exception of the process, and the other listeners still get their answers.
-      setImmediate(() => {
-        throw error;
-      });
+      throwLater(error);
     }
   }
 }

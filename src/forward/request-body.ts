@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
+import { afterReading } from '../io/after-reading.ts';
 import { Pieces } from '../io/writes.ts';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
 
@@ -153,7 +154,7 @@ export class BodySender {
       this.#fail(new ClientBodyError('payload_too_large'));
       return;
     }
-    if (this.#held.add(chunk) === 1) setImmediate(this.#flush);
+    if (this.#held.add(chunk) === 1) afterReading(this.#flush);
   };
 
   /**

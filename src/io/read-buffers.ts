@@ -85,7 +85,7 @@ class BytesOfTurn {
 }
 
 /** For how long pieces that wait for their turn are processed in one turn of the event loop. */
-const TURN_MS = 0.5;
+const TURN_MS = 0.25;
 const READS = new Turns(() => performance.now(), TURN_MS);
 
 /** Beyond this, each connection to a service is read once in a turn of the event loop. */
@@ -185,7 +185,7 @@ const SHARED_BY_CLIENTS = Buffer.allocUnsafeSlow(CLIENT_BUFFER_BYTES);
 const FIRST_PART = SHARED_BY_CLIENTS.subarray(0, 8 * 1024);
 
 /** A piece that is all that has arrived is processed at once, as long as those of a turn are no more than this, with so much for each. */
-const SMALL_IN_TURN_BYTES = 512 * 1024;
+const SMALL_IN_TURN_BYTES = 192 * 1024;
 const EACH_BYTES = 4 * 1024;
 /** For large pieces that wait. With new memory for each, a response of 1 MB from a service over TLS cost a third more. */
 const WAITING = new Buffers();
@@ -230,7 +230,7 @@ type TakeBytes = (bytes: Buffer) => void;
  *
  * Attack: libuv reads each ready connection up to 32 times before any timer runs. 100 WebSockets or uploads of one key made turns of
  * hundreds of milliseconds, in which all others waited. So large pieces, and all that exceed what a turn allows, are processed for
- * half a millisecond in each turn, of each owner in turn. Until it is its turn a connection is not read.
+ * a quarter of a millisecond in each turn, of each owner in turn. Until it is its turn a connection is not read.
  */
 export class SharedBufferSocket extends Socket {
   /** Receives the bytes; null if the connection is read as a stream. */

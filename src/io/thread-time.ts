@@ -1,3 +1,5 @@
+import { afterReadyWork } from './after-reading.ts';
+
 /** What one consumer has had of the thread that serves all. Only `ThreadTime` changes it. */
 export class ConsumerTime {
   readonly id: string;
@@ -37,7 +39,7 @@ export interface LargestPart {
 interface ThreadTimeOptions {
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Runs work after the bytes that have arrived are read, and before the next are. Left out: `setImmediate`. */
+  /** Runs work after the bytes that have arrived are read, and before the next are. Left out: `afterReadyWork`. */
   readonly afterReading?: (work: () => void) => void;
   /** One consumer had most of the thread since the last look, and its work had to wait for turns. At most once a minute. */
   readonly onLargest?: (largest: LargestPart) => void;
@@ -111,7 +113,7 @@ export class ThreadTime {
 
   constructor(options: ThreadTimeOptions) {
     this.#options = options;
-    this.#afterReading = options.afterReading ?? setImmediate;
+    this.#afterReading = options.afterReading ?? afterReadyWork;
   }
 
   /** Consumers that are held in memory. */

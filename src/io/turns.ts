@@ -1,3 +1,5 @@
+import { afterReadyWork } from './after-reading.ts';
+
 /** Work that has arrived. It may return true if there is more of it, and is then called again. */
 type Work = () => unknown;
 
@@ -42,7 +44,7 @@ export class Turns {
   #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    setImmediate(this.#next);
+    afterReadyWork(this.#next);
   }
 
   /** @returns whether there is more of it */
@@ -62,7 +64,7 @@ export class Turns {
     this.#spentMs = 0;
     this.#isScheduled = this.#waiting.size > 0;
     if (!this.#isScheduled) return;
-    setImmediate(this.#next);
+    afterReadyWork(this.#next);
     for (const [of, own] of this.#waiting) {
       if (this.#spentMs >= this.#turnMs) return;
       // The owner goes to the end of the line.

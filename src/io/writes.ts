@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { afterReading, throwLater } from './after-reading.ts';
 import { writeDirectly } from './node-internals.ts';
 
 /*
@@ -103,7 +104,7 @@ export class EndOfTurn {
   #later: Ending[] = [];
 
   add(ending: Ending): void {
-    if (this.#endings.length === 0 && this.#later.length === 0) setImmediate(this.#run);
+    if (this.#endings.length === 0 && this.#later.length === 0) afterReading(this.#run);
     this.#endings.push(ending);
   }
 
@@ -111,7 +112,7 @@ export class EndOfTurn {
     const [endings, later] = [this.#endings, this.#later];
     this.#endings = [];
     this.#later = endings;
-    if (endings.length > 0) setImmediate(this.#run);
+    if (endings.length > 0) afterReading(this.#run);
     for (const ending of later) {
       try {
         ending.atNextEnd();
@@ -127,11 +128,4 @@ export class EndOfTurn {
       }
     }
   };
-}
-
-/** Rethrows an error later, so that it reaches the process but does not keep the other work from running. */
-function throwLater(error: unknown): void {
-  setImmediate(() => {
-    throw error;
-  });
 }

@@ -1,3 +1,4 @@
+import { afterReadyWork } from '../io/after-reading.ts';
 import type { Arrival } from '../io/entrance.ts';
 import { ArrivalLine } from './arrival-line.ts';
 import type { ConnectionLimits } from './connections.ts';
@@ -65,7 +66,7 @@ export class AcceptTurns {
   #schedule(): void {
     if (this.#isScheduled || this.#isHeld || this.#line.size === 0) return;
     this.#isScheduled = true;
-    setImmediate(this.#turn);
+    afterReadyWork(this.#turn);
   }
 
   readonly #turn = (): void => {

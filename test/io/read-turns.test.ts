@@ -106,7 +106,7 @@ test('whatever waits for its turn arrives whole and in order, also if its reader
   expect(hashes.toSorted()).toEqual(sent.toSorted());
 });
 
-test('what is held of many connections is continued for half a millisecond in each turn, and of each owner in turn (reliability 347)', async () => {
+test('what is held of many connections is continued for a quarter of a millisecond in each turn, and of each owner in turn (reliability 347)', async () => {
   const counted = countTurns();
   const order: string[] = [];
   const sockets: Socket[] = [];

@@ -1,6 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { afterReading } from '../../src/io/after-reading.ts';
 import { Turns } from '../../src/io/turns.ts';
+import { EndOfTurn } from '../../src/io/writes.ts';
 
 // Attack: hundreds of sessions of HTTP/2, each of which opens all its streams in one write.
 test('work that arrives together is done over several turns, of each owner in turn (reliability 254)', async () => {
@@ -49,4 +51,32 @@ test('work that throws does not take the rest of its owner with it (reliability 
   expect(await thrown).toBe(broken);
   for (let i = 0; i < 3; i++) await turn();
   expect(begun).toEqual(['rest']);
+});
+
+// Fault: work that always waits was scheduled before anything was read, so it ran before what others had ready to be written.
+test('what is ready is done before work that waits, and so is what its promises lead to (reliability 412)', async () => {
+  const order: string[] = [];
+  let flooding = true;
+  let nowMs = 0;
+  const turns = new Turns(() => nowMs++, 1);
+  turns.later('attacker', () => {
+    order.push('flood');
+    return flooding;
+  });
+  while (order.length < 3) await turn();
+  const ended = new Promise<void>((resolve) => {
+    const endOfTurn = new EndOfTurn();
+    // As what arrives, a timer runs before the end of its turn.
+    setTimeout(() => {
+      order.length = 0;
+      afterReading(() => {
+        order.push('decided');
+        void Promise.resolve().then(() => order.push('stored'));
+      });
+      endOfTurn.add({ atEnd: () => order.push('written'), atNextEnd: resolve });
+    });
+  });
+  await ended;
+  flooding = false;
+  expect(order.slice(0, 4)).toEqual(['decided', 'written', 'stored', 'flood']);
 });
