@@ -546,7 +546,7 @@ export function shownAttributes<K extends RecordKind>(kind: K, record: Partial<A
 
 /** Those with a column in lists. */
 export function listedAttributes(
-  record: { readonly [A in ListedName]?: Attributes[A] | undefined },
+  record: { readonly [A in ListedName]?: Attributes[A] | null | undefined },
 ): Pick<Shown<'key'>, ListedName> {
   return Object.fromEntries(LISTED.map((name) => [name, record[name] ?? nullIfShown(BY_NAME[name])])) as never;
 }

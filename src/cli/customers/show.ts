@@ -13,7 +13,7 @@ import {
   filterOptions,
   givenFilters,
 } from '../keys/attribute-options.ts';
-import { suspendedRows } from '../keys/show.ts';
+import { linesOf, suspendedRows } from '../keys/show.ts';
 import { heldText, json, limitsText, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
@@ -170,7 +170,7 @@ function customerText(
     }),
     ...unreadable.map(({ id }): [string, string] => ['key', `${id} (unreadable)`]),
   ];
-  return rows.map(([left, right]) => `${left.padEnd(9)} ${right.replaceAll('\n', `\n${' '.repeat(10)}`)}\n`).join('');
+  return linesOf(rows);
 }
 
 function momentsOf(terminal: Terminal): (time: string) => string {

@@ -132,7 +132,7 @@ export function attributeColumns(kind: RecordKind): Column[] {
 
 /** The cells of those columns. */
 export function attributeCells(
-  record: { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | undefined },
+  record: { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | null | undefined },
 ): string[] {
   return LISTED.map((name) => record[name] ?? '-');
 }
@@ -143,7 +143,7 @@ export function attributeRows(
 ): [string, string][] {
   return ATTRIBUTE_NAMES.flatMap((name): [string, string][] => {
     const value = record[name] ?? null;
-    if (value === null) return (LISTED as readonly string[]).includes(name) ? [[wordOf(name), '-']] : [];
+    if (value === null) return (LISTED as readonly string[]).includes(name) ? [[name, '-']] : [];
     // The notes have lines of their own, which the caller indents.
     const text = valueText(value);
     return [[name, BY_NAME[name].form === 'text' ? text : escapedText(text)]];

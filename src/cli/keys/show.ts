@@ -237,6 +237,11 @@ export async function keyText(key: StoredKey, report: ShownKey, store: OpenStore
     ...suspendedRows(report, moment),
     ...report.secrets.map((secret): [string, string] => ['secret', secretText(secret, moment)]),
   ];
+  return linesOf(rows);
+}
+
+/** What is known of a record, a line for each thing. */
+export function linesOf(rows: readonly (readonly [string, string])[]): string {
   const width = Math.max(...rows.map(([left]) => left.length));
   const indent = ' '.repeat(width + 2);
   return rows.map(([left, right]) => `${left.padEnd(width)}  ${right.replaceAll('\n', `\n${indent}`)}\n`).join('');
