@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { accountIdsOf } from './account-id.ts';
+import { type AccountIds, accountIdsOf } from './account-id.ts';
 import {
   type AccountState,
   type Amounts,
@@ -13,7 +13,7 @@ import {
   roomOf,
   UNSEEN,
 } from './decide.ts';
-import type { Allowance } from './plan.ts';
+import type { Allowance, Budgets } from './plan.ts';
 import { type Banned, type Refused, sameAmounts, verdictOf } from './verdict.ts';
 import { isPresent, presentCount, type WindowLimit, type WindowName, withTopUps } from './windows.ts';
 
@@ -26,16 +26,16 @@ interface AccountCacheOptions {
   readonly wallMs: () => number;
 }
 
-/** The state of a consumer as far as this gateway knows. */
-interface KnownAccount {
-  readonly state: AccountState;
+/** The accounts of a consumer as far as this gateway knows. */
+interface KnownAccounts {
+  readonly accounts: readonly AccountState[];
   /** The present by the store's clock, Unix milliseconds; a lower bound. */
   readonly nowMs: number;
   /** Whether the times are by this gateway's own clock, because the store has never answered. */
   readonly isOwnClock: boolean;
 }
 
-/** The last known state of a consumer. The store's clock said `nowMs` between `askedAtMs` and `answeredAtMs` (monotonic). */
+/** The last known state of an account. The store's clock said `nowMs` between `askedAtMs` and `answeredAtMs` (monotonic). */
 interface RememberedAccount {
   readonly state: AccountState;
   readonly nowMs: number;
@@ -46,14 +46,10 @@ interface RememberedAccount {
   readonly generation: number;
   /** The last refusal from memory, and what it was made from; null before the first. */
   refusal: Refusal | null;
-  /** What the decision charged. Null for an account that was charged alone, and for one that is not the consumer's own. */
-  readonly charged: Charged | null;
-}
-
-/** The accounts of a decision, so that their ids are not made again for every request. */
-interface Charged {
-  readonly further: Allowance['further'];
-  readonly ids: readonly string[];
+  /** The accounts of the decision, so that their ids are not made again for every request. */
+  readonly ids: AccountIds;
+  /** The budgets of these accounts; null after a local decision. */
+  readonly budgets: Budgets | null;
 }
 
 interface Refusal {
@@ -71,7 +67,7 @@ const LOCAL = -1;
 /** How long a request that costs more than a limit is refused from memory before the store is asked again. */
 const REFUSE_COST_FOR_MS = 1_000;
 
-/** The last known state of each consumer, and the store's clock. Bounded: the least recently used is dropped first. */
+/** The last known state of each account, and the store's clock. Bounded: the least recently used is dropped first. */
 export class AccountCache {
   readonly #options: AccountCacheOptions;
   readonly #accounts: LRUCache<string, RememberedAccount>;
@@ -96,16 +92,15 @@ export class AccountCache {
   /**
    * Keeps the store's decision.
    * @param generation `generation` when the store was asked, at `askedAtMs` (monotonic)
-   * @param charged the allowance, if it has several accounts
-   * @param whole the state with the usage in the backlog, which the store lacks; null without a backlog
+   * @param whole the accounts with the usage in the backlog, which the store lacks; null without a backlog
    */
   rememberDecision(
-    consumerId: string,
+    ids: AccountIds,
+    allowance: Allowance,
     outcome: Outcome,
     askedAtMs: number,
     generation: number,
-    charged: Pick<Allowance, 'limits' | 'further'> | null = null,
-    whole: AccountState | null = null,
+    whole: readonly AccountState[] | null = null,
   ): void {
     const { nowMs } = outcome;
     const answeredAtMs = this.#options.monotonicMs();
@@ -113,19 +108,22 @@ export class AccountCache {
     // What is lent may be returned at any time.
     const isLent = outcome.mayReturn === true || outcome.lent !== undefined;
     const isLocal = whole !== null || isLent || isConverted(outcome);
-    const at = { nowMs, isOwnClock: false, askedAtMs, answeredAtMs, generation: isLocal ? LOCAL : generation };
-    const state = whole ?? outcome.state;
-    if (charged?.further === undefined) {
-      this.#accounts.set(consumerId, { state, ...at, refusal: null, charged: null });
-      return;
-    }
-    const { further = [], ...own } = state;
-    const budgets = [charged, ...charged.further];
-    const ids = accountIdsOf(consumerId, charged);
-    for (const [i, id] of ids.entries()) {
-      const ofOwn = i === 0 ? { state: own, charged: { further: charged.further, ids } } : null;
-      const decided = { ...at, refusal: null, ...(ofOwn ?? { state: further[i - 1]!, charged: null }) };
-      this.#accounts.set(id, this.#withOtherWindows(id, decided, budgets[i]!.limits));
+    const accounts = whole ?? outcome.accounts;
+    const { budgets } = allowance;
+    for (let i = 0; i < ids.length; i++) {
+      const decided: RememberedAccount = {
+        state: accounts[i]!,
+        nowMs,
+        isOwnClock: false,
+        askedAtMs,
+        answeredAtMs,
+        generation: isLocal ? LOCAL : generation,
+        refusal: null,
+        ids,
+        budgets,
+      };
+      const known = ids.length === 1 ? undefined : this.#accounts.get(ids[i]!);
+      this.#accounts.set(ids[i]!, known === undefined ? decided : this.#withOthers(known, decided, budgets[i]!.limits));
     }
   }
 
@@ -133,9 +131,7 @@ export class AccountCache {
    * A decided account with the windows that the decision did not charge, as they were known: those of the plan, if a group of
    * routes is there instead of them.
    */
-  #withOtherWindows(id: string, decided: RememberedAccount, limits: readonly WindowLimit[]): RememberedAccount {
-    const known = this.#accounts.get(id);
-    if (known === undefined) return decided;
+  #withOthers(known: RememberedAccount, decided: RememberedAccount, limits: readonly WindowLimit[]): RememberedAccount {
     const isOther = (name: string) => !limits.some(({ window }) => window === name);
     if (!Object.keys(known.state.windows).some(isOther)) return decided;
     const others = Object.entries(this.#stateAt(known, decided.nowMs).windows).filter(
@@ -147,44 +143,28 @@ export class AccountCache {
     return { ...decided, state: { ...decided.state, windows }, generation };
   }
 
-  /** Keeps the state after a local decision. */
+  /** Keeps the accounts after a local decision. */
   rememberLocal(
-    consumerId: string,
-    state: AccountState,
-    { nowMs, isOwnClock }: Pick<KnownAccount, 'nowMs' | 'isOwnClock'>,
-    ids: readonly string[] | null = null,
+    ids: AccountIds,
+    accounts: readonly AccountState[],
+    { nowMs, isOwnClock }: Pick<KnownAccounts, 'nowMs' | 'isOwnClock'>,
   ): void {
     const atMs = this.#options.monotonicMs();
-    const at = {
-      nowMs,
-      isOwnClock,
-      askedAtMs: atMs,
-      answeredAtMs: atMs,
-      generation: LOCAL,
-      refusal: null,
-      charged: null,
-    };
-    if (ids === null) {
-      this.#accounts.set(consumerId, { state, ...at });
-      return;
+    const times = { nowMs, isOwnClock, askedAtMs: atMs, answeredAtMs: atMs };
+    for (const [i, id] of ids.entries()) {
+      this.#accounts.set(id, { state: accounts[i]!, ...times, generation: LOCAL, refusal: null, ids, budgets: null });
     }
-    // Each account is kept by itself, because several consumers share one.
-    const { further = [], ...own } = state;
-    for (const [i, id] of ids.entries()) this.#accounts.set(id, { state: i === 0 ? own : further[i - 1]!, ...at });
   }
 
-  /** @param ids the accounts of the consumer, if there are several */
-  known(consumerId: string, ids: readonly string[] | null = null): KnownAccount {
-    if (ids === null) return this.#knownAlone(consumerId);
+  /** What is known of the accounts of a consumer. */
+  known(ids: AccountIds): KnownAccounts {
     const memories = ids.map((id) => this.#accounts.get(id));
-    const isOwnClock = this.#clock === null;
-    // The latest answer: the store's clock may have been set since an account was remembered.
+    // The latest answer: the store's clock may have been set since an account was remembered. Gateways whose own clocks differ must
+    // agree also on consumers that are new to one of them.
     const base = this.#clock ?? memories.find((memory) => memory !== undefined) ?? null;
     const nowMs = base === null ? this.#options.wallMs() : this.#since(base);
-    const [state, ...further] = memories.map((memory) =>
-      memory === undefined ? UNSEEN : this.#stateAt(memory, nowMs),
-    );
-    return { nowMs, isOwnClock, state: { ...state!, further } };
+    const accounts = memories.map((memory) => (memory === undefined ? UNSEEN : this.#stateAt(memory, nowMs)));
+    return { nowMs, isOwnClock: this.#clock === null, accounts };
   }
 
   /**
@@ -194,17 +174,6 @@ export class AccountCache {
   #stateAt(memory: RememberedAccount, nowMs: number): AccountState {
     const aheadMs = memory.isOwnClock ? nowMs - this.#since(memory) : 0;
     return aheadMs === 0 ? memory.state : later(memory.state, aheadMs);
-  }
-
-  #knownAlone(consumerId: string): KnownAccount {
-    const memory = this.#accounts.get(consumerId);
-    if (memory !== undefined) {
-      return { state: memory.state, nowMs: this.#since(memory), isOwnClock: memory.isOwnClock };
-    }
-    // The store's clock if it is known: gateways whose own clocks differ must agree also on consumers new to one of them.
-    const clock = this.#clock;
-    const nowMs = clock === null ? this.#options.wallMs() : this.#since(clock);
-    return { state: UNSEEN, nowMs, isOwnClock: clock === null };
   }
 
   /**
@@ -217,42 +186,50 @@ export class AccountCache {
     cost: number,
     amounts: Amounts | undefined = undefined,
   ): Refused | Banned | null {
-    const memory = this.#accounts.get(consumerId);
-    if (memory === undefined || memory.generation !== this.#generation) return null;
-    const others = allowance.further === undefined ? NO_OTHERS : this.#othersOf(consumerId, allowance, memory.charged);
-    if (!mayRefuse(memory, others, allowance, cost, amounts)) return null;
+    const own = this.#current(consumerId);
+    if (own === null) return null;
+    const isSame = own.budgets === allowance.budgets && own.ids[0] === consumerId;
+    const ids = isSame ? own.ids : accountIdsOf(consumerId, allowance);
+    if (!this.#mayRefuse(own, ids, allowance, cost, amounts)) return null;
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
     // up to one more may have passed.
     const monotonicMs = this.#options.monotonicMs();
-    const latestNowMs = Math.ceil(memory.nowMs + 1 + (monotonicMs - memory.askedAtMs));
-    let nowMs = sinceAnswer(memory, monotonicMs);
-    for (let i = 0; i < others.length; i++) {
-      const other = others[i]!;
+    const latestNowMs = Math.ceil(own.nowMs + 1 + (monotonicMs - own.askedAtMs));
+    let nowMs = sinceAnswer(own, monotonicMs);
+    for (let i = 1; i < ids.length; i++) {
+      const other = this.#current(ids[i]!);
       if (other !== null) nowMs = Math.max(nowMs, sinceAnswer(other, monotonicMs));
     }
-    const last = memory.refusal;
+    const last = own.refusal;
     if (last !== null && last.nowMs === nowMs && last.latestNowMs === latestNowMs) {
       if (last.allowance === allowance && last.cost === cost && sameAmounts(last.amounts, amounts)) return last.verdict;
     }
-    const state = joinedState(memory, others);
-    if (!stillRefuses(memory.nowMs, state, allowance, { cost, amounts }, latestNowMs)) return null;
-    const verdict = verdictOf(decide(state, allowance, nowMs, cost, 1, undefined, amounts), allowance, 0);
+    const accounts = ids.map((id) => this.#current(id)?.state ?? UNSEEN);
+    if (!stillRefuses(own.nowMs, accounts, allowance, { cost, amounts }, latestNowMs)) return null;
+    const verdict = verdictOf(decide(accounts, allowance, nowMs, cost, 1, undefined, amounts), allowance, 0);
     if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
-    memory.refusal = { allowance, cost, amounts, nowMs, latestNowMs, verdict };
+    own.refusal = { allowance, cost, amounts, nowMs, latestNowMs, verdict };
     return verdict;
   }
 
-  /** The other accounts of a consumer; null for one that this gateway does not know, or not since the last `forget`. */
-  #othersOf(consumerId: string, allowance: Allowance, last: Charged | null): readonly (RememberedAccount | null)[] {
-    const isSame = last !== null && last.further === allowance.further;
-    const ids = isSame ? last.ids : accountIdsOf(consumerId, allowance);
-    const others = new Array<RememberedAccount | null>(ids.length - 1);
-    for (let i = 1; i < ids.length; i++) {
-      const memory = this.#accounts.get(ids[i]!);
-      others[i - 1] = memory?.generation === this.#generation ? memory : null;
-    }
-    return others;
+  /** What is known of an account; null if nothing, or not since the last `forget`. */
+  #current(accountId: string): RememberedAccount | null {
+    const memory = this.#accounts.get(accountId);
+    return memory?.generation === this.#generation ? memory : null;
+  }
+
+  /** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
+  #mayRefuse(
+    { state }: RememberedAccount,
+    ids: AccountIds,
+    allowance: Allowance,
+    cost: number,
+    amounts: Amounts | undefined,
+  ): boolean {
+    if (state.ban !== null || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
+    for (let i = 1; i < ids.length; i++) if (this.#current(ids[i]!)?.state.ban) return true;
+    return false;
   }
 
   #since(answer: Answer): number {
@@ -286,60 +263,41 @@ function later({ windows, strikes, ban, topUps }: AccountState, aheadMs: number)
 }
 
 /**
- * Whether a refusal reports a count in slices that the store does not keep (`stateAfter`): its own slices leave earlier. Then a
+ * Whether a refusal reports a count in slices that the store does not keep (`accountsAfter`): its own slices leave earlier. Then a
  * slice begins at the decision although nothing was counted in it.
  */
-function isConverted({ admitted, nowMs, state }: Outcome): boolean {
+function isConverted({ admitted, nowMs, accounts }: Outcome): boolean {
   if (admitted > 0) return false;
-  return [state, ...(state.further ?? [])].some(({ windows }) => {
+  for (const { windows } of accounts) {
     for (const name in windows) if (windows[name as WindowName]!.slices?.startsAtMs === nowMs) return true;
-    return false;
-  });
-}
-
-const NO_OTHERS: readonly never[] = Object.freeze([]);
-
-function joinedState({ state }: RememberedAccount, others: readonly (RememberedAccount | null)[]): AccountState {
-  return others.length === 0 ? state : { ...state, further: others.map((other) => other?.state ?? UNSEEN) };
-}
-
-/** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
-function mayRefuse(
-  { state }: RememberedAccount,
-  others: readonly (RememberedAccount | null)[],
-  allowance: Allowance,
-  cost: number,
-  amounts: Amounts | undefined,
-): boolean {
-  if (state.ban !== null || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
-  return others.some((other) => other !== null && other.state.ban !== null);
+  }
+  return false;
 }
 
 /**
  * Whether the store would certainly still refuse at `nowMs`, under the present allowance. A budget in a unit of its own that has no
  * room is no reason: a settlement may give some back at any time.
- * @param knownMs when `state` was it
+ * @param knownMs when `accounts` were it
  */
 function stillRefuses(
   knownMs: number,
-  state: AccountState,
+  accounts: readonly AccountState[],
   allowance: Allowance,
   { cost, amounts }: { readonly cost: number; readonly amounts: Amounts | undefined },
   nowMs: number,
 ): boolean {
-  const { bans, further = [] } = allowance;
-  const ban = banInForce(state, nowMs);
+  const { bans, budgets } = allowance;
+  const ban = banInForce(accounts, nowMs);
   // A ban longer than the present rule allows does not count: the store is about to shorten it.
   if (ban !== null) return bans === null || ban.untilMs <= knownMs + banLengthMs(bans, ban.number);
   let [exceeds, exceedsByOne, isSpent] = [false, false, false];
-  for (let i = 0; i <= further.length; i++) {
-    const account = i === 0 ? state : state.further![i - 1]!;
-    const limits = withTopUps(i === 0 ? allowance.limits : further[i - 1]!.limits, account.topUps, nowMs);
-    const needed = i === 0 ? cost : roomOf(chargeOf(further[i - 1]!, cost, amounts));
-    const isGivenBack = i > 0 && further[i - 1]!.unit !== undefined;
+  for (let i = 0; i < budgets.length; i++) {
+    const [budget, account] = [budgets[i]!, accounts[i]!];
+    const limits = withTopUps(budget.limits, account.topUps, nowMs);
+    const needed = roomOf(chargeOf(budget, cost, amounts));
     exceeds ||= costExceedsLimit(limits, needed);
     exceedsByOne ||= costExceedsLimit(limits, 1);
-    isSpent ||= bans === null && !isGivenBack && hasNoRoom(account, limits, needed, nowMs);
+    isSpent ||= bans === null && budget.unit === undefined && hasNoRoom(account, limits, needed, nowMs);
   }
   if (!exceeds) return isSpent;
   // If a cheaper request fits, refusals of such requests at another gateway may have led to a ban meanwhile.

@@ -49,19 +49,21 @@ export function partsOfAccount(accountId: string): AccountParts {
   return { consumerId: whole.slice(at + 1), customerId: whole.slice(0, at), group, unit };
 }
 
-/** The accounts of the budgets of an allowance, in order: the consumer's own, then those of `further`. */
-export function accountIdsOf(accountId: string, { further }: Pick<Allowance, 'further'>): readonly string[] {
-  if (further === undefined) return [accountId];
-  return [accountId, ...further.map((budget) => budgetAccountOf(accountId, budget))];
+/** The ids of the accounts that a request charges, in the order of the budgets. */
+export type AccountIds = readonly [string, ...string[]];
+
+/** The accounts of the budgets of an allowance. @param accountId that of the consumer's own budget */
+export function accountIdsOf(accountId: string, { budgets }: Pick<Allowance, 'budgets'>): AccountIds {
+  const ids: [string, ...string[]] = [accountId];
+  for (let i = 1; i < budgets.length; i++) ids.push(accountIdOfBudget(accountId, budgets[i]!));
+  return ids;
 }
 
-/** The same if there are several; null for a consumer that has only its own, as most have. */
-export function severalAccounts(accountId: string, allowance: Pick<Allowance, 'further'>): readonly string[] | null {
-  return allowance.further === undefined ? null : accountIdsOf(accountId, allowance);
-}
-
-/** The account of one further budget of a consumer. */
-function budgetAccountOf(accountId: string, { scope, group, unit }: Pick<Budget, 'scope' | 'group' | 'unit'>): string {
+/** The account of one budget. */
+export function accountIdOfBudget(
+  accountId: string,
+  { scope, group, unit }: Pick<Budget, 'scope' | 'group' | 'unit'>,
+): string {
   const owner = scope === 'key' ? accountId : ownerOf(accountId);
   const grouped = group === null ? owner : `${owner}${GROUP}${group}`;
   return unit === undefined ? grouped : inUnit(grouped, unit);

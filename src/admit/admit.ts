@@ -1,6 +1,6 @@
 import { afterReading } from '../io/after-reading.ts';
 import { AccountCache } from './account-cache.ts';
-import { accountIdsOf, severalAccounts } from './account-id.ts';
+import { accountIdsOf } from './account-id.ts';
 import { type AdmissionListener, type Batch, belongsTo, isAlike, join, type Wanted } from './batch.ts';
 import { type Amounts, decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
@@ -163,8 +163,8 @@ export class Admitter {
   expectsRefusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): boolean {
     // What is unused of a lease is not known here.
     if (allowance.isShadowOnly || allowance.history === 'all' || this.#leases?.has(consumerId)) return false;
-    const { state, nowMs } = this.#accounts.known(consumerId, severalAccounts(consumerId, allowance));
-    return decide(state, allowance, nowMs, cost, 1, undefined, amounts).admitted === 0;
+    const { accounts, nowMs } = this.#accounts.known(accountIdsOf(consumerId, allowance));
+    return decide(accounts, allowance, nowMs, cost, 1, undefined, amounts).admitted === 0;
   }
 
   /** The allowance can change within a turn, by a reload. Each request is decided by the allowance at its arrival. */
@@ -172,8 +172,8 @@ export class Admitter {
     const batches = this.#batchesOf(wanted.consumerId);
     const known = batches.find((batch) => isAlike(batch, wanted));
     if (known !== undefined) return known;
-    const accounts = severalAccounts(wanted.consumerId, wanted.allowance);
-    const batch: Batch = { ...wanted, accounts, waiting: [], timer: null, state: 'new' };
+    const accountIds = accountIdsOf(wanted.consumerId, wanted.allowance);
+    const batch: Batch = { ...wanted, accountIds, waiting: [], timer: null, state: 'new' };
     batches.push(batch);
     return batch;
   }
@@ -221,7 +221,7 @@ export class Admitter {
    */
   settleWatched(consumerId: string, { allowance, nowMs }: Verdict, amounts: Amounts, used: UsedUnits): void {
     if (allowance.history !== 'all') return;
-    const windows = (allowance.further ?? []).map(() => []);
+    const windows = allowance.budgets.map(() => []);
     const reservation = { amounts, windows, isCertain: true };
     this.#settlements.add({ consumerId, allowance, reservation, nowMs }, used);
   }
@@ -244,7 +244,7 @@ export class Admitter {
 
   /** A consumer's budgets as far as this gateway knows, without a call to the store. */
   standing(consumerId: string, allowance: Allowance): Verdict {
-    const { state, nowMs } = this.#accounts.known(consumerId, severalAccounts(consumerId, allowance));
-    return verdictOnBudgets(decide(state, allowance, nowMs, 1, 0).state, allowance, nowMs, 0);
+    const { accounts, nowMs } = this.#accounts.known(accountIdsOf(consumerId, allowance));
+    return verdictOnBudgets(decide(accounts, allowance, nowMs, 1, 0).accounts, allowance, nowMs, 0);
   }
 }

@@ -1,4 +1,5 @@
 import { throwLater } from '../io/after-reading.ts';
+import type { AccountIds } from './account-id.ts';
 import type { Amounts } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Admission, sameAmounts } from './verdict.ts';
@@ -20,8 +21,8 @@ interface LeaseWait {
 /** Requests of one consumer that arrived in one turn of the event loop, with the same allowance, cost and amounts. */
 export interface Batch {
   readonly consumerId: string;
-  /** The accounts that the requests charge, if there are several; null if it is the consumer's own alone. */
-  readonly accounts: readonly string[] | null;
+  /** The accounts that the requests charge. */
+  readonly accountIds: AccountIds;
   readonly allowance: Allowance;
   readonly cost: number;
   /** What each takes of units; undefined if the allowance counts none. */

@@ -1,6 +1,6 @@
 import type { AccountCache } from './account-cache.ts';
-import { severalAccounts } from './account-id.ts';
-import { type Amounts, banInForce, decide, stateAfter } from './decide.ts';
+import { accountIdsOf } from './account-id.ts';
+import { type Amounts, accountsAfter, banInForce, decide } from './decide.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
@@ -44,23 +44,23 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
   const { consumerId, allowance, cost, amounts, n, isUncounted } = undecided;
   const { onFailure, accounts, backlog, inFlight, onLocalDecision } = options;
   if (onFailure === 'closed') return () => ({ kind: 'unavailable' });
-  const ids = severalAccounts(consumerId, allowance);
-  const known = accounts.known(consumerId, ids);
+  const ids = accountIdsOf(consumerId, allowance);
+  const known = accounts.known(ids);
   const { nowMs } = known;
-  const present = decide(known.state, allowance, nowMs, cost, 0).state;
+  const present = decide(known.accounts, allowance, nowMs, cost, 0).accounts;
   if (onFailure === 'open' && banInForce(present, nowMs) === null) {
     const verdict = verdictOnBudgets(present, allowance, nowMs, cost);
     onLocalDecision?.('uncounted', n);
-    inFlight.began(allowance, ids ?? [consumerId], n);
+    inFlight.began(allowance, ids, n);
     return () => ({ kind: 'decided', verdict, source: 'local' });
   }
-  const held = inFlight.heldOf(allowance, ids ?? [consumerId]);
+  const held = inFlight.heldOf(allowance, ids);
   // What the store has counted of them cannot be known when they are settled.
-  const decided = decide(known.state, allowance, nowMs, cost, n, held, amounts);
+  const decided = decide(known.accounts, allowance, nowMs, cost, n, held, amounts);
   const outcome = amounts === undefined ? decided : ({ ...decided, isUncertain: true } as const);
-  inFlight.began(allowance, ids ?? [consumerId], outcome.admitted);
-  accounts.rememberLocal(consumerId, stateAfter(known.state, outcome, allowance), known, ids);
-  if (isUncounted) backlog?.defer(consumerId, outcome, allowance, known.isOwnClock);
+  inFlight.began(allowance, ids, outcome.admitted);
+  accounts.rememberLocal(ids, accountsAfter(known.accounts, outcome, allowance), known);
+  if (isUncounted) backlog?.defer(ids, outcome, allowance, known.isOwnClock);
   if (outcome.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', outcome.admitted);
   if (outcome.admitted < n) onLocalDecision?.('uncounted', n - outcome.admitted);
   const verdictAt = verdictsOf(outcome, allowance);

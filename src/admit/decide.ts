@@ -10,7 +10,7 @@ import {
   unreturnedUnits,
   waitFor,
 } from './lease.ts';
-import type { Allowance, BanRule, Budget } from './plan.ts';
+import type { Allowance, BanRule, Budget, Budgets } from './plan.ts';
 import {
   countIn,
   fitsAtMs,
@@ -38,7 +38,7 @@ export interface Ban {
   readonly untilMs: number;
   /** The window whose refusal led to the ban. */
   readonly window: WindowName;
-  /** The further budget that the window belongs to; left out for one of the consumer's own. */
+  /** The name of the budget that the window belongs to; left out for the consumer's own. */
   readonly budget?: string;
 }
 
@@ -52,18 +52,22 @@ export interface AccountState {
   readonly ban: Ban | null;
   /** What operators have added to limits; left out if nothing is in force. */
   readonly topUps?: TopUps;
-  /** What those sums are made of, for operators. A decision leaves it out, and `stateAfter` keeps it. */
+  /** What those sums are made of, for operators. A decision leaves it out, and `accountsAfter` keeps it. */
   readonly topUpNotes?: readonly TopUpNote[];
   /** What gateways have borrowed; left out if nothing is lent. */
   readonly leases?: readonly Lease[];
-  /** The accounts of the further budgets of an allowance, in their order; left out if it has none. */
-  readonly further?: readonly AccountState[];
 }
+
+/** The accounts of the budgets of an allowance, in their order. */
+export type Accounts = readonly [AccountState, ...AccountState[]];
 
 export const NO_STRIKES: Strikes = Object.freeze({ count: 0, endsAtMs: 0 });
 
-/** The state of a consumer without any counted request. */
+/** An account without any counted request. */
 export const UNSEEN: AccountState = Object.freeze({ windows: Object.freeze({}), strikes: NO_STRIKES, ban: null });
+
+/** The accounts of a consumer without any counted request. */
+export const ALL_UNSEEN: Accounts = Object.freeze([UNSEEN]);
 
 /** The decision about `n` simultaneous requests of one consumer: the first are admitted, the next refused, the last banned. */
 export interface Outcome {
@@ -83,7 +87,7 @@ export interface Outcome {
   readonly isUncertain?: true;
   /** Set if the refused requests were refused because as many are in flight as may be: no strikes, and no limit refuses them. */
   readonly isCrowded?: true;
-  /** What was lent to the gateway, which `state` has counted; left out if it has borrowed nothing. */
+  /** What was lent to the gateway, which `accounts` have counted; left out if it has borrowed nothing. */
   readonly lent?: Lent;
   /** Set if other gateways may return units of these accounts, and no ban refuses requests in any case. */
   readonly mayReturn?: true;
@@ -94,17 +98,18 @@ export interface Outcome {
   readonly waitMs?: number;
   /** The requests in flight of each account after the last request, null without such a limit; left out if none has one. */
   readonly inFlight?: readonly (number | null)[];
-  /** The state after the last request. */
-  readonly state: AccountState;
+  /** The accounts after the last request. */
+  readonly accounts: Accounts;
 }
 
 /**
  * Decides `n` simultaneous requests of `cost` each, exactly as `n` single requests one after the other (contract section
  * 3). A request charges every budget of the allowance or none. Pure. `stores/redis/decide.lua` is the same function, and
- * test/admit/decide-twins.test.ts compares the two: change both or neither.
+ * test/admit/budget-twins.test.ts compares the two: change both or neither.
  *
  * With `n` 0 it returns the present state, without everything that has ended by `nowMs`.
  *
+ * @param before the accounts of the budgets; those that are missing at the end are `UNSEEN`
  * @param nowMs the store's clock, Unix milliseconds. It may jump. After it was set back, no window or strike lasts longer
  *   than its own length from `nowMs`, and no ban longer than its rung's length. After it was set forward, everything that
  *   it has passed has ended for good.
@@ -114,7 +119,7 @@ export interface Outcome {
  * @param leaseTerms what the gateway borrows and returns; it borrows only without a bound of requests in flight and without `amounts`
  */
 export function decide(
-  state: AccountState,
+  before: readonly AccountState[],
   allowance: Allowance,
   nowMs: number,
   cost: number,
@@ -123,8 +128,18 @@ export function decide(
   amounts?: Amounts,
   leaseTerms: LeaseTerms = NO_TERMS,
 ): Outcome {
-  const outcome = decideInFlight(state, allowance, { nowMs, cost, n, amounts, leaseTerms }, inFlight);
-  return amounts === undefined ? outcome : { ...outcome, amounts };
+  const { budgets, boundsInFlight } = allowance;
+  const asked = { nowMs, cost, n, amounts, leaseTerms };
+  const accounts = presentAccounts(before, allowance, asked);
+  if (leaseTerms.returned !== undefined) takeBack(accounts, leaseTerms.returned, nowMs);
+  const roomInFlight = boundsInFlight ? roomInFlightOf(budgets, inFlight) : Number.POSITIVE_INFINITY;
+  const decided = decideOn(accounts, allowance, asked, roomInFlight);
+  const outcome = amounts === undefined ? decided : { ...decided, amounts };
+  if (!boundsInFlight) return outcome;
+  const after = budgets.map(({ inFlight: bound }, i) =>
+    bound === undefined ? null : (inFlight[i] ?? 0) + outcome.admitted,
+  );
+  return { ...outcome, inFlight: after };
 }
 
 const NOTHING = () => 0;
@@ -136,73 +151,67 @@ interface Asked extends Pick<Outcome, 'nowMs' | 'cost' | 'n'> {
   readonly leaseTerms: LeaseTerms;
 }
 
-function decideInFlight(state: AccountState, allowance: Allowance, asked: Asked, inFlight: readonly number[]): Outcome {
-  const { nowMs, cost, n, leaseTerms } = asked;
-  const accounts = presentAccounts(state, allowance, asked);
-  if (leaseTerms.returned !== undefined) takeBack(accounts, leaseTerms.returned, nowMs);
-  if (!allowance.boundsInFlight) {
-    return decideOn(accounts, allowance, { nowMs, cost, n, leaseTerms, roomInFlight: Number.POSITIVE_INFINITY });
+/** How many further requests may be in flight in every account. */
+function roomInFlightOf(budgets: Budgets, inFlight: readonly number[]): number {
+  let room = Number.POSITIVE_INFINITY;
+  for (const [i, { inFlight: bound }] of budgets.entries()) {
+    if (bound !== undefined) room = Math.min(room, bound - (inFlight[i] ?? 0));
   }
-  const bounds = [allowance, ...(allowance.further ?? [])].map((budget) => budget.inFlight);
-  const counts = bounds.map((_, i) => inFlight[i] ?? 0);
-  const rooms = bounds.map((bound, i) => (bound === undefined ? Number.POSITIVE_INFINITY : bound - counts[i]!));
-  const roomInFlight = Math.max(Math.min(...rooms), 0);
-  const outcome = decideOn(accounts, allowance, { nowMs, cost, n, leaseTerms, roomInFlight });
-  const after = bounds.map((bound, i) => (bound === undefined ? null : counts[i]! + outcome.admitted));
-  return { ...outcome, inFlight: after };
+  return Math.max(room, 0);
 }
 
-/** @param asked with how many further requests may be in flight in every account */
 function decideOn(
-  accounts: readonly Account[],
+  accounts: readonly ChargedAccount[],
   allowance: Allowance,
-  asked: Omit<Asked, 'amounts'> & { readonly roomInFlight: number },
+  asked: Asked,
+  roomInFlight: number,
 ): Outcome {
-  const { nowMs, cost, n, roomInFlight, leaseTerms } = asked;
-  if (isBanned(accounts, nowMs)) return { nowMs, cost, n, admitted: 0, bannedFrom: 0, state: stateOf(accounts) };
+  const { nowMs, cost, n, leaseTerms } = asked;
+  if (isBanned(accounts, nowMs)) return { nowMs, cost, n, admitted: 0, bannedFrom: 0, accounts: statesOf(accounts) };
   const room = roomFor(accounts, n, NOTHING);
   const admitted = Math.min(room, roomInFlight);
   if (admitted > 0) for (const account of accounts) account.windows = count(account, nowMs, admitted);
-  if (leaseTerms.borrows !== undefined || isLent(accounts)) return decideWithLeases(accounts, allowance, asked, room);
+  if (leaseTerms.borrows !== undefined || isLent(accounts))
+    return decideWithLeases(accounts, allowance, asked, room, admitted);
   if (admitted < n && admitted === room && isStrike(accounts, allowance)) {
     const struck = strike(accounts, allowance, { nowMs, n, admitted });
-    return { nowMs, cost, n, admitted, ...struck, state: stateOf(accounts) };
+    return { nowMs, cost, n, admitted, ...struck, accounts: statesOf(accounts) };
   }
-  const outcome = { nowMs, cost, n, admitted, bannedFrom: n, state: stateOf(accounts) };
+  const outcome = { nowMs, cost, n, admitted, bannedFrom: n, accounts: statesOf(accounts) };
   return admitted < room ? { ...outcome, isCrowded: true } : outcome;
 }
 
-function isLent(accounts: readonly Account[]): boolean {
+function isLent(accounts: readonly ChargedAccount[]): boolean {
   for (const { leases } of accounts) if (leases.length > 0) return true;
   return false;
 }
 
 /** The same where units are lent, or asked for. What is admitted has been counted. */
 function decideWithLeases(
-  accounts: readonly Account[],
+  accounts: readonly ChargedAccount[],
   allowance: Allowance,
-  { nowMs, cost, n, roomInFlight, leaseTerms }: Omit<Asked, 'amounts'> & { readonly roomInFlight: number },
+  { nowMs, cost, n, leaseTerms }: Asked,
   room: number,
+  admitted: number,
 ): Outcome {
-  const admitted = Math.min(room, roomInFlight);
   const returns = accounts.some((account) => mayReturn(account, nowMs)) ? ({ mayReturn: true } as const) : {};
   if (admitted < n && admitted === room) {
     const waitMs = leaseTerms.isFinal ? 0 : waitFor(accounts, nowMs);
     if (waitMs > 0 && mayHelp(accounts, allowance, nowMs, n - admitted)) {
       notice(accounts, nowMs);
-      return { nowMs, cost, n, admitted, bannedFrom: n, ...returns, waitMs, state: stateOf(accounts) };
+      return { nowMs, cost, n, admitted, bannedFrom: n, ...returns, waitMs, accounts: statesOf(accounts) };
     }
     if (isStrike(accounts, allowance)) {
       const struck = strike(accounts, allowance, { nowMs, n, admitted });
       if (struck.imposesBan) notice(accounts, nowMs);
       const lasting = struck.imposesBan ? {} : returns;
-      return { nowMs, cost, n, admitted, ...struck, ...lasting, state: stateOf(accounts) };
+      return { nowMs, cost, n, admitted, ...struck, ...lasting, accounts: statesOf(accounts) };
     }
   }
   const { borrows } = leaseTerms;
   const lent = borrows === undefined || n === 0 || admitted < n ? null : lend(accounts, { ...borrows, cost }, nowMs);
   const decided = { nowMs, cost, n, admitted, bannedFrom: n, ...returns, ...(lent === null ? {} : { lent }) };
-  const outcome = { ...decided, state: stateOf(accounts) };
+  const outcome = { ...decided, accounts: statesOf(accounts) };
   return admitted < room ? { ...outcome, isCrowded: true } : outcome;
 }
 
@@ -210,27 +219,27 @@ function decideWithLeases(
  * Whether what gateways may still return could change the refusal of some requests: one of them would fit then, or they would lead to a
  * ban of an account whose units others may still be using.
  */
-function mayHelp(accounts: readonly Account[], allowance: Allowance, nowMs: number, refused: number): boolean {
+function mayHelp(accounts: readonly ChargedAccount[], allowance: Allowance, nowMs: number, refused: number): boolean {
   if (roomFor(accounts, 1, (account) => unreturnedUnits(account, nowMs)) > 0) return true;
-  const struck = accounts[allowance.bansOfCustomer ? 1 : 0]!;
+  const struck = accounts[allowance.bansIn]!;
   if (!isStrike(accounts, allowance) || struck.strikes.count + refused < allowance.bans!.after) return false;
   return waitFor([struck], nowMs) > 0;
 }
 
-function isBanned(accounts: readonly Account[], nowMs: number): boolean {
+function isBanned(accounts: readonly ChargedAccount[], nowMs: number): boolean {
   for (const { ban } of accounts) if (ban !== null && nowMs < ban.untilMs) return true;
   return false;
 }
 
 /** Whether the refusal of a request is a strike: one that waiting could have avoided. */
-function isStrike(accounts: readonly Account[], { bans }: Allowance): boolean {
+function isStrike(accounts: readonly ChargedAccount[], { bans }: Allowance): boolean {
   return bans !== null && !accounts.some(({ limits, cost }) => costExceedsLimit(limits, roomOf(cost)));
 }
 
 const NONE_IN_FLIGHT: readonly number[] = Object.freeze([]);
 
 /** One account under its budget, while a decision is made about it. */
-interface Account {
+interface ChargedAccount {
   /** What each request charges here. 0 for one that takes nothing in advance of a unit. */
   readonly cost: number;
   readonly limits: readonly ToppedUpLimit[];
@@ -241,33 +250,35 @@ interface Account {
   leases: readonly Lease[];
 }
 
-const NO_FURTHER: readonly Budget[] = Object.freeze([]);
-
-/** What of each account has not ended: the consumer's own, then those of the further budgets. */
-function presentAccounts(state: AccountState, allowance: Allowance, { nowMs, cost, n, amounts }: Asked): Account[] {
-  const { limits: own, further = NO_FURTHER, bans, bansOfCustomer } = allowance;
+/** What of each account has not ended. */
+function presentAccounts(
+  before: readonly AccountState[],
+  allowance: Allowance,
+  { nowMs, cost, n, amounts }: Asked,
+): ChargedAccount[] {
+  const { budgets, bans, bansIn } = allowance;
   // Of this length from the start: an array that grows has room for 16.
-  const accounts = new Array<Account>(1 + further.length);
+  const accounts = new Array<ChargedAccount>(budgets.length);
   let latestBackMs = 0;
-  for (let i = 0; i <= further.length; i++) {
-    const { windows: counts, ban, strikes, topUps, leases } = i === 0 ? state : (state.further?.[i - 1] ?? UNSEEN);
-    const limits = withTopUps(i === 0 ? own : further[i - 1]!.limits, topUps, nowMs);
+  for (let i = 0; i < budgets.length; i++) {
+    const budget = budgets[i]!;
+    const { windows: counts, ban, strikes, topUps, leases } = before[i] ?? UNSEEN;
+    const limits = withTopUps(budget.limits, topUps, nowMs);
     const { windows, backMs } = currentWindows(counts, limits, nowMs);
     latestBackMs = Math.max(latestBackMs, backMs);
-    const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
     accounts[i] = {
-      cost: i === 0 ? cost : chargeOf(further[i - 1]!, cost, amounts),
+      cost: chargeOf(budget, cost, amounts),
       limits,
       windows,
       strikes,
-      ban: currentBan(ban, rule, nowMs, further, n === 0),
+      ban: currentBan(ban, i === bansIn ? bans : null, nowMs, budgets, n === 0),
       topUps: topUps && topUpsOf(limits),
       leases: leases ?? NO_LEASES,
     };
   }
   for (let i = 0; i < accounts.length; i++) {
-    const rule = i === (bansOfCustomer ? 1 : 0) ? bans : null;
-    accounts[i]!.strikes = currentStrikes(accounts[i]!.strikes, rule, nowMs, latestBackMs);
+    const account = accounts[i]!;
+    account.strikes = currentStrikes(account.strikes, i === bansIn ? bans : null, nowMs, latestBackMs);
   }
   return accounts;
 }
@@ -285,12 +296,11 @@ export function roomOf(charge: number): number {
   return Math.max(charge, 1);
 }
 
-function stateOf(accounts: readonly Account[]): AccountState {
-  const state = accountStateOf(accounts[0]!);
-  return accounts.length === 1 ? state : { ...state, further: accounts.slice(1).map(accountStateOf) };
+function statesOf(accounts: readonly ChargedAccount[]): Accounts {
+  return accounts.map(stateOf) as [AccountState, ...AccountState[]];
 }
 
-function accountStateOf({ windows, strikes, ban, topUps, leases }: Account): AccountState {
+function stateOf({ windows, strikes, ban, topUps, leases }: ChargedAccount): AccountState {
   const state = topUps === undefined ? { windows, strikes, ban } : { windows, strikes, ban, topUps };
   return leases.length === 0 ? state : { ...state, leases };
 }
@@ -302,10 +312,9 @@ export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): 
 }
 
 /** The same for all budgets that a request charges. */
-export function exceedsLimit({ limits, further }: Allowance, cost: number, amounts: Amounts | undefined): boolean {
-  if (costExceedsLimit(limits, cost)) return true;
-  if (further === undefined) return false;
-  for (const budget of further) {
+export function exceedsLimit({ budgets }: Allowance, cost: number, amounts: Amounts | undefined): boolean {
+  for (let i = 0; i < budgets.length; i++) {
+    const budget = budgets[i]!;
     if (costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts)))) return true;
   }
   return false;
@@ -317,11 +326,10 @@ export function nameOfBan({ window, budget }: Ban): LimitName {
 }
 
 /** The ban in force that ends last, of the consumer or of its customer; null if none is in force. */
-export function banInForce({ ban, further }: AccountState, nowMs: number): Ban | null {
-  let last = ban !== null && nowMs < ban.untilMs ? ban : null;
-  if (further === undefined) return last;
-  for (const { ban: other } of further) {
-    if (other !== null && nowMs < other.untilMs && other.untilMs > (last?.untilMs ?? 0)) last = other;
+export function banInForce(accounts: readonly AccountState[], nowMs: number): Ban | null {
+  let last: Ban | null = null;
+  for (const { ban } of accounts) {
+    if (ban !== null && nowMs < ban.untilMs && ban.untilMs > (last?.untilMs ?? 0)) last = ban;
   }
   return last;
 }
@@ -346,24 +354,17 @@ export function lift(state: AccountState, nowMs: number): AccountState {
 }
 
 /**
- * The state that a store keeps after a decision, which returns only what the allowance counts. Windows that it does not count
+ * The accounts that a store keeps after a decision, which returns only what the allowance counts. Windows that it does not count
  * stay, as after a change of plans.
  *
  * Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
  * middle of a reload would move its count along with the present, and never be admitted again.
  */
-export function stateAfter(
-  before: AccountState,
-  { state, n, admitted, nowMs }: Outcome,
-  allowance: Allowance,
-): AccountState {
+export function accountsAfter(before: readonly AccountState[], outcome: Outcome, { budgets }: Allowance): Accounts {
+  const { accounts, n } = outcome;
   const kept = n === 0 ? stateAfterReturn : keptState;
-  const after = kept(before, { state, admitted, nowMs }, allowance.limits);
-  if (state.further === undefined) return after;
-  const further = allowance.further!.map(({ limits }, i) =>
-    kept(before.further?.[i] ?? UNSEEN, { state: state.further![i]!, admitted, nowMs }, limits),
-  );
-  return { ...after, further };
+  const after = (state: AccountState, i: number) => kept(before[i] ?? UNSEEN, state, budgets[i]!.limits, outcome);
+  return accounts.map(after) as [AccountState, ...AccountState[]];
 }
 
 /**
@@ -372,8 +373,9 @@ export function stateAfter(
  */
 function stateAfterReturn(
   before: AccountState,
-  { state: { windows, leases }, nowMs }: Pick<Outcome, 'state' | 'nowMs'>,
+  { windows, leases }: AccountState,
   limits: readonly WindowLimit[],
+  { nowMs }: Pick<Outcome, 'nowMs'>,
 ): AccountState {
   const after: Partial<Record<WindowName, WindowCount>> = { ...before.windows };
   for (const limit of limits) {
@@ -391,32 +393,29 @@ function stateAfterReturn(
 /** The same for one account. */
 function keptState(
   before: AccountState,
-  { state, admitted, nowMs }: Pick<Outcome, 'state' | 'admitted' | 'nowMs'>,
+  after: AccountState,
   limits: readonly WindowLimit[],
+  { admitted, nowMs }: Pick<Outcome, 'admitted' | 'nowMs'>,
 ): AccountState {
-  const own = state.further === undefined ? state : withoutFurther(state);
   const kept = Object.entries(before.windows).filter(([name, { slices }]) => {
     const limit = limits.find(({ window }) => window === name);
     if (limit === undefined) return true;
     const isConverted =
-      slices !== undefined && slices.per !== limit.slices && state.windows[limit.window] !== undefined;
+      slices !== undefined && slices.per !== limit.slices && after.windows[limit.window] !== undefined;
     return isConverted && admitted === 0;
   });
-  const topUps = Object.entries(before.topUps ?? {}).filter(([, { untilMs }]) => nowMs < untilMs);
+  const topUps =
+    before.topUps === undefined ? [] : Object.entries(before.topUps).filter(([, { untilMs }]) => nowMs < untilMs);
   const notes = before.topUpNotes?.filter(({ untilMs }) => nowMs < untilMs) ?? [];
-  const ban = banAfter(before.ban, own.ban);
-  if (kept.length === 0 && topUps.length === 0 && ban === own.ban) return own;
+  const ban = banAfter(before.ban, after.ban);
+  if (kept.length === 0 && topUps.length === 0 && ban === after.ban) return after;
   return {
-    ...own,
+    ...after,
     ban,
-    windows: { ...own.windows, ...Object.fromEntries(kept) },
+    windows: { ...after.windows, ...Object.fromEntries(kept) },
     ...(topUps.length === 0 ? {} : { topUps: Object.fromEntries(topUps) }),
     ...(notes.length === 0 ? {} : { topUpNotes: notes }),
   };
-}
-
-function withoutFurther({ further: _, ...own }: AccountState): AccountState {
-  return own;
 }
 
 /**
@@ -433,11 +432,11 @@ function currentBan(
   of: Ban | null,
   rule: BanRule | null,
   nowMs: number,
-  further: readonly Pick<Budget, 'name'>[],
+  budgets: Budgets,
   isRead: boolean,
 ): Ban | null {
   if (of === null) return null;
-  const ban = of.budget === undefined || further.some(({ name }) => name === of.budget) ? of : withoutBudget(of);
+  const ban = of.budget === undefined || budgets.some(({ name }) => name === of.budget) ? of : withoutBudget(of);
   if (rule === null) return nowMs < ban.untilMs ? ban : null;
   if (nowMs >= ban.untilMs + rule.forgetMs) return null;
   // Nothing is stored when the state is only read. An end that is made of the present would be later at each reading.
@@ -487,7 +486,11 @@ function topUpsOf(limits: readonly ToppedUpLimit[]): TopUps | undefined {
 }
 
 /** How many of `n` requests fit. @param returned what is to be taken for unused of each account */
-function roomFor(accounts: readonly Account[], n: number, returned: (account: Account) => number): number {
+function roomFor(
+  accounts: readonly ChargedAccount[],
+  n: number,
+  returned: (account: ChargedAccount) => number,
+): number {
   let room = n;
   for (const account of accounts) {
     const { cost, limits, windows } = account;
@@ -500,7 +503,7 @@ function roomFor(accounts: readonly Account[], n: number, returned: (account: Ac
   return Math.max(room, 0);
 }
 
-function count({ cost, windows, limits }: Account, nowMs: number, admitted: number) {
+function count({ cost, windows, limits }: ChargedAccount, nowMs: number, admitted: number) {
   if (cost === 0) return windows;
   const spent = admitted * cost;
   const counted = { ...windows };
@@ -510,12 +513,12 @@ function count({ cost, windows, limits }: Account, nowMs: number, admitted: numb
 
 /** Counts the refused requests as strikes, or imposes the ban that they lead to. */
 function strike(
-  accounts: readonly Account[],
-  { bans, bansOfCustomer, further = [] }: Allowance,
+  accounts: readonly ChargedAccount[],
+  { budgets, bans, bansIn }: Allowance,
   { nowMs, n, admitted }: { nowMs: number; n: number; admitted: number },
 ): Pick<Outcome, 'bannedFrom' | 'imposesBan'> {
   const rule = bans!;
-  const struck = accounts[bansOfCustomer ? 1 : 0]!;
+  const struck = accounts[bansIn]!;
   const refusing = lastRefusing(accounts);
   const before = struck.strikes.count;
   const total = before + n - admitted;
@@ -525,9 +528,10 @@ function strike(
     return { bannedFrom: n };
   }
   const number = (struck.ban?.number ?? 0) + 1;
-  const { window, budget } = refusing;
+  const { window } = refusing;
+  const { name } = budgets[refusing.budget]!;
   const ban = { number, untilMs: nowMs + banLengthMs(rule, number), window };
-  struck.ban = budget === 0 ? ban : { ...ban, budget: further[budget - 1]!.name };
+  struck.ban = name === '' ? ban : { ...ban, budget: name };
   struck.strikes = NO_STRIKES;
   return { bannedFrom: admitted + Math.max(rule.after - before - 1, 0), imposesBan: true };
 }
@@ -536,7 +540,7 @@ function strike(
  * The window that refuses a request for the longest time; of several, the last one: the longest of the last budget. Each strike
  * has such a window, and a client that waits for it is refused by no window.
  */
-function lastRefusing(accounts: readonly Account[]) {
+function lastRefusing(accounts: readonly ChargedAccount[]) {
   let last: { budget: number; window: WindowName; fitsAtMs: number } = { budget: 0, window: 'second', fitsAtMs: 0 };
   for (const [budget, { cost, limits, windows }] of accounts.entries()) {
     const needed = roomOf(cost);

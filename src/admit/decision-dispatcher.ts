@@ -1,6 +1,5 @@
 import { setReplyTimeout } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
-import { accountIdsOf, partsOfAccount } from './account-id.ts';
 import { answer, type Batch, isAlike, join } from './batch.ts';
 import type { Amounts, Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
@@ -46,7 +45,7 @@ export class DecisionDispatcher {
   readonly #options: DecisionDispatcherOptions;
   /** The lanes with a call in flight, and the batches that wait for its end; null if none does. */
   readonly #inFlight = new Map<string, Batch[] | null>();
-  /** How many calls in flight charge an account that several consumers share. */
+  /** How many calls in flight charge an account, of those behind the consumer's own: several consumers may share one. */
   readonly #shared = new Map<string, number>();
 
   readonly #waits: LeaseWaits;
@@ -72,10 +71,10 @@ export class DecisionDispatcher {
       const { withinMs } = batch;
       if (batch.state === 'answered') continue;
       const busy = this.#busyLane(batch);
-      if (backlog !== null && someAccount(batch, (id) => backlog.isInDoubt(id))) this.#decideLocally(batch, true);
+      if (backlog !== null && batch.accountIds.some((id) => backlog.isInDoubt(id))) this.#decideLocally(batch, true);
       else if (busy !== null) this.#hold(batch, busy);
       else {
-        const isDeferred = backlog !== null && someAccount(batch, (id) => backlog.has(id));
+        const isDeferred = backlog !== null && batch.accountIds.some((id) => backlog.has(id));
         if (isDeferred) lanes ??= { clear: new Set(clear.flatMap(lanesOf)), deferred: new Set() };
         if (
           lanes !== null &&
@@ -94,9 +93,10 @@ export class DecisionDispatcher {
   }
 
   #busyLane(batch: Batch): string | null {
-    if (this.#inFlight.has(batch.consumerId)) return batch.consumerId;
-    const shared = sharedLaneOf(batch);
-    return shared !== null && this.#inFlight.has(shared) ? shared : null;
+    const { accountIds: ids } = batch;
+    const lanes = laneCountOf(batch);
+    for (let i = 0; i < lanes; i++) if (this.#inFlight.has(ids[i]!)) return ids[i]!;
+    return null;
   }
 
   /** Decides a request locally that may not wait for the store any longer. */
@@ -106,22 +106,21 @@ export class DecisionDispatcher {
 
   #begin(batches: readonly Batch[]): void {
     for (const batch of batches) {
-      this.#inFlight.set(batch.consumerId, null);
-      const shared = sharedLaneOf(batch);
-      if (shared !== null) this.#inFlight.set(shared, null);
-      if (batch.accounts === null) continue;
-      for (const id of batch.accounts) this.#shared.set(id, (this.#shared.get(id) ?? 0) + 1);
+      const { accountIds: ids } = batch;
+      const lanes = laneCountOf(batch);
+      for (let i = 0; i < lanes; i++) this.#inFlight.set(ids[i]!, null);
+      for (let i = 1; i < ids.length; i++) this.#shared.set(ids[i]!, (this.#shared.get(ids[i]!) ?? 0) + 1);
     }
   }
 
   #end(batches: readonly Batch[]): void {
     let ready: Batch[] | null = null;
     for (const batch of batches) {
-      ready = this.#release(batch.consumerId, ready);
-      const shared = sharedLaneOf(batch);
-      if (shared !== null) ready = this.#release(shared, ready);
-      if (batch.accounts === null) continue;
-      for (const id of batch.accounts) {
+      const { accountIds: ids } = batch;
+      const lanes = laneCountOf(batch);
+      for (let i = 0; i < lanes; i++) ready = this.#release(ids[i]!, ready);
+      for (let i = 1; i < ids.length; i++) {
+        const id = ids[i]!;
         const left = this.#shared.get(id)! - 1;
         if (left === 0) this.#shared.delete(id);
         else this.#shared.set(id, left);
@@ -158,11 +157,11 @@ export class DecisionDispatcher {
 
   /** Adds the consumers' usage in the backlog to the store before the store decides about them again. */
   async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
-    const ids = batches.flatMap(({ consumerId, accounts }) => accounts ?? [consumerId]);
+    const ids = batches.flatMap(({ accountIds }) => accountIds);
     const settled = await backlog.settle(ids);
     // A call about another consumer of the customer may have been given up meanwhile.
     const mayNot = (id: string) => !settled.has(id) || backlog.isInDoubt(id);
-    for (const batch of batches) if (someAccount(batch, mayNot)) this.#decideLocally(batch, true);
+    for (const batch of batches) if (batch.accountIds.some(mayNot)) this.#decideLocally(batch, true);
     const ready = batches.filter(({ state }) => state === 'new');
     if (ready.length > 0) this.#decide(ready, batches);
     else this.#end(batches);
@@ -199,34 +198,34 @@ export class DecisionDispatcher {
     // First, so that these decisions may have what is given back.
     const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
     if (batches.some(isConcerned)) void settlements.flush();
-    ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(requests, error), false));
+    ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(batches, error), false));
   }
 
-  #requestFor({ consumerId, allowance, accounts, cost, amounts, waiting }: Batch): DecisionRequest {
-    const asked = { consumerId, allowance, cost, n: waiting.length };
+  #requestFor({ consumerId, allowance, accountIds, cost, amounts, waiting }: Batch): DecisionRequest {
+    const asked = { consumerId, allowance, accountIds, cost, n: waiting.length };
     const request = amounts === undefined ? asked : { ...asked, amounts };
     if (!allowance.boundsInFlight) return request;
-    return { ...request, held: this.#options.inFlight.reported(allowance, accounts ?? [consumerId]) };
+    return { ...request, held: this.#options.inFlight.reported(allowance, accountIds) };
   }
 
   /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
   #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
     const { accounts, backlog, leases } = this.#options;
-    const { consumerId, allowance, accounts: ids } = batch;
-    if (allowance.boundsInFlight) this.#settleInFlight(batch, ids ?? [consumerId], outcome);
+    const { allowance, accountIds } = batch;
+    if (allowance.boundsInFlight) this.#settleInFlight(batch, outcome);
     if (!outcome) {
       this.#decideLocally(batch, outcome === undefined);
       return;
     }
     // The store's state lacks the usage in the backlog. The account cache must have it for the next outage.
-    const whole = backlog?.withBacklog(consumerId, outcome.state, outcome.nowMs, ids) ?? null;
-    accounts.rememberDecision(consumerId, outcome, askedAtMs, generation, allowance, whole);
+    const whole = backlog?.withBacklog(accountIds, outcome.accounts, outcome.nowMs) ?? null;
+    accounts.rememberDecision(accountIds, allowance, outcome, askedAtMs, generation, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
     if (source === 'local') this.#reportLocal(outcome);
     const isBanned = outcome.bannedFrom < outcome.n;
     if (leases !== null && (isBanned || outcome.waitMs !== undefined)) {
       // What this process has borrowed itself, without waiting for the notice.
-      for (const id of ids ?? [consumerId]) leases.recall(id);
+      for (const id of accountIds) leases.recall(id);
     }
     if (outcome.waitMs !== undefined && batch.state !== 'answered') this.#wait(batch, outcome.admitted, outcome.waitMs);
     const verdictAt = verdictsOf(outcome, allowance);
@@ -240,7 +239,7 @@ export class DecisionDispatcher {
     this.#waits.add({ ...batch, waiting, withinMs: null, timer: null, state: 'new' }, forMs);
   }
 
-  #settleInFlight({ allowance, state }: Batch, ids: readonly string[], outcome: Outcome | null | undefined): void {
+  #settleInFlight({ allowance, accountIds: ids, state }: Batch, outcome: Outcome | null | undefined): void {
     const { inFlight } = this.#options;
     if (!outcome) inFlight.unanswered(allowance, ids, outcome === null);
     else if (state === 'answered') inFlight.answeredLate(allowance, ids);
@@ -253,15 +252,14 @@ export class DecisionDispatcher {
   }
 
   /** The outcomes of a call that failed: undefined if the store has counted nothing, null if it may have. */
-  #outcomesOf(requests: readonly DecisionRequest[], error: unknown): readonly (Outcome | null | undefined)[] {
+  #outcomesOf(batches: readonly Batch[], error: unknown): readonly (Outcome | null | undefined)[] {
     this.#options.onStoreFailure?.(error);
     if (error instanceof NothingDone) return error.outcomes;
     const { backlog } = this.#options;
     if (backlog !== null) {
-      for (const { consumerId, allowance } of requests)
-        for (const id of accountIdsOf(consumerId, allowance)) backlog.doubt(id);
+      for (const { accountIds } of batches) for (const id of accountIds) backlog.doubt(id);
     }
-    return requests.map(() => null);
+    return batches.map(() => null);
   }
 
   #startTimer(batch: Batch, withinMs: number | null): Batch {
@@ -278,10 +276,6 @@ export class DecisionDispatcher {
   }
 }
 
-function someAccount({ consumerId, accounts }: Batch, test: (accountId: string) => boolean): boolean {
-  return accounts === null ? test(consumerId) : accounts.some(test);
-}
-
 /** Enters a batch into the lanes of a call. @returns false if one of them is a lane of the other call */
 function enterLanes(batch: Batch, own: Set<string>, others: ReadonlySet<string>): boolean {
   const lanes = lanesOf(batch);
@@ -290,20 +284,17 @@ function enterLanes(batch: Batch, own: Set<string>, others: ReadonlySet<string>)
   return true;
 }
 
-/** The lanes of a batch: its consumer, and its customer if that has one. */
 function lanesOf(batch: Batch): readonly string[] {
-  const shared = sharedLaneOf(batch);
-  return shared === null ? [batch.consumerId] : [batch.consumerId, shared];
+  return batch.accountIds.slice(0, laneCountOf(batch));
 }
 
 /**
  * A consumer has one call at a time. So has a customer whose requests in flight are bounded, because each call reports how many
  * this process has in all.
- * @returns the id of that customer; null if the batch is of no such customer
+ * @returns how many of the accounts of a batch are such lanes: the first ones
  */
-function sharedLaneOf({ consumerId, allowance: { boundsInFlight, further } }: Batch): string | null {
-  if (!boundsInFlight || further?.[0]?.inFlight === undefined) return null;
-  return partsOfAccount(consumerId).customerId;
+function laneCountOf({ allowance: { boundsInFlight, budgets } }: Batch): number {
+  return boundsInFlight && budgets[1]?.inFlight !== undefined ? 2 : 1;
 }
 
 /** Admits as many requests of a batch, from the first on, as a lease suffices for. */

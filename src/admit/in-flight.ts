@@ -165,6 +165,6 @@ export class InFlightCounts {
 }
 
 /** The accounts of an allowance that bound the requests in flight. */
-function boundedIn({ inFlight, further = [] }: Allowance, accountIds: readonly string[]): readonly string[] {
-  return accountIds.filter((_, i) => (i === 0 ? inFlight : further[i - 1]!.inFlight) !== undefined);
+function boundedIn({ budgets }: Allowance, accountIds: readonly string[]): readonly string[] {
+  return accountIds.filter((_, i) => budgets[i]!.inFlight !== undefined);
 }

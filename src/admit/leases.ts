@@ -1,5 +1,5 @@
-import { accountIdsOf, ownerIdOf } from './account-id.ts';
-import type { AccountState, Outcome } from './decide.ts';
+import { type AccountIds, accountIdsOf, ownerIdOf } from './account-id.ts';
+import type { AccountState, Accounts, Outcome } from './decide.ts';
 import { type LeaseTerms, MAX_LEASE_MS, type ReturnedLease } from './lease.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
@@ -38,11 +38,11 @@ interface Owner {
 interface Held {
   readonly consumerId: string;
   readonly allowance: Allowance;
-  readonly accountIds: readonly string[];
+  readonly accountIds: AccountIds;
   readonly owner: Owner;
   readonly id: number;
   /** The accounts after the decision that lent it, which have counted all of it, and what the store's clock said. */
-  readonly state: AccountState;
+  readonly accounts: Accounts;
   readonly nowMs: number;
   readonly answeredAtMs: number;
   /** From then on no request is admitted from it (monotonic, milliseconds). */
@@ -52,7 +52,7 @@ interface Held {
   requests: number;
   /** What its owner had spent when it was lent. */
   readonly spentBefore: number;
-  /** How many units more than `state` says are to be reported as used; null if no other gateway uses these accounts. */
+  /** How many units more than `accounts` say are to be reported as used; null if no other gateway uses these accounts. */
   readonly othersTake: number | null;
   /** Null while it is not kept. */
   timer: NodeJS.Timeout | null;
@@ -113,7 +113,7 @@ export class Leases {
     const { units, unused, owner, spentBefore, othersTake } = held;
     const spentBeside = owner.spent - spentBefore - (units - unused);
     const ahead = (othersTake === null ? unused : -othersTake) - spentBeside;
-    return verdictFromLease(held.state, allowance, { nowMs, cost, ahead });
+    return verdictFromLease(held.accounts, allowance, { nowMs, cost, ahead });
   }
 
   /** Whether this process has borrowed units for the consumer, some of which may be unused. */
@@ -180,15 +180,15 @@ export class Leases {
   #heldOf(
     { consumerId, allowance, cost }: AskedBatch,
     { terms, previous }: Borrowing,
-    { nowMs, state, lent, admitted, mayReturn }: Outcome,
+    { nowMs, accounts, lent, admitted, mayReturn }: Outcome,
     askedAtMs: number,
   ): Held {
     const { units, forMs } = lent!;
     const own = units + admitted * cost - (previous?.unused ?? 0);
-    const taken = previous === null ? 0 : Math.max(mostCounted(previous.state, state, allowance) - own, 0);
+    const taken = previous === null ? 0 : Math.max(mostCounted(previous.accounts, accounts) - own, 0);
     const owner = this.#ownerOf(consumerId);
     return {
-      ...{ consumerId, allowance, owner, id: terms.borrows!.id, state, nowMs, units, unused: units, requests: 0 },
+      ...{ consumerId, allowance, owner, id: terms.borrows!.id, accounts, nowMs, units, unused: units, requests: 0 },
       accountIds: accountIdsOf(consumerId, allowance),
       answeredAtMs: this.#options.monotonicMs(),
       untilMs: askedAtMs + forMs,
@@ -280,8 +280,8 @@ export class Leases {
   async #giveBack(all: readonly Held[]): Promise<void> {
     for (let left = all; left.length > 0; ) {
       const requests = left.map((held): DecisionRequest => {
-        const { consumerId, allowance } = held;
-        return { consumerId, allowance, cost: 1, n: 0, leaseTerms: { returned: returnOf(held) } };
+        const { consumerId, allowance, accountIds } = held;
+        return { consumerId, allowance, accountIds, cost: 1, n: 0, leaseTerms: { returned: returnOf(held) } };
       });
       try {
         await this.#options.ledger.decide(requests);
@@ -296,22 +296,20 @@ export class Leases {
   }
 }
 
-function returnOf({ id, unused, state, allowance }: Held): ReturnedLease {
+function returnOf({ id, unused, accounts, allowance: { budgets } }: Held): ReturnedLease {
   if (unused === 0) return { id, unused, places: [] };
-  const states = [state, ...(state.further ?? [])];
-  const places = [allowance, ...(allowance.further ?? [])].map(({ limits }, i) =>
-    settledWindows(limits, states[i]!.windows).map(({ placeMs }) => placeMs),
+  const places = budgets.map(({ limits }, i) =>
+    settledWindows(limits, accounts[i]!.windows).map(({ placeMs }) => placeMs),
   );
   return { id, unused, places };
 }
 
-/** By how much some window of some account has grown between two states, at most. */
-function mostCounted(before: AccountState, after: AccountState, { further = [] }: Allowance): number {
+/** By how much some window of some account has grown between two decisions under one allowance, at most. */
+function mostCounted(before: Accounts, after: Accounts): number {
   let most = 0;
-  for (let i = 0; i <= further.length; i++) {
-    const [earlier, later] = i === 0 ? [before, after] : [before.further?.[i - 1], after.further?.[i - 1]];
-    for (const [window, { used }] of Object.entries(later?.windows ?? {})) {
-      most = Math.max(most, used - (earlier?.windows[window as keyof AccountState['windows']]?.used ?? 0));
+  for (const [i, { windows }] of after.entries()) {
+    for (const [window, { used }] of Object.entries(windows)) {
+      most = Math.max(most, used - (before[i]!.windows[window as keyof AccountState['windows']]?.used ?? 0));
     }
   }
   return most;

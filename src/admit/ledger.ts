@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import type { ResetUsage, TopUpTerms, UndoneTopUp } from './account-changes.ts';
+import type { AccountIds } from './account-id.ts';
 import type { AccountState, Amounts, Outcome } from './decide.ts';
 import type { LeaseTerms } from './lease.ts';
 import type { Allowance } from './plan.ts';
@@ -29,6 +30,8 @@ export interface DecisionRequest {
   /** The id of the consumer's own account (account-id.ts). */
   readonly consumerId: string;
   readonly allowance: Allowance;
+  /** The accounts of its budgets, as `accountIdsOf` gives them; left out by a caller that does not have them at hand. */
+  readonly accountIds?: AccountIds;
   /** Whole number from 1. */
   readonly cost: number;
   /** What each request takes of budgets in units of their own; left out if the allowance has no such budget. */

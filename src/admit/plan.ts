@@ -97,46 +97,48 @@ export interface Plans {
 }
 
 /**
- * A budget that a request charges beside the consumer's own. Each budget has an account of its own (account-id.ts), and one
- * decision charges all of them or none.
+ * A budget that a request charges. Each budget has an account of its own (account-id.ts), and one decision charges all of them or
+ * none.
  */
 export interface Budget {
-  /** What precedes the name of a window in header fields: `customer`, `search`, `customer-search`. */
+  /** `customer`, `search`, `customer-search-tokens`; empty for the consumer's own. */
   readonly name: string;
+  /** What precedes the names of its limits: its name with a hyphen. */
+  readonly prefix: string;
   /** Whose requests it counts: those of one consumer, or those of all consumers of its customer. */
   readonly scope: 'key' | 'customer';
   /** The group of routes whose requests it counts; null for all requests. */
   readonly group: string | null;
   /** What it counts of them, such as `tokens`; absent for the cost of requests. */
   readonly unit?: string;
-  readonly limits: readonly WindowLimit[];
-  readonly unlimited: Allowance['unlimited'];
-  /** How many requests may be in flight at a time; left out if any number may. */
-  readonly inFlight?: number;
-  /** The windows whose limit is the customer's own and not its plan's; absent if it has no own limits. */
-  readonly own?: readonly WindowName[];
-}
-
-/** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
-export interface Allowance {
-  readonly plan: string;
-  /** Budgets beside the consumer's own; absent if it has no others. The budget of a customer comes first. */
-  readonly further?: readonly Budget[];
-  /** How many requests of the consumer may be in flight at a time; left out if any number may. */
-  readonly inFlight?: number;
-  /** Set if some budget bounds the requests in flight. */
-  readonly boundsInFlight?: true;
-  /** Strikes and bans belong to the customer, not to the consumer: they are kept in the account of the first further budget. */
-  readonly bansOfCustomer?: true;
+  /** Whether it counts all requests, of a consumer or of a customer: such an account has a history. */
+  readonly isWhole: boolean;
   /** The counted windows, shortest first. */
   readonly limits: readonly WindowLimit[];
   /** The windows without a limit, shortest first. They are reported, not counted. */
   readonly unlimited: readonly { readonly window: WindowName; readonly lengthMs: number }[];
-  readonly bans: BanRule | null;
-  /** The windows whose limit is the key's own and not its plan's; left out if there are none. */
+  /** How many requests may be in flight at a time; left out if any number may. */
+  readonly inFlight?: number;
+  /** The windows whose limit is the own one of the key, or of the customer, and not its plan's; left out if there are none. */
   readonly own?: readonly WindowName[];
   /** What the plan gives in those windows, if that is another number; left out if there are none. */
   readonly planLimits?: Readonly<Partial<Record<WindowName, number>>>;
+}
+
+/** The consumer's own budget, and behind it that of its customer, if it has one, and those of groups of routes and of units. */
+export type Budgets = readonly [Budget, ...Budget[]];
+
+/** The limits and bans that apply to one consumer: those of its plan, with its own in their place. Input of `decide`. */
+export interface Allowance {
+  readonly plan: string;
+  readonly budgets: Budgets;
+  /** The counted windows of all budgets, in the order of a verdict's standings. */
+  readonly limits: readonly WindowLimit[];
+  /** Whether some budget bounds the requests in flight. */
+  readonly boundsInFlight: boolean;
+  readonly bans: BanRule | null;
+  /** The budget whose account has the strikes and bans: 1 if they belong to the customer, else 0, the consumer's own. */
+  readonly bansIn: 0 | 1;
   /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse no request. */
   readonly shadow?: Allowance;
   /** Set for a shadow: its limits are only watched. */
@@ -152,7 +154,7 @@ export interface Allowance {
   readonly groups?: readonly PlanGroup[];
   /** What the plan limits in units of their own, whose budgets `withBudgets` adds; left out if it has none. */
   readonly units?: UnitBudgets;
-  /** The units that its further budgets count; left out if they count requests alone. */
+  /** The units that its budgets count; left out if they count requests alone. */
   readonly inUnits?: readonly string[];
   /** What it is for requests that belong to no group and charge no unit; left out if it is that. */
   readonly base?: Allowance;
@@ -183,16 +185,41 @@ export function unitNamesOf({ units = [], groups = [], eachKey }: Plan): readonl
   return [...new Set(all.map(({ name }) => name))];
 }
 
-const chargedLimits = new WeakMap<readonly Budget[], readonly WindowLimit[]>();
+/** The allowance whose requests charge these budgets. @param all at least one */
+export function charging(
+  of: Omit<Allowance, 'budgets' | 'limits' | 'boundsInFlight'>,
+  all: readonly Budget[],
+): Allowance {
+  const budgets = all as Budgets;
+  const limits = budgets.flatMap((budget) => budget.limits);
+  const boundsInFlight = budgets.some(({ inFlight }) => inFlight !== undefined);
+  return Object.freeze({ ...of, budgets, limits, boundsInFlight });
+}
 
-/** The counted windows of all budgets of an allowance, in the order of a verdict's standings. Always the same array. */
-export function limitsOf({ limits, further }: Allowance): readonly WindowLimit[] {
-  if (further === undefined) return limits;
-  const known = chargedLimits.get(further);
-  if (known !== undefined) return known;
-  const all = [...limits, ...further.flatMap((budget) => budget.limits)];
-  chargedLimits.set(further, all);
-  return all;
+/** An allowance without bans that counts some windows in one account. With no window, a ledger reports the ban of the account alone. */
+export function plainAllowance(plan: string, limits: readonly WindowLimit[] = []): Allowance {
+  return charging({ plan, bans: null, bansIn: 0 }, [budgetOf({ limits })]);
+}
+
+/** A budget, which is named after its parts. */
+export function budgetOf(parts: {
+  readonly scope?: Budget['scope'];
+  readonly group?: string | null;
+  readonly unit?: string | undefined;
+  readonly limits: readonly WindowLimit[];
+  readonly unlimited?: Budget['unlimited'];
+  readonly inFlight?: number | undefined;
+}): Budget {
+  const { scope = 'key', group = null, unit, limits, unlimited = [], inFlight } = parts;
+  const names = [scope === 'customer' ? scope : null, group, unit];
+  const name = names.filter((part) => typeof part === 'string').join('-');
+  const prefix = name === '' ? '' : `${name}-`;
+  return {
+    ...{ name, prefix, scope, group, unlimited, isWhole: group === null && unit === undefined },
+    limits: name === '' ? limits : limits.map((limit) => ({ ...limit, name: `${name}-${limit.window}` as const })),
+    ...(unit === undefined ? {} : { unit }),
+    ...(inFlight === undefined ? {} : { inFlight }),
+  };
 }
 
 /** The customer of a consumer, as far as limits are concerned. */
@@ -216,27 +243,30 @@ export function allowanceOf(
   keepsHistory = false,
   customer: LimitedCustomer | null = null,
 ): Allowance | { readonly missing: readonly WindowName[] } {
-  const planned = windowsOf(plan.limits, plan.forms, customer?.limits ?? own);
-  if (planned.missing.length > 0) return { missing: planned.missing };
+  const ofOwner = customer?.limits ?? own;
+  const { missing, ...planned } = windowsOf(plan.limits, plan.forms, ofOwner);
+  if (missing.length > 0) return { missing };
+  const scope = customer === null ? 'key' : 'customer';
+  const whole: Budget = {
+    ...budgetOf({ scope, ...planned, inFlight: plan.inFlight }),
+    ...ownIn(planned, ofOwner),
+    ...planLimitsOf(plan, planned),
+  };
+  const budgets = customer === null ? [whole] : [budgetOfEachKey(plan, own), whole];
+  const bansIn = customer !== null && plan.bansOfCustomer ? 1 : 0;
+  const rules = { plan: plan.name, bans: plan.bans, bansIn } as const;
+  const parts = { ...(plan.groups === undefined ? {} : { groups: plan.groups }), ...unitsOf(plan) };
   const history = keepsHistory ? ({ history: plan.enforce ? 'admitted' : 'all' } as const) : {};
-  const groups = plan.groups === undefined ? {} : { groups: plan.groups };
-  const common = { ...history, plan: plan.name, bans: plan.bans, ...groups, ...unitsOf(plan) };
-  const live: Allowance =
-    customer === null
-      ? { ...common, ...ownBudget(plan, planned, own), ...inFlightOf(plan.inFlight) }
-      : { ...common, ...budgetsOfCustomer(plan, planned, own, customer) };
-  if (!plan.enforce)
-    return Object.freeze({
-      ...withoutBounds(live),
-      shadow: { ...withoutInFlight(live), isWatched: true as const },
-      isShadowOnly: true,
-    });
-  const { windows } = windowsOf(plan.shadow, plan.shadowForms, NO_LIMITS);
-  if (windows.length === 0) return Object.freeze(live);
-  const shadow = { plan: plan.name, unlimited: [], bans: plan.bans, isWatched: true } as const;
-  if (customer === null) return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: windows }) });
-  const further = [budgetOf('customer', 'customer', null, { windows, unlimited: [] })];
-  return Object.freeze({ ...live, shadow: Object.freeze({ ...shadow, limits: [], further, ...bansOf(plan) }) });
+  if (!plan.enforce) {
+    const shadow = charging({ ...rules, ...parts, ...history, isWatched: true }, withoutInFlight(budgets));
+    const unbounded = { plan: plan.name, bans: null, bansIn: 0, ...parts, shadow, isShadowOnly: true } as const;
+    return charging(unbounded, [withoutBounds(budgets)]);
+  }
+  const live = { ...rules, ...parts, ...history };
+  const watched = windowsOf(plan.shadow, plan.shadowForms, NO_LIMITS);
+  if (watched.limits.length === 0) return charging(live, budgets);
+  const ofShadow = [...(customer === null ? [] : [budgetOf({ limits: [] })]), budgetOf({ scope, ...watched })];
+  return charging({ ...live, shadow: charging({ ...rules, isWatched: true }, ofShadow) }, budgets);
 }
 
 function unitsOf(plan: Plan): Pick<Allowance, 'units'> {
@@ -246,18 +276,14 @@ function unitsOf(plan: Plan): Pick<Allowance, 'units'> {
 
 const NO_LIMITS: Limits = Object.freeze({});
 
-/** Windows with a limit and without one, shortest first. */
-interface Windows {
-  readonly windows: readonly WindowLimit[];
-  readonly unlimited: Allowance['unlimited'];
-}
+type Windows = Pick<Budget, 'limits' | 'unlimited'>;
 
 function windowsOf(
   planned: Plan['limits'],
   forms: WindowForms | undefined,
   own: Limits,
 ): Windows & { readonly missing: readonly WindowName[] } {
-  const windows: WindowLimit[] = [];
+  const limits: WindowLimit[] = [];
   const unlimited: { window: WindowName; lengthMs: number }[] = [];
   const missing: WindowName[] = [];
   for (const window of WINDOWS) {
@@ -265,92 +291,43 @@ function windowsOf(
     if (limit === undefined) continue;
     if (limit === 'custom') missing.push(window);
     else if (limit === 'unlimited') unlimited.push({ window, lengthMs: WINDOW_MS[window] });
-    else windows.push(windowLimit(window, limit, forms?.[window]));
+    else limits.push(windowLimit(window, limit, forms?.[window]));
   }
-  return { windows, unlimited, missing };
+  return { limits, unlimited, missing };
 }
 
-/** What a consumer without a customer has: the limits of the plan, with its own in their place. */
-function ownBudget(plan: Plan, { windows, unlimited }: Windows, own: Limits) {
-  return { limits: windows, unlimited, ...ownIn(windows, own), ...planLimitsOf(plan, windows) };
+/** What a key of a customer may take of the limits that all keys of the customer share. */
+function budgetOfEachKey({ eachKey, forms }: Plan, own: Limits): Budget {
+  const each = windowsOf(eachKey?.limits ?? NO_LIMITS, { ...forms, ...eachKey?.forms }, own);
+  return { ...budgetOf({ ...each, inFlight: eachKey?.inFlight }), ...ownIn(each, own) };
 }
 
-/** What a key of a customer has: bounds of its own, and the limits that all keys of the customer share. */
-function budgetsOfCustomer(plan: Plan, planned: Windows, own: Limits, { limits: ofCustomer }: LimitedCustomer) {
-  const { eachKey } = plan;
-  const each = windowsOf(eachKey?.limits ?? NO_LIMITS, { ...plan.forms, ...eachKey?.forms }, own);
-  const shared = {
-    ...budgetOf('customer', 'customer', null, planned, plan.inFlight),
-    ...ownIn(planned.windows, ofCustomer),
-  };
-  const bounds =
-    plan.inFlight === undefined && eachKey?.inFlight === undefined ? {} : ({ boundsInFlight: true } as const);
-  return {
-    limits: each.windows,
-    unlimited: each.unlimited,
-    ...ownIn(each.windows, own),
-    ...(eachKey?.inFlight === undefined ? {} : { inFlight: eachKey.inFlight }),
-    further: [shared],
-    ...bounds,
-    ...bansOf(plan),
-  };
-}
-
-function bansOf({ bansOfCustomer }: Plan): Pick<Allowance, 'bansOfCustomer'> {
-  return bansOfCustomer ? { bansOfCustomer } : {};
-}
-
-function inFlightOf(inFlight: number | undefined): Pick<Allowance, 'inFlight' | 'boundsInFlight'> {
-  return inFlight === undefined ? {} : { inFlight, boundsInFlight: true };
-}
-
-function ownIn(windows: readonly WindowLimit[], own: Limits): { readonly own?: readonly WindowName[] } {
-  const names = windows.map(({ window }) => window).filter((window) => own[window] !== undefined);
+function ownIn({ limits }: Windows, own: Limits): Pick<Budget, 'own'> {
+  const names = limits.map(({ window }) => window).filter((window) => own[window] !== undefined);
   return names.length === 0 ? {} : { own: names };
-}
-
-function budgetOf(
-  name: string,
-  scope: Budget['scope'],
-  group: string | null,
-  { windows, unlimited }: Windows,
-  inFlight?: number,
-): Budget {
-  const limits = windows.map((limit) => ({ ...limit, name: `${name}-${limit.window}` as const }));
-  return { name, scope, group, limits, unlimited, ...(inFlight === undefined ? {} : { inFlight }) };
 }
 
 /** The budget of a key, or of a customer, in one unit. */
 function unitBudgetOf(scope: Budget['scope'], group: string | null, { name: unit, limits, forms }: PlanUnit): Budget {
-  const name = [...(scope === 'customer' ? ['customer'] : []), ...(group === null ? [] : [group]), unit].join('-');
-  return { ...budgetOf(name, scope, group, windowsOf(limits, forms, NO_LIMITS)), unit };
+  return budgetOf({ scope, group, unit, ...windowsOf(limits, forms, NO_LIMITS) });
 }
 
-function planLimitsOf({ limits: given }: Plan, limits: readonly WindowLimit[]): Pick<Allowance, 'planLimits'> {
+function planLimitsOf({ limits: given }: Plan, { limits }: Windows): Pick<Budget, 'planLimits'> {
   const others = limits.filter(({ window, limit }) => typeof given[window] === 'number' && given[window] !== limit);
   if (others.length === 0) return {};
   return { planLimits: Object.fromEntries(others.map(({ window }) => [window, given[window] as number])) };
 }
 
-/** The allowance that callers see of a plan that is not enforced: the same windows, unlimited. */
-function withoutBounds({ plan, limits, unlimited, further = [], groups, units }: Allowance): Allowance {
-  const all = [...limits, ...unlimited, ...further.flatMap((budget) => [...budget.limits, ...budget.unlimited])];
-  const lengths = new Map(all.map(({ window, lengthMs }) => [window, lengthMs]));
-  const windows = WINDOWS.filter((window) => lengths.has(window));
-  return {
-    plan,
-    limits: [],
-    unlimited: windows.map((window) => ({ window, lengthMs: lengths.get(window)! })),
-    bans: null,
-    ...(groups === undefined ? {} : { groups }),
-    ...(units === undefined ? {} : { units }),
-  };
+/** The budget that callers see of a plan that is not enforced: the same windows, unlimited. */
+function withoutBounds(budgets: readonly Budget[]): Budget {
+  const all = budgets.flatMap(({ limits, unlimited }) => [...limits, ...unlimited].map(({ window }) => window));
+  const windows = WINDOWS.filter((window) => all.includes(window));
+  return budgetOf({ limits: [], unlimited: windows.map((window) => ({ window, lengthMs: WINDOW_MS[window] })) });
 }
 
 /** Limits that are only watched do not count requests in flight. */
-function withoutInFlight({ inFlight: _, boundsInFlight: __, further, ...rest }: Allowance): Allowance {
-  const others = further?.map(({ inFlight: ___, ...budget }) => budget);
-  return Object.freeze(others === undefined ? rest : { ...rest, further: others });
+function withoutInFlight(budgets: readonly Budget[]): readonly Budget[] {
+  return budgets.map(({ inFlight: _, ...budget }) => budget);
 }
 
 /**
@@ -382,21 +359,18 @@ function besideThePlan(groups: readonly PlanGroup[]): readonly PlanGroup[] {
 
 function chargedWith(allowance: Allowance, groups: readonly PlanGroup[], inUnits: readonly string[]): Allowance {
   if (allowance.isShadowOnly) return { ...allowance, shadow: chargedWith(allowance.shadow!, groups, inUnits) };
-  const [shared] = allowance.further ?? [];
-  const scope = shared === undefined ? 'key' : 'customer';
-  const ofGroups = groups.map(({ name, limits, forms }) => {
-    return budgetOf(scope === 'key' ? name : `customer-${name}`, scope, name, windowsOf(limits, forms, NO_LIMITS));
+  const whole = allowance.budgets.at(-1)!;
+  const { scope } = whole;
+  const ofGroups = groups.map(({ name: group, limits, forms }) => {
+    return budgetOf({ scope, group, ...windowsOf(limits, forms, NO_LIMITS) });
   });
   const added = [...ofGroups, ...inUnits.flatMap((unit) => unitBudgetsOf(allowance, scope, groups, unit))];
+  if (added.length === 0) return allowance;
   const charged = inUnits.filter((name) => added.some(({ unit }) => unit === name));
   const ofUnits = charged.length === 0 ? {} : { inUnits: charged };
   const isInstead = groups.some(({ instead }) => instead);
-  const none = isInstead ? { limits: [], unlimited: [] } : {};
-  if (shared !== undefined) {
-    return Object.freeze({ ...allowance, ...ofUnits, base: allowance, further: [{ ...shared, ...none }, ...added] });
-  }
-  if (added.length === 0) return allowance;
-  return Object.freeze({ ...allowance, ...none, ...ofUnits, base: allowance, further: added });
+  const kept = isInstead ? { ...whole, limits: [], unlimited: [] } : whole;
+  return charging({ ...allowance, ...ofUnits, base: allowance }, [...allowance.budgets.slice(0, -1), kept, ...added]);
 }
 
 /** A group that is there instead of the plan's limits, and limits the unit as well, takes the place of the plan's limits in it. */

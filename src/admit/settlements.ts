@@ -96,18 +96,16 @@ export class Settlements {
   /** Finds the accounts and histories in which all that was used has to be settled. */
   #place(): void {
     for (const [{ windows, isCertain }, { consumerId, allowance, nowMs, less, more }] of this.#used) {
-      const { further = [], history } = allowance;
+      const { budgets, history } = allowance;
       const ids = accountIdsOf(consumerId, allowance);
       const when = { hour: hourOf(nowMs), isRecorded: history !== undefined && isCertain };
       for (const [unit, sum] of [...less, ...more]) {
         let histories = history === undefined ? [] : historiesOf(consumerId).map((id) => inUnit(id, unit));
-        for (const [i, budget] of further.entries()) {
+        for (const [i, budget] of budgets.entries()) {
           if (budget.unit !== unit) continue;
           const { delta } = sum;
-          this.#wait({
-            settlement: { accountId: ids[i + 1]!, delta, windows: windows[i]!, histories, ...when },
-            ...sum,
-          });
+          const settlement = { accountId: ids[i]!, delta, windows: windows[i]!, histories, ...when };
+          this.#wait({ settlement, ...sum });
           // The requests are in each history once, however many budgets they charge.
           histories = [];
         }

@@ -1,4 +1,4 @@
-import { accountIdsOf, historiesOf, inUnit } from './account-id.ts';
+import { type AccountIds, historiesOf, inUnit } from './account-id.ts';
 import { type AccountState, chargeOf, type Outcome } from './decide.ts';
 import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
@@ -95,27 +95,18 @@ export class UsageBacklog {
    * also to that of its customer.
    * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
    */
-  defer(consumerId: string, outcome: Outcome, allowance: Allowance, isOwnClock: boolean): void {
-    const { admitted, n, cost, amounts = {}, state, nowMs } = outcome;
+  defer(ids: AccountIds, outcome: Outcome, { budgets, history }: Allowance, isOwnClock: boolean): void {
+    const { admitted, n, cost, amounts = {}, accounts, nowMs } = outcome;
     if (!isOwnClock) this.#storeAheadMs = nowMs - this.#options.wallMs();
-    const recorded = allowance.history === undefined ? 0 : allowance.history === 'all' ? n : admitted;
+    const recorded = history === undefined ? 0 : history === 'all' ? n : admitted;
     const hoursOf = (spent: number) => (spent === 0 ? NO_HOURS : new Map([[hourOf(nowMs), spent]]));
-    this.#deferOne(
-      consumerId,
-      deferredWindows(state, allowance.limits, nowMs, admitted * cost),
-      hoursOf(recorded * cost),
-      isOwnClock,
-    );
-    if (allowance.further === undefined) return;
-    const ids = accountIdsOf(consumerId, allowance);
-    for (const [i, budget] of allowance.further.entries()) {
+    for (const [i, budget] of budgets.entries()) {
       const spent = admitted * chargeOf(budget, cost, amounts);
-      const windows = deferredWindows(state.further![i]!, budget.limits, nowMs, spent);
-      const isWhole = budget.scope === 'customer' && budget.group === null && budget.unit === undefined;
-      this.#deferOne(ids[i + 1]!, windows, isWhole ? hoursOf(recorded * cost) : NO_HOURS, isOwnClock);
+      const windows = deferredWindows(accounts[i]!, budget.limits, nowMs, spent);
+      this.#deferOne(ids[i]!, windows, budget.isWhole ? hoursOf(recorded * cost) : NO_HOURS, isOwnClock);
     }
     for (const [unit, amount] of Object.entries(amounts)) {
-      for (const id of historiesOf(consumerId))
+      for (const id of historiesOf(ids[0]))
         this.#deferOne(inUnit(id, unit), [], hoursOf(recorded * amount), isOwnClock);
     }
   }
@@ -130,27 +121,19 @@ export class UsageBacklog {
   }
 
   /**
-   * A consumer's state in the store at `nowMs`, with its usage in the backlog added. Usage in flight may be in both, and
+   * The accounts of a consumer in the store at `nowMs`, with their usage in the backlog added. Usage in flight may be in both, and
    * is then counted twice, so that nothing is admitted for a second time.
-   * @param ids the accounts of the consumer, if there are several
-   * @returns null if the backlog has no usage of this consumer
+   * @returns null if the backlog has no usage of these accounts
    */
-  withBacklog(
-    consumerId: string,
-    state: AccountState,
-    nowMs: number,
-    ids: readonly string[] | null = null,
-  ): AccountState | null {
+  withBacklog(ids: AccountIds, accounts: readonly AccountState[], nowMs: number): readonly AccountState[] | null {
     if (this.#deferred.size === 0 && this.#inFlight.size === 0) return null;
-    if (ids === null) return this.#withBacklogOfOne(consumerId, state, nowMs);
-    const { further = [], ...own } = state;
-    const wholes = [own, ...further].map((one, i) => this.#withBacklogOfOne(ids[i]!, one, nowMs));
+    const wholes = accounts.map((state, i) => this.#withBacklogOfOne(ids[i]!, state, nowMs));
     if (wholes.every((whole) => whole === null)) return null;
-    return { ...(wholes[0] ?? own), further: further.map((one, i) => wholes[i + 1] ?? one) };
+    return accounts.map((state, i) => wholes[i] ?? state);
   }
 
-  #withBacklogOfOne(consumerId: string, state: AccountState, nowMs: number): AccountState | null {
-    const backlog = [this.#deferred.get(consumerId), this.#inFlight.get(consumerId)?.usage].filter(
+  #withBacklogOfOne(accountId: string, state: AccountState, nowMs: number): AccountState | null {
+    const backlog = [this.#deferred.get(accountId), this.#inFlight.get(accountId)?.usage].filter(
       (usage) => usage !== undefined,
     );
     if (backlog.length === 0) return null;

@@ -1,4 +1,4 @@
-import { type AccountState, banInForce, type Outcome, UNSEEN } from './decide.ts';
+import { type AccountState, banInForce, type Outcome } from './decide.ts';
 import type { Allowance, Budget } from './plan.ts';
 import { endIfOpened, nextEndMs, WINDOWS, withTopUps } from './windows.ts';
 
@@ -39,17 +39,13 @@ export function usageReport(id: string, allowance: Allowance, outcome: Outcome, 
 }
 
 function stateOf(allowance: Allowance, outcome: Outcome): ReportedState {
-  const { further = [], bansOfCustomer } = allowance;
-  const { nowMs, state } = outcome;
-  const windows = windowsOf(allowance, state, nowMs, '');
-  for (const [i, budget] of further.entries()) {
-    Object.assign(windows, windowsOf(budget, state.further?.[i] ?? UNSEEN, nowMs, `${budget.name}-`));
-  }
-  const { strikes } = bansOfCustomer ? (state.further?.[0] ?? UNSEEN) : state;
-  const ban = banInForce(state, nowMs);
+  const { budgets, bansIn } = allowance;
+  const { nowMs, accounts } = outcome;
+  const windows = budgets.map((budget, i) => windowsOf(budget, accounts[i]!, nowMs));
+  const ban = banInForce(accounts, nowMs);
   return {
-    windows,
-    strikes: strikes.count,
+    windows: Object.assign({}, ...windows),
+    strikes: accounts[bansIn]!.strikes.count,
     ban: ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) },
     ...inFlightOf(allowance, outcome),
   };
@@ -57,10 +53,9 @@ function stateOf(allowance: Allowance, outcome: Outcome): ReportedState {
 
 /** The windows of one budget, shortest first. */
 function windowsOf(
-  { limits, unlimited, unit }: Pick<Budget, 'limits' | 'unlimited' | 'unit'>,
+  { prefix, limits, unlimited, unit }: Budget,
   { windows, topUps }: AccountState,
   nowMs: number,
-  prefix: string,
 ): Record<string, ReportedWindow> {
   const found = new Map<string, ReportedWindow>();
   for (const of of withTopUps(limits, topUps, nowMs)) {
@@ -78,14 +73,10 @@ function windowsOf(
   return Object.fromEntries(names.map((window) => [`${prefix}${window}`, { ...found.get(window)!, ...ofUnit }]));
 }
 
-function inFlightOf({ inFlight, further = [] }: Allowance, outcome: Outcome): Pick<ReportedState, 'inFlight'> {
-  if (outcome.inFlight === undefined) return {};
-  const limits = [
-    { name: 'in-flight', limit: inFlight },
-    ...further.map((budget) => ({ name: `${budget.name}-in-flight`, limit: budget.inFlight })),
-  ];
-  const bounded = limits.flatMap(({ name, limit }, i) => {
-    return limit === undefined ? [] : [[name, { limit, used: outcome.inFlight![i] ?? 0 }] as const];
+function inFlightOf({ budgets }: Allowance, { inFlight }: Outcome): Pick<ReportedState, 'inFlight'> {
+  if (inFlight === undefined) return {};
+  const bounded = budgets.flatMap(({ prefix, inFlight: limit }, i) => {
+    return limit === undefined ? [] : [[`${prefix}in-flight`, { limit, used: inFlight[i] ?? 0 }] as const];
   });
   return { inFlight: Object.fromEntries(bounded) };
 }

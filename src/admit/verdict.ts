@@ -1,5 +1,5 @@
 import {
-  type AccountState,
+  type Accounts,
   type Amounts,
   type Ban,
   banInForce,
@@ -8,7 +8,7 @@ import {
   type Outcome,
   roomOf,
 } from './decide.ts';
-import { type Allowance, type Budget, limitsOf, withAllBudgets } from './plan.ts';
+import { type Allowance, type Budget, withAllBudgets } from './plan.ts';
 import { type SettledWindow, settledWindows } from './settle.ts';
 import {
   endIfOpened,
@@ -16,7 +16,6 @@ import {
   type LimitName,
   nextEndMs,
   WINDOW_MS,
-  type WindowLimit,
   type WindowName,
   windowOf,
   withTopUps,
@@ -59,8 +58,6 @@ interface Decision {
   readonly nowMs: number;
   readonly allowance: Allowance;
   readonly cost: number;
-  /** The limits of `standings`, without what operators have added. */
-  readonly limits: readonly WindowLimit[];
   /** The counted windows of each budget, the consumer's own first, and of each the shortest first. */
   readonly standings: readonly WindowBudget[];
   /** The requests in flight of each budget, null without such a limit; null if none has one. */
@@ -85,7 +82,7 @@ export interface Admitted extends Decision {
 export interface Reservation {
   /** What it has taken, by unit. */
   readonly amounts: Amounts;
-  /** The windows in which that was counted, by further budget of the allowance; empty for one that counts no unit. */
+  /** The windows in which that was counted, by budget of the allowance; empty for one that counts no unit. */
   readonly windows: readonly (readonly SettledWindow[])[];
   /** False if the store may not have counted it, so that nothing may be given back. */
   readonly isCertain: boolean;
@@ -150,43 +147,41 @@ export function verdictOf(outcome: Outcome, allowance: Allowance, index: number)
 }
 
 function verdictWith(reservation: Reservation | null, outcome: Outcome, allowance: Allowance, index: number): Verdict {
-  const { nowMs, cost, amounts, state, inFlight = null } = outcome;
+  const { nowMs, cost, amounts, accounts, inFlight = null } = outcome;
   const requestsAfter = Math.max(outcome.admitted - 1 - index, 0);
   const isAdmitted = index < outcome.admitted;
   const isCrowded = !isAdmitted && outcome.isCrowded === true;
   const isRefused = !isAdmitted && !isCrowded;
   const ahead = outcome.lent?.units ?? 0;
-  const standings = standingsOf(state, allowance, { nowMs, cost, amounts, isRefused, requestsAfter, ahead });
-  const limits = limitsOf(allowance);
+  const standings = standingsOf(accounts, allowance, { nowMs, cost, amounts, isRefused, requestsAfter, ahead });
   if (isAdmitted || isCrowded) {
     const binding = fewest(standings);
     // An object with all its properties in the literal takes half as many bytes as one with a spread, here and below.
     if (isAdmitted) {
-      return { kind: 'admitted', nowMs, allowance, limits, cost, standings, inFlight, binding, reservation };
+      return { kind: 'admitted', nowMs, allowance, cost, standings, inFlight, binding, reservation };
     }
-    return crowded({ nowMs, allowance, limits, cost, standings, inFlight, binding }, inFlight!);
+    return crowded({ nowMs, allowance, cost, standings, inFlight, binding }, inFlight!);
   }
   const strike = strikeOf(outcome, allowance, standings, index);
-  const explained = { nowMs, allowance, limits, cost, standings, inFlight, strike };
-  const ban = index >= outcome.bannedFrom ? banInForce(state, nowMs) : null;
-  if (ban === null) return pastTopUps(refused(explained), state);
-  const scope = ban === state.ban ? 'key' : 'customer';
+  const explained = { nowMs, allowance, cost, standings, inFlight, strike };
+  const ban = index >= outcome.bannedFrom ? banInForce(accounts, nowMs) : null;
+  if (ban === null) return pastTopUps(refused(explained), accounts);
+  const scope = ban === accounts[0].ban ? 'key' : 'customer';
   const imposed = outcome.imposesBan === true && index === outcome.bannedFrom;
-  return pastTopUps(banned(explained, ban, { scope, imposed }), state);
+  return pastTopUps(banned(explained, ban, { scope, imposed }), accounts);
 }
 
-/** Which strike a refused request was. The state has the strikes after the last request, and none after a ban. */
+/** Which strike a refused request was. The account has the strikes after the last request, and none after a ban. */
 function strikeOf(
-  { n, bannedFrom, imposesBan, state }: Outcome,
-  { bans, bansOfCustomer }: Allowance,
+  { n, bannedFrom, imposesBan, accounts }: Outcome,
+  { bans, bansIn }: Allowance,
   standings: readonly WindowBudget[],
   index: number,
 ): number | null {
   if (bans === null) return null;
   if (imposesBan === true) return index <= bannedFrom ? Math.max(bans.after - (bannedFrom - index), 1) : null;
   if (index >= bannedFrom || neverFits(standings)) return null;
-  const { strikes } = bansOfCustomer ? state.further![0]! : state;
-  const number = strikes.count - (n - 1 - index);
+  const number = accounts[bansIn]!.strikes.count - (n - 1 - index);
   return number >= 1 ? number : null;
 }
 
@@ -196,9 +191,9 @@ function neverFits(standings: readonly WindowBudget[]): boolean {
   return false;
 }
 
-function reservationOf({ state, isUncertain }: Outcome, amounts: Amounts, { further = [] }: Allowance): Reservation {
-  const windows = further.map(({ unit, limits }, i): readonly SettledWindow[] => {
-    return unit === undefined ? [] : settledWindows(limits, state.further![i]!.windows);
+function reservationOf({ accounts, isUncertain }: Outcome, amounts: Amounts, { budgets }: Allowance): Reservation {
+  const windows = budgets.map(({ unit, limits }, i): readonly SettledWindow[] => {
+    return unit === undefined ? [] : settledWindows(limits, accounts[i]!.windows);
   });
   return { amounts, windows, isCertain: isUncertain !== true };
 }
@@ -213,28 +208,27 @@ export function sameAmounts(one: Amounts | undefined, other: Amounts | undefined
 }
 
 /** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
-export function verdictOnBudgets(state: AccountState, allowance: Allowance, nowMs: number, cost: number): Admitted {
-  return verdictFromLease(state, allowance, { nowMs, cost, ahead: 0 });
+export function verdictOnBudgets(accounts: Accounts, allowance: Allowance, nowMs: number, cost: number): Admitted {
+  return verdictFromLease(accounts, allowance, { nowMs, cost, ahead: 0 });
 }
 
 /**
  * The verdict on a request that is admitted from a lease.
- * @param state the accounts after the decision that lent it
- * @param at.ahead how many of the units that `state` has counted are still unused; negative if more than it has counted are to be taken
- *   for used
+ * @param accounts after the decision that lent it
+ * @param at.ahead how many of the units that `accounts` have counted are still unused; negative if more than they have counted are to
+ *   be taken for used
  */
 export function verdictFromLease(
-  state: AccountState,
+  accounts: Accounts,
   allowance: Allowance,
   { nowMs, cost, ahead }: { readonly nowMs: number; readonly cost: number; readonly ahead: number },
 ): Admitted {
   const at = { nowMs, cost, amounts: undefined, isRefused: false, requestsAfter: 0, ahead };
-  const standings = standingsOf(state, allowance, at);
+  const standings = standingsOf(accounts, allowance, at);
   return {
     kind: 'admitted',
     nowMs,
     allowance,
-    limits: limitsOf(allowance),
     cost,
     standings,
     inFlight: null,
@@ -255,39 +249,31 @@ interface Judged {
   readonly ahead: number;
 }
 
-function standingsOf(state: AccountState, allowance: Allowance, judged: Judged): WindowBudget[] {
-  const { limits, further } = allowance;
-  const standings = new Array<WindowBudget>(limitsOf(allowance).length);
-  let next = addStandings(standings, 0, state, { limits }, judged);
-  if (further === undefined) return standings;
-  for (let i = 0; i < further.length; i++) {
-    next = addStandings(standings, next, state.further![i]!, further[i]!, judged);
+function standingsOf(
+  accounts: Accounts,
+  allowance: Allowance,
+  { nowMs, cost, amounts, isRefused, requestsAfter, ahead }: Judged,
+): WindowBudget[] {
+  const { budgets } = allowance;
+  const standings = new Array<WindowBudget>(allowance.limits.length);
+  let next = 0;
+  for (let i = 0; i < budgets.length; i++) {
+    const { limits, unit = null } = budgets[i]!;
+    const { windows, topUps } = accounts[i]!;
+    const charge = chargeOf(budgets[i]!, cost, amounts);
+    const needed = roomOf(charge);
+    for (const one of withTopUps(limits, topUps, nowMs)) {
+      const { window, lengthMs, limit, name = window } = one;
+      const open = windows[window];
+      const used = open === undefined ? 0 : open.used - requestsAfter * charge - ahead;
+      const remaining = Math.max(limit - used, 0);
+      let resetAtMs: number;
+      if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
+      else resetAtMs = isRefused && remaining < needed ? fitsAtMs(open, one, needed) : nextEndMs(open, window);
+      standings[next++] = { window, name, lengthMs, limit, unit, needed, used, remaining, resetAtMs };
+    }
   }
   return standings;
-}
-
-/** @param index where the first goes @returns where the next one would go */
-function addStandings(
-  to: WindowBudget[],
-  index: number,
-  { windows, topUps }: AccountState,
-  { limits, unit }: Pick<Budget, 'limits' | 'unit'>,
-  { nowMs, cost, amounts, isRefused, requestsAfter, ahead }: Judged,
-): number {
-  const charge = unit === undefined ? cost : chargeOf({ unit }, cost, amounts);
-  const needed = roomOf(charge);
-  let next = index;
-  for (const one of withTopUps(limits, topUps, nowMs)) {
-    const { window, lengthMs, limit, name = window } = one;
-    const open = windows[window];
-    const used = open === undefined ? 0 : open.used - requestsAfter * charge - ahead;
-    const remaining = Math.max(limit - used, 0);
-    let resetAtMs: number;
-    if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
-    else resetAtMs = isRefused && remaining < needed ? fitsAtMs(open, one, needed) : nextEndMs(open, window);
-    to[next++] = { window, name, lengthMs, limit, unit: unit ?? null, needed, used, remaining, resetAtMs };
-  }
-  return next;
 }
 
 /**
@@ -312,19 +298,14 @@ function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
 
 /** Among several limits that refuse, the smallest is reported. */
 function crowded(decision: Decision, inFlight: readonly (number | null)[]): Crowded {
-  const { inFlight: own, further = [] } = decision.allowance;
-  const limits = [
-    { limit: own, scope: 'key' as const },
-    ...further.map(({ inFlight: limit, scope }) => ({ limit, scope })),
-  ];
-  const full = limits.flatMap(({ limit, scope }, i) => {
+  const full = decision.allowance.budgets.flatMap(({ inFlight: limit, scope }, i) => {
     return limit === undefined || (inFlight[i] ?? 0) < limit ? [] : [{ limit, scope }];
   });
   return { kind: 'crowded', ...decision, ...full.reduce((a, b) => (b.limit < a.limit ? b : a)) };
 }
 
 function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
-  const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
+  const { nowMs, allowance, cost, standings, inFlight, strike } = decision;
   let last: WindowBudget | null = null;
   let tooSmall: WindowBudget | null = null;
   for (const standing of standings) {
@@ -337,18 +318,17 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
   }
   const binding = tooSmall ?? last ?? standings[0]!;
   const retryAtMs = tooSmall !== null ? null : last === null ? nowMs : last.resetAtMs;
-  return { kind: 'refused', nowMs, allowance, limits, cost, standings, inFlight, binding, strike, retryAtMs };
+  return { kind: 'refused', nowMs, allowance, cost, standings, inFlight, binding, strike, retryAtMs };
 }
 
 /**
  * A top-up of a sliding window may end while the client waits for something else, and what was counted under it still counts.
  * The client then waits until the request fits without it.
  */
-function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState): V {
-  if (state.topUps === undefined && !state.further?.some(({ topUps }) => topUps !== undefined)) return verdict;
+function pastTopUps<V extends Refused | Banned>(verdict: V, accounts: Accounts): V {
+  if (!hasTopUps(accounts)) return verdict;
   const { allowance, standings } = verdict;
-  const budgets = [allowance, ...(allowance.further ?? [])];
-  const accounts = [state, ...(state.further ?? [])];
+  const { budgets } = allowance;
   let { retryAtMs } = verdict;
   if (retryAtMs === null) return verdict;
   for (let before = -1; before < retryAtMs; ) {
@@ -368,12 +348,17 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, state: AccountState)
   return { ...verdict, retryAtMs, binding: { ...verdict.binding, resetAtMs: retryAtMs } };
 }
 
+function hasTopUps(accounts: Accounts): boolean {
+  for (const { topUps } of accounts) if (topUps !== undefined) return true;
+  return false;
+}
+
 function banned(
   decision: Omit<Decision, 'binding'> & Explained,
   ban: Ban,
   { scope, imposed }: Pick<Banned, 'scope' | 'imposed'>,
 ): Banned {
-  const { nowMs, allowance, limits, cost, standings, inFlight, strike } = decision;
+  const { nowMs, allowance, cost, standings, inFlight, strike } = decision;
   let retryAtMs = ban.untilMs;
   for (const { limit, remaining, resetAtMs, needed } of standings) {
     if (remaining < needed && limit >= needed) retryAtMs = Math.max(retryAtMs, resetAtMs);
@@ -393,13 +378,13 @@ function banned(
     resetAtMs: retryAtMs,
   };
   const { number, untilMs } = ban;
-  const decided = { nowMs, allowance, limits, cost, standings, inFlight, binding, strike };
+  const decided = { nowMs, allowance, cost, standings, inFlight, binding, strike };
   return { kind: 'banned', ...decided, retryAtMs, number, untilMs, scope, imposed };
 }
 
 /** A limit of the consumer that this request does not charge; 0 if its plan no longer has one of that length. */
 function limitOf(name: LimitName, allowance: Allowance): number {
-  const all = limitsOf(withAllBudgets(allowance.base ?? allowance));
+  const all = withAllBudgets(allowance.base ?? allowance).limits;
   const named = all.find((limit) => (limit.name ?? limit.window) === name);
   return (named ?? all.find(({ window }) => window === windowOf(name)))?.limit ?? 0;
 }

@@ -49,7 +49,7 @@ export const WINDOW_MS: Readonly<Record<WindowName, number>> = {
  */
 export interface WindowLimit {
   readonly window: WindowName;
-  /** Its name in an allowance, if it belongs to a further budget: `customer-minute`, `search-minute`. Left out: `window`. */
+  /** Its name in an allowance, if it belongs to a budget with a name: `customer-minute`, `search-minute`. Left out: `window`. */
   readonly name?: LimitName;
   readonly lengthMs: number;
   readonly limit: number;

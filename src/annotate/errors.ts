@@ -1,5 +1,5 @@
 import type { Allowance, Budget } from '../admit/plan.ts';
-import type { Banned, Crowded, Refused } from '../admit/verdict.ts';
+import type { Banned, Crowded, Refused, WindowBudget } from '../admit/verdict.ts';
 import type { WindowName } from '../admit/windows.ts';
 import { ERRORS, type ErrorCode } from '../errors/catalogue.ts';
 import type { JwtRefusal } from '../identify/jwt.ts';
@@ -112,10 +112,10 @@ export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs
 export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refused): ErrorResponse {
   const seconds = retryAtMs === null ? null : retryAfterSeconds(retryAtMs, nowMs);
   const { window, name, limit, unit, needed, remaining } = binding;
-  const budget = name === window ? null : (allowance.further?.find((one) => `${one.name}-${window}` === name) ?? null);
+  const budget = refusingBudget(allowance, binding);
   const message = ERRORS.rate_limit_exceeded.sentence({
     source: sourceOf(allowance, budget, window),
-    quota: `${limit}${unit === null ? '' : ` ${unit}`} per ${window}${budget?.group ? ` for ${budget.group}` : ''}`,
+    quota: `${limit}${unit === null ? '' : ` ${unit}`} per ${window}${budget.group ? ` for ${budget.group}` : ''}`,
     needed,
     unit,
     remaining,
@@ -126,24 +126,22 @@ export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refu
   return errorResponse('rate_limit_exceeded', message, {
     fields: seconds === null ? [] : ['Retry-After', String(seconds)],
     details:
-      allowance.further === undefined
+      allowance.budgets.length === 1
         ? details
-        : { ...details, name, ...(unit === null ? {} : { unit }), scope: budget?.scope ?? 'key' },
+        : { ...details, name, ...(unit === null ? {} : { unit }), scope: budget.scope },
   });
 }
 
+function refusingBudget({ budgets }: Allowance, { name, window }: WindowBudget): Budget {
+  return budgets.find(({ prefix }) => name === `${prefix}${window}`) ?? budgets[0];
+}
+
 /** Whose limit it is, in words. A limit of a key or customer itself is not in the plan, so the message must not name the plan. */
-function sourceOf(allowance: Allowance, budget: Budget | null, window: WindowName): string {
-  if (budget === null) {
-    if (allowance.own?.includes(window) === true) return 'this API key';
-    return allowance.further?.[0]?.scope === 'customer'
-      ? `plan ${allowance.plan} for each key`
-      : `plan ${allowance.plan}`;
-  }
-  if (budget.own?.includes(window) === true) return 'this customer';
-  return budget.scope === 'customer'
-    ? `plan ${allowance.plan} for all keys of this customer`
-    : `plan ${allowance.plan}`;
+function sourceOf({ plan, budgets }: Allowance, budget: Budget, window: WindowName): string {
+  const isShared = budget.scope === 'customer';
+  if (budget.own?.includes(window) === true) return isShared ? 'this customer' : 'this API key';
+  if (isShared) return `plan ${plan} for all keys of this customer`;
+  return budget === budgets[0] && budgets[1]?.scope === 'customer' ? `plan ${plan} for each key` : `plan ${plan}`;
 }
 
 /** 429 for as many requests in flight as may be. The request is not counted, and it is no strike. */
@@ -160,7 +158,7 @@ export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs, scope, allowan
   const details = { bannedUntil: Math.ceil(untilMs / 1000), ban: number };
   return errorResponse('api_key_banned', ERRORS.api_key_banned.sentence(seconds, scope), {
     fields: ['Retry-After', String(seconds)],
-    details: allowance.further === undefined ? details : { ...details, scope },
+    details: allowance.budgets.length === 1 ? details : { ...details, scope },
   });
 }
 

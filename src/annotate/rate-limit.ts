@@ -63,7 +63,8 @@ export class RateLimitFields {
     return fields;
   }
 
-  #policyOf({ allowance, limits, standings }: Verdict): string {
+  #policyOf({ allowance, standings }: Verdict): string {
+    const { limits } = allowance;
     for (let i = 0; i < standings.length; i++) {
       // An operator has topped up a window.
       if (standings[i]!.limit !== limits[i]!.limit) return policyText(standings, allowance);
@@ -80,7 +81,7 @@ function policyText(
   limits: readonly Pick<WindowLimit, 'window' | 'name' | 'lengthMs' | 'limit'>[],
   allowance: Allowance,
 ): string {
-  const units = new Map(allowance.further?.flatMap(({ unit, limits: own }) => own.map(({ name }) => [name, unit])));
+  const units = new Map(allowance.budgets.flatMap(({ unit, limits: own }) => own.map(({ name }) => [name, unit])));
   const unitText = (unit: string | undefined) => (unit === undefined ? '' : `;qu="${unit}"`);
   return [
     ...limits.map(({ window, name = window, lengthMs, limit }) => {
@@ -94,25 +95,17 @@ function policyText(
 }
 
 /** The windows without a limit of all budgets. */
-function unlimitedIn({
-  unlimited,
-  further = [],
-}: Allowance): readonly { name: string; lengthMs: number; unit: string | undefined }[] {
-  const own = unlimited.map(({ window, lengthMs }) => ({ name: window as string, lengthMs, unit: undefined }));
-  const others = further.flatMap((budget) =>
-    budget.unlimited.map(({ window, lengthMs }) => {
-      return { name: `${budget.name}-${window}`, lengthMs, unit: budget.unit };
-    }),
+function unlimitedIn({ budgets }: Allowance) {
+  return budgets.flatMap(({ prefix, unlimited, unit }) =>
+    unlimited.map(({ window, lengthMs }) => ({ name: `${prefix}${window}`, lengthMs, unit })),
   );
-  return [...own, ...others];
 }
 
-/** The limits of requests in flight, and which budget each is of (0 the consumer's own). */
-function boundsInFlight({ boundsInFlight, inFlight, further = [] }: Allowance) {
-  if (!boundsInFlight) return [];
-  const own = { name: 'in-flight', limit: inFlight, budget: 0 };
-  const others = further.map((of, i) => ({ name: `${of.name}-in-flight`, limit: of.inFlight, budget: i + 1 }));
-  return [own, ...others].flatMap(({ limit, ...rest }) => (limit === undefined ? [] : [{ ...rest, limit }]));
+/** The limits of requests in flight, each with the index of its budget. */
+function boundsInFlight({ budgets }: Allowance) {
+  return budgets.flatMap(({ prefix, inFlight: limit }, budget) => {
+    return limit === undefined ? [] : [{ name: `${prefix}in-flight`, limit, budget }];
+  });
 }
 
 /** The value of Retry-After (RFC 9110 section 10.2.3): whole seconds, rounded up, at least 1, so that it is always enough. */
@@ -143,9 +136,12 @@ function stateOf(verdict: Verdict): string {
     const { name, remaining, resetAtMs } = kind !== 'admitted' && standing.name === binding?.name ? binding : standing;
     state += `${state === '' ? '' : ', '}"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
   }
-  const hasUnlimited =
-    allowance.unlimited.length > 0 || allowance.further?.some(({ unlimited }) => unlimited.length > 0);
-  return hasUnlimited || allowance.boundsInFlight ? stateWithMore(state, verdict) : state;
+  return allowance.boundsInFlight || hasUnlimited(allowance) ? stateWithMore(state, verdict) : state;
+}
+
+function hasUnlimited({ budgets }: Allowance): boolean {
+  for (let i = 0; i < budgets.length; i++) if (budgets[i]!.unlimited.length > 0) return true;
+  return false;
 }
 
 /** @param state of the windows that are counted */

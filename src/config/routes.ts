@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { plainAllowance } from '../admit/plan.ts';
 import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import { WEBSOCKET } from '../http1/fields.ts';
@@ -90,5 +91,5 @@ function perAddressOf({ limits = {} }: RouteEntry, name: string): Route['perAddr
     const limit = limits[window];
     return limit === undefined ? [] : [windowLimit(window, limit)];
   });
-  return { id, allowance: { plan: 'public', limits: own, unlimited: [], bans: null } };
+  return { id, allowance: plainAllowance('public', own) };
 }

@@ -240,7 +240,7 @@ export class ExchangeRecorder implements Exchange {
     this.judgement = verdict.kind === 'crowded' ? 'shed' : verdict.kind;
     this.source = source;
     this.cost = verdict.cost;
-    this.limits = verdict.limits;
+    this.limits = verdict.allowance.limits;
     this.standings = verdict.standings;
     this.window = verdict.binding?.name ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;

@@ -2,7 +2,7 @@ import { IncomingMessage } from 'node:http';
 import { shadowIdOf } from '../admit/account-id.ts';
 import type { Admitter } from '../admit/admit.ts';
 import type { AdmissionListener } from '../admit/batch.ts';
-import { type Amounts, UNSEEN } from '../admit/decide.ts';
+import { ALL_UNSEEN, type Amounts } from '../admit/decide.ts';
 import { askedUnit } from '../admit/history-report.ts';
 import { type Allowance, withAllBudgets } from '../admit/plan.ts';
 import {
@@ -438,7 +438,8 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #ask(id: string, allowance: Allowance, cost: number): void {
     const { admitter, wallMs } = this.#deps;
     if (allowance.isShadowOnly) {
-      this.#onDecision({ kind: 'decided', verdict: verdictOnBudgets(UNSEEN, allowance, wallMs(), cost), source: null });
+      const verdict = verdictOnBudgets(ALL_UNSEEN, allowance, wallMs(), cost);
+      this.#onDecision({ kind: 'decided', verdict, source: null });
       return;
     }
     const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this, this.#charging?.amounts);

@@ -148,14 +148,14 @@ export class Usage {
   /** Computes the present usage from an earlier reading: windows and bans that have ended since then are gone. */
   #present(id: string, allowance: Allowance, answer: Answer): FoundUsage {
     if (answer === null || 'kind' in answer) return answer;
-    const { nowMs, state } = answer.outcome;
+    const { nowMs, accounts } = answer.outcome;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
     const inFlight = answer.outcome.inFlight?.map((count) => count ?? 0);
-    const present = decide(state, allowance, nowMs + sinceMs, 1, 0, inFlight);
+    const present = decide(accounts, allowance, nowMs + sinceMs, 1, 0, inFlight);
     // The reading may be from another allowance, before a reload or for a token with another plan, and so have a shadow
     // that no longer exists.
     const shadow = allowance.shadow === undefined ? null : answer.shadow;
-    const watched = shadow && decide(shadow.state, allowance.shadow!, shadow.nowMs + sinceMs, 1, 0);
+    const watched = shadow && decide(shadow.accounts, allowance.shadow!, shadow.nowMs + sinceMs, 1, 0);
     return {
       report: usageReport(partsOfAccount(id).consumerId ?? id, allowance, present, watched),
       verdict: verdictNow(allowance, present),
@@ -168,10 +168,10 @@ export class Usage {
  * counted.
  */
 function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
-  const { state, nowMs, inFlight } = outcome;
-  return banInForce(state, nowMs) !== null
+  const { accounts, nowMs, inFlight } = outcome;
+  return banInForce(accounts, nowMs) !== null
     ? verdictOf(outcome, allowance, 0)
-    : { ...verdictOnBudgets(state, allowance, nowMs, 0), inFlight: inFlight ?? null };
+    : { ...verdictOnBudgets(accounts, allowance, nowMs, 0), inFlight: inFlight ?? null };
 }
 
 function within<T>(promise: Promise<T>, leftMs: number): Promise<T | null> {

@@ -1,9 +1,17 @@
 import { noTopUp } from '../admit/account-changes.ts';
-import { accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import { accountIdOfBudget, accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
 import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { type Durability, foreignAccount, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, type Limits, type Plans, unitNamesIn, withAllBudgets } from '../admit/plan.ts';
+import {
+  type Allowance,
+  allowanceOf,
+  type Limits,
+  type Plans,
+  plainAllowance,
+  unitNamesIn,
+  withAllBudgets,
+} from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { isLimitName, type LimitName, type WindowLimit, type WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
@@ -70,10 +78,9 @@ export class AccountUsage {
   /** The same with what only operators see. */
   async forOperators(id: string, plan: string | null = null): Promise<KeyUsageReport> {
     const { report, allowance, outcome, accountId } = await this.#read(id, plan);
-    const states = [outcome.state, ...(outcome.state.further ?? [])];
-    const accounts = accountIdsOf(accountId, allowance);
+    const ids = accountIdsOf(accountId, allowance);
     const notes = await Promise.all(
-      states.map(({ topUps }, i) => (topUps === undefined ? [] : this.#options.ledger.topUpNotes(accounts[i]!))),
+      outcome.accounts.map(({ topUps }, i) => (topUps === undefined ? [] : this.#options.ledger.topUpNotes(ids[i]!))),
     );
     return keyUsageReport(report, this.#options.plans().plans.get(allowance.plan), allowance, outcome, notes);
   }
@@ -93,14 +100,12 @@ export class AccountUsage {
 
   /** Those of the accounts of a caller that cannot be read. */
   async #damagedOf({ accountId, allowance }: Omit<Counted, 'id'>): Promise<readonly string[]> {
-    const accounts = accountIdsOf(accountId, allowance);
-    const alone = { plan: allowance.plan, unlimited: [], bans: null };
+    const { plan, budgets } = allowance;
+    const ids = accountIdsOf(accountId, allowance);
     const outcomes = await Promise.all(
-      [allowance, ...(allowance.further ?? [])].map(({ limits }, i) =>
-        this.#options.ledger.present(accounts[i]!, { ...alone, limits }),
-      ),
+      budgets.map(({ limits }, i) => this.#options.ledger.present(ids[i]!, plainAllowance(plan, limits))),
     );
-    return accounts.filter((_, i) => outcomes[i] === null);
+    return ids.filter((_, i) => outcomes[i] === null);
   }
 
   /**
@@ -319,14 +324,12 @@ const UNCHANGED = { before: null, after: null };
 
 /** Every limit that an id counts, with its account. Those that belong to the customer of a key are not its own. */
 function limitsIn({ accountId, allowance }: Counted): readonly CountedLimit[] {
-  const accounts = accountIdsOf(accountId, allowance);
-  const budgets = [allowance, ...(allowance.further ?? [])];
-  return budgets.flatMap(({ limits }, i) =>
-    limits.map((of: WindowLimit) => ({
+  return allowance.budgets.flatMap((budget) =>
+    budget.limits.map((of) => ({
       name: of.name ?? of.window,
       of,
-      accountId: accounts[i]!,
-      customerId: allowance.further?.[i - 1]?.scope === 'customer' ? partsOfAccount(accountId).customerId : null,
+      accountId: accountIdOfBudget(accountId, budget),
+      customerId: budget.scope === 'customer' ? partsOfAccount(accountId).customerId : null,
     })),
   );
 }

@@ -225,14 +225,14 @@ export function allowanceOfOwner(
 type NamedLimits = Readonly<Record<string, number | 'unlimited'>>;
 
 /** The limits of an allowance, those of each budget apart: the caller's own first, then those of groups, units and its customer. */
-export function budgetsOf({ limits, unlimited, inFlight, further = [] }: Allowance): readonly NamedLimits[] {
-  return [{ name: '', limits, unlimited, inFlight }, ...further].map(({ name, limits, unlimited, inFlight }) => {
+export function budgetsOf({ budgets }: Allowance): readonly NamedLimits[] {
+  return budgets.map(({ prefix, limits, unlimited, inFlight }) => {
     const windows = [...limits, ...unlimited.map(({ window }) => ({ window, limit: 'unlimited' as const }))];
     const counted = inOrder<number | 'unlimited'>(
       Object.fromEntries(windows.map(({ window, limit }) => [window, limit])),
     );
     const all: NamedLimits = { ...counted, ...(inFlight === undefined ? {} : { 'in-flight': inFlight }) };
-    return Object.fromEntries(Object.entries(all).map(([what, of]) => [name === '' ? what : `${name}-${what}`, of]));
+    return Object.fromEntries(Object.entries(all).map(([what, of]) => [`${prefix}${what}`, of]));
   });
 }
 

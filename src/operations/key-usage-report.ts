@@ -94,13 +94,12 @@ export function keyUsageReport(
   report: UsageReport,
   plan: Plan | undefined,
   allowance: Allowance,
-  { nowMs, state }: Outcome,
+  { nowMs, accounts }: Outcome,
   notes: readonly (readonly TopUpNote[])[],
 ): KeyUsageReport {
   const known = new Map<string, ToppedUpLimit & { readonly notes: readonly TopUpNote[] }>();
-  for (const [i, { limits }] of [allowance, ...(allowance.further ?? [])].entries()) {
-    const { topUps } = i === 0 ? state : state.further![i - 1]!;
-    for (const of of withTopUps(limits, topUps, nowMs)) {
+  for (const [i, { limits }] of allowance.budgets.entries()) {
+    for (const of of withTopUps(limits, accounts[i]!.topUps, nowMs)) {
       known.set(of.name ?? of.window, { ...of, notes: notes[i] ?? [] });
     }
   }
@@ -115,8 +114,8 @@ export function keyUsageReport(
       { ...usage, form: formText(window, of === undefined ? plan?.forms?.[window] : formOf(of)), topUp: added },
     ] as const;
   });
-  const { bans, bansOfCustomer } = allowance;
-  const rung = (bansOfCustomer ? state.further![0]! : state).ban?.number ?? 0;
+  const { bans, bansIn } = allowance;
+  const rung = accounts[bansIn]!.ban?.number ?? 0;
   const nextBanSeconds = bans === null ? null : Math.ceil(banLengthMs(bans, rung + 1) / 1000);
   return { ...report, windows: Object.fromEntries(windows), rung, nextBanSeconds };
 }

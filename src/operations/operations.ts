@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsOf, accountsUnder, isShadowId, partsOfAccount } from '../admit/account-id.ts';
-import { type Ban, nameOfBan } from '../admit/decide.ts';
+import { type Ban, banInForce, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { BanInForce, Durability, FoundBan, LedgerView } from '../admit/ledger.ts';
-import { type Allowance, type Plans, unitNamesIn } from '../admit/plan.ts';
+import { type Plans, plainAllowance, unitNamesIn } from '../admit/plan.ts';
 import { Failure, Refused } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -189,8 +189,7 @@ export class Operations {
   /** The ban in force of an account, as a ledger has it whatever its limits are. */
   async #banOf(accountId: string): Promise<Ban | null> {
     const outcome = await this.#options.ledger.present(accountId, WITHOUT_LIMITS);
-    const ban = outcome?.state.ban ?? null;
-    return outcome === null || ban === null || outcome.nowMs >= ban.untilMs ? null : ban;
+    return outcome === null ? null : banInForce(outcome.accounts, outcome.nowMs);
   }
 
   async show(id: string): Promise<StoredKey> {
@@ -407,7 +406,7 @@ export class Operations {
 }
 
 /** An allowance that counts nothing: with it a ledger reports the ban alone. */
-const WITHOUT_LIMITS: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
+const WITHOUT_LIMITS = plainAllowance('');
 
 /** Keys in one read. */
 const PAGE = 100;

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { isShadowId, partsOfAccount } from '../admit/account-id.ts';
-import { type AccountState, banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
+import { banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import type { Allowance, Plans } from '../admit/plan.ts';
+import { type Allowance, type Plans, plainAllowance } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
 import type { CustomerStore } from '../identify/customer-store.ts';
 import type { KeyStore } from '../identify/key-store.ts';
@@ -127,7 +127,7 @@ export function unreadableCounts(id: string): UnreadableRecord {
   return new UnreadableRecord(id, message);
 }
 
-const WITHOUT_PLAN: Allowance = Object.freeze({ plan: '', limits: [], unlimited: [], bans: null });
+const WITHOUT_PLAN = plainAllowance('');
 
 type Refusal = Pick<RefusedReport, 'state' | 'window' | 'until' | 'ban'>;
 
@@ -140,27 +140,22 @@ function lastRefusal({ kind, window, untilMs }: RefusedConsumer): Refusal {
  * @param last the window that refused it, and what it would have cost in the unit of that window
  */
 export function presentRefusal(
-  { state, nowMs }: Outcome,
+  { accounts, nowMs }: Outcome,
   allowance: Allowance,
   last: Pick<RefusedConsumer, 'window' | 'cost'>,
 ): Refusal | null {
-  const ban = banInForce(state, nowMs);
+  const ban = banInForce(accounts, nowMs);
   if (ban !== null) {
     return { state: 'banned', window: nameOfBan(ban), until: secondsOf(ban.untilMs), ban: ban.number };
   }
-  const { further } = state;
-  const unbanned = { ...withoutBan(state), ...(further === undefined ? {} : { further: further.map(withoutBan) }) };
-  const unit = allowance.further?.find(({ limits }) => limits.some(({ name }) => name === last.window))?.unit;
+  const unbanned = accounts.map((state) => ({ ...state, ban: null }));
+  const unit = allowance.budgets.find(({ limits }) => limits.some(({ name }) => name === last.window))?.unit;
   const [cost, amounts] = unit === undefined ? [last.cost, undefined] : [1, { [unit]: last.cost }];
   const asked = decide(unbanned, { ...allowance, bans: null }, nowMs, cost, 1, undefined, amounts);
   const verdict = verdictOf(asked, allowance, 0);
   if (verdict.kind !== 'refused') return null;
   const { binding, retryAtMs } = verdict;
   return { state: 'refused', window: binding.name, until: secondsOf(retryAtMs ?? binding.resetAtMs), ban: null };
-}
-
-function withoutBan(state: AccountState): AccountState {
-  return { ...state, ban: null };
 }
 
 function secondsOf(ms: number): number {

@@ -170,7 +170,7 @@ export interface CountedLimit {
 export function countedLimits(
   id: string,
   limits: readonly CountedLimit[],
-  { plan, unlimited }: Pick<Allowance, 'plan' | 'unlimited'>,
+  { plan, budgets: [{ unlimited }] }: Pick<Allowance, 'plan' | 'budgets'>,
   named: readonly LimitName[] | null,
 ) {
   const own = limits.filter(({ customerId }) => customerId === null);

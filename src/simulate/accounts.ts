@@ -1,6 +1,6 @@
-import { accountIdsOf } from '../admit/account-id.ts';
-import { type AccountState, type Ban, NO_STRIKES } from '../admit/decide.ts';
-import type { Allowance } from '../admit/plan.ts';
+import { accountIdOfBudget } from '../admit/account-id.ts';
+import { type AccountState, type Accounts as AccountStates, type Ban, NO_STRIKES } from '../admit/decide.ts';
+import type { Allowance, Budget } from '../admit/plan.ts';
 import { type SliceCounts, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../admit/windows.ts';
 
 /**
@@ -10,7 +10,8 @@ import { type SliceCounts, WINDOWS, type WindowCount, type WindowLimit, type Win
  */
 export class Accounts {
   readonly #windows: Partial<Record<WindowName, WindowColumns>> = {};
-  readonly #further = new Map<string, number>();
+  /** The numbers of the other accounts. */
+  readonly #others = new Map<string, number>();
   readonly #consumers: number;
   #capacity: number;
   #strikes: Float64Array;
@@ -32,34 +33,28 @@ export class Accounts {
     this.#banWindow = new Uint8Array(consumers);
   }
 
-  /** The state for `decide`. As in a store, windows that the allowance does not count are kept unchanged. */
-  get(consumer: number, accountId: string, allowance: Allowance): AccountState {
-    const own = this.#get(consumer, allowance.limits);
-    const { further } = allowance;
-    if (further === undefined) return own;
-    const numbers = this.#numbersOf(accountId, allowance);
-    return { ...own, further: further.map(({ limits }, i) => this.#get(numbers[i]!, limits)) };
+  /** The states for `decide`. As in a store, windows that the allowance does not count are kept unchanged. */
+  get(consumer: number, accountId: string, { budgets }: Allowance): AccountStates {
+    const states = budgets.map((budget) => this.#get(this.#numberOf(consumer, accountId, budget), budget.limits));
+    return states as [AccountState, ...AccountState[]];
   }
 
-  set(consumer: number, accountId: string, allowance: Allowance, state: AccountState): void {
-    this.#set(consumer, allowance.limits, state);
-    const { further } = allowance;
-    if (further === undefined) return;
-    const numbers = this.#numbersOf(accountId, allowance);
-    for (const [i, { limits }] of further.entries()) this.#set(numbers[i]!, limits, state.further![i]!);
+  set(consumer: number, accountId: string, { budgets }: Allowance, states: readonly AccountState[]): void {
+    for (const [i, budget] of budgets.entries()) {
+      this.#set(this.#numberOf(consumer, accountId, budget), budget.limits, states[i]!);
+    }
   }
 
-  /** The numbers of the accounts of the further budgets. */
-  #numbersOf(accountId: string, allowance: Allowance): readonly number[] {
-    const [, ...ids] = accountIdsOf(accountId, allowance);
-    return ids.map((id) => {
-      const known = this.#further.get(id);
-      if (known !== undefined) return known;
-      const number = this.#consumers + this.#further.size;
-      this.#further.set(id, number);
-      if (number >= this.#capacity) this.#widen();
-      return number;
-    });
+  /** The number of the account of a budget. */
+  #numberOf(consumer: number, accountId: string, budget: Budget): number {
+    const id = accountIdOfBudget(accountId, budget);
+    if (id === accountId) return consumer;
+    const known = this.#others.get(id);
+    if (known !== undefined) return known;
+    const number = this.#consumers + this.#others.size;
+    this.#others.set(id, number);
+    if (number >= this.#capacity) this.#widen();
+    return number;
   }
 
   #widen(): void {

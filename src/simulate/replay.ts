@@ -1,12 +1,12 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import {
   type AccountState,
+  ALL_UNSEEN,
   type Amounts,
+  accountsAfter,
   decide,
   exceedsLimit,
   type Outcome,
-  stateAfter,
-  UNSEEN,
 } from '../admit/decide.ts';
 import { type Allowance, bitOfUnit, type Limits, type Plans, unitNamesOf, withBudgets } from '../admit/plan.ts';
 import { settled, settledWindows } from '../admit/settle.ts';
@@ -219,27 +219,27 @@ class Run {
     const recordedBan = this.#newBan(this.#recording.ownerOf(consumer), flags >>> BAN_SHIFT, atMs);
     if (allowance === null) return { judgement, count, bannedThen: recordedBan > 0, bannedNow: false, outcome: null };
     // A plan that is not enforced does not use the account.
-    const before = allowance.isShadowOnly ? UNSEEN : this.#accounts.get(consumer, this.#ids[consumer]!, allowance);
+    const before = allowance.isShadowOnly ? ALL_UNSEEN : this.#accounts.get(consumer, this.#ids[consumer]!, allowance);
     const cost = rows.word(row, COST);
     const { units } = this.#recording.kinds[rows.word(row, KIND)]!;
     const amounts = units.length === 0 ? undefined : amountsOf(units, (i) => rows.reserved(row, i));
     const isRemembered = (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && exceedsLimit(allowance, cost, amounts);
     const outcome: Outcome = isRemembered
       ? // The gateway did not call the store, so it did not see a ban that another gateway had caused.
-        { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, state: before }
+        { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, accounts: before }
       : decide(before, allowance, atMs, cost, count, undefined, amounts);
     if (!allowance.isShadowOnly && !isRemembered) {
-      const after = stateAfter(before, outcome, allowance);
+      const after = accountsAfter(before, outcome, allowance);
       const isSettled = amounts !== undefined && judgement === ADMITTED && outcome.admitted > 0;
       const paid = isSettled ? amountsOf(units, (i) => rows.settled(row, i)) : null;
-      const state = paid === null ? after : settledAtOnce(after, outcome, allowance, paid);
-      this.#accounts.set(consumer, this.#ids[consumer]!, allowance, state);
+      const states = paid === null ? after : settledAtOnce(after, outcome, allowance, paid);
+      this.#accounts.set(consumer, this.#ids[consumer]!, allowance, states);
     }
     const bannedNow = outcome.imposesBan === true;
     if ((flags & LOCAL_BIT) === 0) {
       const same = [outcome.admitted, outcome.bannedFrom - outcome.admitted, count - outcome.bannedFrom][judgement]!;
       this.differs.verdicts += count - same;
-      if (recordedBan !== (bannedNow ? banOf(outcome.state, allowance).number : 0)) this.differs.bans++;
+      if (recordedBan !== (bannedNow ? outcome.accounts[allowance.bansIn]!.ban!.number : 0)) this.differs.bans++;
     }
     return { judgement, count, bannedThen: recordedBan > 0, bannedNow, outcome };
   }
@@ -281,23 +281,16 @@ function amountsOf(units: readonly string[], amountOf: (index: number) => number
   return Object.fromEntries(units.map((unit, i) => [unit, amountOf(i)]));
 }
 
-/** The state once the admitted requests of a decision have paid what they cost in units. */
+/** The accounts once the admitted requests of a decision have paid what they cost in units. */
 function settledAtOnce(
-  state: AccountState,
-  { state: decided, amounts = {}, admitted, nowMs }: Outcome,
-  { further: budgets = [] }: Allowance,
+  after: readonly AccountState[],
+  { accounts: decided, amounts = {}, admitted, nowMs }: Outcome,
+  { budgets }: Allowance,
   paid: Amounts,
-): AccountState {
-  const further = budgets.map(({ unit, limits }, i) => {
-    const account = state.further![i]!;
+): readonly AccountState[] {
+  return after.map((account, i) => {
+    const { unit, limits } = budgets[i]!;
     const delta = unit === undefined ? 0 : admitted * (paid[unit]! - amounts[unit]!);
-    if (delta === 0) return account;
-    return settled(account, delta, settledWindows(limits, decided.further![i]!.windows), nowMs);
+    return delta === 0 ? account : settled(account, delta, settledWindows(limits, decided[i]!.windows), nowMs);
   });
-  return { ...state, further };
-}
-
-/** The ban that a decision has imposed: of the consumer, or of its customer. */
-function banOf({ ban, further = [] }: AccountState, { bansOfCustomer }: Allowance) {
-  return (bansOfCustomer ? further[0]!.ban : ban)!;
 }

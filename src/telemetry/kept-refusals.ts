@@ -244,13 +244,13 @@ export class KeptRefusals {
       source: RECORD_SOURCES[this.#number(row, 'source')] ?? null,
       limits: this.#limitsOf(row, shared),
       units: paidAmounts(shared.paid),
-      planLimits: allowance?.planLimits ?? {},
+      planLimits: allowance?.budgets[0].planLimits ?? {},
       decidedAt: Number.isNaN(decidedAtMs) ? null : isoTime(decidedAtMs),
       strike: Number.isNaN(strike) ? null : { number: strike, of: allowance!.bans!.after },
       ban: Number.isNaN(banNumber) ? null : { number: banNumber, until: isoTime(banUntilMs) },
       imposedBan: this.#number(row, 'imposedBan') === 1,
       costExceedsLimit: judgement === 'refused' && Number.isNaN(retryAtMs),
-      bansOfCustomer: allowance?.bansOfCustomer === true,
+      bansOfCustomer: allowance?.bansIn === 1,
       // Rounded up as Retry-After is: the same request succeeds then, and in the sentence it is the same second.
       retryAt: Number.isNaN(retryAtMs) ? null : isoTime(Math.ceil(retryAtMs / 1_000) * 1_000),
     };

@@ -8,7 +8,7 @@ import {
   toppedUp,
   topUpUndone,
 } from '../../src/admit/account-changes.ts';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import { UNBOUNDED } from '../../src/admit/plan.ts';
 import { type WindowCount, windowLimit } from '../../src/admit/windows.ts';
 import { allowance } from '../support/allowance.ts';
@@ -88,7 +88,7 @@ describe('a top-up with an end of its own', () => {
 
   test('opens no window, and counts for each that begins until then', () => {
     expect(first.windows).toEqual({});
-    const admitted = (atMs: number) => decide(first, allowance({ minute: 10 }), atMs, 1, 99).admitted;
+    const admitted = (atMs: number) => decide([first], allowance({ minute: 10 }), atMs, 1, 99).admitted;
     expect([T0, untilMs - 1, untilMs].map(admitted)).toEqual([15, 15, 10]);
   });
 
@@ -133,9 +133,9 @@ describe('a top-up with an end of its own', () => {
 
   test('is still there after a decision that is kept', () => {
     const plan = allowance({ minute: 10 });
-    const after = stateAfter(first, decide(first, plan, T0 + 1, 1, 2), plan);
+    const [after] = accountsAfter([first], decide([first], plan, T0 + 1, 1, 2), plan);
     expect(after.topUpNotes).toEqual(first.topUpNotes);
-    expect(stateAfter(first, decide(first, plan, untilMs, 1, 2), plan)).not.toHaveProperty('topUpNotes');
+    expect(accountsAfter([first], decide([first], plan, untilMs, 1, 2), plan)[0]).not.toHaveProperty('topUpNotes');
   });
 });
 
@@ -149,7 +149,7 @@ describe('a top-up that is undone', () => {
     expect(undone).toEqual({ amount: 5, left: 3, untilMs: T0 + 60_000 });
     expect(state).toMatchObject({ windows: used.windows, topUps: { minute: { amount: 3 } } });
     expect(state.topUpNotes?.map(({ id }) => id)).toEqual(['two']);
-    expect(decide(state, allowance({ minute: 10 }), T0 + 2, 1, 1).admitted).toBe(0);
+    expect(decide([state], allowance({ minute: 10 }), T0 + 2, 1, 1).admitted).toBe(0);
   });
 
   test('is taken back with another one that has its id, which a day later is free again', () => {

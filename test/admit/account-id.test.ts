@@ -9,9 +9,8 @@ import {
   lengthOfOwner,
   ownerIdOf,
   partsOfAccount,
-  severalAccounts,
 } from '../../src/admit/account-id.ts';
-import { type Allowance, allowanceOf, type Plan, withAllBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, budgetOf, type Plan, withAllBudgets } from '../../src/admit/plan.ts';
 
 const plan: Plan = {
   name: 'pro',
@@ -75,7 +74,7 @@ test('a key has its present account and those from before it was moved, and seve
   expect(accountsOf({ id: 'key_1', customer: 'cus_2', formerAccounts: ['key_1', 'cus_1/key_1'] })).toEqual([
     ...['cus_2/key_1', 'key_1', 'cus_1/key_1'],
   ]);
-  expect(severalAccounts('key_1', {})).toBeNull();
-  const budget = { name: 'search', scope: 'key', group: 'search', limits: [], unlimited: [] } as const;
-  expect(severalAccounts('key_1', { further: [budget] })).toEqual(['key_1', 'key_1#search']);
+  const [own, search] = [budgetOf({ limits: [] }), budgetOf({ group: 'search', limits: [] })];
+  expect(accountIdsOf('key_1', { budgets: [own] })).toEqual(['key_1']);
+  expect(accountIdsOf('key_1', { budgets: [own, search] })).toEqual(['key_1', 'key_1#search']);
 });

@@ -30,8 +30,8 @@ class SlowLedger implements Pick<Ledger, 'decide'> {
   }
 
   #count({ consumerId, allowance, cost, n }: DecisionRequest): Outcome {
-    const outcome = decide(this.#accounts.get(consumerId) ?? UNSEEN, allowance, 1_800_000_000_000, cost, n);
-    this.#accounts.set(consumerId, outcome.state);
+    const outcome = decide([this.#accounts.get(consumerId) ?? UNSEEN], allowance, 1_800_000_000_000, cost, n);
+    this.#accounts.set(consumerId, outcome.accounts[0]);
     this.counted.set(consumerId, (this.counted.get(consumerId) ?? 0) + outcome.admitted * cost);
     return outcome;
   }

@@ -36,9 +36,9 @@ function backlogOf({ aheadMs = 0, most = 10 } = {}) {
   });
   /** Usage that was admitted locally at `atMs` of the clock that is meant. */
   const defer = (id: string, n: number, atMs: number, of: Allowance = minute, isOwnClock = false, state = UNSEEN) => {
-    const outcome = decide(state, of, atMs, 1, n);
-    backlog.defer(id, outcome, of, isOwnClock);
-    return outcome.state;
+    const outcome = decide([state], of, atMs, 1, n);
+    backlog.defer([id], outcome, of, isOwnClock);
+    return outcome.accounts[0];
   };
   const windowsSent = () => calls.flat().map(({ windows }) => windows);
   return { backlog, defer, calls, returned, store, deciding, clock, windowsSent };
@@ -103,42 +103,46 @@ describe('usage of one window', () => {
 describe('the state with the backlog', () => {
   test('adds to what is open, and opens what is not', () => {
     const { backlog, defer } = backlogOf();
-    expect(backlog.withBacklog('a', UNSEEN, T0)).toBeNull();
+    expect(backlog.withBacklog(['a'], [UNSEEN], T0)).toBeNull();
     defer('a', 2, T0);
-    expect(backlog.withBacklog('a', UNSEEN, T0 + 1)?.windows).toEqual({ minute: { used: 2, endsAtMs: T0 + 60_000 } });
+    expect(backlog.withBacklog(['a'], [UNSEEN], T0 + 1)?.[0]?.windows).toEqual({
+      minute: { used: 2, endsAtMs: T0 + 60_000 },
+    });
     const open = (endsInMs: number): AccountState => ({
       ...UNSEEN,
       windows: { minute: { used: 4, endsAtMs: T0 + endsInMs } },
     });
-    expect(backlog.withBacklog('a', open(50_000), T0 + 1)?.windows).toEqual({
+    expect(backlog.withBacklog(['a'], [open(50_000)], T0 + 1)?.[0]?.windows).toEqual({
       minute: { used: 6, endsAtMs: T0 + 50_000 },
     });
-    expect(backlog.withBacklog('a', open(70_000), T0 + 1)?.windows).toEqual({
+    expect(backlog.withBacklog(['a'], [open(70_000)], T0 + 1)?.[0]?.windows).toEqual({
       minute: { used: 6, endsAtMs: T0 + 60_000 },
     });
     // What has ended is not added.
-    expect(backlog.withBacklog('a', open(70_000), T0 + 60_000)?.windows).toEqual(open(70_000).windows);
-    expect(backlog.withBacklog('a', UNSEEN, T0 + 59_999)?.windows).not.toEqual({});
+    expect(backlog.withBacklog(['a'], [open(70_000)], T0 + 60_000)?.[0]?.windows).toEqual(open(70_000).windows);
+    expect(backlog.withBacklog(['a'], [UNSEEN], T0 + 59_999)?.[0]?.windows).not.toEqual({});
   });
 
   test('counts slices at present', () => {
     const { backlog, defer } = backlogOf();
     const state = defer('a', 2, T0, sliding);
-    expect(backlog.withBacklog('a', state, T0 + 20_000)?.windows.minute).toMatchObject({
+    expect(backlog.withBacklog(['a'], [state], T0 + 20_000)?.[0]?.windows.minute).toMatchObject({
       used: 4,
       slices: { counts: [2, 2] },
     });
-    expect(backlog.withBacklog('a', UNSEEN, T0 + 20_000)?.windows.minute).toMatchObject({
+    expect(backlog.withBacklog(['a'], [UNSEEN], T0 + 20_000)?.[0]?.windows.minute).toMatchObject({
       used: 2,
       endsAtMs: T0 + 95_000,
     });
-    expect(backlog.withBacklog('a', UNSEEN, T0 + 75_000)?.windows).toEqual({});
+    expect(backlog.withBacklog(['a'], [UNSEEN], T0 + 75_000)?.[0]?.windows).toEqual({});
   });
 
   test('takes usage by the own clock at the store’s', () => {
     const { backlog, defer } = backlogOf({ aheadMs: 7_000 });
     defer('a', 2, T0 - 7_000, minute, true);
-    expect(backlog.withBacklog('a', UNSEEN, T0)?.windows).toEqual({ minute: { used: 2, endsAtMs: T0 + 60_000 } });
+    expect(backlog.withBacklog(['a'], [UNSEEN], T0)?.[0]?.windows).toEqual({
+      minute: { used: 2, endsAtMs: T0 + 60_000 },
+    });
   });
 });
 

@@ -98,24 +98,27 @@ describe('a calendar window', () => {
   const noon = Date.parse('2026-10-25T11:00Z');
 
   test('ends with its period, however late it opened, and the next one has the whole limit', () => {
-    const { state } = decide(UNSEEN, day, noon, 1, 10);
+    const [state] = decide([UNSEEN], day, noon, 1, 10).accounts;
     expect(state.windows.day).toEqual({ used: 10, endsAtMs: noon + 12 * HOUR });
-    expect(decide(state, day, noon + 12 * HOUR - 1, 1, 1).admitted).toBe(0);
-    expect(decide(state, day, noon + 12 * HOUR, 1, 11).admitted).toBe(10);
+    expect(decide([state], day, noon + 12 * HOUR - 1, 1, 1).admitted).toBe(0);
+    expect(decide([state], day, noon + 12 * HOUR, 1, 11).admitted).toBe(10);
   });
 
   test('holds until its end whatever another gateway knows of time zones, and moves no later', () => {
     const other = allowance({ day: 10 }, {}, { day: { calendar: { unit: 'day', zone: 'Europe/London', anchor: 1 } } });
-    const { state } = decide(UNSEEN, day, noon, 1, 10);
-    expect(decide(state, other, noon + HOUR, 1, 1)).toMatchObject({ admitted: 0, state: { windows: state.windows } });
+    const [state] = decide([UNSEEN], day, noon, 1, 10).accounts;
+    expect(decide([state], other, noon + HOUR, 1, 1)).toMatchObject({
+      admitted: 0,
+      accounts: [{ windows: state.windows }],
+    });
   });
 
   test('takes over what a fixed window has counted, and is taken over by one', () => {
     const fixed = allowance({ day: 10 });
-    const { state } = decide(UNSEEN, fixed, noon, 1, 6);
-    const inDay = decide(state, day, noon + HOUR, 1, 1).state;
+    const [state] = decide([UNSEEN], fixed, noon, 1, 6).accounts;
+    const inDay = decide([state], day, noon + HOUR, 1, 1).accounts[0];
     expect(inDay.windows.day).toEqual({ used: 7, endsAtMs: noon + 12 * HOUR });
-    expect(decide(inDay, fixed, noon + 2 * HOUR, 1, 1).state.windows.day).toEqual({
+    expect(decide([inDay], fixed, noon + 2 * HOUR, 1, 1).accounts[0].windows.day).toEqual({
       used: 8,
       endsAtMs: noon + 12 * HOUR,
     });

@@ -16,20 +16,20 @@ test('n requests decided at once are judged as n single ones, and leave the same
       let state: AccountState = UNSEEN;
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
-        const batch = decide(state, plan, nowMs, cost, n);
+        const batch = decide([state], plan, nowMs, cost, n);
         const together = Array.from({ length: n }, (_, i) => verdictOf(batch, plan, i));
-        let single = decide(state, plan, nowMs, cost, 0).state;
+        let single = decide([state], plan, nowMs, cost, 0).accounts[0];
         const apart = Array.from({ length: n }, () => {
-          const outcome = decide(single, plan, nowMs, cost, 1);
-          single = outcome.state;
+          const outcome = decide([single], plan, nowMs, cost, 1);
+          single = outcome.accounts[0];
           return verdictOf(outcome, plan, 0);
         });
         expect(together.map(({ kind }) => kind)).toEqual(apart.map(({ kind }) => kind));
         expect(together.map(({ standings }) => standings)).toEqual(apart.map(({ standings }) => standings));
         const strikeOf = (verdict: Verdict) => ('strike' in verdict ? verdict.strike : null);
         expect(together.map(strikeOf)).toEqual(apart.map(strikeOf));
-        expect(batch.state).toEqual(single);
-        state = batch.state;
+        expect(batch.accounts[0]).toEqual(single);
+        state = batch.accounts[0];
       }
     }),
     { seed: SEED, numRuns: tries(700, 10_000) },
@@ -43,15 +43,15 @@ test('no history admits more than a limit in a window, nor spends anything on a 
       let state: AccountState = UNSEEN;
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
-        const before = decide(state, plan, nowMs, cost, 0).state;
-        const outcome = decide(state, plan, nowMs, cost, n);
+        const before = decide([state], plan, nowMs, cost, 0).accounts[0];
+        const outcome = decide([state], plan, nowMs, cost, n);
         for (const { window, limit } of plan.limits) {
-          const used = outcome.state.windows[window]?.used ?? 0;
+          const used = outcome.accounts[0].windows[window]?.used ?? 0;
           const usedBefore = before.windows[window]?.used ?? 0;
           expect(used - usedBefore).toBe(outcome.admitted * cost);
           if (outcome.admitted > 0) expect(used).toBeLessThanOrEqual(limit);
         }
-        state = outcome.state;
+        state = outcome.accounts[0];
       }
     }),
     { seed: SEED, numRuns: tries(700, 10_000) },
@@ -66,10 +66,10 @@ test('however the clock is set, nothing lasts longer than its own length from th
       let state: AccountState = UNSEEN;
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
-        const outcome = decide(state, plan, nowMs, cost, n);
+        const outcome = decide([state], plan, nowMs, cost, n);
         for (const limit of plan.limits) {
           const before = state.windows[limit.window];
-          const after = outcome.state.windows[limit.window];
+          const after = outcome.accounts[0].windows[limit.window];
           // The slices of a second have 83 or 84 ms.
           const latestMs = endIfOpened(limit, nowMs) + (limit.slices === undefined ? 0 : 1);
           if (after !== undefined) expect(after.endsAtMs).toBeLessThanOrEqual(latestMs);
@@ -81,7 +81,7 @@ test('however the clock is set, nothing lasts longer than its own length from th
             expect(after.endsAtMs).toBe(endIfOpened(limit, nowMs));
         }
         holdToTheRule(state, outcome, plan);
-        state = outcome.state;
+        state = outcome.accounts[0];
       }
     }),
     { seed: 20260104, numRuns: 3_000 },
@@ -92,8 +92,8 @@ test('however the clock is set, nothing lasts longer than its own length from th
 /** What a ban rule says of the ban and the strikes that a decision leaves. A decision about no request leaves the ban as it is. */
 function holdToTheRule(before: AccountState, outcome: Outcome, plan: Allowance): void {
   if (plan.bans === null) return;
-  const { nowMs, n, admitted, bannedFrom, state } = outcome;
-  const { ban, strikes } = state;
+  const { nowMs, n, admitted, bannedFrom, accounts } = outcome;
+  const { ban, strikes } = accounts[0];
   if (ban !== null && n > 0) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
   if (before.ban !== null && nowMs < before.ban.untilMs) {
     expect(ban).toMatchObject({ number: before.ban.number, window: before.ban.window });
@@ -112,12 +112,12 @@ test('however the clock is set, strikes are over when a window that refused sinc
       let refusing = new Set<WindowName>();
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
-        const present = decide(state, plan, nowMs, cost, 0).state;
+        const present = decide([state], plan, nowMs, cost, 0).accounts[0];
         if (present.strikes.count === 0) refusing = new Set();
         for (const window of refusing) {
           expect(present.strikes.endsAtMs).toBeLessThanOrEqual(present.windows[window]?.endsAtMs ?? nowMs);
         }
-        ({ state } = decide(state, plan, nowMs, cost, n));
+        [state] = decide([state], plan, nowMs, cost, n).accounts;
         if (state.strikes.count > present.strikes.count) refusing.add(refusingLast(state, plan, cost));
       }
     }),
@@ -125,8 +125,8 @@ test('however the clock is set, strikes are over when a window that refused sinc
   );
 });
 
-function refusingLast({ windows }: AccountState, { limits }: Allowance, cost: number): WindowName {
-  const full = limits.filter(({ window, limit }) => limit - (windows[window]?.used ?? 0) < cost);
+function refusingLast({ windows }: AccountState, plan: Allowance, cost: number): WindowName {
+  const full = plan.limits.filter(({ window, limit }) => limit - (windows[window]?.used ?? 0) < cost);
   const lastFirst = full.toSorted((a, b) => windows[b.window]!.endsAtMs - windows[a.window]!.endsAtMs);
   return lastFirst[0]!.window;
 }

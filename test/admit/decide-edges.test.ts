@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { type AccountState, decide, lift, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, lift, UNSEEN } from '../../src/admit/decide.ts';
 import { allowance } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
 const plan = allowance({ second: 1, minute: 5 }, { after: 1, withinMs: 60_000, firstMs: 1_000, forgetMs: 500 });
 const fixed = (used: number, endsInMs: number) => ({ used, endsAtMs: T0 + endsInMs });
 const present = (state: Partial<AccountState>, atMs = T0, of = plan) =>
-  decide({ ...UNSEEN, ...state }, of, atMs, 1, 0).state;
+  decide([{ ...UNSEEN, ...state }], of, atMs, 1, 0).accounts[0];
 
 describe('what has ended is gone at its very end, and not before', () => {
   test('a window', () => {
@@ -33,8 +33,8 @@ describe('what has ended is gone at its very end, and not before', () => {
 
   test('a top-up', () => {
     const topUps = { second: { amount: 2, untilMs: T0 + 50 } };
-    expect(decide({ ...UNSEEN, topUps }, plan, T0 + 49, 1, 9).admitted).toBe(3);
-    expect(decide({ ...UNSEEN, topUps }, plan, T0 + 50, 1, 9).admitted).toBe(1);
+    expect(decide([{ ...UNSEEN, topUps }], plan, T0 + 49, 1, 9).admitted).toBe(3);
+    expect(decide([{ ...UNSEEN, topUps }], plan, T0 + 50, 1, 9).admitted).toBe(1);
     expect(present({ topUps }, T0 + 49).topUps).toEqual(topUps);
     expect('topUps' in present({ topUps }, T0 + 50)).toBe(false);
     expect('topUps' in present({})).toBe(false);
@@ -43,13 +43,14 @@ describe('what has ended is gone at its very end, and not before', () => {
 
 test('strikes end `within` after the first of them', () => {
   const hourly = allowance({ hour: 1 }, { after: 9, withinMs: 60_000 });
-  const first = decide(UNSEEN, hourly, T0, 1, 2).state;
+  const first = decide([UNSEEN], hourly, T0, 1, 2).accounts[0];
   expect(first.strikes).toEqual({ count: 1, endsAtMs: T0 + 60_000 });
-  expect(decide(first, hourly, T0 + 30_000, 1, 2).state.strikes).toEqual({ count: 3, endsAtMs: T0 + 60_000 });
+  expect(decide([first], hourly, T0 + 30_000, 1, 2).accounts[0].strikes).toEqual({ count: 3, endsAtMs: T0 + 60_000 });
 });
 
 describe('the window of a ban', () => {
-  const banned = (windows: AccountState['windows']) => decide({ ...UNSEEN, windows }, plan, T0, 1, 1).state.ban?.window;
+  const banned = (windows: AccountState['windows']) =>
+    decide([{ ...UNSEEN, windows }], plan, T0, 1, 1).accounts[0].ban?.window;
   test('is the one that refuses for longer', () => {
     expect(banned({ second: fixed(1, 900), minute: fixed(5, 800) })).toBe('second');
     expect(banned({ second: fixed(1, 900), minute: fixed(5, 901) })).toBe('minute');
@@ -76,55 +77,53 @@ test('a ban is lifted while it is in force, and only then', () => {
 describe('a store keeps', () => {
   const sliding = allowance({ minute: 5 }, null, { minute: { slices: 4 } });
   const finer = allowance({ minute: 5 }, null, { minute: { slices: 5 } });
-  const slices = decide(UNSEEN, sliding, T0, 1, 5).state;
+  const slices = decide([UNSEEN], sliding, T0, 1, 5).accounts[0];
 
   test('windows that the plan does not count, and of those that it counts the outcome', () => {
     const before: AccountState = { ...UNSEEN, windows: { day: fixed(7, 90_000), second: fixed(1, 10) } };
-    const outcome = decide(before, plan, T0 + 5, 1, 1);
-    expect(stateAfter(before, outcome, plan).windows).toEqual({ day: fixed(7, 90_000), second: fixed(1, 10) });
-    const later = decide(before, plan, T0 + 10, 1, 1);
-    expect(stateAfter(before, later, plan).windows).toEqual({ ...later.state.windows, day: fixed(7, 90_000) });
+    const outcome = decide([before], plan, T0 + 5, 1, 1);
+    expect(accountsAfter([before], outcome, plan)[0].windows).toEqual({ day: fixed(7, 90_000), second: fixed(1, 10) });
+    const later = decide([before], plan, T0 + 10, 1, 1);
+    expect(accountsAfter([before], later, plan)[0].windows).toEqual({
+      ...later.accounts[0].windows,
+      day: fixed(7, 90_000),
+    });
   });
 
   test('the budget of a ban that its own plan does not count, and not that of a ban that was forgotten', () => {
     const before: AccountState = { ...UNSEEN, ban: { number: 1, untilMs: T0, window: 'second', budget: 'search' } };
-    const kept = decide(before, plan, T0 - 1, 1, 1);
-    expect(kept.state.ban).not.toHaveProperty('budget');
-    expect(stateAfter(before, kept, plan).ban).toEqual(before.ban);
-    const imposed = decide(before, plan, T0 + 500, 1, 2);
-    expect(imposed.state.ban).toEqual({ number: 1, untilMs: T0 + 1_500, window: 'second' });
-    expect(stateAfter(before, imposed, plan).ban).toEqual(imposed.state.ban);
+    const kept = decide([before], plan, T0 - 1, 1, 1);
+    expect(kept.accounts[0].ban).not.toHaveProperty('budget');
+    expect(accountsAfter([before], kept, plan)[0].ban).toEqual(before.ban);
+    const imposed = decide([before], plan, T0 + 500, 1, 2);
+    expect(imposed.accounts[0].ban).toEqual({ number: 1, untilMs: T0 + 1_500, window: 'second' });
+    expect(accountsAfter([before], imposed, plan)[0].ban).toEqual(imposed.accounts[0].ban);
   });
 
   test('the outcome itself if there is nothing beside it', () => {
-    const outcome = decide(UNSEEN, plan, T0, 1, 1);
-    expect(stateAfter(UNSEEN, outcome, plan)).toBe(outcome.state);
+    const outcome = decide([UNSEEN], plan, T0, 1, 1);
+    expect(accountsAfter([UNSEEN], outcome, plan)[0]).toBe(outcome.accounts[0]);
   });
 
   test('slices in their old form until something is counted in the new one', () => {
-    const refused = decide(slices, finer, T0 + 10, 1, 1);
+    const refused = decide([slices], finer, T0 + 10, 1, 1);
     expect(refused.admitted).toBe(0);
-    expect(stateAfter(slices, refused, finer).windows).toEqual(slices.windows);
+    expect(accountsAfter([slices], refused, finer)[0].windows).toEqual(slices.windows);
     const roomy = allowance({ minute: 6 }, null, { minute: { slices: 5 } });
-    const admitted = decide(slices, roomy, T0 + 10, 1, 1);
-    expect(stateAfter(slices, admitted, roomy).windows).toEqual(admitted.state.windows);
+    const admitted = decide([slices], roomy, T0 + 10, 1, 1);
+    expect(accountsAfter([slices], admitted, roomy)[0].windows).toEqual(admitted.accounts[0].windows);
     // Slices of the same form, and those that have all left, are as the outcome says.
-    const same = decide(slices, sliding, T0 + 10, 1, 1);
-    expect(stateAfter(slices, same, sliding)).toBe(same.state);
-    const gone = decide(
-      slices,
-      { ...finer, limits: finer.limits.map((limit) => ({ ...limit, limit: 0 })) },
-      T0 + 75_000,
-      1,
-      1,
-    );
-    expect(stateAfter(slices, gone, finer).windows).toEqual({});
+    const same = decide([slices], sliding, T0 + 10, 1, 1);
+    expect(accountsAfter([slices], same, sliding)[0]).toBe(same.accounts[0]);
+    const closed = allowance({ minute: 0 }, null, { minute: { slices: 5 } });
+    const gone = decide([slices], closed, T0 + 75_000, 1, 1);
+    expect(accountsAfter([slices], gone, finer)[0].windows).toEqual({});
   });
 
   test('top-ups in force, also of windows that the plan does not count', () => {
     const topUps = { day: { amount: 1, untilMs: T0 + 10 }, second: { amount: 2, untilMs: T0 + 20 } };
     const before: AccountState = { ...UNSEEN, topUps };
-    const kept = (atMs: number) => stateAfter(before, decide(before, plan, atMs, 1, 1), plan).topUps;
+    const kept = (atMs: number) => accountsAfter([before], decide([before], plan, atMs, 1, 1), plan)[0].topUps;
     expect(kept(T0 + 9)).toEqual(topUps);
     expect(kept(T0 + 10)).toEqual({ second: topUps.second });
     expect(kept(T0 + 20)).toBeUndefined();

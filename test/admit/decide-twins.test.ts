@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
-import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { topUpIdOf } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
@@ -19,34 +19,6 @@ beforeAll(async () => {
 });
 
 afterAll(() => redis.disconnect());
-
-test(
-  'decide and decide.lua give the same verdicts and states to every history',
-  async () => {
-    const ledger = twinLedger(redis);
-    let run = 0;
-    await fc.assert(
-      fc.asyncProperty(histories, async (steps) => {
-        const consumerId = `twin${run++}`;
-        let nowMs = T0;
-        let state: AccountState = UNSEEN;
-        for (const { afterMs, plan, cost, n } of steps) {
-          nowMs += afterMs;
-          await setClock(redis, nowMs);
-          const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
-          const expected = decide(state, plan, nowMs, cost, n);
-          expect(told).toEqual(expected);
-          if (n > 0) state = afterwards(state, plan, expected);
-        }
-        if ((await redis.exists(keyspace.account(consumerId))) === 1) {
-          expect(await redis.pttl(keyspace.account(consumerId))).toBeGreaterThan(0);
-        }
-      }),
-      { seed: SEED, numRuns: tries(150, 3_000) },
-    );
-  },
-  120_000 * ROOM,
-);
 
 test(
   'one call decides what is asked of many consumers, under several plans, as so many calls would (reliability 112)',
@@ -66,7 +38,7 @@ test(
         const expected = asks.map(({ consumerId, allowance, cost, n }) => {
           if (consumerId.startsWith('foreign')) return null;
           const state = states.get(consumerId) ?? UNSEEN;
-          const outcome = decide(state, allowance, T0, cost, n);
+          const outcome = decide([state], allowance, T0, cost, n);
           if (n > 0) states.set(consumerId, afterwards(state, allowance, outcome));
           return outcome;
         });
@@ -122,7 +94,7 @@ test(
             expect(told).toMatchObject({ kind: 'made', value: reset });
           }
           const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
-          const expected = decide(state, plan, nowMs, cost, n);
+          const expected = decide([state], plan, nowMs, cost, n);
           expect(told).toEqual(expected);
           if (n > 0) state = afterwards(state, plan, expected);
           const inForce = ({ untilMs }: { readonly untilMs: number }) => nowMs < untilMs;
@@ -158,5 +130,5 @@ function messageOf({ message }: Error): string {
 function afterwards(before: AccountState, plan: Allowance, outcome: Outcome): AccountState {
   const { topUps, topUpNotes } = before;
   const kept = { ...(topUps === undefined ? {} : { topUps }), ...(topUpNotes === undefined ? {} : { topUpNotes }) };
-  return { ...stateAfter(before, outcome, plan), ...kept };
+  return { ...accountsAfter([before], outcome, plan)[0], ...kept };
 }

@@ -10,8 +10,8 @@ const minute5 = allowance({ minute: 5, day: 100 });
 function history(plan: ReturnType<typeof allowance>, times: readonly number[], cost = 1) {
   let state: AccountState = UNSEEN;
   const kinds = times.map((atMs) => {
-    const outcome = decide(state, plan, T0 + atMs, cost, 1);
-    state = outcome.state;
+    const outcome = decide([state], plan, T0 + atMs, cost, 1);
+    state = outcome.accounts[0];
     return verdictOf(outcome, plan, 0).kind;
   });
   return { kinds, state };
@@ -74,21 +74,21 @@ test('a limit of 0 and a cost above the limit refuse without a strike (reliabili
   const costly = history(allowance({ minute: 3, day: 100 }), many(50, 0), 4);
   expect(new Set(costly.kinds)).toEqual(new Set(['refused']));
   const plan = allowance({ minute: 3, day: 100 });
-  const verdict = verdictOf(decide(UNSEEN, plan, T0, 4, 1), plan, 0);
+  const verdict = verdictOf(decide([UNSEEN], plan, T0, 4, 1), plan, 0);
   expect(verdict).toMatchObject({ kind: 'refused', retryAtMs: null, binding: { window: 'minute' } });
 });
 
 test('the verdict tells the window with the fewest requests left, of equals the one that resets last', () => {
   const plan = allowance({ minute: 10, day: 10 });
-  const verdict = verdictOf(decide(UNSEEN, plan, T0, 1, 1), plan, 0);
+  const verdict = verdictOf(decide([UNSEEN], plan, T0, 1, 1), plan, 0);
   expect(verdict.binding).toMatchObject({ window: 'day', remaining: 9 });
 });
 
 test('Retry-After under a ban waits for the windows that would refuse after it too (reliability 132)', () => {
   const plan = allowance({ day: 5 });
   let state: AccountState = UNSEEN;
-  for (let i = 0; i < 15; i++) ({ state } = decide(state, plan, T0, 1, 1));
-  const verdict = verdictOf(decide(state, plan, T0, 1, 1), plan, 0);
+  for (let i = 0; i < 15; i++) [state] = decide([state], plan, T0, 1, 1).accounts;
+  const verdict = verdictOf(decide([state], plan, T0, 1, 1), plan, 0);
   expect(verdict).toMatchObject({ kind: 'banned', untilMs: T0 + 60_000, retryAtMs: T0 + 86_400_000 });
 });
 
@@ -100,26 +100,27 @@ test.each([
 ])('a clock set back makes %s ban last at most its own rung from then on', (_, before, lengthMs) => {
   const plan = allowance({ second: 1 }, { after: 1 });
   let state: AccountState = { ...UNSEEN, ban: before === 0 ? null : { number: before, untilMs: T0, window: 'second' } };
-  ({ state } = decide(state, plan, T0, 1, 2));
+  [state] = decide([state], plan, T0, 1, 2).accounts;
   expect(state.ban?.untilMs).toBe(T0 + lengthMs);
   const backMs = T0 - 43_200_000;
-  const { admitted, bannedFrom, state: then } = decide(state, plan, backMs, 1, 1);
-  expect({ admitted, bannedFrom }).toEqual({ admitted: 0, bannedFrom: 0 });
+  const back = decide([state], plan, backMs, 1, 1);
+  const [then] = back.accounts;
+  expect(back).toMatchObject({ admitted: 0, bannedFrom: 0 });
   expect(then.ban).toEqual({ number: before + 1, untilMs: backMs + lengthMs, window: 'second' });
-  expect(decide(then, plan, backMs + lengthMs - 1, 1, 1).admitted).toBe(0);
-  expect(decide(then, plan, backMs + lengthMs, 1, 1).admitted).toBe(1);
+  expect(decide([then], plan, backMs + lengthMs - 1, 1, 1).admitted).toBe(0);
+  expect(decide([then], plan, backMs + lengthMs, 1, 1).admitted).toBe(1);
 });
 
 test('a clock set back by less than a ban has lasted lengthens it by no more than that', () => {
   const { state } = history(minute5, [...many(5, 0), ...many(10, 1)]);
-  expect(decide(state, minute5, T0 - 3_600_000, 1, 1).state.ban?.untilMs).toBe(T0 - 3_600_000 + 60_000);
-  const { state: moved } = decide(state, minute5, T0 + 30_000, 1, 1);
-  expect(decide(moved, minute5, T0 + 10_000, 1, 1).state.ban?.untilMs).toBe(T0 + 60_001);
+  expect(decide([state], minute5, T0 - 3_600_000, 1, 1).accounts[0].ban?.untilMs).toBe(T0 - 3_600_000 + 60_000);
+  const [moved] = decide([state], minute5, T0 + 30_000, 1, 1).accounts;
+  expect(decide([moved], minute5, T0 + 10_000, 1, 1).accounts[0].ban?.untilMs).toBe(T0 + 60_001);
 });
 
 test('a clock set back makes no window last longer than its length from then on, and loses no count', () => {
   const { state } = history(minute5, [...many(4, 0)]);
-  const { windows } = decide(state, minute5, T0 - 3_600_000, 1, 1).state;
+  const { windows } = decide([state], minute5, T0 - 3_600_000, 1, 1).accounts[0];
   expect(windows.minute).toEqual({ used: 5, endsAtMs: T0 - 3_600_000 + 60_000 });
   expect(windows.day).toEqual({ used: 5, endsAtMs: T0 - 3_600_000 + 86_400_000 });
 });
@@ -127,19 +128,19 @@ test('a clock set back makes no window last longer than its length from then on,
 test('after a clock set back, a client that waits for the window that refused is not banned for its strikes before', () => {
   const plan = allowance({ minute: 5 }, { withinMs: 600_000 });
   const { state } = history(plan, [...many(5, 0), ...many(9, 1)]);
-  const back = decide(state, plan, T0 - 300_000, 1, 0);
+  const back = decide([state], plan, T0 - 300_000, 1, 0);
   const retryAtMs = T0 - 300_000 + 60_000;
-  expect(back.state.windows.minute?.endsAtMs).toBe(retryAtMs);
-  expect(back.state.strikes.endsAtMs).toBeLessThanOrEqual(retryAtMs);
-  const again = decide(back.state, plan, retryAtMs, 1, 6);
-  expect(again).toMatchObject({ admitted: 5, bannedFrom: 6, state: { strikes: { count: 1 }, ban: null } });
+  expect(back.accounts[0].windows.minute?.endsAtMs).toBe(retryAtMs);
+  expect(back.accounts[0].strikes.endsAtMs).toBeLessThanOrEqual(retryAtMs);
+  const again = decide(back.accounts, plan, retryAtMs, 1, 6);
+  expect(again).toMatchObject({ admitted: 5, bannedFrom: 6, accounts: [{ strikes: { count: 1 }, ban: null }] });
 });
 
 test('a clock set forth and right again: what it ended has ended, and what it opened lasts its own length', () => {
   const forth = 43_200_000;
   const { state } = history(minute5, [...many(5, 0), ...many(10, 1), ...many(5, forth), ...many(10, forth + 1)]);
   expect(state.ban).toMatchObject({ number: 2, untilMs: T0 + forth + 1 + 120_000 });
-  const right = decide(state, minute5, T0 + 1_000, 1, 1).state;
+  const right = decide([state], minute5, T0 + 1_000, 1, 1).accounts[0];
   expect(right.ban).toMatchObject({ number: 2, untilMs: T0 + 1_000 + 120_000 });
   expect(right.windows.minute).toEqual({ used: 5, endsAtMs: T0 + 1_000 + 60_000 });
 });
@@ -156,8 +157,8 @@ test('a lifted ban takes back its rung and its strikes', () => {
 test('a raised limit helps a throttled key at once, and a lowered one never shows less than 0 left (reliability 139)', () => {
   const { state } = history(minute5, [...many(5, 0), 1]);
   const raised = allowance({ minute: 6, day: 100 });
-  expect(verdictOf(decide(state, raised, T0 + 2, 1, 1), raised, 0).kind).toBe('admitted');
+  expect(verdictOf(decide([state], raised, T0 + 2, 1, 1), raised, 0).kind).toBe('admitted');
   const lowered = allowance({ minute: 2, day: 100 });
-  const verdict = verdictOf(decide(state, lowered, T0 + 2, 1, 1), lowered, 0);
+  const verdict = verdictOf(decide([state], lowered, T0 + 2, 1, 1), lowered, 0);
   expect(verdict).toMatchObject({ kind: 'refused', binding: { remaining: 0, limit: 2 } });
 });

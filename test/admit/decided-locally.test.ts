@@ -14,8 +14,8 @@ function decided(onFailure: OnFailure, { state = UNSEEN, n = 3, isUncounted = tr
   const counts: string[] = [];
   const deferred: number[] = [];
   const accounts = new AccountCache({ remembered: 9, monotonicMs: () => 0, wallMs: () => T0 });
-  accounts.rememberLocal('a', state, { nowMs: T0, isOwnClock: false });
-  const backlog = { defer: (_: string, { admitted }: { admitted: number }) => deferred.push(admitted) };
+  accounts.rememberLocal(['a'], [state], { nowMs: T0, isOwnClock: false });
+  const backlog = { defer: (_: unknown, { admitted }: { admitted: number }) => deferred.push(admitted) };
   const admissionOf = decideLocally(
     { consumerId: 'a', allowance: plan, cost: 1, n, isUncounted },
     {
@@ -34,7 +34,7 @@ function decided(onFailure: OnFailure, { state = UNSEEN, n = 3, isUncounted = tr
     const admission = admissionOf(i);
     return admission.kind === 'decided' ? admission.verdict.kind : admission.kind;
   });
-  return { kinds, counts, deferred, used: accounts.known('a').state.windows.minute?.used ?? 0 };
+  return { kinds, counts, deferred, used: accounts.known(['a']).accounts[0]!.windows.minute?.used ?? 0 };
 }
 
 const bannedUntil = (untilMs: number): AccountState => ({ ...UNSEEN, ban: { number: 1, untilMs, window: 'minute' } });

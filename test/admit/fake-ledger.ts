@@ -1,4 +1,5 @@
 import { banned, resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import { accountIdsOf } from '../../src/admit/account-id.ts';
 import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import {
@@ -53,8 +54,10 @@ export class FakeLedger implements Ledger {
     if (this.away) throw new Failure('store_unavailable', 'away');
     const outcomes = asks.map(({ consumerId, allowance, cost, n, amounts, leaseTerms }) => {
       const nowMs = Math.floor(this.nowMs);
-      const outcome = decide(this.#of(consumerId), allowance, nowMs, cost, n, [], amounts, leaseTerms);
-      this.#accounts.set(consumerId, outcome.state);
+      const ids = accountIdsOf(consumerId, allowance);
+      const before = ids.map((id) => this.#of(id));
+      const outcome = decide(before, allowance, nowMs, cost, n, [], amounts, leaseTerms);
+      for (const [i, id] of ids.entries()) this.#accounts.set(id, outcome.accounts[i]!);
       if (outcome.waitMs !== undefined) for (const listener of this.#recalls) listener(consumerId);
       return outcome;
     });
@@ -63,7 +66,8 @@ export class FakeLedger implements Ledger {
   }
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome> {
-    return decide(this.#of(consumerId), allowance, Math.floor(this.nowMs), 1, 0);
+    const before = accountIdsOf(consumerId, allowance).map((id) => this.#of(id));
+    return decide(before, allowance, Math.floor(this.nowMs), 1, 0);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {

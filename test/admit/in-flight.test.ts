@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { InFlightCounts } from '../../src/admit/in-flight.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
-import { allowance } from '../support/allowance.ts';
+import { budgetOf } from '../../src/admit/plan.ts';
+import { allowance, alsoCharging, withOwn } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 
-const plan: Allowance = { ...allowance({ minute: 100 }), inFlight: 5, boundsInFlight: true };
+const plan = withOwn(allowance({ minute: 100 }), { inFlight: 5 });
 
 /** Counts before a store that answers reports only while it is not away, and what it was told. */
 function counts() {
@@ -72,11 +72,8 @@ describe('what is in flight is reported again', () => {
 
 test('a decision that does not bound an account does not count as a report of it', async () => {
   const { inFlight, pass, store } = counts();
-  const ofKey: Allowance = {
-    ...plan,
-    further: [{ name: 'customer', scope: 'customer', group: null, limits: [], unlimited: [] }],
-  };
-  const ofCustomer: Allowance = { ...ofKey, further: [{ ...ofKey.further![0]!, inFlight: 9 }] };
+  const ofKey = alsoCharging(plan, [budgetOf({ scope: 'customer', limits: [] })]);
+  const ofCustomer = alsoCharging(plan, [budgetOf({ scope: 'customer', limits: [], inFlight: 9 })]);
   inFlight.reported(ofCustomer, ['cus_1/a', 'cus_1']);
   inFlight.answered(ofCustomer, ['cus_1/a', 'cus_1'], 1);
   await pass(1_900);

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { accountIdOf, accountIdsOf, historiesOf } from '../../src/admit/account-id.ts';
-import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, ALL_UNSEEN, accountsAfter, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Lease, LeaseTerms } from '../../src/admit/lease.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import type { WindowName } from '../../src/admit/windows.ts';
@@ -52,7 +52,7 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
   await setClock(redis, T0);
   const lending = allowance({ day: 1_000 });
   const asks = { consumerId: 'lent', allowance: lending, cost: 1 };
-  const used = async () => (await ledger.present('lent', lending))?.state.windows.day?.used;
+  const used = async () => (await ledger.present('lent', lending))?.accounts[0].windows.day?.used;
   const [outcome] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
   expect(outcome?.lent).toEqual({ units: 50, forMs: 250 });
   const recalls: string[] = [];
@@ -60,7 +60,7 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
   atEnd(() => hearer.disconnect());
   hearer.on('message', (_channel: string, message: string) => recalls.push(message));
   await hearer.subscribe('tg:changes:recalls');
-  const places = [[outcome!.state.windows.day!.endsAtMs]];
+  const places = [[outcome!.accounts[0].windows.day!.endsAtMs]];
   const reset = ledger.resetUsage('lent', ['day'], 'one');
   await eventually(() => expect(recalls).toContain('tg:a:{lent}'));
   expect(await used()).toBe(60);
@@ -80,11 +80,11 @@ test('of an account at most 64 leases are known at a time', async () => {
   await setClock(redis, T0);
   const plan = allowance({ day: 1_000_000 });
   const lent = { expected: 0, told: 0 };
-  let state: AccountState = UNSEEN;
+  let accounts = ALL_UNSEEN;
   for (let id = 1; id <= 66; id++) {
     const leaseTerms = { borrows: { id, units: 4 } };
-    const expected = decide(state, plan, T0, 1, 1, undefined, undefined, leaseTerms);
-    state = stateAfter(state, expected, plan);
+    const expected = decide(accounts, plan, T0, 1, 1, undefined, undefined, leaseTerms);
+    accounts = accountsAfter(accounts, expected, plan);
     const [told] = await ledger.decide([{ consumerId: 'many', allowance: plan, cost: 1, n: 1, leaseTerms }]);
     if (expected.lent !== undefined) lent.expected++;
     if (told?.lent !== undefined) lent.told++;
@@ -146,9 +146,8 @@ class LendingHistory {
     if (outcome.lent === undefined) return;
     this.#seen.lent++;
     const { units, forMs } = outcome.lent;
-    const states = [outcome.state, ...(outcome.state.further ?? [])];
-    const places = [plan, ...(plan.further ?? [])].map(({ limits }, at) =>
-      limits.map(({ window }) => placeOf(states[at]!.windows[window]!)),
+    const places = plan.budgets.map(({ limits }, at) =>
+      limits.map(({ window }) => placeOf(outcome.accounts[at]!.windows[window]!)),
     );
     this.#leases.push({ id: 1_000 + i, units, endsAtMs: this.#nowMs + forMs, consumerId, plan, places });
   }
@@ -166,7 +165,7 @@ class LendingHistory {
   }
 
   #consumerId(consumer: number, plan: Allowance): string {
-    const isOfCustomer = plan.further !== undefined;
+    const isOfCustomer = plan.budgets.length > 1;
     return accountIdOf(`key_l${this.#run}_${consumer}`, isOfCustomer ? `cus_l${this.#run}` : null);
   }
 
@@ -177,25 +176,22 @@ class LendingHistory {
     leaseTerms: LeaseTerms,
   ): Promise<Outcome> {
     const ids = accountIdsOf(consumerId, plan);
-    const [own = UNSEEN, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
-    const before = plan.further === undefined ? own : { ...own, further };
+    const before = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
     const expected = decide(before, plan, this.#nowMs, cost, n, undefined, undefined, leaseTerms);
     const [told] = await this.#ledger.decide([{ consumerId, allowance: plan, cost, n, leaseTerms }]);
-    expect(told).toEqual({ ...expected, state: withoutLeases(expected.state) });
+    expect(told).toEqual({ ...expected, accounts: expected.accounts.map(withoutLeases) });
     if (n === 0 && leaseTerms.returned === undefined) return expected;
-    const after = stateAfter(before, expected, plan);
-    const { further: others = [], ...state } = after;
+    const after = accountsAfter(before, expected, plan);
     for (const [at, id] of ids.entries()) {
       const topUps = this.#accounts.get(id)?.topUps;
-      this.#accounts.set(id, { ...(at === 0 ? state : others[at - 1]!), ...(topUps === undefined ? {} : { topUps }) });
+      this.#accounts.set(id, { ...after[at]!, ...(topUps === undefined ? {} : { topUps }) });
     }
     this.#record(consumerId, before, expected, leaseTerms);
     return expected;
   }
 
-  #record(consumerId: string, before: AccountState, outcome: Outcome, { returned }: LeaseTerms): void {
-    const states = [before, ...(before.further ?? [])];
-    const known = states
+  #record(consumerId: string, before: readonly AccountState[], outcome: Outcome, { returned }: LeaseTerms): void {
+    const known = before
       .flatMap(({ leases = [] }) => leases)
       .find(({ id, endsAtMs }) => {
         return id === returned?.id && this.#nowMs < endsAtMs + 2_000 && endsAtMs <= this.#nowMs + 5_250;
@@ -208,7 +204,7 @@ class LendingHistory {
   }
 
   async #change(consumerId: string, plan: Allowance, amount: number, id: string): Promise<void> {
-    const of = plan.limits[0];
+    const of = plan.budgets[0].limits[0];
     if (of === undefined) return;
     const before = this.#accounts.get(consumerId) ?? UNSEEN;
     if (amount % 5 === 0) {
@@ -241,6 +237,6 @@ function lends({ leases = [] }: AccountState, nowMs: number): boolean {
   });
 }
 
-function withoutLeases({ leases: _, further, ...state }: AccountState): AccountState {
-  return further === undefined ? state : { ...state, further: further.map(withoutLeases) };
+function withoutLeases({ leases: _, ...state }: AccountState): AccountState {
+  return state;
 }

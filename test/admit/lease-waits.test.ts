@@ -11,7 +11,7 @@ function batchOf(consumerId: string): Batch {
   const waiting = Array.from({ length: 100 }, () => ({ onAdmission: () => {} }));
   return {
     consumerId,
-    accounts: null,
+    accountIds: [consumerId],
     allowance: PLAN,
     cost: 1,
     amounts: undefined,

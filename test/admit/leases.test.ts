@@ -2,8 +2,9 @@ import { expect, test } from 'vitest';
 import { Admitter } from '../../src/admit/admit.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import { NothingDone } from '../../src/admit/ledger.ts';
+import { budgetOf } from '../../src/admit/plan.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 import { kindOf } from './admitter.ts';
 import { FakeLedger } from './fake-ledger.ts';
@@ -44,12 +45,13 @@ function gatewayOn(ledger: FakeLedger, recalls: RecallFeed | null = ledger.recal
 }
 
 const PLAN = allowance({ minute: 1_000 }, { after: 3 });
+const OF_CUSTOMER = alsoCharging(PLAN, [budgetOf({ ...PLAN.budgets[0], scope: 'customer' })]);
 const SAME_BUT_RELOADED = allowance({ minute: 1_000 }, { after: 3 });
 
 const sourceOf = (admission: Admission | undefined) => (admission?.kind === 'decided' ? admission.source : null);
 const remainingOf = (admission: Admission) =>
   admission.kind === 'decided' ? admission.verdict.binding?.remaining : undefined;
-const usedIn = async (ledger: FakeLedger) => (await ledger.present('a', PLAN)).state.windows.minute?.used;
+const usedIn = async (ledger: FakeLedger) => (await ledger.present('a', PLAN)).accounts[0].windows.minute?.used;
 
 test('a busy consumer costs few calls, and is told what it would be told without leases', async () => {
   const { gateways, ledger, pass } = fleetOf(1);
@@ -119,10 +121,9 @@ test.each([
   async (_what, accountId) => {
     const { gateways, ledger, pass } = fleetOf(1);
     const { admitter } = gateways[0]!;
-    const further = [{ name: 'customer', scope: 'customer', group: null, limits: PLAN.limits, unlimited: [] }] as const;
-    const [consumerId, plan] = accountId === 'cus_1' ? ['cus_1/a', { ...PLAN, further }] : ['a', PLAN];
+    const [consumerId, plan] = accountId === 'cus_1' ? ['cus_1/a', OF_CUSTOMER] : ['a', PLAN];
     const send = () => Promise.all(Array.from({ length: 10 }, () => admitter.admit(consumerId, plan, 1)));
-    const used = async () => (await ledger.present(consumerId, plan)).state.windows.minute?.used;
+    const used = async () => (await ledger.present(consumerId, plan)).accounts[0].windows.minute?.used;
     let arrived = () => {};
     ledger.onTheWay = () => new Promise((resolve) => (arrived = resolve));
     const answers = send();
@@ -142,10 +143,9 @@ test.each([
 test('a recall of a customer ends the leases of its keys', async () => {
   const { gateways, ledger, pass } = fleetOf(1);
   const { admitter } = gateways[0]!;
-  const further = [{ name: 'customer', scope: 'customer', group: null, limits: PLAN.limits, unlimited: [] }] as const;
-  const plan = { ...PLAN, further };
+  const plan = OF_CUSTOMER;
   await Promise.all(Array.from({ length: 10 }, () => admitter.admit('cus_1/a', plan, 1)));
-  const used = async () => (await ledger.present('cus_1/a', plan)).state.windows.minute?.used;
+  const used = async () => (await ledger.present('cus_1/a', plan)).accounts[0].windows.minute?.used;
   expect(await used()).toBeGreaterThan(10);
   admitter.forget('cus_1');
   await pass(5);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { allowance } from '../support/allowance.ts';
 
@@ -18,8 +18,8 @@ function cacheAt() {
   };
   /** The store decides about `n` requests at T0 and answers at once. */
   const decided = (plan: Allowance, cost: number, n: number, before: AccountState = UNSEEN) => {
-    const outcome = decide(before, plan, T0, cost, n);
-    cache.rememberDecision('a', outcome, clock.ms, cache.generation);
+    const outcome = decide([before], plan, T0, cost, n);
+    cache.rememberDecision(['a'], plan, outcome, clock.ms, cache.generation);
     return outcome;
   };
   return { cache, pass, decided, clock };
@@ -57,7 +57,13 @@ describe('of limits without bans', () => {
     decided(plan, 1, 2);
     expect(cache.refusal('a', allowance({ minute: 2, hour: 11 }, null), 1)).toMatchObject({ kind: 'refused' });
     const long: AccountState = { ...UNSEEN, windows: { second: { used: 5, endsAtMs: T0 + 60_000 } } };
-    cache.rememberDecision('a', { ...decide(UNSEEN, plan, T0, 1, 0), state: long }, 1_000, cache.generation);
+    cache.rememberDecision(
+      ['a'],
+      plan,
+      { ...decide([UNSEEN], plan, T0, 1, 0), accounts: [long] },
+      1_000,
+      cache.generation,
+    );
     const seconds = allowance({ second: 5 }, null);
     expect(cache.refusal('a', seconds, 1)).toMatchObject({ kind: 'refused', retryAtMs: T0 + 1_000 });
   });
@@ -65,8 +71,8 @@ describe('of limits without bans', () => {
   test('of a sliding window the slices that have left count no more', () => {
     const sliding = allowance({ minute: 4 }, null, { minute: { slices: 4 } });
     const { cache, pass } = cacheAt();
-    const first = stateAfter(UNSEEN, decide(UNSEEN, sliding, T0 - 30_000, 1, 3), sliding);
-    cache.rememberDecision('a', decide(first, sliding, T0, 1, 1), 1_000, cache.generation);
+    const first = accountsAfter([UNSEEN], decide([UNSEEN], sliding, T0 - 30_000, 1, 3), sliding);
+    cache.rememberDecision(['a'], sliding, decide(first, sliding, T0, 1, 1), 1_000, cache.generation);
     expect(cache.refusal('a', sliding, 1)).toMatchObject({ kind: 'refused', retryAtMs: T0 + 45_000 });
     pass(45_000);
     expect(cache.refusal('a', sliding, 1)).toBeNull();
@@ -80,12 +86,12 @@ describe('of limits without bans', () => {
     const { generation } = cache;
     cache.forget();
     expect(cache.refusal('a', plan, 1)).toBeNull();
-    cache.rememberDecision('a', outcome, 1_000, generation);
+    cache.rememberDecision(['a'], plan, outcome, 1_000, generation);
     expect(cache.refusal('a', plan, 1)).toBeNull();
-    cache.rememberDecision('a', outcome, 1_000, cache.generation);
+    cache.rememberDecision(['a'], plan, outcome, 1_000, cache.generation);
     expect(cache.refusal('a', plan, 1)).not.toBeNull();
     // A second reset is not the first one undone, and no state that was decided locally refuses.
-    cache.rememberLocal('a', outcome.state, { nowMs: T0, isOwnClock: false });
+    cache.rememberLocal(['a'], outcome.accounts, { nowMs: T0, isOwnClock: false });
     expect(cache.refusal('a', plan, 1)).toBeNull();
   });
 
@@ -150,25 +156,25 @@ describe('of limits with bans', () => {
 
 describe('what is known', () => {
   test('of nobody, before the store has answered, is the own clock', () => {
-    expect(cacheAt().cache.known('x')).toEqual({ state: UNSEEN, nowMs: OWN_MS, isOwnClock: true });
+    expect(cacheAt().cache.known(['x'])).toEqual({ accounts: [UNSEEN], nowMs: OWN_MS, isOwnClock: true });
   });
 
   test('of a new consumer is the store’s clock as soon as it is known, in whole milliseconds', () => {
     const { cache, pass, decided } = cacheAt();
     decided(allowance({ minute: 1 }, null), 1, 1);
     pass(10.7);
-    expect(cache.known('x')).toEqual({ state: UNSEEN, nowMs: T0 + 10, isOwnClock: false });
-    expect(cache.known('a')).toMatchObject({
+    expect(cache.known(['x'])).toEqual({ accounts: [UNSEEN], nowMs: T0 + 10, isOwnClock: false });
+    expect(cache.known(['a'])).toMatchObject({
       nowMs: T0 + 10,
       isOwnClock: false,
-      state: { windows: { minute: { used: 1 } } },
+      accounts: [{ windows: { minute: { used: 1 } } }],
     });
   });
 
   test('of a consumer that was decided about locally is that state, by the clock that it was decided by', () => {
     const { cache, pass } = cacheAt();
-    cache.rememberLocal('a', UNSEEN, { nowMs: 500, isOwnClock: true });
+    cache.rememberLocal(['a'], [UNSEEN], { nowMs: 500, isOwnClock: true });
     pass(5);
-    expect(cache.known('a')).toEqual({ state: UNSEEN, nowMs: 505, isOwnClock: true });
+    expect(cache.known(['a'])).toEqual({ accounts: [UNSEEN], nowMs: 505, isOwnClock: true });
   });
 });

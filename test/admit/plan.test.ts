@@ -21,42 +21,52 @@ const PLAN: Plan = {
 };
 const of = (plan: Partial<Plan>, own: Limits = {}, keepsHistory?: boolean) =>
   allowanceOf({ ...PLAN, ...plan }, own, keepsHistory);
-const UNLIMITED = { month: { window: 'month', lengthMs: 2_678_400_000 } } as const;
+/** The budget of the key itself. */
+const ownOf = (plan: Partial<Plan>, own: Limits = {}) => (of(plan, own) as Allowance).budgets[0];
+const OWN = { name: '', prefix: '', scope: 'key', group: null, isWhole: true } as const;
+const UNLIMITED = {
+  minute: { window: 'minute', lengthMs: 60_000 },
+  day: { window: 'day', lengthMs: 86_400_000 },
+  month: { window: 'month', lengthMs: 2_678_400_000 },
+} as const;
 
 describe('the allowance of a key', () => {
   test('is that of its plan', () => {
     expect(of({})).toEqual({
       plan: 'pro',
+      budgets: [
+        { ...OWN, limits: [windowLimit('minute', 60), windowLimit('day', 1_000)], unlimited: [UNLIMITED.month] },
+      ],
       limits: [windowLimit('minute', 60), windowLimit('day', 1_000)],
-      unlimited: [UNLIMITED.month],
+      boundsInFlight: false,
       bans: BANS,
+      bansIn: 0,
     });
   });
 
   test('has the key’s own limits in place of its plan’s, and says which, and what the plan has', () => {
-    expect(of({}, { minute: 5, day: 1_000, hour: 7, month: 9 })).toEqual({
-      plan: 'pro',
+    expect(ownOf({}, { minute: 5, day: 1_000, hour: 7, month: 9 })).toEqual({
+      ...OWN,
       limits: [windowLimit('minute', 5), windowLimit('hour', 7), windowLimit('day', 1_000), windowLimit('month', 9)],
       unlimited: [],
-      bans: BANS,
       own: ['minute', 'hour', 'day', 'month'],
       planLimits: { minute: 60 },
     });
-    expect(of({}, { minute: 'unlimited' })).toMatchObject({
+    expect(ownOf({}, { minute: 'unlimited' })).toMatchObject({
       unlimited: [{ window: 'minute', lengthMs: 60_000 }, UNLIMITED.month],
     });
-    expect(of({}, { minute: 'unlimited' })).not.toHaveProperty('own');
+    expect(ownOf({}, { minute: 'unlimited' })).not.toHaveProperty('own');
   });
 
   test('is missing while the plan asks for numbers that the key has not', () => {
     const limits = { minute: 'custom', hour: 'custom', day: 'custom' } as const;
     expect(of({ limits }, { hour: 5 })).toEqual({ missing: ['minute', 'day'] });
-    expect(of({ limits }, { minute: 1, hour: 2, day: 3 })).toMatchObject({ own: ['minute', 'hour', 'day'] });
+    expect(ownOf({ limits }, { minute: 1, hour: 2, day: 3 })).toMatchObject({ own: ['minute', 'hour', 'day'] });
   });
 
   test('has the windows in the form of the plan', () => {
     const forms = { minute: { slices: 4 } };
-    expect(of({ forms })).toMatchObject({
+    expect(ownOf({ forms })).toMatchObject({
       limits: [windowLimit('minute', 60, { slices: 4 }), windowLimit('day', 1_000)],
     });
   });
@@ -71,15 +81,19 @@ describe('the allowance of a key', () => {
     const month = windowLimit('month', 5);
     expect(of({ limits, enforce: false, shadow: { hour: 1 } })).toEqual({
       plan: 'pro',
+      budgets: [{ ...OWN, limits: [], unlimited: [UNLIMITED.minute, UNLIMITED.day, UNLIMITED.month] }],
       limits: [],
-      unlimited: [{ window: 'minute', lengthMs: 60_000 }, { window: 'day', lengthMs: 86_400_000 }, UNLIMITED.month],
+      boundsInFlight: false,
       bans: null,
+      bansIn: 0,
       isShadowOnly: true,
       shadow: {
         plan: 'pro',
+        budgets: [{ ...OWN, limits: [windowLimit('minute', 60), month], unlimited: [UNLIMITED.day] }],
         limits: [windowLimit('minute', 60), month],
-        unlimited: [{ window: 'day', lengthMs: 86_400_000 }],
+        boundsInFlight: false,
         bans: BANS,
+        bansIn: 0,
         isWatched: true,
       },
     });
@@ -87,15 +101,16 @@ describe('the allowance of a key', () => {
 
   test('has the shadow limits beside its own', () => {
     expect(of({ shadow: { minute: 1, day: 2 }, shadowForms: { day: { slices: 3 } } })).toMatchObject({
-      limits: [{ limit: 60 }, { limit: 1_000 }],
+      budgets: [{ limits: [{ limit: 60 }, { limit: 1_000 }] }],
       shadow: {
         plan: 'pro',
-        limits: [windowLimit('minute', 1), windowLimit('day', 2, { slices: 3 })],
-        unlimited: [],
+        budgets: [{ ...OWN, limits: [windowLimit('minute', 1), windowLimit('day', 2, { slices: 3 })], unlimited: [] }],
         bans: BANS,
       },
     });
-    expect(of({ shadow: { minute: 1 } })).toMatchObject({ shadow: { limits: [windowLimit('minute', 1)] } });
+    expect(of({ shadow: { minute: 1 } })).toMatchObject({
+      shadow: { budgets: [{ limits: [windowLimit('minute', 1)] }] },
+    });
   });
 });
 
@@ -124,33 +139,30 @@ describe('a request charges the budgets of its groups and units', () => {
   };
   const [search, instead, tokens, rows] = [1, 2, bitOfUnit(0), bitOfUnit(1)] as const;
   const charged = (bits: number, customer?: { readonly limits: Limits }) => {
-    const {
-      limits,
-      further = [],
-      inUnits = [],
-    } = withBudgets(allowanceOf(charging, {}, false, customer) as Allowance, bits);
-    return [limits.length, ...further.map((budget) => `${budget.name} ${budget.limits.length}`), ...inUnits];
+    const allowance = allowanceOf(charging, {}, false, customer) as Allowance;
+    const { budgets, inUnits = [] } = withBudgets(allowance, bits);
+    return [...budgets.map(({ name, limits }) => `${name} ${limits.length}`.trim()), ...inUnits];
   };
 
   test.each<[string, number, readonly unknown[]]>([
-    ['no group and no unit', 0, [2]],
-    ['a group', search, [2, 'search 1']],
-    ['a group that is there instead of the plan', instead, [0, 'export 1']],
-    ['such a group by one reading of the path', instead | IN_ONE_READING, [2, 'export 1']],
-    ['two groups', search | instead, [0, 'search 1', 'export 1']],
-    ['a unit of the plan', tokens, [2, 'tokens 1', 'tokens']],
-    ['a unit of a group', search | rows, [2, 'search 1', 'search-rows 1', 'rows']],
-    ['a unit of a group that it is not in', rows, [2]],
-    ['all of them', search | tokens | rows, [2, 'search 1', 'tokens 1', 'search-rows 1', 'tokens', 'rows']],
+    ['no group and no unit', 0, ['2']],
+    ['a group', search, ['2', 'search 1']],
+    ['a group that is there instead of the plan', instead, ['0', 'export 1']],
+    ['such a group by one reading of the path', instead | IN_ONE_READING, ['2', 'export 1']],
+    ['two groups', search | instead, ['0', 'search 1', 'export 1']],
+    ['a unit of the plan', tokens, ['2', 'tokens 1', 'tokens']],
+    ['a unit of a group', search | rows, ['2', 'search 1', 'search-rows 1', 'rows']],
+    ['a unit of a group that it is not in', rows, ['2']],
+    ['all of them', search | tokens | rows, ['2', 'search 1', 'tokens 1', 'search-rows 1', 'tokens', 'rows']],
   ])('of a key: %s', (_what, bits, expected) => {
     expect(charged(bits)).toEqual(expected);
   });
 
   test('of a customer, beside those that each of its keys has', () => {
     const customer = { limits: {} };
-    expect(charged(0, customer)).toEqual([0, 'customer 2']);
-    expect(charged(tokens, customer)).toEqual([0, 'customer 2', 'customer-tokens 1', 'tokens 1', 'tokens']);
-    expect(charged(instead, customer)).toEqual([0, 'customer 0', 'customer-export 1']);
+    expect(charged(0, customer)).toEqual(['0', 'customer 2']);
+    expect(charged(tokens, customer)).toEqual(['0', 'customer 2', 'customer-tokens 1', 'tokens 1', 'tokens']);
+    expect(charged(instead, customer)).toEqual(['0', 'customer 0', 'customer-export 1']);
   });
 });
 
@@ -158,33 +170,38 @@ describe('the allowance of a key of a customer', () => {
   const bounds = { limits: { hour: 7 }, forms: {} };
   const shared = (plan: Partial<Plan>, own: Limits = {}) =>
     allowanceOf({ ...PLAN, ...plan }, own, false, { limits: { day: 500 } }) as Allowance;
-  const { further: [customer] = [] } = shared({});
+  const [own, customer] = shared({}).budgets;
 
   test('shares the limits of the plan, with those of the customer in their place, and has those of each key', () => {
     expect(customer).toEqual({
-      ...{ name: 'customer', scope: 'customer', group: null, unlimited: [UNLIMITED.month], own: ['day'] },
+      ...{ name: 'customer', prefix: 'customer-', scope: 'customer', group: null, isWhole: true },
+      ...{ unlimited: [UNLIMITED.month], own: ['day'], planLimits: { day: 1_000 } },
       limits: [
         { ...windowLimit('minute', 60), name: 'customer-minute' },
         { ...windowLimit('day', 500), name: 'customer-day' },
       ],
     });
+    expect(own).toEqual({ ...OWN, limits: [], unlimited: [] });
     expect(shared({ eachKey: bounds })).toEqual({
-      ...{ plan: 'pro', limits: [windowLimit('hour', 7)], unlimited: [], bans: BANS, further: [customer] },
+      ...{ plan: 'pro', limits: [windowLimit('hour', 7), ...customer!.limits], boundsInFlight: false },
+      ...{ bans: BANS, bansIn: 0, budgets: [{ ...own, limits: [windowLimit('hour', 7)] }, customer] },
     });
-    expect(shared({ eachKey: bounds }, { hour: 5 })).toMatchObject({ limits: [windowLimit('hour', 5)], own: ['hour'] });
-    expect(shared({ bansOfCustomer: true })).toMatchObject({ limits: [], bansOfCustomer: true });
+    expect(shared({ eachKey: bounds }, { hour: 5 })).toMatchObject({
+      budgets: [{ limits: [windowLimit('hour', 5)], own: ['hour'] }, customer],
+    });
+    expect(shared({ bansOfCustomer: true })).toMatchObject({ budgets: [own, customer], bansIn: 1 });
   });
 
   test('bounds the requests in flight of the customer, of each key, or of both', () => {
     const inFlight = (plan: Partial<Plan>) => {
-      const { boundsInFlight, inFlight: own, further } = shared(plan);
-      return [boundsInFlight, own, further![0]!.inFlight];
+      const { boundsInFlight, budgets } = shared(plan);
+      return [boundsInFlight, ...budgets.map((budget) => budget.inFlight)];
     };
-    expect(inFlight({})).toEqual([undefined, undefined, undefined]);
+    expect(inFlight({})).toEqual([false, undefined, undefined]);
     expect(inFlight({ inFlight: 9 })).toEqual([true, undefined, 9]);
     expect(inFlight({ eachKey: { ...bounds, inFlight: 3 } })).toEqual([true, 3, undefined]);
     expect(inFlight({ inFlight: 9, eachKey: { ...bounds, inFlight: 3 } })).toEqual([true, 3, 9]);
-    expect(of({ inFlight: 9 })).toMatchObject({ inFlight: 9, boundsInFlight: true });
+    expect(of({ inFlight: 9 })).toMatchObject({ budgets: [{ inFlight: 9 }], boundsInFlight: true });
   });
 
   test('of a plan that is not enforced is unlimited, and the shadow has its budgets without what may be in flight', () => {
@@ -197,12 +214,13 @@ describe('the allowance of a key of a customer', () => {
       lengthMs: windowLimit(window, 1).lengthMs,
     }));
     expect(live).toEqual({
-      ...{ plan: 'pro', limits: [], unlimited: [...windows, UNLIMITED.month], bans: null, groups, units: named },
+      ...{ plan: 'pro', limits: [], boundsInFlight: false, bans: null, bansIn: 0, groups, units: named },
+      budgets: [{ ...own, unlimited: [...windows, UNLIMITED.month] }],
       isShadowOnly: true,
     });
     expect(shadow).toEqual({
-      ...{ plan: 'pro', limits: [], unlimited: [], bans: BANS, groups, units: named, further: [customer] },
-      isWatched: true,
+      ...{ plan: 'pro', limits: customer!.limits, boundsInFlight: false, bans: BANS, bansIn: 0, groups, units: named },
+      ...{ budgets: [own, customer], isWatched: true },
     });
   });
 });

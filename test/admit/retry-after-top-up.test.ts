@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, withOwn } from '../support/allowance.ts';
 
 test('whoever waits for Retry-After is admitted, also if a top-up ends meanwhile', () => {
   const hour = windowLimit('hour', 10, { slices: 12 });
@@ -20,12 +20,12 @@ test('whoever waits for Retry-After is admitted, also if a top-up ends meanwhile
   );
   fc.assert(
     fc.property(requests, fc.constantFrom(null, { after: 4, firstMs: 1_800_000 }), (sent, bans) => {
-      const rules = { ...allowance({ hour: 10 }, bans), limits };
+      const rules = withOwn(allowance({ hour: 10 }, bans), { limits });
       let state: AccountState = toppedUp(UNSEEN, hour, 100, topUpMs).state;
       let nowMs = topUpMs;
       const ask = (n: number, cost: number) => {
-        const outcome = decide(state, rules, nowMs, cost, n);
-        state = stateAfter(state, outcome, rules);
+        const outcome = decide([state], rules, nowMs, cost, n);
+        [state] = accountsAfter([state], outcome, rules);
         return verdictOf(outcome, rules, n - 1);
       };
       for (const { pauseMs, n, cost } of sent) {

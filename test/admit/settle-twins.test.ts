@@ -2,13 +2,14 @@ import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { settled } from '../../src/admit/settle.ts';
 import { placeOf } from '../../src/admit/windows.ts';
 import { windowText } from '../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { SETTLE_LUA } from '../../src/stores/redis/settlement-calls.ts';
+import { alsoCharging, withOwn } from '../support/allowance.ts';
 import { histories } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
@@ -47,31 +48,25 @@ test(
         for (const [i, { afterMs, plan: base, cost, n }] of steps.entries()) {
           nowMs += afterMs;
           await setClock(redis, nowMs);
-          const plan: Allowance = {
-            ...base,
-            limits: [],
-            inUnits: ['tokens'],
-            further: [
-              { name: 'tokens', scope: 'key', group: null, unit: 'tokens', limits: base.limits, unlimited: [] },
-            ],
-          };
+          const { limits } = base;
+          const tokens = budgetOf({ unit: 'tokens', limits });
+          const plan: Allowance = { ...alsoCharging(withOwn(base, { limits: [] }), [tokens]), inUnits: ['tokens'] };
           const amounts = { tokens: cost };
-          const before = { ...state, further: [unit] };
+          const before = [state, unit];
           const expected = decide(before, plan, nowMs, 1, n, [], amounts);
           const [told] = await ledger.decide([{ consumerId, allowance: plan, cost: 1, amounts, n }]);
           expect(told).toEqual(expected);
-          if (n > 0) {
-            const { further, ...own } = stateAfter(before, expected, plan);
-            [state, unit] = [own, further![0]!];
-          }
+          if (n > 0) [state, unit] = accountsAfter(before, expected, plan) as [AccountState, AccountState];
           if (expected.admitted > 0) {
             const { after, cost: real } = settlements[i % settlements.length]!;
             const delta = (real - cost) * expected.admitted;
-            if (delta !== 0) open.push({ at: i + after, delta, plan, windows: expected.state.further![0]!.windows });
+            if (delta !== 0) open.push({ at: i + after, delta, plan, windows: expected.accounts[1]!.windows });
           }
           for (const { delta, plan: of, windows } of open.filter(({ at }) => at === i)) {
-            const { limits } = of.further![0]!;
-            const settledWindows = limits.map((limit) => ({ of: limit, placeMs: placeOf(windows[limit.window]!) }));
+            const settledWindows = of.budgets[1]!.limits.map((limit) => ({
+              of: limit,
+              placeMs: placeOf(windows[limit.window]!),
+            }));
             const after = settled(unit, delta, settledWindows, nowMs);
             if (delta < 0 && JSON.stringify(after) !== JSON.stringify(unit)) givenBack++;
             if (delta > 0) added++;

@@ -13,13 +13,13 @@ const PLAN: Plan = {
   units: [{ name: 'tokens', limits: { second: 100, day: 1_000 } }],
 };
 const ALLOWANCE = withBudgets(allowanceOf(PLAN, {}, true, { limits: {} }) as Allowance, bitOfUnit(0));
-const [, TOKENS] = ALLOWANCE.further!;
+const [, , TOKENS] = ALLOWANCE.budgets;
 const HOUR_MS = 3_600_000;
 
 /** A reservation of 10 tokens whose windows end at these times. */
 function reservation(endsAtMs: number, isCertain = true): Reservation {
   const windows = TOKENS!.limits.map((of) => ({ of, placeMs: of.window === 'second' ? endsAtMs : 9 * HOUR_MS }));
-  return { amounts: { tokens: 10 }, windows: [[], windows], isCertain };
+  return { amounts: { tokens: 10 }, windows: [[], [], windows], isCertain };
 }
 
 /** @param outcomes of each attempt to send; then everything is settled */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
-import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decide.ts';
 import { type Allowance, allowanceOf, type Plan, withBudgets } from '../../src/admit/plan.ts';
 
 const T0 = 1_800_000_000_000;
@@ -24,16 +24,16 @@ function cacheOn(wallMs = T0) {
 
 /** What the store has decided about `n` requests, given to the cache. */
 function decided(cache: AccountCache, id: string, charged: Allowance, n: number, nowMs = T0) {
-  const { state } = cache.known(id, accountIdsOf(id, charged));
-  const outcome = decide(charged.further === undefined ? state : { ...UNSEEN, further: [] }, charged, nowMs, 1, n);
-  cache.rememberDecision(id, outcome, 1_000, cache.generation, charged);
+  const ids = accountIdsOf(id, charged);
+  const before = charged.budgets.length === 1 ? cache.known(ids).accounts : [];
+  cache.rememberDecision(ids, charged, decide(before, charged, nowMs, 1, n), 1_000, cache.generation);
 }
 
 test('a decision about a group that is there instead of the plan leaves what is known of the plan', () => {
   const { cache } = cacheOn();
   decided(cache, 'a', ofKey, 5);
   decided(cache, 'a', withBudgets(ofKey, 1), 1);
-  expect(cache.known('a').state.windows).toMatchObject({ hour: { used: 5 } });
+  expect(cache.known(['a']).accounts[0]!.windows).toMatchObject({ hour: { used: 5 } });
   expect(cache.refusal('a', ofKey, 1)).toMatchObject({ kind: 'refused' });
 });
 
@@ -42,20 +42,19 @@ test('what it leaves refuses nothing from memory that was known before an operat
   decided(cache, 'a', ofKey, 5);
   cache.forget();
   decided(cache, 'a', withBudgets(ofKey, 1), 1);
-  expect(cache.known('a').state.windows).toMatchObject({ hour: { used: 5 } });
+  expect(cache.known(['a']).accounts[0]!.windows).toMatchObject({ hour: { used: 5 } });
   expect(cache.refusal('a', ofKey, 1)).toBe(null);
 });
 
 test('accounts that were decided before the store ever answered count when it has answered about another key', () => {
   const { cache } = cacheOn(T0 - 7_200_000);
-  const [a, b] = ['cus_1/a', 'cus_1/b'] as const;
-  const [idsOfA, idsOfB] = [a, b].map((id) => accountIdsOf(id, ofCustomer)) as [readonly string[], readonly string[]];
-  const known = cache.known(a, idsOfA);
-  cache.rememberLocal(a, decide(known.state, ofCustomer, known.nowMs, 1, 5).state, known, idsOfA);
+  const idsOfA = accountIdsOf('cus_1/a', ofCustomer);
+  const known = cache.known(idsOfA);
+  cache.rememberLocal(idsOfA, decide(known.accounts, ofCustomer, known.nowMs, 1, 5).accounts, known);
   // A key without a customer: the store's clock becomes known, and nothing else.
   decided(cache, 'c', ofKey, 1);
-  const { nowMs, isOwnClock, state } = cache.known(b, idsOfB);
+  const { nowMs, isOwnClock, accounts } = cache.known(accountIdsOf('cus_1/b', ofCustomer));
   expect({ nowMs, isOwnClock }).toEqual({ nowMs: T0, isOwnClock: false });
-  expect(state.further![0]!.windows).toEqual({ hour: { used: 5, endsAtMs: T0 + 3_600_000 } });
-  expect(decide(state, ofCustomer, nowMs, 1, 1).admitted).toBe(0);
+  expect(accounts[1]!.windows).toEqual({ hour: { used: 5, endsAtMs: T0 + 3_600_000 } });
+  expect(decide(accounts, ofCustomer, nowMs, 1, 1).admitted).toBe(0);
 });

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import type { Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { WINDOW_MS } from '../../src/admit/windows.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_123;
 
@@ -44,8 +44,8 @@ describe('a sliding window', () => {
         let nowMs = T0;
         for (const { afterMs, cost, n } of history.steps) {
           nowMs += afterMs;
-          const outcome = decide(state, plan, nowMs, cost, n);
-          state = outcome.state;
+          const outcome = decide([state], plan, nowMs, cost, n);
+          state = outcome.accounts[0];
           if (outcome.admitted > 0) log.push({ atMs: nowMs, cost: cost * outcome.admitted });
           for (const { lengthMs, limit } of plan.limits) {
             const inSpan = log.filter(({ atMs }) => atMs > nowMs - lengthMs);
@@ -65,13 +65,13 @@ describe('a sliding window', () => {
         let nowMs = T0;
         for (const { afterMs, cost, n } of history.steps) {
           nowMs += afterMs;
-          const outcome = decide(state, plan, nowMs, cost, n);
-          state = outcome.state;
+          const outcome = decide([state], plan, nowMs, cost, n);
+          state = outcome.accounts[0];
           if (outcome.admitted === n || plan.limits.some(({ limit }) => limit < cost)) continue;
           const retryAtMs = retryAt(outcome, plan, n - 1);
           expect(retryAtMs).toBeGreaterThan(nowMs);
-          expect(decide(state, plan, retryAtMs, cost, 1).admitted).toBe(1);
-          expect(decide(state, plan, retryAtMs - 1, cost, 1).admitted).toBe(0);
+          expect(decide([state], plan, retryAtMs, cost, 1).admitted).toBe(1);
+          expect(decide([state], plan, retryAtMs - 1, cost, 1).admitted).toBe(0);
         }
       }),
       { seed: 20261122, numRuns: 3_000 },
@@ -82,13 +82,13 @@ describe('a sliding window', () => {
     fc.assert(
       fc.property(histories, (history) => {
         const { limits } = planOf(history);
-        const plan = { ...allowance({ minute: 1 }, { after: 2, withinMs: 600_000 }), limits };
+        const plan = withOwn(allowance({ minute: 1 }, { after: 2, withinMs: 600_000 }), { limits });
         let state: AccountState = UNSEEN;
         let nowMs = T0;
         for (const { cost } of history.steps) {
           if (limits.some(({ limit }) => limit < cost)) continue;
-          const outcome = decide(state, plan, nowMs, cost, 1);
-          state = outcome.state;
+          const outcome = decide([state], plan, nowMs, cost, 1);
+          state = outcome.accounts[0];
           expect(state.ban).toBe(null);
           if (outcome.admitted === 0) nowMs = retryAt(outcome, plan, 0);
         }
@@ -101,13 +101,13 @@ describe('a sliding window', () => {
     for (const slices of [4, 7, 12, 30]) {
       for (const limit of [1, 59, 60, 1_000]) {
         const plan = allowance({ minute: limit }, null, { minute: { slices } });
-        expect(decide(UNSEEN, plan, T0, 1, limit + 1).admitted).toBe(limit);
+        expect(decide([UNSEEN], plan, T0, 1, limit + 1).admitted).toBe(limit);
         const pauseMs = (WINDOW_MS.minute * (slices + 1)) / (slices * limit) + 1;
         let state: AccountState = UNSEEN;
         for (let i = 0; i < 3 * limit; i++) {
-          const outcome = decide(state, plan, Math.floor(T0 + i * pauseMs), 1, 1);
+          const outcome = decide([state], plan, Math.floor(T0 + i * pauseMs), 1, 1);
           expect(outcome.admitted, `${slices} slices, ${limit}, request ${i}`).toBe(1);
-          state = outcome.state;
+          state = outcome.accounts[0];
         }
       }
     }
@@ -117,7 +117,7 @@ describe('a sliding window', () => {
     const plan = allowance({ minute: 100_000 }, null, { minute: { slices: 12 } });
     let state: AccountState = UNSEEN;
     for (let i = 0; i < 500; i++) {
-      ({ state } = decide(state, plan, T0 + i * 777, 1, 1));
+      [state] = decide([state], plan, T0 + i * 777, 1, 1).accounts;
       expect(state.windows.minute!.slices!.counts.length).toBeLessThanOrEqual(13);
     }
   });
@@ -128,19 +128,22 @@ describe('a reload', () => {
   const sliding = allowance({ minute: 10 }, {}, { minute: { slices: 12 } });
 
   test('from a fixed to a sliding window takes the old count along as one slice, which stays where it is', () => {
-    const before = decide(UNSEEN, fixed, T0, 1, 7).state;
-    const first = decide(before, sliding, T0 + 30_000, 1, 1);
-    expect(first.state.windows.minute).toMatchObject({ used: 8, slices: { startsAtMs: T0 + 30_000, counts: [8] } });
+    const before = decide([UNSEEN], fixed, T0, 1, 7).accounts[0];
+    const first = decide([before], sliding, T0 + 30_000, 1, 1);
+    expect(first.accounts[0].windows.minute).toMatchObject({
+      used: 8,
+      slices: { startsAtMs: T0 + 30_000, counts: [8] },
+    });
     // A refusal keeps it, too: the time that a client was told does not move away from it.
-    const refused = decide(before, sliding, T0 + 30_000, 8, 1);
+    const refused = decide([before], sliding, T0 + 30_000, 8, 1);
     const retryAtMs = retryAt(refused, sliding, 0);
-    expect(decide(refused.state, sliding, retryAtMs, 8, 1).admitted).toBe(1);
+    expect(decide(refused.accounts, sliding, retryAtMs, 8, 1).admitted).toBe(1);
   });
 
   test('from a sliding to a fixed window takes the sum along, until the oldest slice would have left', () => {
-    let { state } = decide(UNSEEN, sliding, T0, 1, 3);
-    ({ state } = decide(state, sliding, T0 + 20_000, 1, 4));
-    const { windows } = decide(state, fixed, T0 + 30_000, 1, 1).state;
+    let [state] = decide([UNSEEN], sliding, T0, 1, 3).accounts;
+    [state] = decide([state], sliding, T0 + 20_000, 1, 4).accounts;
+    const { windows } = decide([state], fixed, T0 + 30_000, 1, 1).accounts[0];
     expect(windows.minute).toEqual({ used: 8, endsAtMs: T0 + 65_000 });
   });
 
@@ -151,8 +154,8 @@ describe('a reload', () => {
       let admitted = 0;
       for (let second = 0; second < 600; second++) {
         const plan = second % 2 === 0 ? { ...sliding, bans: null } : other;
-        const outcome = decide(state, plan, T0 + second * 1_000, 1, 1);
-        state = stateAfter(state, outcome, plan);
+        const outcome = decide([state], plan, T0 + second * 1_000, 1, 1);
+        [state] = accountsAfter([state], outcome, plan);
         admitted += outcome.admitted;
       }
       expect(admitted).toBeGreaterThan(50);
@@ -161,8 +164,8 @@ describe('a reload', () => {
 
   test('to another number of slices takes the sum along as one slice', () => {
     const finer = allowance({ minute: 10 }, {}, { minute: { slices: 30 } });
-    const { state } = decide(UNSEEN, sliding, T0, 1, 3);
-    const { windows } = decide(state, finer, T0 + 30_000, 1, 1).state;
+    const [state] = decide([UNSEEN], sliding, T0, 1, 3).accounts;
+    const { windows } = decide([state], finer, T0 + 30_000, 1, 1).accounts[0];
     expect(windows.minute!.slices).toEqual({ per: 30, startsAtMs: T0 + 30_000, first: 0, counts: [4] });
   });
 });

@@ -4,11 +4,12 @@ import type { AdmitterOptions } from '../../src/admit/admit.ts';
 import { UNSEEN } from '../../src/admit/decide.ts';
 import { hourOf } from '../../src/admit/history.ts';
 import { type DeferredUsage, NothingDone, type ReconciledUsage } from '../../src/admit/ledger.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import { budgetOf } from '../../src/admit/plan.ts';
 import { UsageBacklog } from '../../src/admit/usage-backlog.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { holdTime } from '../support/hold-time.ts';
 import { admitterOn, kindOf } from './admitter.ts';
@@ -336,33 +337,27 @@ test('usage of several accounts is owed to each in what it counts, and to the hi
   const backlog = new UsageBacklog({
     ...{ reconciler: { reconcile }, most: 100, wallMs: () => T0, isBeingDecided: () => true },
   });
-  const budget = { scope: 'customer', group: null, unlimited: [] } as const;
-  const of: Allowance = {
-    ...{ ...plan, history: 'admitted', inUnits: ['tokens'] },
-    further: [
-      { ...budget, name: 'customer', limits: allowance({ hour: 50 }).limits },
-      { ...budget, name: 'customer-search', group: 'search', limits: allowance({ minute: 50 }).limits },
-      { ...budget, name: 'tokens', unit: 'tokens', limits: allowance({ day: 500 }).limits },
-    ],
-  };
+  const scope = 'customer';
+  const of = alsoCharging({ ...plan, history: 'admitted', inUnits: ['tokens'] }, [
+    budgetOf({ scope, limits: [windowLimit('hour', 50)] }),
+    budgetOf({ scope, group: 'search', limits: [windowLimit('minute', 50)] }),
+    budgetOf({ scope, unit: 'tokens', limits: [windowLimit('day', 500)] }),
+  ]);
   const counted = (window: string, used: number) => ({
     ...UNSEEN,
     windows: { [window]: { used, endsAtMs: T0 + 9_000 } },
   });
-  const state = {
-    ...counted('minute', 4),
-    further: [counted('hour', 4), counted('minute', 4), counted('day', 80)],
-  };
-  const outcome = { nowMs: T0, cost: 2, n: 3, admitted: 2, bannedFrom: 3, amounts: { tokens: 40 }, state };
-  backlog.defer('cus_1/key_1', outcome, of, false);
+  const accounts = [counted('minute', 4), counted('hour', 4), counted('minute', 4), counted('day', 80)] as const;
   const ids = accountIdsOf('cus_1/key_1', of);
-  const whole = backlog.withBacklog('cus_1/key_1', state, T0, ids)!;
-  expect([whole, ...whole.further!].map(({ windows }) => Object.values(windows).map(({ used }) => used))).toEqual([
+  const outcome = { nowMs: T0, cost: 2, n: 3, admitted: 2, bannedFrom: 3, amounts: { tokens: 40 }, accounts };
+  backlog.defer(ids, outcome, of, false);
+  const whole = backlog.withBacklog(ids, accounts, T0)!;
+  expect(whole.map(({ windows }) => Object.values(windows).map(({ used }) => used))).toEqual([
     ...[[8], [8], [8], [160]],
   ]);
-  expect(backlog.withBacklog('key_2', state, T0, ['key_2', 'key_2#a', 'key_2#b', 'key_2#c'])).toBeNull();
-  const ofOthers = backlog.withBacklog('cus_1/key_2', state, T0, ['cus_1/key_2', ...ids.slice(1)])!;
-  expect(ofOthers.windows).toEqual(state.windows);
+  expect(backlog.withBacklog(['key_2', 'key_2#a', 'key_2#b', 'key_2#c'], accounts, T0)).toBeNull();
+  const ofOthers = backlog.withBacklog(['cus_1/key_2', ...ids.slice(1)], accounts, T0)!;
+  expect(ofOthers[0]).toEqual(accounts[0]);
   await backlog.settle([...ids, 'cus_1/key_1%tokens']);
   const hour = hourOf(T0);
   const owed = sent.map(({ consumerId, windows, hours = [] }) => [

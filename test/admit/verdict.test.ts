@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { type AccountState, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import { type Allowance, type Budget, budgetOf } from '../../src/admit/plan.ts';
 import { sameAmounts, type Verdict, verdictOf, verdictOnBudgets, verdictsOf } from '../../src/admit/verdict.ts';
 import { slicedCount } from '../../src/admit/windows.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
 const plan = allowance({ minute: 5, hour: 8 }, null);
@@ -11,11 +11,11 @@ const used = (count: number, endsInMs: number) => ({ used: count, endsAtMs: T0 +
 const stateOf = (state: Partial<AccountState>): AccountState => ({ ...UNSEEN, ...state });
 /** The verdict on the only request. */
 const verdict = (of: Allowance, state: Partial<AccountState>, cost = 1): Verdict =>
-  verdictOf(decide(stateOf(state), of, T0, cost, 1), of, 0);
+  verdictOf(decide([stateOf(state)], of, T0, cost, 1), of, 0);
 
 describe('of requests that are decided together', () => {
   test('each sees the budget after itself', () => {
-    const outcome = decide(UNSEEN, plan, T0, 2, 3);
+    const outcome = decide([UNSEEN], plan, T0, 2, 3);
     const remaining = [0, 1, 2].map((i) => verdictOf(outcome, plan, i).standings.map((standing) => standing.remaining));
     expect(remaining).toEqual([
       [3, 6],
@@ -27,7 +27,7 @@ describe('of requests that are decided together', () => {
 
   test('each is told which strike it was', () => {
     const strikes = (of: Allowance, state: Partial<AccountState>, n: number, cost = 1) => {
-      const outcome = decide(stateOf(state), of, T0, cost, n);
+      const outcome = decide([stateOf(state)], of, T0, cost, n);
       return Array.from({ length: n }, (_, i) => verdictOf(outcome, of, i)).map((one) =>
         !('strike' in one)
           ? one.kind
@@ -66,7 +66,7 @@ describe('the binding window of an admitted request', () => {
     expect(binding(2, 5, 50, 50)).toBe('hour');
   });
   test('is none without limits', () => {
-    expect(verdictOnBudgets(UNSEEN, allowance({}, null), T0, 0)).toMatchObject({ binding: null, standings: [] });
+    expect(verdictOnBudgets([UNSEEN], allowance({}, null), T0, 0)).toMatchObject({ binding: null, standings: [] });
   });
 });
 
@@ -166,15 +166,18 @@ describe('Retry-After beyond the end of a top-up', () => {
 });
 
 test('an outcome without a ban in force is a refusal, whatever its index', () => {
-  const outcome: Outcome = { ...decide(UNSEEN, plan, T0, 1, 0), n: 1, admitted: 0, bannedFrom: 0 };
+  const outcome: Outcome = { ...decide([UNSEEN], plan, T0, 1, 0), n: 1, admitted: 0, bannedFrom: 0 };
   expect(verdictOf(outcome, plan, 0).kind).toBe('refused');
 });
 
 test('beside too many in flight a request is told the smallest limit that is reached, and whose it is', () => {
-  const customer = { name: 'customer', scope: 'customer', group: null, limits: [], unlimited: [] } as const;
-  const of: Allowance = { ...plan, inFlight: 3, further: [{ ...customer, inFlight: 2 }, customer] };
+  const customer = { scope: 'customer', limits: [] } as const;
+  const of = alsoCharging(withOwn(plan, { inFlight: 3 }), [
+    budgetOf({ ...customer, inFlight: 2 }),
+    budgetOf({ ...customer, unit: 'tokens' }),
+  ]);
   const crowded = (inFlight: readonly (number | null)[]) => {
-    const outcome = { ...decide(UNSEEN, of, T0, 1, 1), admitted: 0, isCrowded: true as const, inFlight };
+    const outcome = { ...decide([UNSEEN], of, T0, 1, 1), admitted: 0, isCrowded: true as const, inFlight };
     const found = verdictOf(outcome, of, 0);
     return found.kind === 'crowded' ? [found.limit, found.scope] : found.kind;
   };
@@ -196,16 +199,13 @@ test.each([
 });
 
 describe('of budgets in units', () => {
-  const ofKey = { scope: 'key', unlimited: [] } as const;
-  const tokens = { ...ofKey, name: 'tokens', group: null, unit: 'tokens', limits: allowance({ minute: 500 }).limits };
-  const ofRequests = { ...ofKey, name: 'search', group: 'search', limits: allowance({ hour: 3 }).limits };
-  const of = (limits: Allowance['limits'], ...further: NonNullable<Allowance['further']>): Allowance => ({
-    ...{ ...plan, limits, further, inUnits: ['tokens'] },
+  const tokens = budgetOf({ unit: 'tokens', limits: allowance({ minute: 500 }).limits });
+  const ofRequests = budgetOf({ group: 'search', limits: allowance({ hour: 3 }).limits });
+  const of = (limits: Allowance['limits'], ...others: readonly Budget[]): Allowance => ({
+    ...alsoCharging(withOwn(plan, { limits }), others),
+    inUnits: ['tokens'],
   });
-  const decided = (allowed: Allowance) => {
-    const state = { ...UNSEEN, further: (allowed.further ?? []).map(() => UNSEEN) };
-    return decide(state, allowed, T0, 1, 1, undefined, { tokens: 499 });
-  };
+  const decided = (allowed: Allowance) => decide([], allowed, T0, 1, 1, undefined, { tokens: 499 });
 
   test('a request is told of requests first, although fewer of a unit are left', () => {
     const binding = (allowed: Allowance) => verdictOf(decided(allowed), allowed, 0).binding?.unit;
@@ -223,7 +223,7 @@ describe('of budgets in units', () => {
     };
     expect(reserved({})).toMatchObject({
       ...{ amounts: { tokens: 499 }, isCertain: true },
-      windows: [[], [{ of: tokens.limits[0], placeMs: T0 + 60_000 }]],
+      windows: [[], [], [{ of: tokens.limits[0], placeMs: T0 + 60_000 }]],
     });
     expect(reserved({ isUncertain: true })).toMatchObject({ isCertain: false });
     expect(reserved({ admitted: 0 })).toBe('refused');

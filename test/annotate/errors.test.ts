@@ -44,8 +44,8 @@ test('a message with whatever a client wrote in it stays JSON', () => {
 
 test('a quota: Retry-After is the latest end of the windows that refuse, the details are of the one that ends last (reliability 132)', () => {
   const rules = allowance({ minute: 1, day: 1 });
-  const first = decide(UNSEEN, rules, NOW_MS, 1, 1);
-  const later = decide(first.state, rules, NOW_MS + 10_500, 1, 1);
+  const first = decide([UNSEEN], rules, NOW_MS, 1, 1);
+  const later = decide(first.accounts, rules, NOW_MS + 10_500, 1, 1);
   const answer = errors.rateLimitExceeded(verdictOf(later, rules, 0) as Refused);
   expect(answer.fields).toEqual(['Retry-After', String(86_400 - 10)]);
   expect(JSON.parse(answer.body).details).toEqual({
@@ -59,7 +59,7 @@ test("a limit of the key's own is told as the key's, those of the plan as the pl
   const plan: Plan = { name: 'pro', limits: { minute: 300, day: 'custom' }, bans: null, enforce: true, shadow: {} };
   const told = (own: Limits, cost: number) => {
     const rules = allowanceOf(plan, own) as Allowance;
-    const outcome = decide(UNSEEN, rules, NOW_MS, cost, Math.floor(1 / cost) + 1);
+    const outcome = decide([UNSEEN], rules, NOW_MS, cost, Math.floor(1 / cost) + 1);
     return JSON.parse(errors.rateLimitExceeded(verdictOf(outcome, rules, outcome.admitted) as Refused).body).message;
   };
   expect(told({ minute: 1, day: 5 }, 1)).toMatch(/^The quota of this API key, 1 per minute, is used up\./);
@@ -70,7 +70,7 @@ test("a limit of the key's own is told as the key's, those of the plan as the pl
 
 test('a ban: Retry-After is the end of the ban or of what would refuse after it, whichever is later', () => {
   const rules = allowance({ minute: 1 }, { after: 1, firstMs: 5_000 });
-  const outcome = decide(UNSEEN, rules, NOW_MS, 1, 2);
+  const outcome = decide([UNSEEN], rules, NOW_MS, 1, 2);
   const verdict = verdictOf(outcome, rules, 1) as Banned;
   expect(verdict.kind).toBe('banned');
   const answer = errors.apiKeyBanned(verdict);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Banned, type Refused, verdictsOf } from '../../src/admit/verdict.ts';
 import { windowOf } from '../../src/admit/windows.ts';
@@ -17,26 +17,23 @@ class Accounts {
   readonly #states = new Map<string, AccountState>();
 
   /** The budgets of a plan: of a customer, which its keys share, or of one key. */
-  stateOf(key: number, { further }: Allowance): AccountState {
-    const [own, ...others] = this.#idsOf(key, further).map((id) => this.#states.get(id) ?? UNSEEN);
-    return further === undefined ? own! : { ...own!, further: others };
+  of(key: number, plan: Allowance): readonly AccountState[] {
+    return this.#idsOf(key, plan).map((id) => this.#states.get(id) ?? UNSEEN);
   }
 
-  keep(key: number, plan: Allowance, { further = [], ...own }: AccountState): void {
-    const ids = this.#idsOf(key, plan.further);
-    for (const [i, id] of ids.entries()) this.#states.set(id, i === 0 ? own : further[i - 1]!);
+  keep(key: number, plan: Allowance, states: readonly AccountState[]): void {
+    for (const [i, id] of this.#idsOf(key, plan).entries()) this.#states.set(id, states[i]!);
   }
 
   topUp(key: number, plan: Allowance, amount: number, nowMs: number): void {
-    const budgets = [plan, ...(plan.further ?? [])];
-    for (const [i, id] of this.#idsOf(key, plan.further).entries()) {
-      const [of] = budgets[i]!.limits;
+    for (const [i, id] of this.#idsOf(key, plan).entries()) {
+      const [of] = plan.budgets[i]!.limits;
       if (of !== undefined) this.#states.set(id, toppedUp(this.#states.get(id) ?? UNSEEN, of, amount, nowMs).state);
     }
   }
 
-  #idsOf(key: number, further: Allowance['further'] = []): readonly string[] {
-    return [`${key}`, ...further.map(({ name, scope }) => (scope === 'customer' ? name : `${key} ${name}`))];
+  #idsOf(key: number, { budgets }: Allowance): readonly string[] {
+    return budgets.map(({ name, scope }) => (scope === 'customer' ? name : `${key} ${name}`));
   }
 }
 
@@ -94,7 +91,7 @@ test('the message, details, rate-limit fields and Retry-After of a refusal are o
       for (const { afterMs, plan, consumer, cost, n, topUp, amounts } of steps) {
         nowMs += afterMs;
         if (topUp !== undefined) accounts.topUp(consumer, plan, topUp, nowMs);
-        const before = accounts.stateOf(consumer, plan);
+        const before = accounts.of(consumer, plan);
         const ofUnits = plan.inUnits === undefined ? undefined : amounts;
         const outcome = decide(before, plan, nowMs, cost, n, undefined, ofUnits);
         const verdictAt = verdictsOf(outcome, plan);
@@ -106,7 +103,7 @@ test('the message, details, rate-limit fields and Retry-After of a refusal are o
           else seen.refused++;
           expectOneWindow(verdict);
         }
-        if (n > 0) accounts.keep(consumer, plan, stateAfter(before, outcome, plan));
+        if (n > 0) accounts.keep(consumer, plan, accountsAfter(before, outcome, plan));
       }
     }),
     { seed: 20261128, numRuns: 1_000 },

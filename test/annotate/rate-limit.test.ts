@@ -5,7 +5,7 @@ import { decide, UNSEEN } from '../../src/admit/decide.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { RateLimitFields, retryAfterSeconds } from '../../src/annotate/rate-limit.ts';
 import { responseLinesOf } from '../../src/http1/fields.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, withOwn } from '../support/allowance.ts';
 
 const NOW_MS = 1_700_000_000_123;
 
@@ -54,8 +54,8 @@ test('whatever is decided, the fields are well formed, name every window, and st
         let nowMs = NOW_MS;
         for (const { waitMs, cost, n } of steps) {
           nowMs += waitMs;
-          const outcome = decide(state, rules, nowMs, cost, n);
-          state = outcome.state;
+          const outcome = decide([state], rules, nowMs, cost, n);
+          state = outcome.accounts[0];
           for (let i = 0; i < n; i++) {
             const verdict = verdictOf(outcome, rules, i);
             expectSound(fieldsOf(told.ofVerdict(verdict)), limits, nowMs);
@@ -74,10 +74,10 @@ test.each([
   [
     'where a window is unlimited',
     true,
-    { ...allowance({ minute: 5 }), unlimited: [{ window: 'day', lengthMs: 86_400_000 }] },
+    withOwn(allowance({ minute: 5 }), { unlimited: [{ window: 'day', lengthMs: 86_400_000 }] }),
   ],
 ] as const)('lines and fields are the same %s', (_, draft, rules) => {
-  expectSameAsLines(new RateLimitFields(draft), verdictOf(decide(UNSEEN, rules, NOW_MS + 1, 1, 1), rules, 0));
+  expectSameAsLines(new RateLimitFields(draft), verdictOf(decide([UNSEEN], rules, NOW_MS + 1, 1, 1), rules, 0));
 });
 
 function expectSameAsLines(told: RateLimitFields, verdict: Verdict): void {

@@ -2,14 +2,14 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
-import type { Allowance, Budget } from '../../src/admit/plan.ts';
+import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import type { Failure } from '../../src/failure.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory } from '../../src/stores/embedded/history.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { redisCommand } from '../support/redis.ts';
@@ -19,21 +19,14 @@ import { createKey, STORES, spend } from './ledger-commands.ts';
 const recorded: Allowance = { ...allowance({ day: 1_000_000 }), history: 'admitted' };
 const hourly: Allowance = { ...allowance({ hour: 1 }, { after: 1, firstMs: 600_000 }), history: 'admitted' };
 
-const month = windowLimit('month', 100_000);
-const tokens: Budget = {
-  ...{ name: 'tokens', scope: 'key', group: null, unit: 'tokens', unlimited: [] },
-  limits: [{ ...month, name: 'tokens-month' }],
-};
+const limits = [windowLimit('month', 100_000)];
 /** Under it a request charges tokens besides. */
-const metered: Allowance = { ...recorded, inUnits: ['tokens'], further: [tokens] };
+const metered: Allowance = { ...alsoCharging(recorded, [budgetOf({ unit: 'tokens', limits })]), inUnits: ['tokens'] };
 /** The same of a key with a customer, which shares the tokens. */
-const meteredOfCustomer: Allowance = {
-  ...metered,
-  further: [
-    { name: 'customer', scope: 'customer', group: null, unlimited: [], limits: [{ ...month, name: 'customer-month' }] },
-    { ...tokens, name: 'customer-tokens', scope: 'customer', limits: [{ ...month, name: 'customer-tokens-month' }] },
-  ],
-};
+const meteredOfCustomer = alsoCharging(metered, [
+  budgetOf({ scope: 'customer', limits }),
+  budgetOf({ scope: 'customer', unit: 'tokens', limits }),
+]);
 const PLANS = `
 plans:
   model: { limits: { minute: 100 }, units: { tokens: { month: 100000 } } }
@@ -68,7 +61,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
 
   test('on a terminal it has heads and a bar of block characters, and fits 80 columns', async () => {
     const id = await createKey(env, '--plan', 'pro');
-    await spend(env, id, { ...recorded, limits: allowance({ day: 999_999_999_999 }).limits }, 123_456_789);
+    await spend(env, id, { ...allowance({ day: 999_999_999_999 }), history: 'admitted' }, 123_456_789);
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'usage', id, '--hours', '5');
     expect(stdout).toMatch(/^HOUR +ADMITTED +REFUSED +BANNED\n/);
     expect(stdout).toMatch(/^\S+T\d\d:00:00Z +123456789 +0 +0 +█{20,}$/m);

@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
-import { type Allowance, type BanRule, type Budget, UNBOUNDED } from '../../src/admit/plan.ts';
-import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
+import { type Allowance, type BanRule, budgetOf, UNBOUNDED } from '../../src/admit/plan.ts';
+import { type WindowForm, type WindowName, windowLimit } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { LATE_MS } from '../support/room.ts';
 
@@ -39,7 +39,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     return outcome!;
   };
   const ban = async (consumerId: string, plan: Allowance) => {
-    const { state } = await decideOne(consumerId, plan, 4);
+    const [state] = (await decideOne(consumerId, plan, 4)).accounts;
     expect(state.ban).not.toBeNull();
     return state.ban!;
   };
@@ -48,15 +48,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   severalBudgets(() => ledger);
 
   test('no more are in flight than a customer may have if several of its keys ask in one call', async () => {
-    const shared = {
-      name: 'customer',
-      scope: 'customer',
-      group: null,
-      limits: [],
-      unlimited: [],
-      inFlight: 3,
-    } as const;
-    const plan: Allowance = { ...allowance({ day: 100 }), further: [shared], boundsInFlight: true };
+    const plan = alsoCharging(allowance({ day: 100 }), [budgetOf({ scope: 'customer', limits: [], inFlight: 3 })]);
     const ask = (key: string, n: number, cost = 1): DecisionRequest => {
       return { consumerId: `cus_1/key_${key}`, allowance: plan, cost, n, held: [0, 0] };
     };
@@ -76,7 +68,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     await ban('b', strict);
     await ledger.forget('a');
     await ledger.forget('unseen');
-    expect((await decideOne('a', strict, 0)).state).toEqual(UNSEEN);
+    expect((await decideOne('a', strict, 0)).accounts[0]).toEqual(UNSEEN);
     expect((await ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['b']);
     await eventually(async () => expect((await view.bans()).map(({ consumerId }) => consumerId)).toEqual(['b']), SOON);
     await view.forget('b');
@@ -85,8 +77,8 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
 
   test('nothing is settled of a consumer that was forgotten, and all of one that has only no account (reliability 425)', async () => {
     const { limits } = allowance({ day: 100 });
-    const tokens: Budget = { name: 'tokens', scope: 'key', group: null, unit: 'tokens', limits, unlimited: [] };
-    const plan: Allowance = { ...allowance({}), history: 'admitted', inUnits: ['tokens'], further: [tokens] };
+    const charged = alsoCharging(allowance({}), [budgetOf({ unit: 'tokens', limits })]);
+    const plan: Allowance = { ...charged, history: 'admitted', inUnits: ['tokens'] };
     const settle = async (id: string, delta: number, isRecorded: boolean) => {
       const [of] = limits;
       const windows = [{ of: of!, placeMs: 0 }];
@@ -94,7 +86,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await ledger.settle([
         { accountId: `${id}%tokens`, delta, windows, histories: [`${id}%tokens`], hour, isRecorded },
       ]);
-      return (await ledger.present(id, plan))!.state.further![0]!.windows.day?.used;
+      return (await ledger.present(id, plan))!.accounts[1]!.windows.day?.used;
     };
     await ledger.decide(
       ['a', 'b'].map((id) => ({ consumerId: id, allowance: plan, cost: 1, amounts: { tokens: 0 }, n: 1 })),
@@ -111,13 +103,13 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     test('is in force there with its number, by the gateway and by a command, and stays where it was', async () => {
       const imposed = await ban('key_a', strict);
       await ledger.carryBan('key_a', 'cus_x/key_a');
-      expect((await decideOne('cus_x/key_a', strict, 1)).state.ban).toEqual(imposed);
-      expect((await decideOne('key_a', strict, 1)).state.ban).toEqual(imposed);
+      expect((await decideOne('cus_x/key_a', strict, 1)).accounts[0].ban).toEqual(imposed);
+      expect((await decideOne('key_a', strict, 1)).accounts[0].ban).toEqual(imposed);
       await view.carryBan('cus_x/key_a', 'cus_y/key_a');
       await eventually(async () => {
-        expect((await ledger.present('cus_y/key_a', strict))?.state.ban).toEqual(imposed);
+        expect((await ledger.present('cus_y/key_a', strict))?.accounts[0].ban).toEqual(imposed);
       }, SOON);
-      expect((await view.present('cus_y/key_a', strict))?.state.ban).toEqual(imposed);
+      expect((await view.present('cus_y/key_a', strict))?.accounts[0].ban).toEqual(imposed);
       expect(store.told).toContainEqual({ kind: 'account', keyId: 'cus_x/key_a' });
       // Nothing else was carried: once it is lifted, the account is as new.
       await ledger.lift('cus_x/key_a');
@@ -128,20 +120,19 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await ban('brief', brief);
       const later = await ban('strict', strict);
       await ledger.carryBan('brief', 'strict');
-      expect((await ledger.present('strict', strict))?.state.ban).toEqual(later);
+      expect((await ledger.present('strict', strict))?.accounts[0].ban).toEqual(later);
       await ledger.carryBan('unseen', 'new');
       await eventually(async () => expect(await ledger.bans()).toHaveLength(1));
       await ledger.carryBan('brief', 'new');
       await view.carryBan('brief', 'new');
-      expect((await ledger.present('new', strict))?.state).toEqual(UNSEEN);
+      expect((await ledger.present('new', strict))?.accounts[0]).toEqual(UNSEEN);
     });
   });
 
   describe('a ban that a group of routes led to', () => {
     const grouped = (bans: Partial<BanRule>): Allowance => {
-      const limits = allowance({ minute: 1 }).limits.map((of) => ({ ...of, name: 'search-minute' as const }));
-      const search = { name: 'search', scope: 'key', group: 'search', limits, unlimited: [] } as const;
-      return { ...allowance({ minute: 100 }, { after: 2, ...bans }), further: [search] };
+      const search = budgetOf({ group: 'search', limits: [windowLimit('minute', 1)] });
+      return alsoCharging(allowance({ minute: 100 }, { after: 2, ...bans }), [search]);
     };
 
     test('is named by it in the list of bans, and where it is carried to', async () => {
@@ -154,18 +145,18 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
           expect((await one.bans()).toSorted((x, y) => (x.consumerId < y.consumerId ? -1 : 1))).toEqual(all);
         }, SOON);
       }
-      expect((await decideOne('b', grouped({}), 1)).state.ban).toEqual(imposed);
+      expect((await decideOne('b', grouped({}), 1)).accounts[0].ban).toEqual(imposed);
     });
 
     test('gives its name to no later ban (reliability 330)', async () => {
       const short = { firstMs: 1, longestMs: 1, forgetMs: 1 };
       await ban('a', grouped(short));
-      await eventually(async () => expect((await decideOne('a', grouped(short), 0)).state.ban).toBeNull());
+      await eventually(async () => expect((await decideOne('a', grouped(short), 0)).accounts[0].ban).toBeNull());
       // The numbers of bans begin anew, and this one is by the key's own limit, under a plan without the group.
       const next = await ban('a', allowance({ minute: 2 }, { after: 2, forgetMs: 1 }));
       expect(next).toMatchObject({ number: 1, window: 'minute' });
       expect(next).not.toHaveProperty('budget');
-      expect((await decideOne('a', grouped({}), 0)).state.ban).toEqual(next);
+      expect((await decideOne('a', grouped({}), 0)).accounts[0].ban).toEqual(next);
     });
   });
 
@@ -174,8 +165,8 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await decideOne('struck', strict, 3);
       expect(await ledger.lift('struck')).toBeNull();
       expect(await ledger.lift('unseen')).toBeNull();
-      expect((await decideOne('struck', strict, 0)).state.strikes.count).toBe(1);
-      expect((await decideOne('unseen', strict, 0)).state).toEqual(UNSEEN);
+      expect((await decideOne('struck', strict, 0)).accounts[0].strikes.count).toBe(1);
+      expect((await decideOne('unseen', strict, 0)).accounts[0]).toEqual(UNSEEN);
       expect(store.told).toEqual([]);
     });
 
@@ -190,7 +181,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await ban('a', strict);
       expect(await ledger.lift('a')).toEqual(DURABLE);
       expect(store.told).toEqual([{ kind: 'account', keyId: 'a' }]);
-      const { state } = await decideOne('a', strict, 0);
+      const [state] = (await decideOne('a', strict, 0)).accounts;
       expect(state).toMatchObject({ ban: null, strikes: { count: 0 }, windows: { minute: { used: 2 } } });
       expect(await ledger.lift('a')).toBeNull();
       expect(await decideOne('a', strict, 1)).toMatchObject({ admitted: 0, bannedFrom: 1 });
@@ -211,11 +202,11 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await ban('a', strict);
       await eventually(async () => (await view.bans()).length === 1, SOON);
       expect(await view.lift('a')).toEqual(DURABLE);
-      await eventually(async () => (await decideOne('a', strict, 0)).state.ban === null, SOON);
+      await eventually(async () => (await decideOne('a', strict, 0)).accounts[0].ban === null, SOON);
       await decideOne('a', strict, 1);
-      await eventually(async () => (await view.present('a', strict))?.state.strikes.count === 1, SOON);
+      await eventually(async () => (await view.present('a', strict))?.accounts[0].strikes.count === 1, SOON);
       expect(await view.bans()).toEqual([]);
-      expect((await decideOne('a', strict, 0)).state.ban).toBeNull();
+      expect((await decideOne('a', strict, 0)).accounts[0].ban).toBeNull();
     });
   });
 
@@ -247,10 +238,10 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   test('the present state is told to a command within a second, as the gateway sees it', async () => {
     await decideOne('a', strict, 3);
     await eventually(async () => {
-      expect((await view.present('a', strict))?.state).toEqual((await ledger.present('a', strict))?.state);
+      expect((await view.present('a', strict))?.accounts[0]).toEqual((await ledger.present('a', strict))?.accounts[0]);
     }, SOON);
-    expect((await view.present('a', strict))?.state).toMatchObject({ strikes: { count: 1 } });
-    expect((await view.present('unseen', strict))?.state).toEqual(UNSEEN);
+    expect((await view.present('a', strict))?.accounts[0]).toMatchObject({ strikes: { count: 1 } });
+    expect((await view.present('unseen', strict))?.accounts[0]).toEqual(UNSEEN);
   });
 }
 
@@ -272,8 +263,8 @@ function decisions(
       const ask = (cost: number, n: number) => ({ consumerId: 'a', allowance: plan, cost, n });
       const outcomes = await ledger().decide([ask(4, 2), ask(1, 5), ask(2, 1)]);
       expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([2, 2, 0]);
-      expect(outcomes[2]?.state.windows).toMatchObject({ minute: { used: 10 }, day: { used: 10 } });
-      expect(outcomes[2]?.state.strikes.count).toBe(4);
+      expect(outcomes[2]?.accounts[0].windows).toMatchObject({ minute: { used: 10 }, day: { used: 10 } });
+      expect(outcomes[2]?.accounts[0].strikes.count).toBe(4);
     });
 
     test('with no asks has no outcomes', async () => {
@@ -282,25 +273,25 @@ function decisions(
 
     test('that asks for none reads and changes nothing', async () => {
       const reading = await decideOne('a', strict, 0);
-      expect(reading).toMatchObject({ admitted: 0, bannedFrom: 0, state: UNSEEN });
+      expect(reading).toMatchObject({ admitted: 0, bannedFrom: 0, accounts: [UNSEEN] });
       await decideOne('a', strict, 3);
       const before = await decideOne('a', strict, 0);
-      expect((await decideOne('a', strict, 0, 1_000)).state).toEqual(before.state);
-      expect((await ledger().present('a', strict))?.state).toEqual(before.state);
-      expect(before.state).toMatchObject({ strikes: { count: 1 }, windows: { minute: { used: 2 } } });
+      expect((await decideOne('a', strict, 0, 1_000)).accounts[0]).toEqual(before.accounts[0]);
+      expect((await ledger().present('a', strict))?.accounts[0]).toEqual(before.accounts[0]);
+      expect(before.accounts[0]).toMatchObject({ strikes: { count: 1 }, windows: { minute: { used: 2 } } });
     });
 
     test('counts in every window or in none (reliability 129)', async () => {
       const plan = allowance({ second: 100, minute: 3, day: 100 });
-      const { admitted, state } = await decideOne('a', plan, 8);
+      const { admitted, accounts } = await decideOne('a', plan, 8);
       expect(admitted).toBe(3);
-      expect(Object.values(state.windows).map(({ used }) => used)).toEqual([3, 3, 3]);
+      expect(Object.values(accounts[0].windows).map(({ used }) => used)).toEqual([3, 3, 3]);
     });
 
     test('keeps what a window has counted while a plan without it is in force', async () => {
       await decideOne('a', allowance({ minute: 2, day: 5 }), 2);
       await decideOne('a', allowance({ hour: 5 }), 1);
-      expect((await decideOne('a', allowance({ day: 5 }), 0)).state.windows.day?.used).toBe(2);
+      expect((await decideOne('a', allowance({ day: 5 }), 0)).accounts[0].windows.day?.used).toBe(2);
     });
   });
 
@@ -317,8 +308,8 @@ function decisions(
     const banned = outcomes.filter(({ bannedFrom }) => bannedFrom === 0);
     // 3 admitted, 6 refused, and from the 7th refusal on the ban.
     expect(banned).toHaveLength(30 - 3 - 6);
-    expect(new Set(banned.map(({ state }) => state.ban?.number))).toEqual(new Set([1]));
-    expect(new Set(banned.map(({ state }) => state.ban?.untilMs)).size).toBe(1);
+    expect(new Set(banned.map(({ accounts: [state] }) => state.ban?.number))).toEqual(new Set([1]));
+    expect(new Set(banned.map(({ accounts: [state] }) => state.ban?.untilMs)).size).toBe(1);
   });
 }
 
@@ -350,23 +341,25 @@ function usageChanges(
       const made = await ledger.topUp('a', of, 2, 'one');
       expect(made).toMatchObject({ kind: 'made', durability: DURABLE, value: { amount: 2 } });
       expect(told).toEqual([{ kind: 'account', keyId: 'a' }]);
-      const { admitted, state } = await decideOne('a', plan, 4);
-      expect([admitted, state.windows[window]?.used]).toEqual([2, 7]);
+      const outcome = await decideOne('a', plan, 4);
+      const [state] = outcome.accounts;
+      expect([outcome.admitted, state.windows[window]?.used]).toEqual([2, 7]);
       const { untilMs } = state.topUps![window]!;
       if (kind === 'sliding') expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(LATE_MS);
       else expect(untilMs).toBe(state.windows[window]!.endsAtMs);
       await ledger.topUp('a', of, 3, 'two');
       const after = await decideOne('a', plan, 9);
-      expect([after.admitted, after.state.topUps?.[window]?.amount]).toEqual([3, 5]);
-      expect(after.state.topUps?.[window]?.untilMs).toBeGreaterThanOrEqual(untilMs);
+      expect([after.admitted, after.accounts[0].topUps?.[window]?.amount]).toEqual([3, 5]);
+      expect(after.accounts[0].topUps?.[window]?.untilMs).toBeGreaterThanOrEqual(untilMs);
     });
 
     test('a top-up of a window that is not open has an end', async () => {
       const { ledger } = store();
       await ledger.topUp('a', of, 2, 'one');
-      const { nowMs, state } = await decideOne('a', plan, 0);
+      const outcome = await decideOne('a', plan, 0);
+      const [state] = outcome.accounts;
       const { untilMs } = state.topUps![window]!;
-      expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(LATE_MS);
+      expect(Math.abs(untilMs - endOf(outcome.nowMs))).toBeLessThan(LATE_MS);
       if (kind === 'sliding') expect(state.windows).toEqual({});
       else expect(state.windows).toEqual({ [window]: { used: 0, endsAtMs: untilMs } });
       expect((await decideOne('a', plan, 9)).admitted).toBe(7);
@@ -377,11 +370,11 @@ function usageChanges(
       const { ledger, told } = store();
       await ledger.topUp('a', of, 2, 'one');
       const before = await decideOne('a', plan, 9);
-      expect(before).toMatchObject({ admitted: 7, state: { strikes: { count: 2 } } });
+      expect(before).toMatchObject({ admitted: 7, accounts: [{ strikes: { count: 2 } }] });
       const made = await ledger.resetUsage('a', [window], 'two');
       expect(made).toEqual({ kind: 'made', durability: DURABLE, value: { used: { [window]: 7 }, strikes: 2 } });
       expect(told).toHaveLength(2);
-      const { state } = await decideOne('a', plan, 0);
+      const [state] = (await decideOne('a', plan, 0)).accounts;
       expect([state.windows[window]?.used ?? 0, state.strikes.count]).toEqual([0, 0]);
       expect(state.topUps?.[window]?.amount).toBe(2);
       expect((await decideOne('a', plan, 9)).admitted).toBe(7);
@@ -390,16 +383,16 @@ function usageChanges(
     test('both by a command are obeyed within a second, once each, and shown at once', async () => {
       const { view } = store();
       await decideOne('a', plan, 6);
-      await eventually(async () => (await view.present('a', plan))?.state.windows[window]?.used === 5, SOON);
+      await eventually(async () => (await view.present('a', plan))?.accounts[0].windows[window]?.used === 5, SOON);
       await view.topUp('a', of, 2, 'one');
-      expect((await view.present('a', plan))?.state.topUps?.[window]?.amount).toBe(2);
-      await eventually(async () => (await decideOne('a', plan, 0)).state.topUps !== undefined, SOON);
+      expect((await view.present('a', plan))?.accounts[0].topUps?.[window]?.amount).toBe(2);
+      await eventually(async () => (await decideOne('a', plan, 0)).accounts[0].topUps !== undefined, SOON);
       expect((await decideOne('a', plan, 3)).admitted).toBe(2);
-      await eventually(async () => (await view.present('a', plan))?.state.windows[window]?.used === 7, SOON);
-      expect((await view.present('a', plan))?.state.topUps?.[window]?.amount).toBe(2);
+      await eventually(async () => (await view.present('a', plan))?.accounts[0].windows[window]?.used === 7, SOON);
+      expect((await view.present('a', plan))?.accounts[0].topUps?.[window]?.amount).toBe(2);
       expect(await view.resetUsage('a', [window], 'two')).toMatchObject({ value: { used: { [window]: 7 } } });
-      expect((await view.present('a', plan))?.state.windows[window]?.used ?? 0).toBe(0);
-      const isReset = async () => ((await decideOne('a', plan, 0)).state.windows[window]?.used ?? 0) === 0;
+      expect((await view.present('a', plan))?.accounts[0].windows[window]?.used ?? 0).toBe(0);
+      const isReset = async () => ((await decideOne('a', plan, 0)).accounts[0].windows[window]?.used ?? 0) === 0;
       await eventually(isReset, SOON);
       expect((await decideOne('a', plan, 8)).admitted).toBe(7);
     });
@@ -412,19 +405,19 @@ function usageChanges(
     const untilMs = nowMs + 2_500;
     await ledger.topUp('a', plan.limits[0]!, 3, 'one', { untilMs, reason: 'two words, 100 %' });
     expect((await decideOne('a', plan, 9)).admitted).toBe(5);
-    await eventually(async () => expect((await decideOne('a', plan, 0)).state.windows).toEqual({}), {
+    await eventually(async () => expect((await decideOne('a', plan, 0)).accounts[0].windows).toEqual({}), {
       withinMs: 3_000,
     });
     const second = await decideOne('a', plan, 9);
     if (second.nowMs < untilMs) expect(second.admitted).toBe(5);
-    await eventually(async () => (await decideOne('a', plan, 0)).state.topUps === undefined, { withinMs: 5_000 });
+    await eventually(async () => (await decideOne('a', plan, 0)).accounts[0].topUps === undefined, { withinMs: 5_000 });
   });
 
   test('a top-up that joins one with an end of its own keeps that end too, also when the first is undone', async () => {
     const { ledger } = store();
     const plan = allowance({ day: 5 }, null);
     const of = plan.limits[0]!;
-    const { state } = await decideOne('a', plan, 1);
+    const [state] = (await decideOne('a', plan, 1)).accounts;
     const untilMs = state.windows.day!.endsAtMs;
     await ledger.topUp('a', of, 4, 'one', { untilMs });
     await ledger.topUp('a', of, 3, 'two');
@@ -457,13 +450,14 @@ function usageChanges(
     expect(told.slice(heard)).toEqual([{ kind: 'account', keyId: 'a' }]);
     expect(await ledger.undoTopUp('a', 'day', first, 'undo one')).toMatchObject({ kind: 'repeated' });
     await expect(ledger.undoTopUp('a', 'day', first, 'again')).rejects.toMatchObject({ code: 'not_found' });
-    const { admitted, state } = await decideOne('a', plan, 9);
-    expect([admitted, state.windows.day?.used, state.topUps?.day?.amount]).toEqual([1, 8, 3]);
+    const outcome = await decideOne('a', plan, 9);
+    const [state] = outcome.accounts;
+    expect([outcome.admitted, state.windows.day?.used, state.topUps?.day?.amount]).toEqual([1, 8, 3]);
     expect(await view.undoTopUp('a', 'day', null, 'undo all')).toMatchObject({ value: { amount: 3, left: 0 } });
     expect(await view.topUpNotes('a')).toEqual([]);
-    await eventually(async () => (await decideOne('a', plan, 0)).state.topUps === undefined, SOON);
+    await eventually(async () => (await decideOne('a', plan, 0)).accounts[0].topUps === undefined, SOON);
     const after = await decideOne('a', plan, 1);
-    expect([after.admitted, after.state.windows.day?.used]).toEqual([0, 8]);
+    expect([after.admitted, after.accounts[0].windows.day?.used]).toEqual([0, 8]);
     await expect(view.undoTopUp('a', 'day', null, 'undo more')).rejects.toMatchObject({ code: 'not_found' });
   });
 
@@ -490,7 +484,7 @@ function usageChanges(
     const plan = allowance({ second: 2 }, null);
     await ledger.topUp('a', plan.limits[0]!, 3, 'one');
     expect((await decideOne('a', plan, 9)).admitted).toBe(5);
-    await eventually(async () => (await decideOne('a', plan, 0)).state.topUps === undefined, { withinMs: 3_000 });
+    await eventually(async () => (await decideOne('a', plan, 0)).accounts[0].topUps === undefined, { withinMs: 3_000 });
     expect((await decideOne('a', plan, 9)).admitted).toBe(2);
     // The id is remembered longer than the window.
     expect((await ledger.topUp('a', plan.limits[0]!, 3, 'one')).kind).toBe('repeated');
@@ -499,12 +493,12 @@ function usageChanges(
   test('a reset leaves the windows that it does not name, and a ban', async () => {
     const { ledger } = store();
     const plan = allowance({ minute: 2, day: 9 }, { after: 2 });
-    const { state: before } = await decideOne('a', plan, 4);
+    const [before] = (await decideOne('a', plan, 4)).accounts;
     expect(before.ban).not.toBeNull();
     expect(await ledger.resetUsage('a', ['minute', 'hour'], 'one')).toMatchObject({
       value: { used: { minute: 2, hour: 0 }, strikes: 0 },
     });
-    const { state } = await decideOne('a', plan, 0);
+    const [state] = (await decideOne('a', plan, 0)).accounts;
     expect(state).toMatchObject({ ban: before.ban, windows: { minute: { used: 0 }, day: { used: 2 } } });
     expect(await ledger.resetUsage('unseen', ['minute'], 'one')).toMatchObject({
       value: { used: { minute: 0 }, strikes: 0 },
@@ -523,30 +517,26 @@ function usageChanges(
       });
     }
     expect((await ledger.topUp('a', of, 2, 'two')).kind).toBe('made');
-    expect((await decideOne('a', plan, 0)).state.topUps?.day?.amount).toBe(UNBOUNDED - 5);
+    expect((await decideOne('a', plan, 0)).accounts[0].topUps?.day?.amount).toBe(UNBOUNDED - 5);
   });
 }
 
 /** A customer with 5 a minute for all keys, 3 for each key and 2 for a group, and at most 4 requests in flight. */
-const shared: Allowance = (() => {
-  const budget = (name: 'customer' | 'customer-search', group: string | null, limit: number): Budget => {
-    const limits = allowance({ minute: limit }).limits.map((of) => ({ ...of, name: `${name}-minute` as const }));
-    return { name, scope: 'customer', group, limits, unlimited: [], ...(group === null ? { inFlight: 4 } : {}) };
-  };
-  const further = [budget('customer', null, 5), budget('customer-search', 'search', 2)];
-  return { ...allowance({ minute: 3 }, null), further, boundsInFlight: true };
-})();
+const shared = alsoCharging(allowance({ minute: 3 }, null), [
+  budgetOf({ scope: 'customer', limits: [windowLimit('minute', 5)], inFlight: 4 }),
+  budgetOf({ scope: 'customer', group: 'search', limits: [windowLimit('minute', 2)] }),
+]);
 
 function severalBudgets(ledgerOf: () => Ledger): void {
   const ask = (key: string, n: number, held = 0): DecisionRequest => {
     return { consumerId: `cus_a/${key}`, allowance: shared, cost: 1, n, held: [0, held, 0] };
   };
-  const usedIn = ({ state }: Outcome) => [state, ...state.further!].map(({ windows }) => windows.minute?.used ?? 0);
+  const plain = alsoCharging(shared, shared.budgets.slice(1, 2));
+  const usedIn = ({ accounts }: Outcome) => accounts.map(({ windows }) => windows.minute?.used ?? 0);
 
   describe('a decision that charges several budgets', () => {
     test('counts in each of them or in none, and what keys of one customer share is one count', async () => {
       const ledger = ledgerOf();
-      const plain = { ...shared, further: shared.further!.slice(0, 1) };
       const [first] = await ledger.decide([{ ...ask('key_1', 2), allowance: plain, held: [0, 0] }]);
       expect(usedIn(first!)).toEqual([2, 2]);
       const [second] = await ledger.decide([ask('key_2', 4)]);
@@ -567,7 +557,6 @@ function severalBudgets(ledgerOf: () => Ledger): void {
         [null, 2, null],
         [null, 4, null],
       ]);
-      const plain = { ...shared, further: shared.further!.slice(0, 1) };
       const [crowded] = await ledger.decide([{ ...ask('key_2', 1, 4), allowance: plain, held: [0, 4] }]);
       expect(crowded).toMatchObject({ admitted: 0, isCrowded: true, bannedFrom: 1, inFlight: [null, 4] });
       expect(usedIn(crowded!)).toEqual([0, 2]);

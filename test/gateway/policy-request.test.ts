@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { plainAllowance } from '../../src/admit/plan.ts';
 import type { Caller } from '../../src/gateway/exchange.ts';
 import type { GatewayDeps } from '../../src/gateway/gateway-deps.ts';
 import { policyCallerOf } from '../../src/gateway/policy-request.ts';
@@ -10,11 +11,10 @@ const NOTHING_MORE = { scopes: [], onlyFrom: null, meta: {} };
 test('a policy sees id, name and owner of the customer of a caller, and nothing else of its record', () => {
   const customer = { id: 'cus_1', name: 'Acme', owner: 'ann', plan: 'pro', limits: { minute: 9 }, ...NOTHING_MORE };
   const consumer = { id: 'key_1', name: 'web', owner: null, plan: 'pro', limits: {}, customer, ...NOTHING_MORE };
-  const allowance = { plan: 'pro', limits: [], unlimited: [], bans: null };
   const caller: Caller = {
     id: 'cus_1/key_1',
     shareId: 'cus_1',
-    allowance,
+    allowance: plainAllowance('pro'),
     consumer,
     tokenExpiresAtMs: null,
     secret: null,

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { plainAllowance } from '../../src/admit/plan.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import { fieldRulesOf } from '../../src/http1/field-rules.ts';
 import { atOnce } from '../../src/io/steps.ts';
@@ -187,7 +188,7 @@ test('a wider route serves what is another path in every reading, and a stricter
 const NONE = { kind: 'respond', status: 404, body: '', contentType: 'text/plain', headers: null } as const;
 const minute = (limit: number) => ({ window: 'minute' as const, lengthMs: 60_000, limit });
 const limited = (...limits: readonly WindowLimit[]): Partial<Route> => ({
-  perAddress: { id: 'a', allowance: { plan: 'a', limits, unlimited: [], bans: null } },
+  perAddress: { id: 'a', allowance: plainAllowance('a', limits) },
 });
 const rows = (reserve: number | Reserve, more: Partial<Charge> = {}): Partial<Route> => ({
   charges: [

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { plainAllowance } from '../../src/admit/plan.ts';
 import { Failure } from '../../src/failure.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { faultOfPattern, matchedBy } from '../../src/routing/pattern.ts';
@@ -190,7 +191,7 @@ describe('a path with percent-encodings', () => {
   });
 
   test('is told to be ambiguous to everybody only where one of its readings asks for no key', () => {
-    const perAddress = { id: 'public', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
+    const perAddress = { id: 'public', allowance: plainAllowance('public') };
     const asksForKey = (free: string | null, ...paths: string[]) => {
       const routes = paths.map((path) => ({ ...route(path), perAddress: path === free ? perAddress : null }));
       return routerFor(routes).match('/a/%62', 'GET');
@@ -290,7 +291,7 @@ describe('methods', () => {
   });
 
   test('that no route has are refused under the rules of a route with a key that is not deprecated', () => {
-    const perAddress = { id: 'public-1', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
+    const perAddress = { id: 'public-1', allowance: plainAllowance('public') };
     const deprecated = { countedAs: '', sinceMs: 0, sunsetMs: 0, successor: null, link: null, brownouts: [] };
     const open = { ...route('/a', ['GET']), perAddress };
     const old = { ...route('/a', ['PUT']), deprecated };
@@ -303,7 +304,7 @@ describe('methods', () => {
   });
 
   test('keep a path ambiguous whose decoded form is another pattern, and ask for a key where the method needs one', () => {
-    const perAddress = { id: 'public-1', allowance: { plan: 'public', limits: [], unlimited: [], bans: null } };
+    const perAddress = { id: 'public-1', allowance: plainAllowance('public') };
     const router = routerFor([
       route('/v1/**', ['GET', 'POST']),
       { ...route('/v1/admin', ['GET']), perAddress },

@@ -1,13 +1,12 @@
 import { expect } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
-import { type AccountState, type Amounts, decide, stateAfter, UNSEEN } from '../../src/admit/decide.ts';
+import { type AccountState, type Amounts, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import {
   type Allowance,
   allowanceOf,
   bitOfUnit,
   IN_ONE_READING,
   type Limits,
-  limitsOf,
   type Plans,
   withBudgets,
 } from '../../src/admit/plan.ts';
@@ -71,11 +70,10 @@ export class Gateway {
     const amounts = charged.length === 0 ? undefined : Object.fromEntries(charged);
     const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
     const ids = accountIdsOf(accountId, allowance);
-    const [own, ...further] = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
-    const before = further.length === 0 ? own! : { ...own!, further };
+    const before = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
     const outcome = decide(before, allowance, atMs, cost, 1, undefined, amounts);
-    const { further: others = [], ...state } = stateAfter(before, outcome, allowance);
-    for (const [i, id] of ids.entries()) this.#accounts.set(id, i === 0 ? state : others[i - 1]!);
+    const after = accountsAfter(before, outcome, allowance);
+    for (const [i, id] of ids.entries()) this.#accounts.set(id, after[i]!);
     const verdict = verdictOf(outcome, allowance, 0);
     if (verdict.kind === 'crowded') throw new Error('nothing is in flight');
     const isPaid = verdict.kind === 'admitted';
@@ -86,7 +84,7 @@ export class Gateway {
     this.lines.push(
       lineOf({
         ...{ consumerId: caller.id, accountId, plan: caller.plan, path, method, cost, judgement: verdict.kind },
-        limits: limitsOf(allowance),
+        limits: allowance.limits,
         standings: verdict.standings,
         imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
         decidedAtMs: atMs,
@@ -98,14 +96,14 @@ export class Gateway {
 
   #settle(
     ids: readonly string[],
-    { further }: Allowance,
+    { budgets }: Allowance,
     { amounts, windows }: Reservation,
     atMs: number,
     used: Amounts,
   ) {
-    for (const [i, { unit }] of further!.entries()) {
+    for (const [i, { unit }] of budgets.entries()) {
       if (unit === undefined) continue;
-      const [id, delta] = [ids[i + 1]!, used[unit]! - amounts[unit]!];
+      const [id, delta] = [ids[i]!, used[unit]! - amounts[unit]!];
       if (delta !== 0) this.#accounts.set(id, settled(this.#accounts.get(id)!, delta, windows[i]!, atMs));
     }
   }

@@ -2,10 +2,11 @@ import type { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
 import { NO_STRIKES } from '../../src/admit/decide.ts';
 import { type DecisionRequest, NothingDone } from '../../src/admit/ledger.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
 import { banOf, DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
-import { allowance, BANS } from '../support/allowance.ts';
+import { allowance, alsoCharging, BANS, withOwn } from '../support/allowance.ts';
 
 // What decide.lua is told and what its numbers are read as, against a Redis of the test's.
 
@@ -40,20 +41,19 @@ function callsOf(replies: readonly (string | Error)[], wallMs?: () => number, de
 
 const T0 = 1_800_000_000_000;
 const plain = allowance({ minute: 5, day: 100 }, null);
-const limitsOf = (limits: Parameters<typeof allowance>[0]) => ({ limits: allowance(limits).limits });
 const ask = (consumerId: string, of: Allowance = plain, cost = 1, n = 1): DecisionRequest => ({
   consumerId,
   allowance: of,
   cost,
   n,
 });
-const SHARED: Allowance = {
-  ...{ ...plain, history: 'all', inFlight: 3, boundsInFlight: true, bansOfCustomer: true, inUnits: ['tokens'] },
-  further: [
-    { name: 'customer', scope: 'customer', group: null, unlimited: [], ...limitsOf({ hour: 50 }), inFlight: 9 },
-    { name: 'tokens', scope: 'customer', group: null, unlimited: [], ...limitsOf({ day: 500 }), unit: 'tokens' },
-  ],
-};
+const HOURLY = { limits: [windowLimit('hour', 50)], inFlight: 9 };
+const OTHERS = [
+  budgetOf({ scope: 'customer', ...HOURLY }),
+  budgetOf({ scope: 'customer', unit: 'tokens', limits: [windowLimit('day', 500)] }),
+];
+const BOUNDED = withOwn(plain, { inFlight: 3 });
+const SHARED: Allowance = { ...alsoCharging(BOUNDED, OTHERS), history: 'all', bansIn: 1, inUnits: ['tokens'] };
 const outcomes = async (reply: string, ...requests: readonly DecisionRequest[]) =>
   callsOf([reply]).calls.decide(requests);
 
@@ -62,7 +62,9 @@ describe('a reply is read', () => {
     expect(await outcomes(`${T0} 5 1 4 ${T0 + 50} 0 0`, ask('a', plain, 2, 3))).toEqual([
       {
         ...{ nowMs: T0, cost: 2, n: 3, admitted: 1, bannedFrom: 3 },
-        state: { windows: { minute: { used: 4, endsAtMs: T0 + 50 } }, strikes: { count: 0, endsAtMs: 0 }, ban: null },
+        accounts: [
+          { windows: { minute: { used: 4, endsAtMs: T0 + 50 } }, strikes: { count: 0, endsAtMs: 0 }, ban: null },
+        ],
       },
     ]);
   });
@@ -70,7 +72,7 @@ describe('a reply is read', () => {
   test('for each consumer, also behind one whose hash holds foreign values', async () => {
     const found = await outcomes(`${T0} 0 5 1 1 7 2 8`, ask('a'), ask('b'));
     expect(found[0]).toBeNull();
-    expect(found[1]?.state.windows).toEqual({ minute: { used: 1, endsAtMs: 7 }, day: { used: 2, endsAtMs: 8 } });
+    expect(found[1]?.accounts[0].windows).toEqual({ minute: { used: 1, endsAtMs: 7 }, day: { used: 2, endsAtMs: 8 } });
   });
 
   test('with slices, and strikes behind them', async () => {
@@ -79,63 +81,69 @@ describe('a reply is read', () => {
     expect(outcome).toMatchObject({
       admitted: 0,
       bannedFrom: 1,
-      state: { strikes: { count: 2, endsAtMs: 60 }, ban: null },
+      accounts: [{ strikes: { count: 2, endsAtMs: 60 }, ban: null }],
     });
-    expect(outcome?.state.windows).toEqual({
+    expect(outcome?.accounts[0].windows).toEqual({
       minute: { used: 3, endsAtMs: T0 + 60_000 + 75_000, slices: { per: 4, startsAtMs: T0, first: 3, counts: [1, 2] } },
     });
     expect(outcome).not.toHaveProperty('imposesBan');
-    expect(outcome?.state).not.toHaveProperty('topUps');
+    expect(outcome?.accounts[0]).not.toHaveProperty('topUps');
     const [quiet] = await outcomes(`${T0} 3 1 0 0`, ask('a', sliding));
-    expect(quiet).toMatchObject({ bannedFrom: 1, state: { windows: {}, ban: null } });
+    expect(quiet).toMatchObject({ bannedFrom: 1, accounts: [{ windows: {}, ban: null }] });
   });
 
   test('with a ban, whether it was imposed, and top-ups', async () => {
     const [outcome] = await outcomes(`${T0} 23 0 0 0 0 0 2 1 0 0 0 0 0 3 4 5 6 2 2 10 70 4 20 80`, ask('a'));
     expect(outcome).toStrictEqual({
       ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, bannedFrom: 2, imposesBan: true },
-      state: {
-        windows: {},
-        strikes: { count: 3, endsAtMs: 4 },
-        ban: { number: 5, untilMs: 6, window: 'minute' },
-        topUps: { minute: { amount: 10, untilMs: 70 }, day: { amount: 20, untilMs: 80 } },
-      },
+      accounts: [
+        {
+          windows: {},
+          strikes: { count: 3, endsAtMs: 4 },
+          ban: { number: 5, untilMs: 6, window: 'minute' },
+          topUps: { minute: { amount: 10, untilMs: 70 }, day: { amount: 20, untilMs: 80 } },
+        },
+      ],
     });
   });
 
   test('with the counts, strikes and top-ups of several accounts, and what is in flight and lent', async () => {
     const windows = `0 5 ${T0 + 50} 6 ${T0 + 60} 7 ${T0 + 70} 0 0 3 9`;
-    const rest = `0 0 1 250 1 10 900 1 30 0 0 0 2 60 1 ${T0 + 80} 13 13 20 ${T0 + 90} 24 30 ${T0 + 91}`;
+    const rest = `0 0 1 250 1 10 900 1 30 0 0 0 2 60 1 ${T0 + 80} 13 0 0 0 0 0 13 20 ${T0 + 90} 24 30 ${T0 + 91}`;
     const asked = { ...ask('cus_1/key_1', SHARED), amounts: { tokens: 40 } };
-    const [outcome] = await outcomes(`${T0} 34 ${windows} ${rest}`, asked);
+    const [outcome] = await outcomes(`${T0} 39 ${windows} ${rest}`, asked);
     expect(outcome).toEqual({
       ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, amounts: { tokens: 40 }, bannedFrom: 0, isCrowded: true },
       ...{ waitMs: 250, mayReturn: true, lent: { units: 10, forMs: 900 }, inFlight: [3, 9, null] },
-      state: {
-        windows: { minute: { used: 5, endsAtMs: T0 + 50 }, day: { used: 6, endsAtMs: T0 + 60 } },
-        ...{ strikes: { count: 1, endsAtMs: 30 }, ban: null },
-        further: [
-          {
-            windows: { hour: { used: 7, endsAtMs: T0 + 70 } },
-            strikes: { count: 2, endsAtMs: 60 },
-            ban: { number: 1, untilMs: T0 + 80, window: 'hour', budget: 'customer' },
-            topUps: { hour: { amount: 20, untilMs: T0 + 90 } },
-          },
-          { windows: {}, strikes: NO_STRIKES, ban: null, topUps: { day: { amount: 30, untilMs: T0 + 91 } } },
-        ],
-      },
+      accounts: [
+        {
+          windows: { minute: { used: 5, endsAtMs: T0 + 50 }, day: { used: 6, endsAtMs: T0 + 60 } },
+          ...{ strikes: { count: 1, endsAtMs: 30 }, ban: null },
+        },
+        {
+          windows: { hour: { used: 7, endsAtMs: T0 + 70 } },
+          strikes: { count: 2, endsAtMs: 60 },
+          ban: { number: 1, untilMs: T0 + 80, window: 'hour', budget: 'customer' },
+          topUps: { hour: { amount: 20, untilMs: T0 + 90 } },
+        },
+        { windows: {}, strikes: NO_STRIKES, ban: null, topUps: { day: { amount: 30, untilMs: T0 + 91 } } },
+      ],
     });
     const [calm] = await outcomes(`${T0} 11 1 ${windows.slice(2)}`, ask('cus_1/key_1', SHARED));
-    expect(calm).toMatchObject({ admitted: 1, bannedFrom: 1, inFlight: [3, 9, null], state: { ban: null } });
+    expect(calm).toMatchObject({
+      admitted: 1,
+      bannedFrom: 1,
+      inFlight: [3, 9, null],
+      accounts: [{ ban: null }, {}, {}],
+    });
     for (const name of ['amounts', 'isCrowded', 'waitMs', 'mayReturn', 'lent', 'imposesBan']) {
       expect(calm).not.toHaveProperty(name);
     }
-    const unlimited = [{ ...SHARED.further![0]!, limits: [] }];
-    const [uncounted] = await outcomes(`${T0} 5 1 0 0 0 0`, ask('cus_1/key_1', { ...plain, further: unlimited }));
-    expect(uncounted?.state.further).toEqual([{ windows: {}, strikes: NO_STRIKES, ban: null }]);
-    const alone = await outcomes(`${T0} 6 1 0 0 0 0 2`, ask('a', { ...plain, inFlight: 3, boundsInFlight: true }));
-    expect(alone[0]).toMatchObject({ inFlight: [2], state: { windows: {} } });
-    expect(alone[0]?.state).not.toHaveProperty('further');
+    const unlimited = alsoCharging(plain, [budgetOf({ scope: 'customer', limits: [] })]);
+    const [uncounted] = await outcomes(`${T0} 5 1 0 0 0 0`, ask('cus_1/key_1', unlimited));
+    expect(uncounted?.accounts[1]).toEqual({ windows: {}, strikes: NO_STRIKES, ban: null });
+    const [alone] = await outcomes(`${T0} 6 1 0 0 0 0 2`, ask('a', BOUNDED));
+    expect(alone).toMatchObject({ inFlight: [2], accounts: [{ windows: {} }] });
   });
 
   test('of no consumer is the clock alone', async () => {
@@ -159,7 +167,7 @@ test.each([
 });
 
 describe('the script is told', () => {
-  const RULE = '0 0 0 0 0 0 0 2 5 4 100';
+  const RULE = '0 0 0 0 0 0 0 0 0 -1 4 2 5 4 100';
   test('each rule once, and equal requests in one run', async () => {
     const none = '0 '.repeat(6).trim();
     const { calls, sent, abouts } = callsOf([`${T0} ${none}`]);
@@ -171,7 +179,7 @@ describe('the script is told', () => {
     expect(rest.slice(7)).toEqual([
       '2 1 1 2 2 1 2 1 2 4 2 1 3 1 1 1 2 1 1 1 ',
       RULE,
-      `2 ${BANS.after} ${BANS.withinMs} ${BANS.firstMs} ${BANS.factor} ${BANS.longestMs} ${BANS.forgetMs} 71 3`,
+      `11 ${Object.values(BANS).join(' ')} 0 0 -1 2 71 3`,
     ]);
   });
 
@@ -189,27 +197,25 @@ describe('the script is told', () => {
     const asked = ask('cus_1/key_1', SHARED);
     await calls.decide([{ ...asked, amounts: { tokens: 40 } }, { ...asked, held: [1, 2, 0] }, asked], true);
     const histories = ['cus_1/key_1', 'cus_1', 'cus_1/key_1%tokens', 'cus_1%tokens'].map(keyspace.history);
-    const accounts = ['cus_1', 'cus_1%tokens'].map(keyspace.account);
-    const keys = [keyspace.account('cus_1/key_1'), ...histories, ...accounts];
+    const keys = [...['cus_1/key_1', 'cus_1', 'cus_1%tokens'].map(keyspace.account), ...histories];
     expect(sent[0]!.args.slice(2)).toEqual([
       ...[...keys, ...keys, ...keys, '2 1 1 1 -1 -1 -1 40 2 1 1 1 1 2 0 0 2 1 1 1 -1 -1 -1 0 '],
-      `2${RULE.slice(1)}|one 1 2 3|customer 0 9 3 50|tokens 1 - 4 500`,
+      '12 0 0 0 0 0 0 1 0 3 4 2 5 4 100 0 9 2 3 50 1 -1 2 4 500 =customer =customer-tokens =one',
     ]);
     expect(abouts).toEqual([['read', keys[0]]]);
-    const { inFlight: _, boundsInFlight: __, bansOfCustomer: ___, inUnits: ____, ...own } = SHARED;
-    const further = [{ ...SHARED.further![0]!, name: 'search', scope: 'key' as const, group: 'search' }];
-    await calls.decide([ask('key_2', { ...own, further })]);
+    const grouped = alsoCharging({ ...plain, history: 'all' }, [budgetOf({ group: 'search', ...HOURLY })]);
+    await calls.decide([ask('key_2', grouped)]);
     expect(sent[1]!.args.slice(2)).toEqual([
-      ...[keyspace.account('key_2'), keyspace.history('key_2'), keyspace.account('key_2#search')],
-      ...['2 1 1 1 ', `2${RULE.slice(1)}|one 0 1 -|search 0 9 3 50`],
+      ...[keyspace.account('key_2'), keyspace.account('key_2#search'), keyspace.history('key_2')],
+      ...['2 1 1 1 -1 -1 ', `11${RULE.slice(1)} 0 9 2 3 50 =search =one`],
     ]);
-    await calls.decide([ask('key_3', { ...plain, history: 'admitted', inFlight: 4 })]);
-    expect(sent[2]!.args.slice(4)).toEqual(['2 1 1 1 ', `1${RULE.slice(1)}|one 0 1 4`]);
-    const units = ask('cus_1/key_4', { ...plain, further: SHARED.further!, inUnits: ['tokens'] });
+    await calls.decide([ask('key_3', { ...BOUNDED, history: 'admitted' })]);
+    expect(sent[2]!.args.slice(4)).toEqual(['2 1 1 1 -1 ', '1 0 0 0 0 0 0 0 0 3 4 2 5 4 100 =one']);
+    const units = ask('cus_1/key_4', { ...alsoCharging(plain, OTHERS.slice(1)), inUnits: ['tokens'] });
     const [forty, fifty] = [{ tokens: 40 }, { tokens: 50 }];
     await calls.decide([forty, forty, fifty].map((amounts) => ({ ...units, amounts })));
-    const withoutHistory = ['cus_1/key_4', 'cus_1', 'cus_1%tokens'].map(keyspace.account);
-    expect(sent[3]!.args.slice(2, 12)).toEqual([
+    const withoutHistory = ['cus_1/key_4', 'cus_1%tokens'].map(keyspace.account);
+    expect(sent[3]!.args.slice(2, 9)).toEqual([
       ...[...withoutHistory, ...withoutHistory, ...withoutHistory, '2 1 1 2 40 2 1 1 1 50 '],
     ]);
   });
@@ -261,7 +267,7 @@ describe('the script is told', () => {
 describe('the periods of calendar windows', () => {
   const monthly = allowance({ month: 9 }, null);
   const month = (text: string) => Date.parse(`${text}-01T00:00:00Z`);
-  const around = (...months: readonly string[]) => `0 0 0 0 0 0 0 4006 9 ${months.map(month).join(' ')}`;
+  const around = (...months: readonly string[]) => `0 0 0 0 0 0 0 0 0 -1 6 4006 9 ${months.map(month).join(' ')}`;
 
   test('are those around the store’s clock: if it is elsewhere it says so, and is asked again', async () => {
     const { calls, sent } = callsOf([

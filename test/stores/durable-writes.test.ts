@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Durability, type MadeOnce, topUpIdOf } from '../../src/admit/ledger.ts';
+import type { WindowLimit } from '../../src/admit/windows.ts';
 import type { StoredKey } from '../../src/identify/key-store.ts';
 import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
 import {
@@ -267,7 +268,7 @@ describe('a change that no replica has acknowledged', () => {
     const operator = new Redis(asOperator(primary.url));
     atEnd(() => operator.disconnect());
     const plan = allowance({ second: 1, day: 5 }, null);
-    const [second, day] = plan.limits as [(typeof plan.limits)[0], (typeof plan.limits)[0]];
+    const [second, day] = plan.limits as [WindowLimit, WindowLimit];
     /** Makes a change, and then restores what the account was before it, as a failover does. */
     const lost = async (consumerId: string, change: () => Promise<MadeOnce<unknown>>, id = 'one') => {
       await ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
@@ -287,7 +288,9 @@ describe('a change that no replica has acknowledged', () => {
     all.push(await lost('undone', () => ledger.undoTopUp('undone', 'day', topUpIdOf('one'), 'two'), 'two'));
     // A window of a second, lost after its end, when the next one has opened.
     const late = await ledger.topUp('late', second, 4, 'one');
-    await eventually(async () => (await ledger.present('late', plan))?.state.topUps === undefined, { withinMs: 3_000 });
+    await eventually(async () => (await ledger.present('late', plan))?.accounts[0].topUps === undefined, {
+      withinMs: 3_000,
+    });
     await ledger.decide([{ consumerId: 'late', allowance: allowance({ second: 9, minute: 9 }), cost: 1, n: 1 }]);
     const topUps = await on('HGET', keyspace.account('late'), 't');
     await on('DEL', ...((await operator.keys(keyspace.madeOnce('late', '*'))) as [string]));
@@ -295,9 +298,9 @@ describe('a change that no replica has acknowledged', () => {
     expect(await Promise.all(durabilities.map(settled))).toEqual(Array(4).fill('durable'));
     expect(await on('HGET', keyspace.account('late'), 't')).toBe(topUps);
     expect(told.filter((id) => id === 'day')).toHaveLength(2);
-    expect((await ledger.present('day', plan))?.state).toMatchObject({ topUps: { day: { amount: 4 } } });
-    expect((await ledger.present('undone', plan))?.state.topUps).toBeUndefined();
-    expect((await ledger.present('reset', plan))?.state).toMatchObject({ windows: { day: { used: 0 } } });
+    expect((await ledger.present('day', plan))?.accounts[0]).toMatchObject({ topUps: { day: { amount: 4 } } });
+    expect((await ledger.present('undone', plan))?.accounts[0].topUps).toBeUndefined();
+    expect((await ledger.present('reset', plan))?.accounts[0]).toMatchObject({ windows: { day: { used: 0 } } });
     expect(await ledger.topUp('day', day, 4, 'one')).toEqual({ kind: 'repeated', durability: { kind: 'durable' } });
   });
 

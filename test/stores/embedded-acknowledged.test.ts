@@ -164,7 +164,7 @@ test('a change whose number cannot be noted is in force and not acknowledged (re
   rmdirSync(noted);
   expect((await ledger.topUp(key.id, limit, 5, 'id')).kind).toBe('repeated');
   const present = await ledger.present(key.id, allowance({ minute: 2 }));
-  expect(present?.state.topUps).toMatchObject({ minute: { amount: 5 } });
+  expect(present?.accounts[0].topUps).toMatchObject({ minute: { amount: 5 } });
 });
 
 // A power cut may lose a write that did not wait for the disk, and keep the number of it.

@@ -80,9 +80,9 @@ describe('while another process holds the embedded store, the thread serves and 
     const wide = allowance({ minute: 100 });
     const lifted = ledger.lift(key.id);
     await ledger.decide([{ consumerId: key.id, allowance: wide, cost: 1, n: 3 }]);
-    const before = (await ledger.present(key.id, wide))?.state.windows;
+    const before = (await ledger.present(key.id, wide))?.accounts[0].windows;
     other.exec('ROLLBACK');
     await lifted;
-    expect((await ledger.present(key.id, wide))?.state.windows).toEqual(before);
+    expect((await ledger.present(key.id, wide))?.accounts[0].windows).toEqual(before);
   });
 });

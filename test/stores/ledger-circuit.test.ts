@@ -200,7 +200,7 @@ describe('a ledger whose Redis', () => {
     await eventually(async () => (await ledger.decide([ask]))[0]?.admitted === 1, { withinMs: 5_000 });
     expect(circuit.state).toBe('present');
     // The call that was cut, and those that were asked anew by this test, each once.
-    const again = (await ledger.present('a', ask.allowance))!.state.windows.minute!.used;
+    const again = (await ledger.present('a', ask.allowance))!.accounts[0].windows.minute!.used;
     expect(again).toBe(2);
     expect(received.length).toBeGreaterThan(before + 1);
   });

@@ -4,7 +4,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
-import { type Allowance, UNBOUNDED } from '../../src/admit/plan.ts';
+import { budgetOf, UNBOUNDED } from '../../src/admit/plan.ts';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
@@ -12,7 +12,7 @@ import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
 import { ownStore } from '../../src/stores/embedded/owner.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { LATE_MS } from '../support/room.ts';
@@ -81,8 +81,8 @@ describe('in the embedded store', () => {
     const before = await first.ledger.decide([ask('counted', 0), ask('struck', 0), ask('banned', 0)]);
     first.close();
     const after = await gatewayIn(folder).ledger.decide([ask('counted', 0), ask('struck', 0), ask('banned', 0)]);
-    expect(after.map((outcome) => outcome?.state)).toEqual(before.map((outcome) => outcome?.state));
-    expect(after[2]?.state.ban).not.toBeNull();
+    expect(after.map((outcome) => outcome?.accounts[0])).toEqual(before.map((outcome) => outcome?.accounts[0]));
+    expect(after[2]?.accounts[0].ban).not.toBeNull();
   });
 
   test('a crash loses at most what the last second has brought', async () => {
@@ -94,7 +94,7 @@ describe('in the embedded store', () => {
     await eventually(
       async () => {
         const last = await view.present('c2999', strict);
-        return last?.state.strikes.count === 1;
+        return last?.accounts[0].strikes.count === 1;
       },
       { withinMs: 1_000, everyMs: 100 },
     );
@@ -118,7 +118,7 @@ describe('in the embedded store', () => {
     expect(await ledger.bans()).toEqual([]);
     // What a gateway would find that starts now, this one having been killed.
     expect(await view.bans()).toEqual([]);
-    expect((await view.present('a', strict))?.state).toMatchObject({ ban: null, strikes: { count: 0 } });
+    expect((await view.present('a', strict))?.accounts[0]).toMatchObject({ ban: null, strikes: { count: 0 } });
   });
 
   test('a lift by the gateway itself is on the disk when it is confirmed', async () => {
@@ -161,7 +161,7 @@ describe('in the embedded store', () => {
     await eventually(() => ended.get() !== undefined);
     await eventually(() => ended.get() === undefined);
     const [outcome] = await second.ledger.decide([ask('a', 2, long)]);
-    expect(outcome?.state.ban?.number).toBe(2);
+    expect(outcome?.accounts[0].ban?.number).toBe(2);
   });
 
   test('what has lost its meaning is dropped, from memory and from the disk', async () => {
@@ -206,10 +206,7 @@ describe('in the embedded store', () => {
       expect(second.complaints).toMatchObject([unreadable]);
       const { ledger, db } = second;
       // Also if it is the account of the customer that a key belongs to.
-      const shared: Allowance = {
-        ...strict,
-        further: [{ name: 'customer', scope: 'customer', group: null, limits: [], unlimited: [] }],
-      };
+      const shared = alsoCharging(strict, [budgetOf({ scope: 'customer', limits: [] })]);
       const asked = [ask('bad', 1), ask('good', 0), { ...ask('bad/key_1', 1), allowance: shared }];
       expect((await ledger.decide(asked)).map((outcome) => outcome?.admitted)).toEqual([undefined, 0, undefined]);
       expect(await ledger.present('bad', strict)).toBeNull();
@@ -269,7 +266,7 @@ describe('in the embedded store', () => {
       const minute = strict.limits[0]!;
       const toppedUpBy = async (amount: number, { ledger }: Pick<typeof first, 'ledger'>) => {
         ledger.applyChanges();
-        expect((await ledger.present('a', strict))?.state.topUps?.minute?.amount).toBe(amount);
+        expect((await ledger.present('a', strict))?.accounts[0].topUps?.minute?.amount).toBe(amount);
       };
       damage('bad');
       await view.topUp('a', minute, 5, 'one');
@@ -338,7 +335,7 @@ describe('a top-up in the embedded store', () => {
       const gateway = gatewayIn(folder);
       expect(await admits(gateway)).toBe(expected);
       gateway.close();
-      expect((await view.present('a', daily))?.state.topUps?.day?.amount).toBe(3);
+      expect((await view.present('a', daily))?.accounts[0].topUps?.day?.amount).toBe(3);
     }
   });
 
@@ -352,7 +349,7 @@ describe('a top-up in the embedded store', () => {
     cpSync(folder, copy, { recursive: true });
     const second = gatewayIn(copy);
     expect(await admits(second)).toBe(5);
-    expect((await second.ledger.present('a', daily))?.state.topUps?.day?.amount).toBe(3);
+    expect((await second.ledger.present('a', daily))?.accounts[0].topUps?.day?.amount).toBe(3);
   });
 
   test('is forgotten with its key', async () => {
@@ -360,7 +357,7 @@ describe('a top-up in the embedded store', () => {
     const view = viewIn(folder);
     await view.topUp('a', daily.limits[0]!, 3, 'one');
     await view.forget('a');
-    expect((await view.present('a', daily))?.state.topUps).toBeUndefined();
+    expect((await view.present('a', daily))?.accounts[0].topUps).toBeUndefined();
     expect(await admits(gatewayIn(folder))).toBe(2);
   });
 });
@@ -376,14 +373,14 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     expect(states).toEqual([FULL]);
     expect(ledger.backlogSize).toBe(MANY.length);
     const [outcome] = await ledger.decide([ask('c0', 2)]);
-    expect(outcome).toMatchObject({ admitted: 1, state: { windows: { minute: { used: 2 } } } });
+    expect(outcome).toMatchObject({ admitted: 1, accounts: [{ windows: { minute: { used: 2 } } }] });
     disk.makeRoom();
     await eventually(() => expect(states).toEqual([FULL, 'present']));
     expect(ledger.backlogSize).toBe(0);
     // What a gateway would find that starts now, this one having been killed.
     const view = viewIn(folder);
     const found = await Promise.all(MANY.map(({ consumerId }) => view.present(consumerId, strict)));
-    expect(found.map((one) => one?.state.windows.minute?.used)).toEqual([2, ...Array(MANY.length - 1).fill(1)]);
+    expect(found.map((one) => one?.accounts[0].windows.minute?.used)).toEqual([2, ...Array(MANY.length - 1).fill(1)]);
   });
 
   test('keeps nothing in memory that has lost its meaning, however long it is away', async () => {
@@ -475,7 +472,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await ledger.decide([ask('a', 1)]);
     renameSync(join(folder, 'moved'), data);
     await eventually(() => expect(states).toHaveLength(2));
-    expect((await viewIn(data).present('a', strict))?.state.windows.minute?.used).toBe(2);
+    expect((await viewIn(data).present('a', strict))?.accounts[0].windows.minute?.used).toBe(2);
   });
 
   test('refuses a lift in a folder that has been moved, and the ban stands', async () => {
@@ -509,7 +506,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     expect(stalls.end()).toBeLessThan(LATE_MS);
     other.exec('ROLLBACK');
     await eventually(() => expect(states).toHaveLength(2));
-    expect((await viewIn(folder).present('a', strict))?.state.windows.minute?.used).toBe(1);
+    expect((await viewIn(folder).present('a', strict))?.accounts[0].windows.minute?.used).toBe(1);
   });
 
   test('is not away while another process holds it for a moment', async () => {
@@ -522,7 +519,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await delay(1_000);
     other.exec('ROLLBACK');
     await eventually(async () =>
-      expect((await viewIn(folder).present('a', strict))?.state.windows.minute?.used).toBe(1),
+      expect((await viewIn(folder).present('a', strict))?.accounts[0].windows.minute?.used).toBe(1),
     );
     expect(states).toEqual([]);
   });
@@ -542,7 +539,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     });
     atEnd(() => ledger.close());
     expect(states).toEqual(['away']);
-    expect((await ledger.present('a', strict))?.state.windows.minute?.used).toBe(1);
+    expect((await ledger.present('a', strict))?.accounts[0].windows.minute?.used).toBe(1);
   });
 });
 
@@ -566,7 +563,7 @@ test('a top-up that was acknowledged is bounded when it is applied, and not refu
     'INSERT INTO pending_changes (consumer_id, change, at_ms) SELECT consumer_id, change, at_ms FROM pending_changes',
   );
   ledger.applyChanges();
-  expect((await ledger.present('a', plan))?.state.topUps?.day?.amount).toBe(UNBOUNDED - 5);
+  expect((await ledger.present('a', plan))?.accounts[0].topUps?.day?.amount).toBe(UNBOUNDED - 5);
   expect(states).toEqual([]);
 });
 
@@ -581,7 +578,7 @@ test('a log of writes that is cut off in the middle costs what was written last,
       ask(id, 1),
       ...MANY.slice(0, 100).map((one) => ({ ...one, consumerId: id + one.consumerId })),
     ]);
-    await eventually(async () => (await view.present(id, strict))?.state.windows.minute?.used === 1);
+    await eventually(async () => (await view.present(id, strict))?.accounts[0].windows.minute?.used === 1);
   }
   const log = readFileSync(join(folder, 'tollgate.db-wal'));
   const kept: number[] = [];
@@ -592,13 +589,13 @@ test('a log of writes that is cut off in the middle costs what was written last,
     writeFileSync(join(after, 'tollgate.db-wal'), Buffer.concat([whole, Buffer.alloc(5_000, 0xa5)]));
     const next = gatewayIn(after);
     const outcomes = await next.ledger.decide(ids.map((id) => ask(id, 0)));
-    const counted = outcomes.map((outcome) => outcome?.state.windows.minute?.used ?? 0);
+    const counted = outcomes.map((outcome) => outcome?.accounts[0].windows.minute?.used ?? 0);
     // Each write whole or not at all, and none without those before it.
     expect(counted).toEqual(counted.toSorted((a, b) => b - a));
     kept.push(counted.filter((used) => used === 1).length);
     await next.ledger.decide([ask('fourth', 1)]);
     next.close();
-    expect((await viewIn(after).present('fourth', strict))?.state.windows.minute?.used).toBe(1);
+    expect((await viewIn(after).present('fourth', strict))?.accounts[0].windows.minute?.used).toBe(1);
     expect(next.states).toEqual([]);
   }
   expect(kept).toEqual(kept.toSorted((a, b) => a - b));

@@ -84,7 +84,7 @@ describe('in Redis', () => {
         ledger.decide([ask('a', 0)]),
         ledger.decide([{ ...ask('a', 1), allowance: wide }]),
       ]);
-      expect(outcomes[1]![0]?.state.windows.day?.used).toBe(round);
+      expect(outcomes[1]![0]?.accounts[0].windows.day?.used).toBe(round);
       await command('SCRIPT', 'FLUSH');
     }
   });
@@ -96,7 +96,7 @@ describe('in Redis', () => {
       { consumerId: 'a', allowance: allowance({ day: most }), cost: most - 1, n: 1 },
     ]);
     expect(outcome?.admitted).toBe(1);
-    expect(outcome?.state.windows.day?.used).toBe(most - 1);
+    expect(outcome?.accounts[0].windows.day?.used).toBe(most - 1);
   });
 
   test.each([
@@ -159,7 +159,7 @@ describe('in Redis', () => {
     const note = `top_1 2 3 ${nowMs + 90_000} 0 ${nowMs} =%`;
     await command('HSET', keyspace.account('a'), 't', `2 3 ${nowMs + 90_000}`, 'T', `9 9 what ${note}`);
     expect(await ledger.topUpNotes('a')).toMatchObject([{ id: 'top_1', amount: 3, reason: '%' }]);
-    expect((await ledger.present('a', plan))?.state.topUps?.minute?.amount).toBe(3);
+    expect((await ledger.present('a', plan))?.accounts[0].topUps?.minute?.amount).toBe(3);
     expect(await ledger.undoTopUp('a', 'minute', 'top_1', 'two')).toMatchObject({ value: { amount: 3, left: 0 } });
   });
 
@@ -183,7 +183,7 @@ describe('in Redis', () => {
       await ledger.decide([{ consumerId, allowance: brief, cost: 1, n: 2 }]);
       await eventually(async () => {
         const nowMs = (await ledger.present(consumerId, brief))!.nowMs;
-        return nowMs >= (await ledger.present(consumerId, brief))!.state.ban!.untilMs;
+        return nowMs >= (await ledger.present(consumerId, brief))!.accounts[0].ban!.untilMs;
       });
       expect(await ledger.bans()).toEqual([]);
     }
@@ -241,13 +241,13 @@ describe('in Redis', () => {
     const plan = allowance({ minute: 100_000, day: 10_000_000 }, { after: 2 });
     const at = (n: number, cost: number) => ({ consumerId: id, allowance: plan, cost, n });
     await ledger.decide([at(100_000, 1), at(2, 1)]);
-    expect((await ledger.present(id, plan))?.state.ban).not.toBeNull();
+    expect((await ledger.present(id, plan))?.accounts[0].ban).not.toBeNull();
     await ledger.lift(id);
     await ledger.decide([at(3, 1)]);
-    expect((await ledger.present(id, plan))?.state).toMatchObject({ ban: { number: 1 } });
+    expect((await ledger.present(id, plan))?.accounts[0]).toMatchObject({ ban: { number: 1 } });
     // As large as it gets: strikes beside the rung of a ban that has ended.
     await command('HSET', keyspace.account(id), 'b', 12, 'B', Date.now() - 1, 'x', 9, 'X', Date.now() + 60_000);
-    expect((await ledger.present(id, plan))?.state).toMatchObject({ ban: { number: 12 }, strikes: { count: 9 } });
+    expect((await ledger.present(id, plan))?.accounts[0]).toMatchObject({ ban: { number: 12 }, strikes: { count: 9 } });
     expect(Number(await command('MEMORY', 'USAGE', keyspace.account(id)))).toBeLessThanOrEqual(200);
   });
 
@@ -276,7 +276,7 @@ describe('in Redis', () => {
       await redis.hset(keyspace.account(id), { ...fields, x: 9, X: present + 60_000 });
       const forms = { minute: { slices }, day: { slices } };
       const outcome = await ledger.present(id, allowance({ minute, day }, {}, forms));
-      expect(outcome?.state).toMatchObject({
+      expect(outcome?.accounts[0]).toMatchObject({
         windows: { minute: { used: minute }, day: { used: day } },
         strikes: { count: 9 },
       });
@@ -295,7 +295,7 @@ test('a Redis that has forgotten the scripts is given them again', async () => {
   await ledger.decide([ask]);
   await redisCommand(server.url, 'SCRIPT', 'FLUSH');
   const [outcome] = await ledger.decide([ask]);
-  expect(outcome?.state.windows.minute?.used).toBe(2);
+  expect(outcome?.accounts[0].windows.minute?.used).toBe(2);
   expect(await ledger.lift('a')).toBeNull();
   expect(circuit.state).toBe('present');
 });
@@ -313,6 +313,6 @@ test('a Redis that is full refuses without counting anything (reliability 104)',
     { ...ask('a'), n: 0 },
     { ...ask('b'), n: 0 },
   ]);
-  expect(a?.state.windows.minute?.used).toBe(1);
-  expect(b?.state.windows.minute).toBeUndefined();
+  expect(a?.accounts[0].windows.minute?.used).toBe(1);
+  expect(b?.accounts[0].windows.minute).toBeUndefined();
 });

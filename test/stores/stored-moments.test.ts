@@ -1,14 +1,13 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import type { Ledger } from '../../src/admit/ledger.ts';
-import type { Allowance, BanRule } from '../../src/admit/plan.ts';
+import { type Allowance, type BanRule, plainAllowance } from '../../src/admit/plan.ts';
 import { usageReport } from '../../src/admit/usage-report.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { setClock, T0, twinLedger } from '../admit/twin-ledger.ts';
-import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { testRedis } from '../support/redis.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -50,7 +49,7 @@ const limits = [
   windowLimit('hour', 5),
   windowLimit('day', 9, { calendar: { unit: 'day', zone: 'Europe/Berlin', anchor: 1 } }),
 ];
-const under = (rule: BanRule | null): Allowance => ({ ...allowance({}), limits, bans: rule });
+const under = (rule: BanRule | null): Allowance => ({ ...plainAllowance('test', limits), bans: rule });
 
 describe.each(Object.keys(STORES))(
   'the moments that %s keeps are the same at each reading (reliability 373)',

@@ -56,7 +56,7 @@ describe('in Redis', () => {
       const made = await ledger.resetUsage('key_1', windows, 'once');
       expect(made).toMatchObject({ kind: 'made', value: { used: { hour: 3 } } });
       expect(await ledger.resetUsage('key_1', windows, 'once')).toMatchObject({ kind: 'repeated' });
-      expect((await ledger.present('key_1', of))!.state.windows).toMatchObject({ hour: { used: 0 } });
+      expect((await ledger.present('key_1', of))!.accounts[0].windows).toMatchObject({ hour: { used: 0 } });
       expect((await spend(4))!.admitted).toBe(4);
     },
   );
@@ -126,7 +126,7 @@ test('in the embedded store a reset without a gateway replaces an account that c
     ...{ code: 'store_corrupt', message: expect.stringContaining('the row key_1 of the table accounts') },
   });
   expect((await view.resetUsage('key_1', ['minute', 'hour'], 'a')).kind).toBe('made');
-  expect((await view.present('key_1', of))!.state.windows).toEqual({});
+  expect((await view.present('key_1', of))!.accounts[0].windows).toEqual({});
   const ledger = new EmbeddedLedger({ db, wallMs });
   atEnd(() => ledger.close());
   expect((await ledger.decide([{ consumerId: 'key_1', allowance: of, cost: 1, n: 4 }]))[0]!.admitted).toBe(4);

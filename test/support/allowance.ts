@@ -1,4 +1,4 @@
-import type { Allowance, BanRule } from '../../src/admit/plan.ts';
+import { type Allowance, type BanRule, type Budget, charging, plainAllowance } from '../../src/admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../src/admit/windows.ts';
 /** The ban rule of the contract's example. */
 export const BANS: BanRule = {
@@ -16,13 +16,20 @@ export function allowance(
   bans: Partial<BanRule> | null = {},
   forms: Partial<Record<WindowName, WindowForm>> = {},
 ): Allowance {
-  return {
-    plan: 'test',
-    limits: WINDOWS.flatMap((window) => {
-      const limit = limits[window];
-      return limit === undefined ? [] : [windowLimit(window, limit, forms[window])];
-    }),
-    unlimited: [],
-    bans: bans === null ? null : { ...BANS, ...bans },
-  };
+  const windows = WINDOWS.flatMap((window) => {
+    const limit = limits[window];
+    return limit === undefined ? [] : [windowLimit(window, limit, forms[window])];
+  });
+  return { ...plainAllowance('test', windows), bans: bans === null ? null : { ...BANS, ...bans } };
+}
+
+/** The same allowance with these budgets behind its own. */
+export function alsoCharging(one: Allowance, others: readonly Budget[]): Allowance {
+  return charging(one, [one.budgets[0], ...others]);
+}
+
+/** The same allowance with other members of its own budget. */
+export function withOwn(one: Allowance, own: Partial<Budget>): Allowance {
+  const [first, ...others] = one.budgets;
+  return charging(one, [{ ...first, ...own }, ...others]);
 }

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import type { CalendarUnit } from '../../src/admit/calendar.ts';
 import type { Amounts } from '../../src/admit/decide.ts';
-import type { Allowance, Budget } from '../../src/admit/plan.ts';
+import { type Allowance, budgetOf, charging } from '../../src/admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName } from '../../src/admit/windows.ts';
-import { allowance } from './allowance.ts';
+import { allowance, alsoCharging, withOwn } from './allowance.ts';
 
 /** One step of a history: the clock moves, then `n` requests of `cost` come under `plan`. */
 export interface Step {
@@ -160,36 +160,20 @@ const budgets: fc.Arbitrary<Allowance> = fc
   })
   .map(({ own, customer, groups, bansOfCustomer, inFlight: [ofKey, ofCustomer] }): Allowance => {
     const scope = customer === null ? 'key' : 'customer';
-    const prefix = customer === null ? '' : 'customer-';
-    const further: Budget[] = customer === null ? [] : [budgetOf('customer', 'customer', null, customer, ofCustomer)];
-    for (const [i, [group, unit]] of groups.entries()) {
-      const budget = budgetOf(`${prefix}g${i}`, scope, `g${i}`, group);
-      further.push(unit === undefined ? budget : { ...budget, unit });
+    const others = customer === null ? [] : [budgetOf({ ...customer.budgets[0], scope, inFlight: ofCustomer })];
+    for (const [i, [{ budgets }, unit]] of groups.entries()) {
+      others.push(budgetOf({ ...budgets[0], scope, group: `g${i}`, unit }));
     }
-    const inUnits = [...new Set(further.flatMap(({ unit }) => unit ?? []))];
+    const inUnits = [...new Set(others.flatMap(({ unit }) => unit ?? []))];
     return {
-      ...own,
-      ...(further.length === 0 ? {} : { further }),
+      ...alsoCharging(ofKey === undefined ? own : withOwn(own, { inFlight: ofKey }), others),
       ...(inUnits.length === 0 ? {} : { inUnits }),
-      ...(ofKey === undefined ? {} : { inFlight: ofKey }),
-      ...((ofKey ?? further[0]?.inFlight) ? { boundsInFlight: true } : {}),
-      ...(customer !== null && bansOfCustomer ? { bansOfCustomer: true } : {}),
+      bansIn: customer !== null && bansOfCustomer ? 1 : 0,
     };
   });
 
 function bound(): fc.Arbitrary<number | undefined> {
   return fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined, freq: 2 });
-}
-
-function budgetOf(
-  name: string,
-  scope: Budget['scope'],
-  group: string | null,
-  { limits, unlimited }: Allowance,
-  inFlight?: number | undefined,
-): Budget {
-  const named = limits.map((limit) => ({ ...limit, name: `${name}-${limit.window}` as const }));
-  return { name, scope, group, limits: named, unlimited, ...(inFlight === undefined ? {} : { inFlight }) };
 }
 
 /**
@@ -205,9 +189,9 @@ export interface SharedStep extends Step {
   readonly amounts: Amounts;
 }
 
-/** Random histories of two consumers whose requests charge up to eight budgets in two scopes. */
+/** Random histories of two consumers whose requests charge one to eight budgets in two scopes. */
 export const sharedHistories: fc.Arbitrary<readonly SharedStep[]> = fc
-  .array(budgets, { minLength: 1, maxLength: 3 })
+  .array(fc.oneof(plan, budgets), { minLength: 1, maxLength: 3 })
   .chain((plans) =>
     fc.array(
       fc
@@ -235,19 +219,12 @@ export interface LendingStep extends Step {
   readonly topUp: number | undefined;
 }
 
-const lending = (one: Allowance): Allowance => ({
-  ...one,
-  limits: one.limits.map((of) => ({ ...of, limit: of.limit * 90 })),
-  history: 'admitted',
-  ...(one.further === undefined
-    ? {}
-    : {
-        further: one.further.map((budget) => ({
-          ...budget,
-          limits: budget.limits.map((of) => ({ ...of, limit: of.limit * 90 })),
-        })),
-      }),
-});
+const lending = (one: Allowance): Allowance => {
+  const enlarged = one.budgets.map((budget) => {
+    return { ...budget, limits: budget.limits.map((of) => ({ ...of, limit: of.limit * 90 })) };
+  });
+  return charging({ ...one, history: 'admitted' }, enlarged);
+};
 
 /** Random histories of two consumers with limits that are large enough to lend some of them. */
 export const lendingHistories: fc.Arbitrary<readonly LendingStep[]> = fc
@@ -255,8 +232,8 @@ export const lendingHistories: fc.Arbitrary<readonly LendingStep[]> = fc
     fc.record({ own: plan, customer: fc.option(plan, { nil: null }), bansOfCustomer: fc.boolean() }).map((chosen) => {
       const { own, customer, bansOfCustomer } = chosen;
       if (customer === null) return lending(own);
-      const further = [budgetOf('customer', 'customer', null, customer)];
-      return lending({ ...own, further, ...(bansOfCustomer ? { bansOfCustomer: true } : {}) });
+      const shared = budgetOf({ ...customer.budgets[0], scope: 'customer' });
+      return lending({ ...alsoCharging(own, [shared]), bansIn: bansOfCustomer ? 1 : 0 });
     }),
     { minLength: 1, maxLength: 2 },
   )

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { plainAllowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
@@ -13,9 +14,7 @@ const LIMIT = windowLimit('minute', 100);
 
 /** Two requests a minute, and a ban of a minute with the fourth refusal. */
 const WITH_BANS = {
-  plan: 'free',
-  limits: [windowLimit('minute', 2)],
-  unlimited: [],
+  ...plainAllowance('free', [windowLimit('minute', 2)]),
   bans: { after: 4, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
 };
 
@@ -127,7 +126,7 @@ describe('refusals', () => {
 
   test('of a caller who is banned include what led to the ban, however often it asks during the ban', () => {
     const { clock, recent } = recentAt();
-    const outcome = decide(UNSEEN, WITH_BANS, clock.nowMs, 1, 1_000);
+    const outcome = decide([UNSEEN], WITH_BANS, clock.nowMs, 1, 1_000);
     for (let i = 2; i < 1_000; i++) {
       const verdict = verdictOf(outcome, WITH_BANS, i) as NonNullable<Exchange['refusal']>;
       clock.nowMs += 10;
@@ -187,7 +186,7 @@ describe('refusals', () => {
 
   test('say which strike they were, also those that were decided together, and which one began the ban', () => {
     const { recent } = recentAt();
-    const outcome = decide(UNSEEN, WITH_BANS, 1_000_000_000, 1, 8);
+    const outcome = decide([UNSEEN], WITH_BANS, 1_000_000_000, 1, 8);
     for (let i = 0; i < 8; i++) {
       const verdict = verdictOf(outcome, WITH_BANS, i);
       if (verdict.kind !== 'refused' && verdict.kind !== 'banned') continue;
@@ -204,8 +203,8 @@ describe('refusals', () => {
   });
 
   test('for which waiting cannot help have no retryAt and say so', () => {
-    const allowance = { plan: 'free', limits: [windowLimit('minute', 2)], unlimited: [], bans: null };
-    const verdict = verdictOf(decide(UNSEEN, allowance, 1_000_000_000, 5, 1), allowance, 0) as Exchange['refusal'];
+    const allowance = plainAllowance('free', [windowLimit('minute', 2)]);
+    const verdict = verdictOf(decide([UNSEEN], allowance, 1_000_000_000, 5, 1), allowance, 0) as Exchange['refusal'];
     const { recent } = recentAt();
     recent.note(refused({ cost: 5, refusal: verdict! }));
     const [refusal] = found(recent, 'r');

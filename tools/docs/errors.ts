@@ -1,4 +1,4 @@
-import { type AdminErrorCode, ERROR_CODES, ERRORS, type ErrorCode, errors } from './sources.ts';
+import { type AdminErrorCode, ERROR_CODES, ERRORS, type ErrorCode, errors, plainAllowance } from './sources.ts';
 
 const { errorResponse, plainError } = errors;
 type ErrorResponse = ReturnType<typeof errorResponse>;
@@ -12,12 +12,9 @@ const BINDING = {
 };
 const VERDICT = {
   allowance: {
-    plan: 'pro',
-    limits: [WINDOW],
-    unlimited: [],
+    ...plainAllowance('pro', [WINDOW]),
     bans: { after: 10, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
   },
-  limits: [WINDOW],
   standings: [BINDING],
   inFlight: null,
   binding: BINDING,

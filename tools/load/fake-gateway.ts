@@ -1,4 +1,4 @@
-import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { ALL_UNSEEN, decide } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { refusal } from '../../src/annotate/errors.ts';
@@ -27,10 +27,10 @@ const THERE_AND_BACK_MS = 4;
 export function historyOf({ sending, allowance, cost = 1 }: History): Exchange[] {
   const fields = new RateLimitFields(true);
   const exchanges: Exchange[] = [];
-  let state: AccountState = UNSEEN;
+  let accounts = ALL_UNSEEN;
   const exchange = (sentAtMs: number) => {
-    const outcome = decide(state, allowance, sentAtMs + TO_THE_GATEWAY_MS, cost, 1);
-    state = outcome.state;
+    const outcome = decide(accounts, allowance, sentAtMs + TO_THE_GATEWAY_MS, cost, 1);
+    accounts = outcome.accounts;
     const made = answer(verdictOf(outcome, allowance, 0), fields, sentAtMs);
     exchanges.push(made);
     return made;

@@ -88,7 +88,7 @@ export class KeyMaker {
  */
 export function boundsOf(plan: Plan, own: Readonly<Partial<Record<WindowName, number>>>): Bound[] {
   const allowance = allowanceOf(plan, own);
-  if (!('missing' in allowance) && allowance.unlimited.length === 0) return [...allowance.limits];
+  if (!('missing' in allowance) && allowance.budgets[0].unlimited.length === 0) return [...allowance.limits];
   throw new Failure('refused', `A key of plan '${plan.name}' needs a number for each window of the plan.`);
 }
 

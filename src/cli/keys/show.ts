@@ -315,9 +315,8 @@ function budgetsText(allowance: Allowance): string {
 }
 
 /** The kinds of its windows that are not fixed. */
-function kindsText({ limits, further = [] }: Allowance): string {
-  return [limits, ...further.map((budget) => budget.limits)]
-    .flat()
+function kindsText(allowance: Allowance): string {
+  return allowance.limits
     .map((of) => [of.name ?? of.window, formText(of.window, formOf(of))] as const)
     .filter(([, kind]) => kind !== 'fixed')
     .map(([name, kind]) => `${name}: ${kind}`)

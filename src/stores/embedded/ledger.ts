@@ -11,7 +11,7 @@ import {
   type UndoneTopUp,
 } from '../../admit/account-changes.ts';
 import { accountIdsOf, historiesOf, historyBehind, inUnit } from '../../admit/account-id.ts';
-import { type AccountState, decide, type Outcome, stateAfter, UNSEEN } from '../../admit/decide.ts';
+import { type AccountState, accountsAfter, decide, type Outcome, UNSEEN } from '../../admit/decide.ts';
 import {
   type DecisionRequest,
   DURABLE,
@@ -130,29 +130,28 @@ export class EmbeddedLedger implements Ledger {
 
   /** @param begun how many requests this call has admitted so far, by account, where those in flight are bounded */
   #decide(
-    { consumerId, allowance, cost, amounts, n, held }: DecisionRequest,
+    { consumerId, allowance, accountIds, cost, amounts, n, held }: DecisionRequest,
     nowMs: number,
     begun: Map<string, number>,
   ): Outcome | null {
-    const ids = allowance.further === undefined ? null : accountIdsOf(consumerId, allowance);
-    const before = this.#joined(consumerId, ids);
+    const ids = accountIds ?? accountIdsOf(consumerId, allowance);
+    const before = this.#statesOf(ids);
     if (before === null) return null;
-    const inFlight = held?.map((count, i) => count + (begun.get(ids?.[i] ?? consumerId) ?? 0));
+    const inFlight = held?.map((count, i) => count + (begun.get(ids[i]!) ?? 0));
     const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
     if (n === 0) return outcome;
     for (const [i, count] of outcome.inFlight?.entries() ?? []) {
       if (count === null) continue;
-      const id = ids?.[i] ?? consumerId;
+      const id = ids[i]!;
       begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
       this.#noteInFlight(id, count);
     }
-    const { further = [], ...own } = stateAfter(before, outcome, allowance);
-    this.#keepState(consumerId, own, allowance);
-    for (const [i, state] of further.entries()) this.#keepState(ids![i + 1]!, state, allowance);
+    const after = accountsAfter(before, outcome, allowance);
+    for (let i = 0; i < ids.length; i++) this.#keepState(ids[i]!, after[i]!, allowance);
     const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
     if (allowance.history !== undefined && used > 0) {
-      this.histories.admitted(consumerId, nowMs, used);
-      if (allowance.further?.[0]?.scope === 'customer') this.histories.admitted(ids![1]!, nowMs, used);
+      for (let i = 0; i < ids.length; i++)
+        if (allowance.budgets[i]!.isWhole) this.histories.admitted(ids[i]!, nowMs, used);
       for (const unit of allowance.inUnits ?? [])
         this.#recordUnit(consumerId, unit, nowMs, (used / cost) * (amounts?.[unit] ?? 0));
     }
@@ -193,14 +192,6 @@ export class EmbeddedLedger implements Ledger {
     return 'settled';
   }
 
-  /** The state of a consumer with that of its other accounts, if it has several. Null if one of them cannot be read. */
-  #joined(consumerId: string, ids: readonly string[] | null): AccountState | null {
-    const own = this.#stateOf(consumerId);
-    if (ids === null || own === null) return own;
-    const further = ids.slice(1).map((id) => this.#stateOf(id));
-    return further.includes(null) ? null : { ...own, further: further as AccountState[] };
-  }
-
   #keepState(accountId: string, state: AccountState, { bans }: Allowance): void {
     const expiresAtMs = Math.max(endOf(state, bans?.forgetMs ?? 0), this.#accounts.get(accountId)?.expiresAtMs ?? 0);
     this.#keep(accountId, { state, expiresAtMs });
@@ -208,10 +199,10 @@ export class EmbeddedLedger implements Ledger {
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
     const ids = accountIdsOf(consumerId, allowance);
-    const state = this.#joined(consumerId, ids.length === 1 ? null : ids);
-    if (state === null) return null;
+    const states = this.#statesOf(ids);
+    if (states === null) return null;
     const inFlight = ids.map((id) => this.#inFlight.get(id) ?? 0);
-    return decide(state, allowance, this.#options.wallMs(), 1, 0, inFlight);
+    return decide(states, allowance, this.#options.wallMs(), 1, 0, inFlight);
   }
 
   async reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void> {
@@ -371,6 +362,11 @@ export class EmbeddedLedger implements Ledger {
     return account === undefined ? UNSEEN : account.state;
   }
 
+  /** Null if one of the accounts cannot be read. */
+  #statesOf(ids: readonly string[]): readonly AccountState[] | null {
+    return allReadable(ids.map((id) => this.#stateOf(id)));
+  }
+
   /** @throws Failure `store_corrupt` if the account cannot be read */
   #readableOf(consumerId: string): AccountState {
     const state = this.#stateOf(consumerId);
@@ -527,10 +523,8 @@ export class EmbeddedLedgerView implements LedgerView {
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
     const ids = accountIdsOf(consumerId, allowance);
-    const [state, ...further] = answering(() => ids.map((id) => this.#table.readable(id)));
-    if (!state || further.includes(null)) return null;
-    const joined = further.length === 0 ? state : { ...state, further: further as AccountState[] };
-    return decide(joined, allowance, this.#wallMs(), 1, 0);
+    const states = allReadable(answering(() => ids.map((id) => this.#table.readable(id))));
+    return states === null ? null : decide(states, allowance, this.#wallMs(), 1, 0);
   }
 
   async lift(consumerId: string): Promise<Durability | null> {
@@ -642,6 +636,11 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
   if (before === null) return null;
   if (before !== words) return { kind: 'reused' } as const;
   return { kind: 'repeated', durability: DURABLE } as const;
+}
+
+/** Null if one of the accounts cannot be read. */
+function allReadable(states: readonly (AccountState | null)[]): readonly AccountState[] | null {
+  return states.every((state) => state !== null) ? states : null;
 }
 
 function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {

@@ -1,11 +1,11 @@
 -- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
--- both or neither. test/admit/decide-twins.test.ts compares them. windows.lua and history.lua precede it.
+-- both or neither. test/admit/budget-twins.test.ts compares them. windows.lua and history.lua precede it.
 --
 -- A consumer has an account for each budget that its requests charge: its own, and those of its customer and of groups of
 -- routes. A request is counted in all of them or in none.
 --
--- KEYS  for each consumer the hash of its own account, with fields as in windows.lua; behind that its history, if the rule
---       asks for it, and that of its customer, and the same for each unit of the rule; then the hashes of its further accounts
+-- KEYS  for each consumer the hashes of its accounts in the order of the budgets, its own first, with fields as in windows.lua; behind
+--       them its history, if the rule asks for it, and that of its customer, and the same for each unit of the rule
 -- ARGV  numbers in text, separated by spaces, because each argument costs the client and Redis more than its digits.
 --       ARGV[1]: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers; under a rule that
 --       bounds requests in flight the run is of one consumer, and how many this process has in flight in each of its
@@ -15,14 +15,13 @@
 --       would like to borrow, under which id; 1 if nothing waits for units that may be returned (else 0); the id of a lease
 --       that it returns (0 for none), how many units of it are unused, and if any are, where each window of each account
 --       counted them (`placeOf`).
---       The other arguments are rules: 1 if a history is kept (2: of all requests, admitted or not; 0: none); after,
---       within, first, factor, longest, forget (after 0: no bans); then for each window its index (1 second … 6 month) + 10
---       times its slices per length + 1000 times how many instants follow, and its limit. The instants of a calendar window
---       are those at which a few periods begin, and the end of the last. All times in milliseconds.
---       Further budgets follow, each after a `|`. Behind the first `|` stand: the name of this process, 1 if strikes and bans
---       belong to the first further account (else 0), how many histories are kept, and how many requests of the own account
---       may be in flight (- for any number). Then for each further budget its name, the number of its unit (0 if it counts
---       requests), how many may be in flight, its windows.
+--       The other arguments are rules: how many histories are kept (0 to 2), + 10 if of all requests, admitted or not; after, within,
+--       first, factor, longest, forget (after 0: no bans); the account that has the strikes and bans (0 the own one); then for each
+--       budget the number of its unit (0 if it counts requests), how many requests may be in flight (-1 for any number), how many
+--       numbers its windows take, and for each window its index (1 second … 6 month) + 10 times its slices per length + 1000 times
+--       how many instants follow, and its limit. The instants of a calendar window are those at which a few periods begin, and
+--       the end of the last. All times in milliseconds. Then, each with a `=` before it, the names of all budgets but the own, and
+--       that of this process, if requests in flight are bounded.
 --       Behind the rules, if a history is kept, the gateway's clock as in history.lua.
 -- reply numbers in one text, separated by spaces for the same reason: now; then for each consumer how many numbers follow
 --       for it (0: a hash holds foreign values), and these: admitted; for each window used and end, or for a sliding one how
@@ -30,8 +29,9 @@
 --       account with a bound how many requests are in flight; then only if there are strikes, a ban or top-ups, or no room in
 --       flight, or if units are lent: bannedFrom, 1 if this call imposed a ban (else 0), 1 if too many were in flight
 --       (else 0), for how long the requests that were not admitted may wait for units that others return (0: they are refused),
---       1 if others may return units, how many units this call has lent, and for how long; for the own account, and for the first further one if there is any, strikes, their end, ban number, its end, its window + 10 times its budget (0
---       the own one); and for each top-up in force its window + 10 times its account, its amount and its end.
+--       1 if others may return units, how many units this call has lent, and for how long; for each account strikes, their end,
+--       ban number, its end, its window + 10 times its budget (0 the own one); and for each top-up in force its window + 10 times
+--       its account, its amount and its end.
 --       At the end, if nothing was recorded in a history because its key holds something else, which of KEYS that is.
 --       Now alone: nothing was decided, because the instants of a calendar window do not include now.
 local time = redis.call('TIME')
@@ -60,11 +60,11 @@ local function banLength(rule, number)
   return min(floor(length), longest)
 end
 
--- Appends the windows that stand in `numbers` from `at` to an account. False if the instants of a calendar window do not
--- include now.
-local function readWindows(account, numbers, at)
+-- Appends the windows that stand in `numbers` from `at` to before `ends` to an account. False if the instants of a calendar
+-- window do not include now.
+local function readWindows(account, numbers, at, ends)
   local windows, fields = account.windows, account.fields
-  while at <= #numbers do
+  while at < ends do
     local index, instants = numbers[at] % 10, floor(numbers[at] / 1000)
     local window = { index = index, planned = numbers[at + 1], per = floor(numbers[at] / 10) % 100 }
     if instants == 0 then
@@ -87,50 +87,48 @@ local function readWindows(account, numbers, at)
   return true
 end
 
--- What only rules with further budgets, or with a bound of requests in flight, need.
-local function readFurther(rule, text)
-  local parts = {}
-  for part in string.gmatch(text, '[^|]+') do parts[#parts + 1] = part end
-  local holder, struck, histories, most = string.match(parts[1], '(%S+) (%d) (%d) (%S+)')
-  rule.holder, rule.struck, rule.histories = holder, 1 + struck, tonumber(histories)
-  local own = rule.accounts[1]
-  own.fields[8], own.fields[9] = 'W', 'f'
-  own.most = tonumber(most)
-  rule.budgets = {}
-  for i = 2, #parts do
-    local name, unit, bound, windows = string.match(parts[i], '(%S+) (%d+) (%S+)(.*)')
-    local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'l', 'W', 'f' }, windows = {}, most = tonumber(bound) }
-    account.unit = tonumber(unit)
-    rule.units = max(rule.units, account.unit)
-    if not readWindows(account, numbersIn(windows), 1) then return false end
-    rule.accounts[i] = account
-    rule.budgets[name] = i - 1
-    rule.budgets[i - 1] = name
-  end
-  for _, account in ipairs(rule.accounts) do rule.isBounded = rule.isBounded or account.most ~= nil end
-  return true
-end
-
 -- Nil if the instants of a calendar window do not include now.
 local function readRule(text)
-  local bar = string.find(text, '|', 1, true)
-  local numbers = numbersIn(bar and string.sub(text, 1, bar - 1) or text)
-  local own = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'l' }, windows = {} }
+  local numbers, names, count = {}, {}, 0
+  for word in string.gmatch(text, '%S+') do
+    local number = tonumber(word)
+    if number then
+      count = count + 1
+      numbers[count] = number
+    else
+      names[#names + 1] = string.sub(word, 2)
+    end
+  end
   local rule = {
-    histories = min(numbers[1], 1),
-    recordsAll = numbers[1] == 2,
+    histories = numbers[1] % 10,
+    recordsAll = numbers[1] >= 10,
     after = numbers[2],
     within = numbers[3],
     first = numbers[4],
     factor = numbers[5],
     longest = numbers[6],
     forget = numbers[7],
-    struck = 1,
+    struck = 1 + numbers[8],
     units = 0,
-    accounts = { own },
+    accounts = {},
+    budgets = {},
   }
-  if bar and not readFurther(rule, string.sub(text, bar + 1)) then return nil end
-  if not readWindows(own, numbers, 8) then return nil end
+  local at, size = 9, 0
+  while at <= count do
+    local account = { fields = { 'x', 'X', 'b', 'B', 'w', 't', 'l' }, windows = {}, unit = numbers[at] }
+    local most, windowsAt = numbers[at + 1], at + 3
+    at = windowsAt + numbers[at + 2]
+    if not readWindows(account, numbers, windowsAt, at) then return nil end
+    rule.units = max(rule.units, account.unit)
+    if most >= 0 then
+      account.most, rule.isBounded = most, true
+      account.fields[#account.fields + 1] = 'f'
+    end
+    size = size + 1
+    rule.accounts[size] = account
+  end
+  for i = 1, size - 1 do rule.budgets[names[i]], rule.budgets[i] = i, names[i] end
+  rule.holder = names[size]
   return rule
 end
 
@@ -160,7 +158,7 @@ end
 -- The ban of an account. The clock may jump: no ban lasts longer from now than its rung's length, from the next request on. A mere
 -- reading stores nothing, and an end that is made of the present would be later at each reading. `after` is 0 for an account that
 -- gets no bans.
-local function readBan(account, rule, after, values)
+local function readBan(account, key, rule, after, values)
   local number, ends, window = values[3], values[4], values[5]
   if number > 0 then
     if now >= ends + (after == 0 and 0 or rule.forget) then
@@ -176,7 +174,8 @@ local function readBan(account, rule, after, values)
     end
   end
   account.number, account.banEnd, account.banWindow = number, ends, window
-  account.banBudget = rule.budgets and number > 0 and rule.budgets[values[8] or ''] or 0
+  -- Asked for by itself, because nearly no account has a ban.
+  account.banBudget = number > 0 and rule.budgets[redis.call('HGET', key, 'W') or ''] or 0
 end
 
 -- How many requests this call has admitted to each account so far, by the name of its hash: `held` does not contain them.
@@ -311,13 +310,13 @@ local function readAccount(account, key, rule, after, held)
   end
   account.changes = {}
   account.leases, account.leasesEnd = values[7] and leasesIn(values[7], now) or NONE, 0
-  readBan(account, rule, after, values)
+  readBan(account, key, rule, after, values)
   account.strikes, account.strikesEnd = values[1], values[2]
-  if account.most then readInFlight(account, rule, values[9], held and held + (begun[key] or 0)) end
-  local windows, back, before = account.windows, 0, rule.budgets and 9 or 7
+  if account.most then readInFlight(account, rule, values[#account.fields], held and held + (begun[key] or 0)) end
+  local windows, back = account.windows, 0
   for i = 1, #windows do
     local window = windows[i]
-    local windowBack = readWindow(window, values[before - 1 + 2 * i], values[before + 2 * i], now)
+    local windowBack = readWindow(window, values[6 + 2 * i], values[7 + 2 * i], now)
     if windowBack == nil then return nil, '0' end
     if windowBack > back then back = windowBack end
     window.limit, window.topUp, window.topUpEnd = window.planned, nil, nil
@@ -375,7 +374,7 @@ local function strike(rule, n, admitted)
   put(struck, 'b', struck.number)
   put(struck, 'B', struck.banEnd)
   put(struck, 'w', last)
-  put(struck, 'W', rule.budgets and rule.budgets[lastBudget] or '')
+  put(struck, 'W', rule.budgets[lastBudget] or '')
   put(struck, 'x', 0)
   put(struck, 'X', 0)
   return admitted + max(rule.after - strikes - 1, 0), 1
@@ -444,14 +443,12 @@ local function replyOf(rule, admitted, bannedFrom, imposes, crowded, wait, mayRe
     local hasTopUps = replyWindows(reply, account)
     if hasTopUps or account.strikes > 0 or account.number > 0 then isPlain = false end
   end
-  if rule.isBounded then
-    for i = 1, #accounts do
-      if accounts[i].most then reply[#reply + 1] = accounts[i].inFlight + admitted end
-    end
+  for i = 1, #accounts do
+    if accounts[i].most then reply[#reply + 1] = accounts[i].inFlight + admitted end
   end
   if isPlain then return textOf(reply) end
   for _, value in ipairs({ bannedFrom, imposes, crowded, wait, mayReturn, lent, lentFor }) do reply[#reply + 1] = value end
-  for i = 1, min(#accounts, 2) do
+  for i = 1, #accounts do
     local one = accounts[i]
     local window = one.banWindow + 10 * one.banBudget
     for _, value in ipairs({ one.strikes, one.strikesEnd, one.number, one.banEnd, window }) do
@@ -519,7 +516,7 @@ local function decide(rule, keys, histories, n, cost, held, amounts, terms)
     for _, window in ipairs(n == 0 and account.windows or NONE) do window.isChanged = false end
     account.isLasting = false
     -- What each request charges here. One that takes nothing in advance is admitted as long as something is left.
-    account.cost = (account.unit or 0) > 0 and amounts[account.unit] or cost
+    account.cost = amounts[account.unit] or cost
     isBanned = isBanned or account.number > 0 and now < account.banEnd
     if terms and terms.returned > 0 and #account.leases > 0 then
       local units, hourOfLease = leasing().takeBack(account, terms.returned, terms.unused, terms.places[i])
@@ -635,11 +632,10 @@ while i <= #runs do
   local kept = rule.histories * (1 + rule.units)
   for _ = 1, consumers do
     local keys, histories = { KEYS[at + 1] }, {}
-    at = at + 1
+    for j = 2, #rule.accounts do keys[j] = KEYS[at + j] end
+    at = at + #rule.accounts
     for j = 1, kept do histories[j] = KEYS[at + j] end
     at = at + kept
-    for j = 2, #rule.accounts do keys[j] = KEYS[at + j - 1] end
-    at = at + #rule.accounts - 1
     local reply = decide(rule, keys, histories, n, cost, held, amounts, terms)
     if type(reply) == 'table' and reply.err then return reply end
     replies[#replies + 1] = reply

@@ -5,7 +5,7 @@ import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
 import type { LeaseTerms } from '../../admit/lease.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
-import type { Allowance, Budget } from '../../admit/plan.ts';
+import type { Allowance, Budgets } from '../../admit/plan.ts';
 import { slicedCount, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import type { RedisClient } from './connection.ts';
@@ -89,21 +89,18 @@ export class DecisionCalls {
 /** How many requests this process has in flight in each account; undefined if the allowance does not bound them. */
 function heldOf({ allowance, held }: DecisionRequest): readonly number[] | undefined {
   if (!allowance.boundsInFlight || held !== undefined) return held;
-  return Array.from({ length: 1 + (allowance.further?.length ?? 0) }, () => -1);
+  return allowance.budgets.map(() => -1);
 }
 
 /** The names that the script needs for one request, in its order. */
-function addKeysOf({ consumerId, allowance }: DecisionRequest, keys: string[]): void {
-  const { further, history, inUnits = [] } = allowance;
-  keys.push(keyspace.account(consumerId));
-  if (history !== undefined) keys.push(keyspace.history(consumerId));
-  if (further === undefined) return;
-  const accounts = accountIdsOf(consumerId, allowance);
-  if (history !== undefined && further[0]!.scope === 'customer') keys.push(keyspace.history(accounts[1]!));
-  if (history !== undefined) {
-    for (const unit of inUnits) keys.push(...historiesOf(consumerId).map((id) => keyspace.history(inUnit(id, unit))));
-  }
-  for (let i = 1; i < accounts.length; i++) keys.push(keyspace.account(accounts[i]!));
+function addKeysOf({ consumerId, allowance, accountIds }: DecisionRequest, keys: string[]): void {
+  const { budgets, history, inUnits } = allowance;
+  const ids = accountIds ?? accountIdsOf(consumerId, allowance);
+  for (let i = 0; i < ids.length; i++) keys.push(keyspace.account(ids[i]!));
+  if (history === undefined) return;
+  for (let i = 0; i < ids.length; i++) if (budgets[i]!.isWhole) keys.push(keyspace.history(ids[i]!));
+  if (inUnits === undefined) return;
+  for (const unit of inUnits) keys.push(...historiesOf(consumerId).map((id) => keyspace.history(inUnit(id, unit))));
 }
 
 /** The clock of a gateway, as the last argument of a script that writes histories (described in history.lua). */
@@ -209,10 +206,7 @@ class RuleTexts {
     if (known?.untilMs === Number.POSITIVE_INFINITY) return known.text;
     const { nowMs } = this;
     if (known !== undefined && known.fromMs <= nowMs && nowMs < known.untilMs) return known.text;
-    const { limits, further = [] } = allowance;
-    const ends = [...limits, ...further.flatMap((budget) => budget.limits)].flatMap(
-      ({ calendar }) => calendar?.periodAt(nowMs).endsAtMs ?? [],
-    );
+    const ends = allowance.limits.flatMap(({ calendar }) => calendar?.periodAt(nowMs).endsAtMs ?? []);
     const untilMs = Math.min(Number.POSITIVE_INFINITY, ...ends);
     this.#hasCalendars ||= ends.length > 0;
     const text = ruleOf(allowance, nowMs, this.#holder);
@@ -222,30 +216,24 @@ class RuleTexts {
 }
 
 /** @param holder the name of this process */
-function ruleOf(allowance: Allowance, nowMs: number, holder: string): string {
-  const { limits, bans, bansOfCustomer, history, further = [], inUnits = [], inFlight } = allowance;
-  const kept = history === undefined ? 0 : history === 'admitted' ? 1 : 2;
+function ruleOf(
+  { budgets, boundsInFlight, bans, bansIn, history, inUnits = [] }: Allowance,
+  nowMs: number,
+  holder: string,
+): string {
+  const histories = history === undefined ? 0 : budgets.filter(({ isWhole }) => isWhole).length;
   const rule =
     bans === null
-      ? [kept, 0, 0, 0, 0, 0, 0]
-      : [kept, bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
-  const own = [...rule, ...windowsOf(limits, nowMs)].join(' ');
-  if (further.length === 0 && inFlight === undefined) return own;
-  const histories = history === undefined ? 0 : further[0]?.scope === 'customer' ? 2 : 1;
-  const common = `${holder} ${bansOfCustomer ? 1 : 0} ${histories} ${inFlight ?? '-'}`;
-  const budgets = further.map((budget) =>
-    [
-      budget.name,
-      inUnits.indexOf(budget.unit ?? '') + 1,
-      budget.inFlight ?? '-',
-      ...windowsOf(budget.limits, nowMs),
-    ].join(' '),
-  );
-  return [own, common, ...budgets].join('|');
-}
-
-function windowsOf(limits: readonly WindowLimit[], nowMs: number): number[] {
-  return limits.flatMap((limit) => windowText(limit, limit.limit, nowMs));
+      ? [0, 0, 0, 0, 0, 0]
+      : [bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
+  const words: (number | string)[] = [histories + (history === 'all' ? 10 : 0), ...rule, bansIn];
+  for (const { unit = '', inFlight = -1, limits } of budgets) {
+    const windows = limits.flatMap((limit) => windowText(limit, limit.limit, nowMs));
+    words.push(inUnits.indexOf(unit) + 1, inFlight, windows.length, ...windows);
+  }
+  for (const { name } of budgets) if (name !== '') words.push(`=${name}`);
+  if (boundsInFlight) words.push(`=${holder}`);
+  return words.join(' ');
 }
 
 /** The code of a window as decide.lua describes it, one number behind it, and the instants of its periods. */
@@ -264,43 +252,24 @@ function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: numb
   if (length === 0) return null;
   const end = reply.count + length;
   const admitted = reply.next();
-  const own = windowCountsIn(reply, allowance.limits);
-  if (allowance.further === undefined && reply.count === end) {
-    return { nowMs, cost, n, admitted, bannedFrom: n, state: { windows: own, strikes: NO_STRIKES, ban: null } };
-  }
+  const { budgets } = allowance;
+  const accounts = new Array(budgets.length) as [Writable<AccountState>, ...Writable<AccountState>[]];
+  for (let i = 0; i < budgets.length; i++)
+    accounts[i] = { windows: windowCountsIn(reply, budgets[i]!.limits), strikes: NO_STRIKES, ban: null };
+  // Nearly every reply.
+  if (reply.count === end && amounts === undefined) return { nowMs, cost, n, admitted, bannedFrom: n, accounts };
   const decided = amounts === undefined ? { nowMs, cost, n, admitted } : { nowMs, cost, n, admitted, amounts };
-  return outcomeWith(allowance, decided, own, { reply, end });
-}
-
-/** The rest of the reply for a consumer that has more than counts, or several accounts. */
-function outcomeWith(
-  allowance: Allowance,
-  decided: Pick<Outcome, 'nowMs' | 'cost' | 'amounts' | 'n' | 'admitted'>,
-  own: AccountState['windows'],
-  { reply, end }: { readonly reply: Numbers; readonly end: number },
-): Outcome {
-  const { further = [] } = allowance;
-  const accounts: Writable<AccountState>[] = [{ windows: own, strikes: NO_STRIKES, ban: null }];
-  for (const { limits } of further) {
-    accounts.push({ windows: windowCountsIn(reply, limits), strikes: NO_STRIKES, ban: null });
-  }
   const inFlight = inFlightIn(reply, allowance);
-  let rest: Refusal = { bannedFrom: decided.n };
+  let rest: Refusal = { bannedFrom: n };
   if (reply.count < end) {
     rest = refusalIn(reply);
-    for (const account of accounts.slice(0, 2)) {
+    for (const account of accounts) {
       account.strikes = { count: reply.next(), endsAtMs: reply.next() };
-      account.ban = banIn(reply, further);
+      account.ban = banIn(reply, budgets);
     }
   }
   while (reply.count < end) addTopUpIn(reply, accounts);
-  const [state, ...others] = accounts;
-  return {
-    ...decided,
-    ...rest,
-    ...inFlight,
-    state: others.length === 0 ? state! : { ...state!, further: others },
-  };
+  return { ...decided, ...rest, ...inFlight, accounts };
 }
 
 /** What the reply says beside counts, strikes and bans. */
@@ -339,17 +308,16 @@ function windowCountsIn(reply: Numbers, limits: readonly WindowLimit[]): Account
   return windows;
 }
 
-function inFlightIn(reply: Numbers, { boundsInFlight, inFlight, further = [] }: Allowance): Pick<Outcome, 'inFlight'> {
+function inFlightIn(reply: Numbers, { boundsInFlight, budgets }: Allowance): Pick<Outcome, 'inFlight'> {
   if (!boundsInFlight) return {};
-  const bounds = [inFlight, ...further.map((budget) => budget.inFlight)];
-  return { inFlight: bounds.map((bound) => (bound === undefined ? null : reply.next())) };
+  return { inFlight: budgets.map(({ inFlight }) => (inFlight === undefined ? null : reply.next())) };
 }
 
-function banIn(reply: Numbers, further: readonly Budget[]): Ban | null {
+function banIn(reply: Numbers, budgets: Budgets): Ban | null {
   const [number, untilMs, window] = [reply.next(), reply.next(), reply.next()];
   const ban = banOf(number, untilMs, window % 10);
-  const budget = further[Math.floor(window / 10) - 1]?.name;
-  return ban === null || budget === undefined ? ban : { ...ban, budget };
+  const budget = budgets[Math.floor(window / 10)]?.name ?? '';
+  return ban === null || budget === '' ? ban : { ...ban, budget };
 }
 
 function addTopUpIn(reply: Numbers, accounts: Writable<AccountState>[]): void {

@@ -39,7 +39,7 @@ async function nowMs(): Promise<number> {
 /** A consumer of its own with `n` requests counted in Redis, and what it owes brought there. */
 async function consumer(n: number) {
   const consumerId = `backlogSize${consumers++}`;
-  const windowsNow = async () => (await ledger.present(consumerId, plan))!.state.windows;
+  const windowsNow = async () => (await ledger.present(consumerId, plan))!.accounts[0].windows;
   if (n > 0) await ledger.decide([{ consumerId, allowance: plan, cost: 1, n }]);
   const bring = async (windows: DeferredUsage['windows'], ownNowMs: number | null = null) =>
     (await reconciler.reconcile([{ consumerId, windows, ownNowMs }]))[0];
@@ -97,7 +97,7 @@ describe('what a gateway admitted alone', () => {
     await redis.hset(keyspace.account(consumerId), { m: Buffer.from([128 + 12, 0, 4]), M: present - 30_000 });
     const bring = (endsAtMs: number) =>
       reconciler.reconcile([{ consumerId, windows: [{ ...owed('minute', 5, endsAtMs), slices: 12 }], ownNowMs: null }]);
-    const slices = async () => (await ledger.present(consumerId, sliding))!.state.windows.minute!.slices;
+    const slices = async () => (await ledger.present(consumerId, sliding))!.accounts[0].windows.minute!.slices;
     expect(await bring(present - 1)).toEqual([{ kind: 'added', added: [] }]);
     expect(await slices()).toMatchObject({ first: 0, counts: [4] });
     expect(await bring(present + 40_000)).toEqual([{ kind: 'added', added: ['minute'] }]);
@@ -111,13 +111,13 @@ describe('what a gateway admitted alone', () => {
     const daily = allowance({ day: 10 }, null, form);
     const consumerId = `backlogSize${consumers++}`;
     const [counted] = await ledger.decide([{ consumerId, allowance: daily, cost: 1, n: 4 }]);
-    const { endsAtMs } = counted!.state.windows.day!;
+    const { endsAtMs } = counted!.accounts[0].windows.day!;
     const { calendar } = daily.limits[0]!;
     const windows = [{ ...owed('day', 5, endsAtMs), calendar: calendar! }];
     expect(await reconciler.reconcile([{ consumerId, windows, ownNowMs: null }])).toEqual([
       { kind: 'added', added: ['day'] },
     ]);
-    expect((await ledger.present(consumerId, daily))!.state.windows.day).toEqual({ used: 9, endsAtMs });
+    expect((await ledger.present(consumerId, daily))!.accounts[0].windows.day).toEqual({ used: 9, endsAtMs });
   });
 
   test('counts beyond the limit, so that nothing more is admitted in that window', async () => {
@@ -125,7 +125,7 @@ describe('what a gateway admitted alone', () => {
     const { minute } = await windowsNow();
     await bring([owed('minute', 40, minute!.endsAtMs)]);
     const [outcome] = await ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
-    expect(outcome).toMatchObject({ admitted: 0, state: { windows: { minute: { used: 80 } } } });
+    expect(outcome).toMatchObject({ admitted: 0, accounts: [{ windows: { minute: { used: 80 } } }] });
   });
 
   test('under a clock that is hours off is added as if it had been right', async () => {
@@ -150,11 +150,11 @@ describe('what a gateway admitted alone', () => {
     const strict = allowance({ minute: 1 }, { after: 2 });
     const consumerId = `backlogSize${consumers++}`;
     const [before] = await ledger.decide([{ consumerId, allowance: strict, cost: 1, n: 3 }]);
-    expect(before!.state.ban).not.toBeNull();
-    const { minute } = before!.state.windows;
+    expect(before!.accounts[0].ban).not.toBeNull();
+    const { minute } = before!.accounts[0].windows;
     await reconciler.reconcile([{ consumerId, windows: [owed('minute', 1, minute!.endsAtMs)], ownNowMs: null }]);
     const after = await ledger.present(consumerId, strict);
-    expect(after!.state).toEqual({ ...before!.state, windows: { minute: { ...minute, used: 2 } } });
+    expect(after!.accounts[0]).toEqual({ ...before!.accounts[0], windows: { minute: { ...minute, used: 2 } } });
   });
 
   test('is lost where something foreign lies in its place, and that stays as it is', async () => {

@@ -119,7 +119,7 @@ describe('a batch of asks', () => {
       }
     }
     const outcomes = await ledger.decide(asks);
-    expect(outcomes.map((outcome) => outcome?.state.windows.minute?.used)).toEqual(asks.map(() => 2));
+    expect(outcomes.map((outcome) => outcome?.accounts[0].windows.minute?.used)).toEqual(asks.map(() => 2));
     expect(writes).toBe(3);
   });
 });

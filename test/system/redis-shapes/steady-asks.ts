@@ -69,7 +69,7 @@ export function askSteadily(ledgers: readonly Ledger[], consumerIds: readonly st
 
 /** What the store has counted for a consumer today. */
 export async function usedBy(ledger: Ledger, consumerId: string, plan: Allowance): Promise<number> {
-  return (await ledger.present(consumerId, plan))?.state.windows.day?.used ?? 0;
+  return (await ledger.present(consumerId, plan))?.accounts[0].windows.day?.used ?? 0;
 }
 
 /**

@@ -6,7 +6,7 @@ import { historyOf, type Sending, subjectOf } from '../../../tools/load/fake-gat
 import { harmOf, judgeHarm } from '../../../tools/load/judge/harm.ts';
 import { judge } from '../../../tools/load/judge/judge.ts';
 import { type Check, Notes } from '../../../tools/load/judge/notes.ts';
-import { allowance } from '../../support/allowance.ts';
+import { allowance, withOwn } from '../../support/allowance.ts';
 
 const LADDER = { after: 4, withinMs: 10_000, firstMs: 1_000, factor: 2, longestMs: 4_000 };
 const CALM = allowance({ second: 5, minute: 60 }, null);
@@ -41,7 +41,8 @@ function retold(
 
 /** A plan as `plan`, of which one window has another limit. */
 function withLimit(plan: Allowance, window: string, limit: number): Allowance {
-  return { ...plan, limits: plan.limits.map((it) => (it.window === window ? { ...it, limit } : it)) };
+  const limits = plan.limits.map((it) => (it.window === window ? { ...it, limit } : it));
+  return withOwn(plan, { limits });
 }
 
 /** Tells the limits of `plan`, and of the first window so many requests more than remain. */

@@ -18,30 +18,15 @@ export interface JudgedBudget {
 
 /** The budgets of a consumer `ID` or `CUSTOMER/ID`, its own first. The judge names the accounts by itself. */
 export function budgetsOf(consumerId: string, plan: Allowance): readonly JudgedBudget[] {
-  const { limits, inFlight = null, further = [], history } = plan;
-  const hasHistory = history !== undefined;
   const [customerId] = consumerId.split('/') as [string];
-  return [
-    { accountId: consumerId, limits, inFlight, unit: null, isShared: false, hasHistory },
-    ...further.map(({ scope, group, unit = null, limits: shared, inFlight: most = null }): JudgedBudget => {
-      const isShared = scope === 'customer';
-      const owner = isShared ? customerId : consumerId;
-      const grouped = group === null ? owner : `${owner}#${group}`;
-      return {
-        accountId: unit === null ? grouped : `${grouped}%${unit}`,
-        limits: shared,
-        inFlight: most,
-        unit,
-        isShared,
-        hasHistory: hasHistory && isShared && group === null && unit === null,
-      };
-    }),
-  ];
-}
-
-/** The account that has the strikes and the ban. */
-export function struckOf(budgets: readonly JudgedBudget[], { bansOfCustomer }: Allowance): number {
-  return bansOfCustomer ? budgets.findIndex(({ isShared }) => isShared) : 0;
+  return plan.budgets.map(({ scope, group, unit = null, limits, inFlight = null }) => {
+    const isShared = scope === 'customer';
+    const owner = isShared ? customerId : consumerId;
+    const grouped = group === null ? owner : `${owner}#${group}`;
+    const accountId = unit === null ? grouped : `${grouped}%${unit}`;
+    const hasHistory = plan.history !== undefined && group === null && unit === null;
+    return { accountId, limits, inFlight, unit, isShared, hasHistory };
+  });
 }
 
 /** What one request charges a budget, and how much must be left there. */

@@ -105,7 +105,7 @@ export class SimulatedGateway {
    */
   #allowanceOf({ groups = 0, amount, waitedMs }: Asked): Allowance {
     const { plan } = this;
-    const isPlain = plan.further === undefined && plan.groups === undefined && plan.units === undefined;
+    const isPlain = plan.budgets.length === 1 && plan.groups === undefined && plan.units === undefined;
     if (isPlain && !plan.boundsInFlight) return plan;
     const bits = groups | (amount === undefined || plan.units === undefined ? 0 : bitOfUnit(0));
     const variants = this.#charged.get(plan) ?? new Map<string, Allowance>();

@@ -9,7 +9,7 @@ import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budg
 import { InFlightJudge } from './in-flight-judge.ts';
 import { LeaseJudge } from './lease-judge.ts';
 import { aboutOf, type Counted, type WireCall, type WireListener } from './link.ts';
-import { type Executed, type ExecutedDecision, type ExecutedSettlement, joined, KNOWN_FOR_MS } from './redis-model.ts';
+import { type Executed, type ExecutedDecision, type ExecutedSettlement, KNOWN_FOR_MS } from './redis-model.ts';
 import type { RedisServer } from './redis-server.ts';
 import { StoreJudge } from './store-judge.ts';
 
@@ -271,7 +271,7 @@ export class Judge implements WireListener {
       // Of a request that the gateway admitted alone nothing is given back.
       if (delta < 0 && !isCertain) continue;
       this.#noteUsed(consumerId, { [unit]: delta });
-      for (const [i, budget] of budgets.slice(1).entries()) {
+      for (const [i, budget] of budgets.entries()) {
         if (budget.unit === unit) this.#noteDue(budget.accountId, windows[i]!, delta);
       }
     }
@@ -645,7 +645,7 @@ export class Judge implements WireListener {
     if (this.#areMixed || accounts.some(({ isLiftPending, seen }) => isLiftPending || seen < this.#disturbances))
       return;
     const states = budgets.map(({ accountId }) => this.#server.model.account(accountId) ?? UNSEEN);
-    const { admitted, waitMs } = decide(joined(states), plan, this.#server.nowMs(), cost, 1, [], amounts);
+    const { admitted, waitMs } = decide(states, plan, this.#server.nowMs(), cost, 1, [], amounts);
     // After the clock was set, the store may take a lease for unended that has ended.
     const mayWait = waitMs !== undefined && performance.now() > this.#storeDisturbedAtMs + KNOWN_FOR_MS;
     if (admitted === 0 && !mayWait) return;

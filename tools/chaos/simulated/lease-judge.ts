@@ -252,7 +252,6 @@ export class LeaseJudge {
     const { n, admitted, waitMs, isCrowded, bannedFrom, imposesBan, cost } = outcome;
     const wasBanned = bannedFrom === 0 && !imposesBan;
     if (admitted === n || waitMs !== undefined || isCrowded || wasBanned) return null;
-    const states = [outcome.state, ...(outcome.state.further ?? [])];
     const amounts = amountsOf(budgets, outcome);
     const unusedOf = budgets.map(({ accountId }) => this.#unused(accountId));
     const refusing: string[] = [];
@@ -262,7 +261,7 @@ export class LeaseJudge {
       const { needed } = chargedIn(budget, cost, amounts);
       isByOne &&= needed === 1;
       for (const { window, limit, slices } of budget.limits) {
-        const { used = 0, endsAtMs = 0 } = states[i]!.windows[window] ?? {};
+        const { used = 0, endsAtMs = 0 } = outcome.accounts[i]!.windows[window] ?? {};
         if (limit - used >= needed) continue;
         refusing.push(slices === undefined ? periodName(budget, window, endsAtMs) : '');
         if (limit - used + unusedOf[i]! < needed) isHelped = false;
@@ -293,10 +292,9 @@ export class LeaseJudge {
   }
 
   #periodsOf(budgets: readonly JudgedBudget[], { outcome }: ExecutedDecision) {
-    const states = [outcome.state, ...(outcome.state.further ?? [])];
     return budgets.flatMap((budget, i) =>
       budget.limits.flatMap(({ window, limit, slices, calendar }) => {
-        const count = states[i]!.windows[window];
+        const count = outcome.accounts[i]!.windows[window];
         // What is settled of a unit may be given back or added.
         if (slices !== undefined || count === undefined || budget.unit !== null) return [];
         const name = periodName(budget, window, count.endsAtMs);

@@ -1,5 +1,12 @@
 import type { CalendarUnit } from '../../../src/admit/calendar.ts';
-import { type Allowance, allowanceOf, type BanRule, type Plan, type WindowForms } from '../../../src/admit/plan.ts';
+import {
+  type Allowance,
+  allowanceOf,
+  type BanRule,
+  type Plan,
+  plainAllowance,
+  type WindowForms,
+} from '../../../src/admit/plan.ts';
 import { type WindowForm, type WindowLimit, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
 import type { Chance } from '../../kit/chance.ts';
 import { ZONES } from './store-judge.ts';
@@ -17,7 +24,7 @@ export function planOf(chance: Chance): Allowance {
       limits.push(windowLimit(window, chance.below(12) + (chance.share() < 0.9 ? 1 : 0), formOf(window, chance)));
   }
   limits.push(windowLimit('week', WEEK_LIMIT));
-  return { plan: 'simulated', limits, unlimited: [], bans: chance.share() < 0.4 ? null : bansOf(chance) };
+  return { ...plainAllowance('simulated', limits), bans: chance.share() < 0.4 ? null : bansOf(chance) };
 }
 
 function formOf(window: WindowName, chance: Chance): WindowForm {
@@ -112,14 +119,13 @@ function inFlightOf(chance: Chance): { readonly inFlight?: number } {
 }
 
 export function planText(plan: Allowance): string {
-  const { limits, bans, bansOfCustomer, inFlight, further = [], groups = [], units } = plan;
+  const { bans, bansIn, groups = [], units } = plan;
   const windowsOf = ({ limits: of, forms }: NonNullable<Plan['units']>[number]) =>
     Object.entries(of).map(([window, limit]) => {
       return windowLimit(window as WindowName, limit as number, forms?.[window as WindowName]);
     });
   const budgets = [
-    budgetText('', limits, inFlight),
-    ...further.map((budget) => budgetText(`${budget.name}: `, budget.limits, budget.inFlight)),
+    ...plan.budgets.map(({ name, limits, inFlight }) => budgetText(name === '' ? '' : `${name}: `, limits, inFlight)),
     ...groups.flatMap((group) => [
       budgetText(`group ${group.name}${group.instead ? ' instead' : ''}: `, windowsOf(group)),
       ...(group.units ?? []).map((unit) => budgetText(`${unit.name} of group ${group.name}: `, windowsOf(unit))),
@@ -127,7 +133,7 @@ export function planText(plan: Allowance): string {
     ...(units?.shared ?? []).map((unit) => budgetText(`${unit.name}: `, windowsOf(unit))),
     ...(units?.eachKey ?? []).map((unit) => budgetText(`${unit.name} of each key: `, windowsOf(unit))),
   ];
-  const rule = bans === null ? 'off' : `${bansOfCustomer ? 'of customer ' : ''}${JSON.stringify(bans)}`;
+  const rule = bans === null ? 'off' : `${bansIn === 1 ? 'of customer ' : ''}${JSON.stringify(bans)}`;
   return `${budgets.join('; ')}; bans ${rule}`;
 }
 

@@ -1,5 +1,5 @@
 import { historyBehind } from '../../../src/admit/account-id.ts';
-import { type AccountState, decide, lift, type Outcome, stateAfter, UNSEEN } from '../../../src/admit/decide.ts';
+import { type AccountState, accountsAfter, decide, lift, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
 import { type Lease, type LeaseTerms, MAX_LEASE_MS } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type SettledWindow, settled } from '../../../src/admit/settle.ts';
@@ -22,7 +22,7 @@ export interface ExecutedDecision {
   readonly kind: 'decision';
   readonly consumerId: string;
   readonly outcome: Outcome;
-  /** The consumer's own account, then those of the further budgets. */
+  /** In the order of the budgets. */
   readonly accounts: readonly ChargedAccount[];
   /** The process that asked, if requests in flight are bounded, and how many it had in each account, with those of this call. */
   readonly holder: string;
@@ -180,7 +180,7 @@ export class RedisModel {
   ): ExecutedDecision {
     const { accounts } = this.#data;
     const known = accountIds.map((id) => accounts.get(id));
-    const before = joined(known.map((account) => account?.state ?? UNSEEN));
+    const before = known.map((account) => account?.state ?? UNSEEN);
     const others = known.map((account, i) => {
       const tickets = inForce(account?.tickets ?? [], nowMs).map((ticket) => endingBy(ticket, nowMs + TICKET_MS));
       return held?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
@@ -188,12 +188,12 @@ export class RedisModel {
     const inFlight = others.map((tickets, i) => Math.max(held?.[i] ?? 0, 0) + sumOf(tickets));
     const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts, leaseTerms);
     const isWritten = n > 0 || leaseTerms.returned !== undefined;
-    const { further = [], ...own } = isWritten ? stateAfter(before, outcome, allowance) : before;
+    const after = isWritten ? accountsAfter(before, outcome, allowance) : before;
     const charged = accountIds.map((accountId, i): ChargedAccount => {
-      const isBounded = rule.inFlight[i] !== null && n > 0;
+      const isBounded = rule.budgets[i]!.inFlight >= 0 && n > 0;
       const mine = { holder: rule.holder, count: (held?.[i] ?? 0) + outcome.admitted, endsAtMs: nowMs + TICKET_MS };
       const tickets = isBounded ? [...others[i]!, ...(mine.count > 0 ? [mine] : [])] : (known[i]?.tickets ?? []);
-      return { accountId, before: known[i]?.state, stored: i === 0 ? own : further[i - 1]!, tickets };
+      return { accountId, before: known[i]?.state, stored: after[i]!, tickets };
     });
     const charges = [cost, ...Object.values(amounts ?? {})];
     const borrowed = (outcome.lent?.units ?? 0) - takenBack(before, leaseTerms, nowMs);
@@ -308,15 +308,10 @@ function isKnown({ endsAtMs }: Lease, nowMs: number): boolean {
 }
 
 /** How many units of a returned lease are taken out of the histories again. */
-export function takenBack(state: AccountState, { returned }: LeaseTerms, nowMs: number): number {
-  const leases = [state, ...(state.further ?? [])].flatMap((account) => account.leases ?? []);
+export function takenBack(accounts: readonly AccountState[], { returned }: LeaseTerms, nowMs: number): number {
+  const leases = accounts.flatMap((account) => account.leases ?? []);
   const lease = leases.find((one) => one.id === returned?.id && isKnown(one, nowMs));
   return lease === undefined ? 0 : Math.min(returned!.unused, Math.abs(lease.units));
-}
-
-/** The state of a consumer, with those of its further budgets. */
-export function joined([own, ...further]: readonly AccountState[]): AccountState {
-  return further.length === 0 ? own! : { ...own!, further };
 }
 
 function inForce(tickets: readonly Ticket[], nowMs: number): readonly Ticket[] {
@@ -333,22 +328,20 @@ function sumOf(tickets: readonly Ticket[]): number {
 }
 
 /** The numbers of decide.lua's reply about one consumer. */
-function numbersOf(outcome: Outcome, plan: Allowance) {
+function numbersOf(outcome: Outcome, { budgets }: Allowance) {
   const { admitted, bannedFrom, imposesBan, isCrowded, waitMs = 0, mayReturn, lent } = outcome;
-  const { inFlight = [], state } = outcome;
-  const { limits, further = [] } = plan;
-  const accounts = [state, ...(state.further ?? [])];
+  const { inFlight = [], accounts } = outcome;
   const numbers = [admitted];
   for (const [i, { windows }] of accounts.entries()) {
-    for (const limit of i === 0 ? limits : further[i - 1]!.limits) numbers.push(...countNumbers(windows, limit));
+    for (const limit of budgets[i]!.limits) numbers.push(...countNumbers(windows, limit));
   }
   for (const count of inFlight) if (count !== null) numbers.push(count);
   const isPlain = !isCrowded && waitMs === 0 && !mayReturn && lent === undefined;
   if (isPlain && accounts.every(({ strikes, ban }) => strikes.count === 0 && ban === null)) return numbers;
   numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : 0);
   numbers.push(waitMs, mayReturn ? 1 : 0, lent?.units ?? 0, lent?.forMs ?? 0);
-  for (const { strikes, ban } of accounts.slice(0, 2)) {
-    const budget = 1 + further.findIndex(({ name }) => name === ban?.budget);
+  for (const { strikes, ban } of accounts) {
+    const budget = budgets.findIndex(({ name }) => name === (ban?.budget ?? ''));
     const window = ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1 + 10 * budget;
     numbers.push(strikes.count, strikes.endsAtMs, ban?.number ?? 0, ban?.untilMs ?? 0, window);
   }

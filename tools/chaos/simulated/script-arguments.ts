@@ -1,7 +1,7 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
 import type { Amounts } from '../../../src/admit/decide.ts';
 import type { LeaseTerms } from '../../../src/admit/lease.ts';
-import type { Allowance, BanRule, Budget } from '../../../src/admit/plan.ts';
+import { type Allowance, type BanRule, type Budget, charging } from '../../../src/admit/plan.ts';
 import type { SettledWindow } from '../../../src/admit/settle.ts';
 import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
@@ -17,15 +17,20 @@ export interface Rule {
   readonly histories: number;
   /** The name of the process, if requests in flight are bounded. */
   readonly holder: string;
-  readonly bansOfCustomer: boolean;
-  /** How many requests may be in flight in each account; null for any number. */
-  readonly inFlight: readonly (number | null)[];
-  /** The numbers of the windows of each account. */
-  readonly windows: readonly (readonly number[])[];
-  /** The names of the further budgets. */
-  readonly names: readonly string[];
-  /** The numbers of their units; 0 for one that counts requests. */
-  readonly units: readonly number[];
+  /** The account that has the strikes and bans. */
+  readonly bansIn: 0 | 1;
+  readonly isBounded: boolean;
+  readonly budgets: readonly RuleBudget[];
+}
+
+interface RuleBudget {
+  readonly name: string;
+  /** The number of its unit; 0 if it counts requests. */
+  readonly unit: number;
+  /** How many requests may be in flight; -1 for any number. */
+  readonly inFlight: number;
+  /** The numbers of its windows. */
+  readonly windows: readonly number[];
 }
 
 /** What a call of decide.lua asks about one consumer. */
@@ -33,7 +38,7 @@ export interface DecisionPart {
   readonly rule: Rule;
   readonly n: number;
   readonly cost: number;
-  /** Its own account, then those of the further budgets. */
+  /** In the order of the budgets. */
   readonly accountIds: readonly string[];
   /** The accounts whose histories are kept. */
   readonly historyIds: readonly string[];
@@ -59,33 +64,32 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
     const terms = many > 0 ? null : leaseTermsIn(numbers.slice(at), rule);
     at += terms?.size ?? 0;
     const ofLeases = terms === null ? {} : { leaseTerms: terms.leaseTerms };
-    const isBounded = rule.inFlight.some((most) => most !== null);
-    const held = isBounded ? numbers.slice(at, at + rule.inFlight.length) : null;
+    const held = rule.isBounded ? numbers.slice(at, at + rule.budgets.length) : null;
     at += held?.length ?? 0;
-    const size = Math.max(0, ...rule.units);
+    const size = Math.max(...rule.budgets.map(({ unit }) => unit));
     const taken = numbers.slice(at, at + size);
     at += size;
     const ofUnits =
       size === 0 ? {} : { amounts: Object.fromEntries(taken.map((amount, i) => [unitName(i + 1), amount])) };
     const kept = rule.histories * (1 + size);
     for (let i = 0; i < consumers; i++) {
-      const histories = names.slice(next + 1, next + 1 + kept);
-      const others = names.slice(next + 1 + kept, next + kept + rule.inFlight.length);
-      const accountIds = [names[next]!, ...others].map(accountIn);
-      next += kept + rule.inFlight.length;
-      parts.push({ rule, n, cost, accountIds, historyIds: histories.map(historyIn), held, ...ofUnits, ...ofLeases });
+      const historiesAt = next + rule.budgets.length;
+      const accountIds = names.slice(next, historiesAt).map(accountIn);
+      next = historiesAt + kept;
+      const historyIds = names.slice(historiesAt, next).map(historyIn);
+      parts.push({ rule, n, cost, accountIds, historyIds, held, ...ofUnits, ...ofLeases });
     }
   }
   return parts;
 }
 
 /** What a gateway says about leases. @returns that, and how many numbers it takes */
-function leaseTermsIn(numbers: readonly number[], { windows }: Rule): { leaseTerms: LeaseTerms; size: number } {
+function leaseTermsIn(numbers: readonly number[], { budgets }: Rule): { leaseTerms: LeaseTerms; size: number } {
   const [units, id, isFinal, returnedId, unused] = numbers as [number, number, number, number, number];
   let size = 5;
-  const places = windows.map((ofAccount) => {
+  const places = budgets.map(({ windows }) => {
     const from = size;
-    if (returnedId > 0 && unused > 0) size += windowsIn(ofAccount);
+    if (returnedId > 0 && unused > 0) size += windowsIn(windows);
     return numbers.slice(from, size);
   });
   const leaseTerms = {
@@ -109,23 +113,16 @@ function unitName(number: number): string {
 
 /** The allowance of a rule; null if the instants of a calendar window do not include the present. */
 export function allowanceIn(rule: Rule, nowMs: number): Allowance | null {
-  const limits = rule.windows.map((numbers) => limitsIn(numbers, nowMs));
-  if (limits.some((one) => one === null)) return null;
-  const further = rule.names.map((name, i): Budget => {
-    const budget = { name, scope: 'customer', group: null, unlimited: [] } as const;
-    const unit = rule.units[i]! > 0 ? { unit: unitName(rule.units[i]!) } : {};
-    return { ...budget, ...unit, limits: limits[i + 1]!, ...boundIn(rule.inFlight[i + 1]!) };
-  });
-  return {
-    plan: '',
-    limits: limits[0]!,
-    unlimited: [],
-    bans: rule.bans,
-    ...boundIn(rule.inFlight[0]!),
-    ...(rule.inFlight.some((bound) => bound !== null) ? { boundsInFlight: true } : {}),
-    ...(further.length === 0 ? {} : { further }),
-    ...(rule.bansOfCustomer ? { bansOfCustomer: true } : {}),
-  };
+  const budgets: Budget[] = [];
+  for (const { name, unit, inFlight, windows } of rule.budgets) {
+    const limits = limitsIn(windows, nowMs);
+    if (limits === null) return null;
+    const bound = inFlight < 0 ? {} : { inFlight };
+    const ofUnit = unit === 0 ? {} : { unit: unitName(unit) };
+    const parts = { name, prefix: '', scope: 'key', group: null, isWhole: unit === 0 } as const;
+    budgets.push({ ...parts, limits, unlimited: [], ...bound, ...ofUnit });
+  }
+  return charging({ plan: '', bans: rule.bans, bansIn: rule.bansIn }, budgets);
 }
 
 /** Usage that reconcile-usage.lua adds to one account. */
@@ -206,26 +203,27 @@ function historyIn(name: string): string {
 const HISTORY_PREFIX = keyspace.history('').slice(0, -2);
 
 function ruleIn(text: string): Rule {
-  const [first, common, ...budgets] = text.split('|');
-  const [kept, after, ...rest] = numbersIn(first!) as [number, number, ...number[]];
-  const [withinMs, firstMs, factor, longestMs, forgetMs] = rest as [number, number, number, number, number];
-  const [holder = '', struck, histories = Math.min(kept, 1), most] = common?.split(' ') ?? [];
-  const words = budgets.map((budget) => budget.split(' '));
-  const units = words.map(([, unit]) => Number(unit));
-  const parts = words.map(([name, , ...rest]) => [name, ...rest]);
+  const words = text.split(' ');
+  const names = words.filter((word) => word.startsWith('=')).map((word) => word.slice(1));
+  const numbers = words.slice(0, words.length - names.length).map(Number);
+  const [kept, after, withinMs, firstMs, factor, longestMs, forgetMs, bansIn] = numbers.splice(0, 8) as RuleNumbers;
+  const budgets: RuleBudget[] = [];
+  while (numbers.length > 0) {
+    const [unit, inFlight, size] = numbers.splice(0, 3) as [number, number, number];
+    const name = budgets.length === 0 ? '' : names.shift()!;
+    budgets.push({ name, unit, inFlight, windows: numbers.splice(0, size) });
+  }
   return {
     bans: after === 0 ? null : { after, withinMs, firstMs, factor, longestMs, forgetMs },
-    histories: Number(histories),
-    holder,
-    bansOfCustomer: struck === '1',
-    inFlight: [most, ...parts.map(([, bound]) => bound)].map((bound) =>
-      bound === undefined || bound === '-' ? null : Number(bound),
-    ),
-    windows: [rest.slice(5), ...parts.map(([, , ...numbers]) => numbers.map(Number))],
-    names: parts.map(([name]) => name!),
-    units,
+    histories: kept % 10,
+    holder: names[0] ?? '',
+    bansIn,
+    isBounded: budgets.some(({ inFlight }) => inFlight >= 0),
+    budgets,
   };
 }
+
+type RuleNumbers = [number, number, number, number, number, number, number, 0 | 1];
 
 function limitsIn(numbers: readonly number[], nowMs: number): WindowLimit[] | null {
   const limits: WindowLimit[] = [];
@@ -246,10 +244,6 @@ function limitsIn(numbers: readonly number[], nowMs: number): WindowLimit[] | nu
     );
   }
   return limits;
-}
-
-function boundIn(inFlight: number | null) {
-  return inFlight === null ? {} : { inFlight };
 }
 
 function chunks(numbers: readonly number[], size: number): number[][] {

@@ -3,14 +3,13 @@ import { MAX_LEASE_MS, type ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
 import { WINDOW_MS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
-import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget, struckOf } from './budgets.ts';
+import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import {
   type ChargedAccount,
   type ExecutedAddition,
   type ExecutedDecision,
   type ExecutedReport,
   type ExecutedSettlement,
-  joined,
   KNOWN_FOR_MS,
   TICKET_MS,
   takenBack,
@@ -86,7 +85,7 @@ export class StoreJudge {
     const ids = budgets.map(({ accountId }) => accountId).join(', ');
     const charged = accounts.map(({ accountId }) => accountId).join(', ');
     if (ids !== charged) return `The store charged ${charged} for ${consumerId}; it should be ${ids}.`;
-    const struck = struckOf(budgets, plan);
+    const struck = plan.bansIn;
     const bansOf = (i: number) => JSON.stringify(i === struck ? plan.bans : null);
     const { nowMs } = outcome;
     const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i), nowMs));
@@ -102,7 +101,7 @@ export class StoreJudge {
       return null;
     }
     const all = budgets.map((budget, i): Charged => {
-      return { budget, account: known[i]!, told: i === 0 ? outcome.state : outcome.state.further![i - 1]! };
+      return { budget, account: known[i]!, told: outcome.accounts[i]! };
     });
     const broken = judge(all, plan, executed, struck);
     return broken === null ? null : `${broken} Consumer ${consumerId}: ${JSON.stringify(outcome)}.`;
@@ -208,9 +207,8 @@ function historyOf(
   { outcome, recorded, consumerId, accounts, leaseTerms }: ExecutedDecision,
 ) {
   const admitted = outcome.n === 0 ? 0 : outcome.admitted;
-  const borrowed =
-    (outcome.lent?.units ?? 0) -
-    takenBack(joined(accounts.map(({ before }) => before ?? UNSEEN)), leaseTerms, outcome.nowMs);
+  const before = accounts.map((account) => account.before ?? UNSEEN);
+  const borrowed = (outcome.lent?.units ?? 0) - takenBack(before, leaseTerms, outcome.nowMs);
   const amounts = amountsOf(budgets, outcome);
   const due = budgets
     .filter(({ hasHistory }) => hasHistory)
