@@ -188,53 +188,69 @@ export class AccountCache {
   ): Refused | Banned | null {
     const own = this.#current(consumerId);
     if (own === null) return null;
-    const isSame = own.budgets === allowance.budgets && own.ids[0] === consumerId;
-    const ids = isSame ? own.ids : accountIdsOf(consumerId, allowance);
-    if (!this.#mayRefuse(own, ids, allowance, cost, amounts)) return null;
+    const last = own.refusal;
+    if (last === null && !this.#mayRefuse(own, consumerId, allowance, cost, amounts)) return null;
     // The store's clock lies between two bounds. The later bound decides whether the refusal may still stand, the earlier
     // one how long the client has to wait: neither errs against the client. The store's time is in whole milliseconds, so
     // up to one more may have passed.
     const monotonicMs = this.#options.monotonicMs();
     const latestNowMs = Math.ceil(own.nowMs + 1 + (monotonicMs - own.askedAtMs));
-    let nowMs = sinceAnswer(own, monotonicMs);
-    for (let i = 1; i < ids.length; i++) {
-      const other = this.#current(ids[i]!);
-      if (other !== null) nowMs = Math.max(nowMs, sinceAnswer(other, monotonicMs));
-    }
-    const last = own.refusal;
+    const nowMs = sinceAnswer(own, monotonicMs);
     if (last !== null && last.nowMs === nowMs && last.latestNowMs === latestNowMs) {
       if (last.allowance === allowance && last.cost === cost && sameAmounts(last.amounts, amounts)) return last.verdict;
     }
-    const accounts = ids.map((id) => this.#current(id)?.state ?? UNSEEN);
-    if (!stillRefuses(own.nowMs, accounts, allowance, { cost, amounts }, latestNowMs)) return null;
-    const verdict = verdictOf(decide(accounts, allowance, nowMs, cost, 1, undefined, amounts), allowance, 0);
-    if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
-    own.refusal = { allowance, cost, amounts, nowMs, latestNowMs, verdict };
+    const verdict = this.#refusalOf(own, consumerId, allowance, { cost, amounts, monotonicMs, latestNowMs });
+    if (verdict !== null) own.refusal = { allowance, cost, amounts, nowMs, latestNowMs, verdict };
     return verdict;
+  }
+
+  #refusalOf(
+    own: RememberedAccount,
+    consumerId: string,
+    allowance: Allowance,
+    asked: Pick<Refusal, 'cost' | 'amounts' | 'latestNowMs'> & { readonly monotonicMs: number },
+  ): Refused | Banned | null {
+    const { cost, amounts, latestNowMs, monotonicMs } = asked;
+    const ids = idsOf(own, consumerId, allowance);
+    const accounts = new Array<AccountState>(ids.length);
+    let nowMs = 0;
+    for (let i = 0; i < ids.length; i++) {
+      const memory = i === 0 ? own : this.#current(ids[i]!);
+      accounts[i] = memory?.state ?? UNSEEN;
+      if (memory !== null) nowMs = Math.max(nowMs, sinceAnswer(memory, monotonicMs));
+    }
+    if (!stillRefuses(own.nowMs, accounts, allowance, asked, latestNowMs)) return null;
+    const verdict = verdictOf(decide(accounts, allowance, nowMs, cost, 1, undefined, amounts), allowance, 0);
+    return verdict.kind === 'refused' || verdict.kind === 'banned' ? verdict : null;
   }
 
   /** What is known of an account; null if nothing, or not since the last `forget`. */
   #current(accountId: string): RememberedAccount | null {
     const memory = this.#accounts.get(accountId);
-    return memory?.generation === this.#generation ? memory : null;
+    return memory === undefined || memory.generation !== this.#generation ? null : memory;
   }
 
   /** A cheap test that rules out a refusal from memory for most requests, before the clock is read. */
   #mayRefuse(
-    { state }: RememberedAccount,
-    ids: AccountIds,
+    own: RememberedAccount,
+    consumerId: string,
     allowance: Allowance,
     cost: number,
     amounts: Amounts | undefined,
   ): boolean {
-    if (state.ban !== null || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
-    for (let i = 1; i < ids.length; i++) if (this.#current(ids[i]!)?.state.ban) return true;
-    return false;
+    if (own.state.ban !== null || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
+    if (allowance.budgets.length === 1) return false;
+    return idsOf(own, consumerId, allowance).some((id) => this.#current(id)?.state.ban);
   }
 
   #since(answer: Answer): number {
     return sinceAnswer(answer, this.#options.monotonicMs());
   }
+}
+
+/** The accounts of a request, as they were made for the last decision if that charged the same budgets. */
+function idsOf({ ids, budgets }: RememberedAccount, consumerId: string, allowance: Allowance): AccountIds {
+  return budgets === allowance.budgets && ids[0] === consumerId ? ids : accountIdsOf(consumerId, allowance);
 }
 
 /** When the store's clock said `nowMs`. */
@@ -306,11 +322,12 @@ function stillRefuses(
 }
 
 function hasNoRoom({ windows }: AccountState, limits: readonly WindowLimit[], cost: number, nowMs: number): boolean {
-  return limits.some((limit) => {
+  for (const limit of limits) {
     const open = windows[limit.window];
-    if (open === undefined || limit.limit - open.used >= cost) return false;
+    if (open === undefined || limit.limit - open.used >= cost) continue;
     if (isPresent(open, limit, nowMs)) return true;
     const { count } = presentCount(open, limit, nowMs);
-    return count !== undefined && limit.limit - count.used < cost;
-  });
+    if (count !== undefined && limit.limit - count.used < cost) return true;
+  }
+  return false;
 }

@@ -233,7 +233,9 @@ function isBanned(accounts: readonly ChargedAccount[], nowMs: number): boolean {
 
 /** Whether the refusal of a request is a strike: one that waiting could have avoided. */
 function isStrike(accounts: readonly ChargedAccount[], { bans }: Allowance): boolean {
-  return bans !== null && !accounts.some(({ limits, cost }) => costExceedsLimit(limits, roomOf(cost)));
+  if (bans === null) return false;
+  for (const { limits, cost } of accounts) if (costExceedsLimit(limits, roomOf(cost))) return false;
+  return true;
 }
 
 const NONE_IN_FLIGHT: readonly number[] = Object.freeze([]);
@@ -297,7 +299,9 @@ export function roomOf(charge: number): number {
 }
 
 function statesOf(accounts: readonly ChargedAccount[]): Accounts {
-  return accounts.map(stateOf) as [AccountState, ...AccountState[]];
+  const states = new Array<AccountState>(accounts.length);
+  for (let i = 0; i < accounts.length; i++) states[i] = stateOf(accounts[i]!);
+  return states as [AccountState, ...AccountState[]];
 }
 
 function stateOf({ windows, strikes, ban, topUps, leases }: ChargedAccount): AccountState {

@@ -378,8 +378,21 @@ function banned(
     resetAtMs: retryAtMs,
   };
   const { number, untilMs } = ban;
-  const decided = { nowMs, allowance, cost, standings, inFlight, binding, strike };
-  return { kind: 'banned', ...decided, retryAtMs, number, untilMs, scope, imposed };
+  return {
+    kind: 'banned',
+    nowMs,
+    allowance,
+    cost,
+    standings,
+    inFlight,
+    binding,
+    strike,
+    retryAtMs,
+    number,
+    untilMs,
+    scope,
+    imposed,
+  };
 }
 
 /** A limit of the consumer that this request does not charge; 0 if its plan no longer has one of that length. */
