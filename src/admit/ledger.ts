@@ -180,7 +180,7 @@ export interface LedgerView {
   topUpNotes(consumerId: string): Promise<readonly TopUpNote[]>;
   /**
    * Sets what was counted in some windows to nothing, clears the strikes, and notifies every gateway. A ban stays. What cannot be
-   * read of these windows, the strikes, a ban or the top-ups is removed and counts as nothing.
+   * read of any window, the strikes, a ban or the top-ups is removed and counts as nothing.
    * @param id the change is made once for each id of a consumer
    */
   resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>>;

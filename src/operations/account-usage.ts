@@ -208,8 +208,7 @@ export class AccountUsage {
    */
   async reset(id: string, named: readonly LimitName[] | null, once: string | null): Promise<UsageChange<ResetReport>> {
     const counted = await this.#countedToChange(id);
-    const all = limitsIn(counted);
-    const limits = countedLimits(id, all, counted.allowance, named);
+    const limits = countedLimits(id, limitsIn(counted), counted.allowance, named);
     const changeId = once ?? this.#newId();
     const resets: { readonly made: MadeReset; readonly limits: readonly CountedLimit[] }[] = [];
     const byAccount = Map.groupBy(limits, (limit) => limit.accountId);
@@ -219,13 +218,11 @@ export class AccountUsage {
       if (made.kind === 'reused') return made;
       resets.push({ made, limits: some });
     }
-    const isWhole = (accountId: string) =>
-      all.every((limit) => limit.accountId !== accountId || limits.some(({ name }) => name === limit.name));
     const { ban } = await this.of(id).catch(async (error: unknown) => {
       if (!(error instanceof Failure) || error.code !== 'store_corrupt') throw error;
-      // The reset was made, although windows or accounts that were not named cannot be read.
+      // The reset was made, although accounts that were not named cannot be read.
       const damaged = await this.#damagedOf(counted);
-      if (damaged.some((accountId) => byAccount.has(accountId) && isWhole(accountId))) throw error;
+      if (damaged.some((accountId) => byAccount.has(accountId))) throw error;
       return { ban: null };
     });
     return { ...joined(resets), report: { id, windows: limits.map(({ name }) => name), ban } };

@@ -2,8 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsOf, accountsUnder, isShadowId, partsOfAccount } from '../admit/account-id.ts';
 import { type Ban, banInForce, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import type { BanInForce, Durability, FoundBan, LedgerView } from '../admit/ledger.ts';
-import { type Plans, plainAllowance, unitNamesIn } from '../admit/plan.ts';
+import { type BanInForce, type Durability, type FoundBan, foreignAccount, type LedgerView } from '../admit/ledger.ts';
+import { type Plans, plainAllowance, UNBOUNDED, unitNamesIn } from '../admit/plan.ts';
+import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { Failure, Refused } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -380,8 +381,20 @@ export class Operations {
       const message = `The ban of ${id} is that of its customer ${key.customer}, with all its keys. Give the id of the customer to lift it.`;
       throw new Failure('not_found', message);
     }
+    await this.#insistOnReadable(id, key === null ? id : accountsOf(key)[0]);
     const what = id.startsWith('key_') ? 'Key ' : isCustomerId(id) ? 'Customer ' : '';
     throw new Failure('not_found', `${what}${visible(id)} is not banned.`);
+  }
+
+  /** @throws Failure `store_corrupt` if what was counted for a caller, or its ban, cannot be read */
+  async #insistOnReadable(id: string, accountId: string): Promise<void> {
+    const { ledger } = this.#options;
+    const outcome = await ledger.present(accountId, OF_ALL_WINDOWS);
+    if (outcome === null) throw foreignAccount(id, ledger.placeOf(accountId));
+    // Of its customer, groups and units. The limits of a token caller, and of a key whose plan is gone, are not known.
+    await this.counts.of(id).catch((error: unknown) => {
+      if (error instanceof Failure && error.code === 'store_corrupt') throw error;
+    });
   }
 
   async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
@@ -407,6 +420,12 @@ export class Operations {
 
 /** An allowance that counts nothing: with it a ledger reports the ban alone. */
 const WITHOUT_LIMITS = plainAllowance('');
+
+/** With it a ledger reports no account of which anything cannot be read. */
+const OF_ALL_WINDOWS = Object.freeze({
+  ...WITHOUT_LIMITS,
+  limits: WINDOWS.map((window) => windowLimit(window, UNBOUNDED)),
+});
 
 /** Keys in one read. */
 const PAGE = 100;

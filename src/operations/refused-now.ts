@@ -123,7 +123,7 @@ async function reportWithoutRecord(
 
 /** What was counted of a caller cannot be read: whether it is refused or banned is unknown. @param id as operators name it */
 export function unreadableCounts(id: string): UnreadableRecord {
-  const message = `What was counted for ${id} cannot be read. \`tollgate usage ${id}\` says where it is and what to do.`;
+  const message = `What was counted for ${id} cannot be read. \`tollgate usage reset ${id}\` sets that to nothing.`;
   return new UnreadableRecord(id, message);
 }
 

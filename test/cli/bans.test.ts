@@ -217,6 +217,11 @@ describe('on Redis, of a caller that is banned', () => {
     ['the end of its ban', (account) => [['HSET', account, 'B', 'abc']]],
     ['the number of its ban', (account) => [['HSET', account, 'b', '']]],
     ['the window of its ban', (account) => [['HSET', account, 'w', '9']]],
+    ['its strikes', (account) => [['HSET', account, 'x', 'abc', 'B', '1']]],
+    ['its top-ups', (account) => [['HSET', account, 't', 'abc', 'B', '1']]],
+    ['the count of a window', (account) => [['HSET', account, 'm', 'abc', 'B', '1']]],
+    ['the slices of a window', (account) => [['HSET', account, 'm', '\u00ff\u00ff', 'B', '1']]],
+    ['the end of a window', (account) => [['HSET', account, 'M', '', 'B', '1']]],
     [
       'its account',
       (account) => [
@@ -239,7 +244,7 @@ describe('on Redis, of a caller that is banned', () => {
   }
 
   test.each(damages)(
-    '%s cannot be read: each list has it as unreadable, and the others (reliability 406)',
+    '%s cannot be read: each list has it as unreadable, and the others (reliability 406) (reliability 428)',
     async (_, damage) => {
       const { env, id, other, redis } = await twoBanned();
       for (const words of damage(keyspace.account(id))) await redis(...words);
@@ -250,6 +255,9 @@ describe('on Redis, of a caller that is banned', () => {
         stdout: [expect.objectContaining({ id: other, number: 1 }), { id, unreadable }],
       });
       expect((await run(env, 'bans', 'list')).stdout).toContain(`\n${id}\tunreadable\t-\t-\t-\t-\n`);
+      expect(await run(env, 'bans', 'lift', id)).toMatchObject({
+        ...{ code: 1, stdout: '', stderr: expect.stringContaining(`What was counted for ${id} cannot be read: tg:a:`) },
+      });
       const now = JSON.parse((await run(env, 'now', '--scan', '--json')).stdout);
       expect(now.map((row: { id: string }) => row.id).toSorted()).toEqual([id, other].toSorted());
       expect(now).toContainEqual(
@@ -260,6 +268,20 @@ describe('on Redis, of a caller that is banned', () => {
       expect(repaired).toEqual([expect.objectContaining({ id: other, number: 1 })]);
     },
   );
+
+  test('a window of an earlier plan cannot be read: the list and the lift say so, until a reset (reliability 428)', async () => {
+    const { env, id, redis } = await twoBanned();
+    const banned = async () => JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
+    await redis('HSET', keyspace.account(id), 'k', 'abc');
+    // A ban that can be read is listed, and can be lifted.
+    expect(await banned()).toContainEqual(expect.objectContaining({ id, number: 1 }));
+    expect((await run(env, 'bans', 'lift', id)).code).toBe(0);
+    expect(await banned()).toContainEqual({ id, unreadable: expect.stringContaining(`usage reset ${id}`) });
+    expect((await run(env, 'bans', 'lift', id)).stderr).toContain('cannot be read');
+    expect((await run(env, 'usage', 'reset', id)).code).toBe(0);
+    expect((await run(env, 'bans', 'lift', id)).stderr).toContain('is not banned');
+    expect(await banned()).not.toContainEqual(expect.objectContaining({ id }));
+  });
 
   test("another program's values in the place of the list of those refused are named, or made up for, and replaced (reliability 406)", async () => {
     const { env, id, other, redis } = await twoBanned();
@@ -319,6 +341,13 @@ test('in the embedded store, a caller whose account, change or last refusal cann
   ])
     expect(listed).toContainEqual(one);
   expect(listed).toContainEqual(expect.objectContaining({ id: refusal, number: 1 }));
+  for (const id of [account, change]) {
+    const lift = await run(env, 'bans', 'lift', id);
+    expect(lift).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`What was counted for ${id} cannot be read`),
+    });
+  }
   const now = JSON.parse((await run(env, 'now', '--json')).stdout);
   expect(now).toHaveLength(2);
   expect(now).toContainEqual(expect.objectContaining({ id: account, state: 'banned', ban: null, unreadable }));

@@ -30,12 +30,14 @@ import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-chan
 import { holdWrites } from './values.ts';
 
 const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url), 'utf8');
+const READ_BANS_LUA = WINDOWS_LUA + readFileSync(new URL('./read-bans.lua', import.meta.url), 'utf8');
 const CARRY_BAN_LUA = readFileSync(new URL('./carry-ban.lua', import.meta.url), 'utf8');
 
 /** What `defineCommand` adds to a client. */
 interface Scripted {
   tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
   tollgateInFlight(account: string, holder: string, count: number): Promise<unknown>;
+  tollgateReadBans(size: number, ...accounts: readonly string[]): Promise<ReadBan[]>;
   tollgateCarryBan(account: string, ...ban: readonly [...string[], number]): Promise<number>;
 }
 
@@ -78,6 +80,7 @@ export class RedisLedger implements Ledger {
     this.#settlements = new SettlementCalls(redis, circuit, wallMs, () => this.#decisions.storeNowMs);
     redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
     redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
+    redis.defineCommand('tollgateReadBans', { lua: READ_BANS_LUA });
     redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
@@ -153,10 +156,11 @@ export class RedisLedger implements Ledger {
 
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
     const [from, to] = [keyspace.account(fromAccountId), keyspace.account(toAccountId)];
-    const [fields, keptMs] = await this.#circuit.run(
-      () => Promise.all([this.#fieldsOfBan(from), this.#redis.pttl(from)]),
+    const [[read], keptMs] = await this.#circuit.run(
+      () => Promise.all([this.#redis.tollgateReadBans(1, from), this.#redis.pttl(from)]),
       from,
     );
+    const fields = fieldsOf(read!);
     if (!banIn(fields)) return;
     const carry = () => this.#redis.tollgateCarryBan(to, ...fields.map((field) => field ?? ''), keptMs);
     if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
@@ -204,33 +208,38 @@ export class RedisLedger implements Ledger {
       if (names.length === 0) continue;
       const [seconds, microseconds] = await this.#circuit.read(() => server.time(), server);
       const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
-      for (const [i, ban] of (await this.#banFields(names)).entries()) {
+      for (const [i, read] of (await this.#readBans(names)).entries()) {
+        const ban = banIn(fieldsOf(read));
         const consumerId = accountIdIn(names[i]!, ACCOUNT_PREFIX);
-        if (ban === undefined) found.set(consumerId, { consumerId, ban: null });
-        else if (ban !== null && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
+        if (ban && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
+        else if (read[4] === 0) found.set(consumerId, { consumerId, ban: null });
       }
     } while (cursor !== '0');
   }
 
   /** Asks the cluster and not the scanned node: a slot may have moved since the scan. */
-  async #banFields(names: readonly string[]): Promise<(Ban | null | undefined)[]> {
+  async #readBans(names: readonly string[]): Promise<readonly ReadBan[]> {
+    const atOnce = this.#redis instanceof ClusterClient ? 1 : READ_AT_ONCE;
     const held = holdWrites(this.#redis);
-    const calls = names.map((name) => this.#circuit.read(() => this.#banOf(name), name));
+    const calls = [];
+    for (let i = 0; i < names.length; i += atOnce) {
+      const some = names.slice(i, i + atOnce);
+      calls.push(this.#circuit.read(() => this.#redis.tollgateReadBans(some.length, ...some), some[0]!));
+    }
     held.release();
-    return Promise.all(calls);
+    return (await Promise.all(calls)).flat();
   }
+}
 
-  async #banOf(name: string): Promise<Ban | null | undefined> {
-    return banIn(await this.#fieldsOfBan(name));
-  }
+/** Accounts in one call of read-bans.lua, which takes Redis 0.6 ms. */
+const READ_AT_ONCE = 100;
 
-  /** Fields that cannot be read if another program's value is in the place of the account. */
-  #fieldsOfBan(name: string): Promise<readonly (string | null)[]> {
-    return this.#redis.hmget(name, 'b', 'B', 'w', 'W').catch((error: Error) => {
-      if (error.message.startsWith('WRONGTYPE')) return [''];
-      throw error;
-    });
-  }
+/** The fields b, B, w and W of an account, and 0 if something of it cannot be read. */
+type ReadBan = readonly [Field, Field, Field, Field, isWhole: number];
+type Field = string | null;
+
+function fieldsOf(read: ReadBan): readonly Field[] {
+  return read.slice(0, 4) as Field[];
 }
 
 /**

@@ -1,8 +1,8 @@
 -- Sets what was counted in some windows to nothing, and clears the strikes (the twin of `resetUsage` in
 -- src/admit/account-changes.ts).
 --
--- What it cannot read, because another program has written it, is removed and counts as nothing: those windows, and also strikes, top-ups
--- and a ban, without which no request of the account is decided. If the name holds no hash at all, it is removed.
+-- What it cannot read, because another program has written it, is removed and counts as nothing: any window, strikes, top-ups and a
+-- ban. If the name holds no hash at all, it is removed.
 --
 -- ARGV[4] and the following: the indexes of the windows, 1 second … 6 month
 -- reply   'made', the end of the last count that was taken away, the strikes, and for each window what had been counted;
@@ -24,9 +24,17 @@ if type(lent) == 'string' and not lastEnd then
     return { 'lent', longest }
   end
 end
+local indexes, named = {}, {}
 for i = 4, #ARGV do
-  fields[#fields + 1] = USED[tonumber(ARGV[i])]
-  fields[#fields + 1] = ENDS[tonumber(ARGV[i])]
+  indexes[#indexes + 1] = tonumber(ARGV[i])
+  named[tonumber(ARGV[i])] = true
+end
+for index = 1, #USED do
+  if not named[index] then indexes[#indexes + 1] = index end
+end
+for _, index in ipairs(indexes) do
+  fields[#fields + 1] = USED[index]
+  fields[#fields + 1] = ENDS[index]
 end
 local values = fieldsOf(unpack(fields))
 if not values then
@@ -39,19 +47,21 @@ if readBans(struck) then strikes, strikesEnd = struck[1], struck[2] end
 local unreadable = {}
 
 local windows, reply, upTo = {}, { 'made', now, now < strikesEnd and strikes or 0 }, now
-for i = 4, #ARGV do
-  local used = values[2 * i - 5]
+for i, index in ipairs(indexes) do
+  local used = values[2 * i + 1]
   -- Read as the kind that it was counted as.
   local per = used and not tonumber(used) and (string.byte(used) or 0) - 128 or 0
-  local window = { index = tonumber(ARGV[i]), per = per, latest = MOST }
-  if not readWindow(window, used, values[2 * i - 4], now) then
+  local window = { index = index, per = per, latest = MOST }
+  if not readWindow(window, used, values[2 * i + 2], now) then
     window.used, window.ends, window.slices = 0, 0, nil
-    unreadable[#unreadable + 1] = USED[window.index]
-    unreadable[#unreadable + 1] = ENDS[window.index]
+    unreadable[#unreadable + 1] = USED[index]
+    unreadable[#unreadable + 1] = ENDS[index]
   end
-  windows[#windows + 1] = window
-  reply[#reply + 1] = window.used
-  upTo = max(upTo, window.ends)
+  if named[index] then
+    windows[#windows + 1] = window
+    reply[#reply + 1] = window.used
+    upTo = max(upTo, window.ends)
+  end
 end
 
 for _, window in ipairs(windows) do
