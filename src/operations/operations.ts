@@ -422,10 +422,10 @@ export class Operations {
 const WITHOUT_LIMITS = plainAllowance('');
 
 /** With it a ledger reports no account of which anything cannot be read. */
-const OF_ALL_WINDOWS = Object.freeze({
-  ...WITHOUT_LIMITS,
-  limits: WINDOWS.map((window) => windowLimit(window, UNBOUNDED)),
-});
+const OF_ALL_WINDOWS = plainAllowance(
+  '',
+  WINDOWS.map((window) => windowLimit(window, UNBOUNDED)),
+);
 
 /** Keys in one read. */
 const PAGE = 100;
