@@ -38,6 +38,8 @@ export interface BufferReader {
   onBytes(chunk: Buffer, isLent: boolean): boolean;
   /** Whether a body has begun and has not ended. */
   readonly isAmidBody: boolean;
+  /** Who shares a turn with it. */
+  readonly owner: unknown;
 }
 
 /** What may be read in one turn of the event loop without waiting. */
@@ -73,8 +75,9 @@ class BytesOfTurn {
     setImmediate(this.#beginTurn);
   }
 
-  get isSpent(): boolean {
-    return this.#left <= 0;
+  /** Not more than 0 if the turn allows no more. */
+  get left(): number {
+    return this.#left;
   }
 
   readonly #beginTurn = (): void => {
@@ -88,9 +91,11 @@ class BytesOfTurn {
 const TURN_MS = 0.25;
 const READS = new Turns(() => performance.now(), TURN_MS);
 
-/** Beyond this, each connection to a service is read once in a turn of the event loop. */
+/** Beyond this, what services send waits for its turn. */
 const INTAKE_IN_TURN_BYTES = 2 * 1024 * 1024;
 const INTAKE = new BytesOfTurn(INTAKE_IN_TURN_BYTES);
+/** Of what waits, a quarter of that is processed in one turn of the event loop. */
+const INTAKES = new Turns(() => -INTAKE.left, INTAKE_IN_TURN_BYTES / 4);
 /** As many bytes count for each millisecond that the bytes read took, if they took longer than others: chunks of one byte do. */
 const BYTES_PER_MS = INTAKE_IN_TURN_BYTES / 10;
 /** A response is read in pieces of 4 KiB until one of them took less time than this for its bytes. Most fit into one. */
@@ -111,7 +116,7 @@ const FEW = SHARED.subarray(0, FEW_BYTES);
  *
  * Attack: libuv reads each ready connection up to 32 times before any timer runs. A client that reads large responses on 64
  * connections, and pauses, made turns of a hundred milliseconds. Attack: 64 KiB in chunks of one byte take 7 ms, and 200 connections
-had as much ready at the same moment.
+ * have as much ready at the same moment. So beyond the budget of a turn what was read waits, and is processed in turn.
  */
 export class Intake {
   readonly #buffers: Buffers;
@@ -119,6 +124,8 @@ export class Intake {
   #socket: Socket | null = null;
   #own: Buffer | null = null;
   #isCheap = false;
+  /** What waits for its turn. The connection is not read meanwhile. */
+  #waiting: Buffer | null = null;
   /** The buffer into which the large piece just read was copied. */
   #copy: Buffer | null = null;
 
@@ -130,8 +137,9 @@ export class Intake {
   readonly onread = {
     buffer: (): Buffer => {
       // Node asks for it after a read, for the next one.
+      if (this.#waiting !== null) return FEW;
       if (this.#reader?.isAmidBody === true) {
-        if (!this.#isCheap || INTAKE.isSpent) return FEW;
+        if (!this.#isCheap || INTAKE.left <= 0) return FEW;
         this.#own ??= this.#buffers.take();
         return this.#own;
       }
@@ -141,16 +149,16 @@ export class Intake {
     },
     callback: (bytes: number, buffer: Uint8Array): boolean => {
       const chunk = (buffer as Buffer).subarray(0, bytes);
-      const isLent = buffer !== this.#own || bytes < MIN_GIVEN_BYTES;
-      const beganAtMs = performance.now();
-      const isFree = this.#reader?.onBytes(chunk, isLent) === true;
-      if (!isLent && !isFree) this.#own = null;
-      if (this.#copy !== null && isFree) this.#buffers.give(this.#copy);
-      this.#copy = null;
-      const tookMs = performance.now() - beganAtMs;
-      this.#isCheap = tookMs * CHEAP_BYTES_PER_MS < bytes;
-      if (INTAKE.spend(Math.max(bytes, tookMs * BYTES_PER_MS))) return true;
-      READS.later(this, this.#readOn);
+      if (this.#mayProcess) {
+        this.#process(chunk);
+        if (INTAKE.left > 0) return true;
+        READS.later(this, this.#readOn);
+        return false;
+      }
+      const piece = buffer === this.#own ? chunk : ownCopy(chunk);
+      if (this.#waiting === null) INTAKES.later(this.#reader?.owner, this.#inTurn);
+      // Its user may have resumed it.
+      this.#waiting = this.#waiting === null ? piece : Buffer.concat([this.#waiting, piece]);
       return false;
     },
   };
@@ -160,6 +168,37 @@ export class Intake {
     this.#reader = reader;
     this.#socket = socket;
   }
+
+  /** Whether bytes that the service has sent wait for their turn. */
+  get hasWaiting(): boolean {
+    return this.#waiting !== null;
+  }
+
+  /** What costs little is not worth the wait, if there are no masses of it. */
+  get #mayProcess(): boolean {
+    if (this.#waiting !== null) return false;
+    return this.#isCheap ? INTAKE.left > -INTAKE_IN_TURN_BYTES : INTAKE.left > 0 && !INTAKES.isWaiting;
+  }
+
+  #process(chunk: Buffer): void {
+    const isLent = chunk.buffer !== this.#own?.buffer || chunk.length < MIN_GIVEN_BYTES;
+    const beganAtMs = performance.now();
+    const isFree = this.#reader?.onBytes(chunk, isLent) === true;
+    if (!isLent && !isFree) this.#own = null;
+    if (this.#copy !== null && isFree) this.#buffers.give(this.#copy);
+    this.#copy = null;
+    const tookMs = performance.now() - beganAtMs;
+    this.#isCheap = tookMs * CHEAP_BYTES_PER_MS < chunk.length;
+    INTAKE.spend(Math.max(chunk.length, tookMs * BYTES_PER_MS));
+  }
+
+  readonly #inTurn = (): void => {
+    const chunk = this.#waiting!;
+    this.#waiting = null;
+    if (this.#socket?.destroyed === true) return;
+    this.#process(chunk);
+    this.#readOn();
+  };
 
   readonly #readOn = (): void => {
     if (this.#socket?.isPaused() === false) this.#socket.resume();

@@ -32,6 +32,7 @@ function uploadOn(socket: Socket, deadlines = new Deadlines(() => performance.no
     new EndOfTurn(),
   );
   const carried: InFlightRequest = {
+    share: {},
     onInformation: () => {},
     onHead: ({ status }) => told.push(`${status}`),
     onData: (chunk) => told.push(chunk.toString('latin1')),

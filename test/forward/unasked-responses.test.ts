@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, Socket } from 'node:net';
 import { createServer as createEncryptedServer, type SecureVersion, type TLSSocket } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/connection.ts';
 import type { UpstreamTls } from '../../src/forward/upstream/dial.ts';
 import { type ConnectionWaiter, Upstream } from '../../src/forward/upstream/upstream.ts';
 import { Deadlines } from '../../src/io/deadlines.ts';
+import { Buffers, Intake } from '../../src/io/read-buffers.ts';
 import { EndOfTurn } from '../../src/io/writes.ts';
 import { Chance } from '../../tools/kit/chance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -63,7 +64,8 @@ describe('a gateway whose upstream answers requests twice (reliability 154)', ()
   });
 });
 
-const carriedBy = (told: Partial<InFlightRequest>): InFlightRequest => ({
+const carriedBy = (told: Partial<Omit<InFlightRequest, 'share'>>): InFlightRequest => ({
+  share: {},
   onInformation: () => {},
   onHead: () => {},
   onData: () => {},
@@ -176,6 +178,29 @@ test('an upstream that sent what was not asked for is reused again after a minut
   expect(used).toEqual([1, 2, 3, 4, 5, 6, 7, 7, 7]);
   sockets.at(-1)!.write(answer('unasked'));
   await eventually(() => expect(unasked).toEqual([true, true]));
+});
+
+test('a plain connection whose bytes wait for their turn carries no further request (reliability 410)', async () => {
+  const { port } = await listen(createServer((socket) => void socket.on('error', () => {})));
+  const [busy, intake] = [new Intake(new Buffers()), new Intake(new Buffers())];
+  const onBytes = () => {
+    // Longer than a turn allows.
+    const untilMs = performance.now() + 20;
+    while (performance.now() < untilMs);
+    return true;
+  };
+  busy.into({ isAmidBody: true, owner: 'other', onBytes }, new Socket());
+  const socket = connect({ port, host: '127.0.0.1', onread: intake.onread });
+  await once(socket, 'connect');
+  const keeper = { onIdle: () => {}, onUnasked: () => {}, onClosed: () => {} };
+  const address = { authority: 'a', base: '' };
+  const deadlines = new Deadlines(() => 0);
+  const connection = new UpstreamConnection(socket, intake, address, keeper, deadlines, new EndOfTurn());
+  busy.onread.callback(1, Buffer.alloc(1));
+  const unasked = Buffer.from(answer('unasked'));
+  expect(intake.onread.callback(unasked.length, unasked)).toBe(false);
+  expect(connection.takeIdle(0)).toBe(false);
+  expect(socket.destroyed).toBe(true);
 });
 
 test('connections that are not reused leave no port behind in TIME_WAIT: the upstream sees a reset', async () => {

@@ -55,6 +55,7 @@ function connectionOn(socket: Socket) {
     new EndOfTurn(),
   );
   const carried: InFlightRequest = {
+    share: {},
     onInformation: note('information'),
     onHead: note('head'),
     onData: note('data'),

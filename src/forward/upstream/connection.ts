@@ -115,7 +115,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   }
 
   get #hasWaiting(): boolean {
-    return this.#intake === null && hasWaiting(this.#socket);
+    return this.#intake?.hasWaiting ?? hasWaiting(this.#socket);
   }
 
   /** Whether some of the request's body had not been handed to the system when the connection broke. */
@@ -238,6 +238,10 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     return this.#reader.isAmidBody;
   }
 
+  get owner(): unknown {
+    return this.#carried?.share ?? this;
+  }
+
   onBytes(chunk: Buffer, isLent: boolean): boolean {
     const carried = this.#carried;
     if (carried === null || chunk.length < MEASURED_BYTES) return this.#onBytes(chunk, isLent);
@@ -328,6 +332,8 @@ function isRequestTimeout(chunk: Buffer): boolean {
 
 /** The request that a connection is carrying. The connection calls these methods. */
 export interface InFlightRequest extends ResponseHandler {
+  /** Of its consumer: what its responses bring shares a turn. */
+  readonly share: object;
   /** Everything received so far has been passed on: what was held back to be sent with more is sent now. */
   onPause(): void;
   /** The whole response has been passed on. A large one can be written now, without waiting for `onEnd`. */

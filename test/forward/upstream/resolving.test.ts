@@ -53,6 +53,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
           connection.carry(
             { method: 'GET', target: '/', lines: '', body: null },
             {
+              share: {},
               onInformation: () => {},
               onHead: (_head: ResponseHead) => {},
               onData: () => {},
