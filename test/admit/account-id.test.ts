@@ -4,6 +4,7 @@ import {
   accountsOf,
   accountsUnder,
   historiesOf,
+  historyBehind,
   isOfCustomer,
   isShadowId,
   lengthOfOwner,
@@ -68,6 +69,18 @@ test.each([
     expect(isOfCustomer(id, 'cus_1')).toBe(of.consumerId !== null && of.customerId === 'cus_1');
   },
 );
+
+test.each([
+  ['key_1', 'key_1'],
+  ['key_1%rows', 'key_1'],
+  ['key_1~shadow#search%rows', 'key_1~shadow'],
+  ['cus_1#search', 'cus_1'],
+  ['cus_1~shadow#search%rows', 'cus_1'],
+  ['cus_1/key_1%rows', 'cus_1/key_1'],
+  ['cus_1/key_1~shadow#search', 'cus_1/key_1~shadow'],
+])('requests that charge the account %s are in the history %s', (id, history) => {
+  expect(historyBehind(id)).toBe(history);
+});
 
 test('a key has its present account and those from before it was moved, and several in a decision if it has budgets', () => {
   expect(accountsOf({ id: 'key_1' })).toEqual(['key_1']);

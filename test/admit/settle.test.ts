@@ -20,6 +20,7 @@ test.each<[string, WindowLimit, WindowCount | undefined, number, number, WindowC
   ['more is counted, even beyond the limit', minute, fixed(9), T0 + 9_000, 5, fixed(14)],
   ['more opens a window that has ended', minute, fixed(9, T0), T0, 5, fixed(5, T0 + 60_000)],
   ['more opens one that was never open', minute, undefined, T0, 5, fixed(5, T0 + 60_000)],
+  ['nothing opens no window', minute, undefined, T0, 0, undefined],
   ['less is given back where it was counted', minute, fixed(9), T0 + 9_000, -5, fixed(4)],
   ['no more than all is given back', minute, fixed(3), T0 + 9_000, -5, fixed(0)],
   ['a later window keeps its count', minute, fixed(9), T0 + 8_000, -5, fixed(9)],
