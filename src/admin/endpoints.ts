@@ -122,8 +122,7 @@ export function textsOf(query: URLSearchParams, names: readonly string[]): Recor
 }
 
 function responseTo(operation: AnyOperation, done: Done<unknown>, { query }: Call): AdminResponse {
-  const { change, key, customer, version, isRepeated } = done;
-  const record = key ?? customer;
+  const { change, record, version, isRepeated } = done;
   const output = done.output as Readonly<Record<string, unknown>>;
   const tag = record === undefined ? version && `"${version}"` : etagOf(record);
   const fields = {

@@ -10,7 +10,7 @@ import { Failure } from '../failure.ts';
 import { digestOf } from '../identify/api-key.ts';
 import { urlOfListener } from '../io/listening.ts';
 import { newKey } from '../operations/key-changes.ts';
-import { changeOfKey } from '../operations/recorded.ts';
+import { changeOfRecord } from '../operations/recorded.ts';
 import { offerSignIn } from '../operations/sign-in-links.ts';
 import { isLoopback, StartLink } from '../operations/start-link.ts';
 import { startPets } from '../pets/server.ts';
@@ -229,7 +229,7 @@ async function makeDemoKey(store: OpenKeys, plan: Plan): Promise<string> {
     action: 'key.create',
     target: null,
     work: () => keys.create(key),
-    changeOf: (durability) => changeOfKey({ key, durability }),
+    changeOf: (durability) => changeOfRecord({ record: key, durability }),
   });
   return secret;
 }

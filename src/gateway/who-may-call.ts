@@ -1,8 +1,8 @@
 import { type ErrorResponse, insufficientScope } from '../annotate/errors.ts';
 import type { ClientAddress, ClientCertificate } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
+import type { OnlyFrom } from '../identify/known-customers.ts';
 import { Networks } from '../io/networks.ts';
-import type { OnlyFrom } from '../model/attributes.ts';
 import { comesFromOrigin } from '../model/origins.ts';
 import type { Route } from '../routing/route.ts';
 import type { Caller } from './exchange.ts';

@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { type Attributes, KEPT } from '../model/attributes.ts';
 import { newId, type Random } from './api-key.ts';
 import type { AppliedEntry } from './key-store.ts';
-import { type Listed, readRecord } from './stored-record.ts';
+import { type RecordStore, readRecord } from './stored-record.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** One customer: who pays for some keys. Its plan and limits are shared by all its keys. */
@@ -26,47 +25,8 @@ export interface StoredCustomer extends Attributes {
   readonly creation?: { readonly body: string };
 }
 
-/** A page of customers in the order of their creation. `cursor` is the id of its last customer, and null on the last page. */
-export interface CustomerPage {
-  readonly customers: readonly Listed<StoredCustomer>[];
-  readonly cursor: string | null;
-}
-
-/** A customer after a change. */
-export interface UpdatedCustomer {
-  readonly customer: StoredCustomer;
-  readonly durability: Durability;
-}
-
-export interface DeletedCustomer {
-  /** The customer before the deletion; its tombstone if it had been deleted already. */
-  readonly before: StoredCustomer;
-  readonly durability: Durability;
-}
-
-/**
- * The store of customers. Owned by identify, implemented by stores/embedded and stores/redis; test/contracts/customer-store.ts
- * tests both. Every method rejects as those of KeyStore do, and lists have records that cannot be read as its lists do. Which keys a customer has is
- * in the records of the keys (`KeyStore.list`).
- */
-export interface CustomerStore {
-  /** A deleted customer is found only with `evenDeleted`. */
-  get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredCustomer | null>;
-  /** The customers after the one with the id `cursor`. New ones do not move it. Rejects with `refused` for an unknown cursor. */
-  list(page: { readonly limit: number; readonly cursor: string | null }): Promise<CustomerPage>;
-  /** Stores a new customer. Rejects with `refused` if another has its id, even a deleted one. */
-  create(customer: StoredCustomer): Promise<Durability>;
-  /**
-   * Replaces a customer by `change(customer)` atomically and notifies every gateway, as `KeyStore.update` does.
-   * @returns null if there is no such customer
-   */
-  update(id: string, change: (customer: StoredCustomer) => StoredCustomer): Promise<UpdatedCustomer | null>;
-  /**
-   * Replaces a customer by its tombstone `bury(customer)` and removes it from the list, as `KeyStore.delete` does.
-   * @returns null if there is no such customer
-   */
-  delete(id: string, bury: (customer: StoredCustomer) => StoredCustomer): Promise<DeletedCustomer | null>;
-}
+/** The store of customers. Which keys a customer has is in the records of the keys (`KeyStore.list`). */
+export type CustomerStore = RecordStore<StoredCustomer>;
 
 /** Makes the id of a customer: `cus_` and 16 random base62 characters. */
 export function newCustomerId(random: Random): string {

@@ -2,11 +2,17 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
-import { type Meta, type OnlyFrom, onlyFromOf } from '../model/attributes.ts';
+import type { Meta } from '../model/attributes.ts';
 import { certificateDigest } from '../model/certificates.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
 import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
-import type { Customer, KnownCustomer, KnownCustomers } from './known-customers.ts';
+import {
+  type Customer,
+  type KnownCustomer,
+  type KnownCustomers,
+  type OnlyFrom,
+  onlyFromOf,
+} from './known-customers.ts';
 import { secretName } from './secret-use-store.ts';
 import { type UnreadableIdentity, UnreadableRecord, unreadable } from './stored-record.ts';
 import { isSuspended, longerOf, type Suspension } from './suspension.ts';

@@ -3,7 +3,7 @@ import type { Durability } from '../admit/ledger.ts';
 import type { Limits } from '../admit/plan.ts';
 import { type Attributes, KEPT } from '../model/attributes.ts';
 import { certificateDigest } from '../model/certificates.ts';
-import { type Listed, readRecord } from './stored-record.ts';
+import { type Listed, type RecordPage, type RecordStore, readRecord, type Updated } from './stored-record.ts';
 import { STORED_SUSPENSION, type Suspension } from './suspension.ts';
 
 /** The store's record of one secret of an API key. It never holds the secret itself. */
@@ -59,12 +59,6 @@ export interface StoredKey extends Attributes {
   readonly creation?: { readonly salt: string; readonly body: string };
 }
 
-/** A page of keys in the order of their creation. `cursor` is the id of its last key, and null on the last page. */
-export interface KeyPage {
-  readonly keys: readonly Listed<StoredKey>[];
-  readonly cursor: string | null;
-}
-
 /** The part of the list of keys that a search has looked at. */
 export interface KeyScan {
   /** The keys whose record may match, and those that cannot be read, in the order of the list. `place` is the place of a key in this part, from 1. */
@@ -75,45 +69,28 @@ export interface KeyScan {
   readonly cursor: string | null;
 }
 
-/** A key after a change. */
-export interface Updated {
-  readonly key: StoredKey;
-  readonly durability: Durability;
-}
-
-export interface Deleted {
-  /** The key before the deletion; its tombstone if it had been deleted already. */
-  readonly before: StoredKey;
-  readonly durability: Durability;
-}
-
 export interface UpdateOptions {
   /** False: the store does not wait for replicas, and the durability is unknown. For changes that are repeated if lost. */
   readonly isLasting?: boolean;
 }
 
-/**
- * The store of API keys. Owned by identify, implemented by stores/embedded and stores/redis; test/contracts/key-store.ts
- * tests both. Every method rejects with Failure `store_unavailable` if the store does not answer, and with UnreadableRecord if it is
- * asked for one key whose record cannot be read. Lists have that in the place of the key.
- */
-export interface KeyStore {
+/** The store of API keys. No method but `ownerOf` and `get` with `evenDeleted` returns a deleted key. */
+export interface KeyStore extends RecordStore<StoredKey> {
   /** The key that has a secret with this digest; revoked and expired keys are found too. */
   findByDigest(digest: string): Promise<StoredKey | null>;
   /**
    * The same, and also a key whose retired digests include this one, even a deleted key, or that has this digest of a name of
-   * certificates (`indexedOf`). No other method returns a deleted
-   * key, except `get` with `evenDeleted`.
+   * certificates (`indexedOf`).
    * @param options with `evenFull`, also while the store refuses writes alone: for operators, and not for requests, which could not
    *   be counted
    */
   ownerOf(digest: string, options?: { readonly evenFull: boolean }): Promise<StoredKey | null>;
-  get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null>;
-  /**
-   * The keys after the one with the id `cursor`. New keys do not move it. Rejects with `refused` for an unknown cursor.
-   * @param page with `customer`, only the keys whose record names this customer, and those that cannot be read and may be its
-   */
-  list(page: { readonly limit: number; readonly cursor: string | null; readonly customer?: string }): Promise<KeyPage>;
+  /** @param page with `customer`, only the keys whose record names this customer, and those that cannot be read and may be its */
+  list(page: {
+    readonly limit: number;
+    readonly cursor: string | null;
+    readonly customer?: string;
+  }): Promise<RecordPage<StoredKey>>;
   /**
    * Looks at the next `most` keys after the one with the id `cursor`, and parses only those whose record, JSON, passes
    * `mayMatch`, or does not look like one: parsing every record would make a search over a million keys several times slower. So a
@@ -144,20 +121,12 @@ export interface KeyStore {
    *   has its id or a digest. If the call rejects, some of the keys may have been stored.
    */
   createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]>;
-  /**
-   * Replaces a key by `change(key)` atomically and notifies every gateway. Two concurrent changes both take effect, one
-   * after the other: `change` may run more than once and must be pure. Digests that the new version lacks are no longer
-   * found. Rejects with `refused` if another key has one of its certificates. If `change` throws, nothing is stored and the promise rejects with its error.
-   * @returns null if there is no such key
-   */
-  update(id: string, change: (key: StoredKey) => StoredKey, options?: UpdateOptions): Promise<Updated | null>;
-  /**
-   * Replaces a key by its tombstone `bury(key)` and removes it from the list, with the same atomicity and durability as
-   * `update`. For a key that is already deleted it completes what an earlier deletion left undone. If `bury` throws,
-   * nothing is changed and the promise rejects with its error.
-   * @returns null if there is no such key
-   */
-  delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null>;
+  /** Digests that the new version lacks are no longer found. Rejects with `refused` if another key has one of its certificates. */
+  update(
+    id: string,
+    change: (key: StoredKey) => StoredKey,
+    options?: UpdateOptions,
+  ): Promise<Updated<StoredKey> | null>;
 }
 
 /** Notifies a gateway of changes that a command or another gateway made to keys, customers and bans. */

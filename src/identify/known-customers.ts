@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
-import { type Meta, type OnlyFrom, onlyFromOf } from '../model/attributes.ts';
+import type { Attributes, Meta } from '../model/attributes.ts';
 import type { CustomerStore, StoredCustomer } from './customer-store.ts';
 import { UnreadableRecord } from './stored-record.ts';
 import { isSuspended, type Suspension } from './suspension.ts';
@@ -179,4 +179,13 @@ function knownOf(
   const current: Customer = { ...of, scopes, onlyFrom: onlyFromOf({ addresses, origins }), meta };
   const customer = before !== null && isDeepStrictEqual(before, current) ? before : Object.freeze(current);
   return { customer, suspension: suspended, expiresAtMs: expiresAtMs ?? Number.POSITIVE_INFINITY };
+}
+
+/** Where the requests of a caller must come from. Each member is absent where any place will do. */
+export type OnlyFrom = { readonly [A in 'addresses' | 'origins' | 'boundTo']?: NonNullable<Attributes[A]> };
+
+/** @returns null if requests may come from anywhere */
+export function onlyFromOf(members: { readonly [A in keyof OnlyFrom]: OnlyFrom[A] | undefined }): OnlyFrom | null {
+  const present = Object.entries(members).filter(([, value]) => value !== undefined);
+  return present.length === 0 ? null : Object.fromEntries(present);
 }

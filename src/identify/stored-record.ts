@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { Durability } from '../admit/ledger.ts';
 import { Failure } from '../failure.ts';
 
 /**
@@ -51,6 +52,52 @@ export async function orUnreadable<T>(record: Promise<T>): Promise<Listed<T>> {
     if (error instanceof UnreadableRecord) return error;
     throw error;
   }
+}
+
+/** A page of records in the order of their creation. `cursor` is the id of its last record, and null on the last page. */
+export interface RecordPage<T> {
+  readonly records: readonly Listed<T>[];
+  readonly cursor: string | null;
+}
+
+/** A record after a change. */
+export interface Updated<T> {
+  readonly record: T;
+  readonly durability: Durability;
+}
+
+export interface Deleted<T> {
+  /** The record before the deletion; its tombstone if it had been deleted already. */
+  readonly before: T;
+  readonly durability: Durability;
+}
+
+/**
+ * A store of records of one kind, keys or customers. Implemented by stores/embedded and stores/redis; test/contracts tests both. Every
+ * method rejects with Failure `store_unavailable` if the store does not answer, and with UnreadableRecord if it is asked for one
+ * record that cannot be read. Lists have that in the place of the record.
+ */
+export interface RecordStore<T> {
+  /** A deleted record, its tombstone, is found only with `evenDeleted`. */
+  get(id: string, options?: { readonly evenDeleted: boolean }): Promise<T | null>;
+  /** The records after the one with the id `cursor`. New ones do not move it. Rejects with `refused` for an unknown cursor. */
+  list(page: { readonly limit: number; readonly cursor: string | null }): Promise<RecordPage<T>>;
+  /** Stores a new record atomically. Rejects with `refused` if another has its id, even a deleted one. */
+  create(record: T): Promise<Durability>;
+  /**
+   * Replaces a record by `change(record)` atomically and notifies every gateway. Two concurrent changes both take effect, one
+   * after the other: `change` may run more than once and must be pure. If `change` throws, nothing is stored and the promise rejects
+   * with its error.
+   * @returns null if there is no such record
+   */
+  update(id: string, change: (record: T) => T): Promise<Updated<T> | null>;
+  /**
+   * Replaces a record by its tombstone `bury(record)` and removes it from the list, with the same atomicity and durability as
+   * `update`. For a record that is already deleted it completes what an earlier deletion left undone. If `bury` throws,
+   * nothing is changed and the promise rejects with its error.
+   * @returns null if there is no such record
+   */
+  delete(id: string, bury: (record: T) => T): Promise<Deleted<T> | null>;
 }
 
 /** How a store reads the records of one kind. */

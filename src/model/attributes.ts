@@ -593,12 +593,3 @@ export function valueOfCell(name: AttributeName, cell: string): unknown {
 export function wordOf(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
-
-/** Where the requests of a caller must come from. Each member is absent where any place will do. */
-export type OnlyFrom = { readonly [A in 'addresses' | 'origins' | 'boundTo']?: NonNullable<Attributes[A]> };
-
-/** @returns null if requests may come from anywhere */
-export function onlyFromOf(members: { readonly [A in keyof OnlyFrom]: OnlyFrom[A] | undefined }): OnlyFrom | null {
-  const present = Object.entries(members).filter(([, value]) => value !== undefined);
-  return present.length === 0 ? null : Object.fromEntries(present);
-}

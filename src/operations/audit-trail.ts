@@ -231,47 +231,33 @@ export interface AuditLine {
   readonly after: object | null;
 }
 
-/** The state of a key for the record: its attributes, and the last four characters of each secret. */
-export interface KeyState extends Recorded {
+/** The state of a key or a customer for the record: what decides what it may do, and the last four characters of each secret. */
+interface RecordState extends Recorded {
   readonly plan: string;
   readonly limits: StoredKey['limits'];
   readonly expiresAt: string | null;
-  readonly revokedAt: string | null;
   /** As it stands in the record, also if its end has passed; absent without one. */
   readonly suspended?: ReturnType<typeof suspensionReport>;
-  readonly secrets: readonly string[];
+  /** The set and the entry of keys.yaml that manage it, as `SET/ENTRY`; absent if none does. */
+  readonly entry?: string;
+  /** Of keys alone, like `secrets`. */
+  readonly revokedAt?: string | null;
+  readonly secrets?: readonly string[];
   /** The id of the customer; absent for a key without one. */
   readonly customer?: string;
-  /** The set and the entry of keys.yaml that manage the key, as `SET/ENTRY`; absent if none does. */
-  readonly entry?: string;
 }
 
-/** The state of a customer for the record. */
-export type CustomerState = Omit<KeyState, 'revokedAt' | 'secrets' | 'customer'>;
-
-export function customerStateOf(customer: StoredCustomer): CustomerState {
-  const { plan, limits, expiresAtMs, applied, suspended } = customer;
+export function stateOf(record: StoredKey | StoredCustomer): RecordState {
+  const { plan, limits, expiresAtMs, applied } = record;
   return {
     plan,
     limits,
-    ...recordedAttributes(customer),
+    ...recordedAttributes(record),
     expiresAt: timeOf(expiresAtMs),
-    ...suspendedMember(suspended),
-    ...(applied === undefined ? {} : { entry: entryText(applied) }),
-  };
-}
-
-export function keyStateOf(key: StoredKey): KeyState {
-  const { plan, limits, expiresAtMs, revokedAtMs, secrets, customer, applied } = key;
-  return {
-    plan,
-    limits,
-    ...recordedAttributes(key),
-    expiresAt: timeOf(expiresAtMs),
-    revokedAt: timeOf(revokedAtMs),
-    ...suspendedMember(key.suspended),
-    secrets: secrets.map(({ last4 }) => last4),
-    ...(customer === undefined ? {} : { customer }),
+    ...('secrets' in record ? { revokedAt: timeOf(record.revokedAtMs) } : {}),
+    ...suspendedMember(record.suspended),
+    ...('secrets' in record ? { secrets: record.secrets.map(({ last4 }) => last4) } : {}),
+    ...('customer' in record ? { customer: record.customer } : {}),
     ...(applied === undefined ? {} : { entry: entryText(applied) }),
   };
 }

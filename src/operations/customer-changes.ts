@@ -4,7 +4,7 @@ import type { Random } from '../identify/api-key.ts';
 import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
 import type { UnreadableRecord } from '../identify/stored-record.ts';
 import { type AttributeEdits, changedAttributes } from '../model/attributes.ts';
-import { edited, type RecordEdits, refusePast, refuseUnusable } from './key-changes.ts';
+import { refusePast, refuseUnusable } from './key-changes.ts';
 import { unreadableText } from './unreadable.ts';
 
 // What operators change in a customer, as pure functions. The values that a customer shares with a key have the same rules.
@@ -42,18 +42,6 @@ export function newCustomer(
     createdAtMs: nowMs,
     expiresAtMs,
   };
-}
-
-/**
- * Changes the attributes of a customer. Its keys follow within a second.
- * @throws Failure `refused` if its keys could not be used
- */
-export function editedCustomer(
-  customer: StoredCustomer,
-  edits: RecordEdits,
-  deps: { readonly plans: ReadonlyMap<string, Plan>; readonly nowMs: number },
-): StoredCustomer {
-  return edited(customer, edits, deps, 'customer');
 }
 
 /** The tombstone of a deleted customer: its id, under which no other is made. Deleting a customer twice is no error. */

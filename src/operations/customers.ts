@@ -2,7 +2,6 @@ import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import type { Durability, LedgerView } from '../admit/ledger.ts';
-import type { Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
 import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
@@ -15,31 +14,18 @@ import {
   type UnreadableRecord,
 } from '../identify/stored-record.ts';
 import { type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
-import {
-  type CustomerAttributes,
-  deletedCustomer,
-  editedCustomer,
-  newCustomer,
-  refuseWithKeys,
-} from './customer-changes.ts';
-import type { RecordEdits } from './key-changes.ts';
+import { type CustomerAttributes, deletedCustomer, newCustomer, refuseWithKeys } from './customer-changes.ts';
 import { moved, refuseMoveOf, revoked } from './key-changes.ts';
 import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';
 import { insistOnPlan } from './plans/history.ts';
-import { withoutSuspension, withSuspension } from './suspensions.ts';
+import { type Guard, RecordChanges, type RecordChangesOptions } from './record-changes.ts';
 import { visible } from './values.ts';
 
-interface CustomerOperationsOptions {
+interface CustomerOperationsOptions extends RecordChangesOptions {
   readonly customers: CustomerStore;
   readonly keys: KeyStore;
   readonly ledger: LedgerView;
-  /** Returns the plans in force. */
-  readonly plans: () => Plans;
-  /** The plans in force that later plans of another gateway lack. Never rejects with Failure. */
-  readonly goneElsewhere: () => Promise<ReadonlySet<string>>;
   readonly random: Random;
-  /** Unix milliseconds. */
-  readonly nowMs: () => number;
 }
 
 /** Which customers an operator asks for. Each condition that is not null must hold. */
@@ -61,16 +47,6 @@ interface FoundCustomers {
   readonly searched: number;
 }
 
-/** A customer before and after a change. */
-interface ChangedCustomer {
-  readonly before: StoredCustomer;
-  readonly customer: StoredCustomer;
-  readonly durability: Durability;
-}
-
-/** Checks the customer inside the store's atomic update, just before the change, and throws if it must not be changed. */
-type CustomerGuard = (before: StoredCustomer) => void;
-
 /** A creation that a request may repeat within 24 h. */
 interface Repeatable {
   /** The Idempotency-Key. */
@@ -80,7 +56,7 @@ interface Repeatable {
 }
 
 type CreatedCustomer =
-  | { readonly kind: 'made' | 'repeated'; readonly customer: StoredCustomer; readonly durability: Durability }
+  | { readonly kind: 'made' | 'repeated'; readonly record: StoredCustomer; readonly durability: Durability }
   /** The Idempotency-Key was used before, with a different body. */
   | { readonly kind: 'reused' }
   /** The customer that it made is deleted. */
@@ -96,17 +72,18 @@ const MAX_LOOKED_AT = 20_000;
  * The operations of operators on customers, and the moves of keys between them.
  * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
  */
-export class CustomerOperations {
+export class CustomerOperations extends RecordChanges<StoredCustomer> {
   readonly #options: CustomerOperationsOptions;
 
   constructor(options: CustomerOperationsOptions) {
+    super(options, { what: 'customer', store: options.customers, unknown: unknownCustomer });
     this.#options = options;
   }
 
   /** @param attributesAt called with the time of the creation, to which `expires` may be relative */
   async create(attributesAt: (nowMs: number) => CustomerAttributes) {
-    const customer = await this.#made(attributesAt);
-    return { customer, durability: await this.#options.customers.create(customer) };
+    const record = await this.#made(attributesAt);
+    return { record, durability: await this.#options.customers.create(record) };
   }
 
   /** Makes a customer once: within 24 h, a repetition with the same Idempotency-Key returns the same one. */
@@ -120,9 +97,9 @@ export class CustomerOperations {
     const id = await keys.reserve(digest, made.id, REPEATABLE_MS);
     const before = await customers.get(id, { evenDeleted: true });
     if (before === null) {
-      const customer = { ...made, id, creation: { body } };
+      const record = { ...made, id, creation: { body } };
       try {
-        return { kind: 'made', customer, durability: await customers.create(customer) };
+        return { kind: 'made', record, durability: await customers.create(record) };
       } catch (error) {
         // The same request has made it meanwhile, through this gateway or another one.
         if (!(error instanceof Failure) || error.code !== 'refused') throw error;
@@ -131,7 +108,7 @@ export class CustomerOperations {
     // An update that changes nothing shows whether the customer is durable.
     const present = await customers.update(id, (one) => one);
     if (present === null) return { kind: 'ended', id };
-    if (present.customer.creation?.body !== body) return { kind: 'reused' };
+    if (present.record.creation?.body !== body) return { kind: 'reused' };
     return { kind: 'repeated', ...present };
   }
 
@@ -143,37 +120,6 @@ export class CustomerOperations {
     return customer;
   }
 
-  async update(id: string, edits: RecordEdits, guard?: CustomerGuard): Promise<ChangedCustomer> {
-    const { plans, goneElsewhere, nowMs } = this.#options;
-    if (edits.plan !== undefined) insistOnPlan(edits.plan, await goneElsewhere());
-    const deps = { plans: plans().plans, nowMs: nowMs() };
-    return this.#change(id, (before) => editedCustomer(before, edits, deps), guard);
-  }
-
-  /** Suspends a customer until a moment (Unix milliseconds), or until it is resumed. */
-  suspend(
-    id: string,
-    given: { readonly untilMs: number | null; readonly reason: string | null },
-    guard?: CustomerGuard,
-  ): Promise<ChangedCustomer> {
-    const nowMs = this.#options.nowMs();
-    return this.#change(id, (before) => withSuspension(before, given, nowMs), guard);
-  }
-
-  resume(id: string, guard?: CustomerGuard): Promise<ChangedCustomer> {
-    return this.#change(id, withoutSuspension, guard);
-  }
-
-  async #change(id: string, change: (before: StoredCustomer) => StoredCustomer, guard?: CustomerGuard) {
-    let before: StoredCustomer | null = null;
-    const updated = await this.#options.customers.update(id, (present) => {
-      before = present;
-      guard?.(present);
-      return change(present);
-    });
-    return updated === null || before === null ? unknownCustomer(id) : { before, ...updated };
-  }
-
   /**
    * Removes a customer for good, with its counters and bans. Its id stays as a tombstone. Deleting one twice is no error.
    * @param revokesKeys false: refused while it has keys that are not revoked, or cannot be read. True: they are revoked first. A key
@@ -181,7 +127,7 @@ export class CustomerOperations {
    * @returns as `unreadable` the keys that may be its and cannot be revoked, because they cannot be read. Without the customer none
    *   of its keys is served
    */
-  async delete(id: string, { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: CustomerGuard }) {
+  async delete(id: string, { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: Guard }) {
     const { customers, ledger, plans, nowMs } = this.#options;
     if (guard !== undefined) guard(await this.show(id));
     let keysRevoked = 0;
@@ -215,13 +161,9 @@ export class CustomerOperations {
     let cursor: string | null = null;
     do {
       const page = await this.#options.keys.list({ limit: PAGE, cursor, customer });
-      for (const key of page.keys) if (!isReadable(key) || key.revokedAtMs === null) yield key;
+      for (const key of page.records) if (!isReadable(key) || key.revokedAtMs === null) yield key;
       cursor = page.cursor;
     } while (cursor !== null);
-  }
-
-  async show(id: string): Promise<StoredCustomer> {
-    return (await this.#options.customers.get(id)) ?? unknownCustomer(id);
   }
 
   /** The customer of a new key, or of one that is moved. @throws Failure `refused` */
@@ -248,12 +190,12 @@ export class CustomerOperations {
     let after = cursor;
     for (;;) {
       const page = await this.#options.customers.list({ limit: PAGE, cursor: after });
-      for (const customer of page.customers) {
+      for (const customer of page.records) {
         searched++;
         if (!isReadable(customer)) unreadable.push(customer);
         else if (matches(customer)) found.push(customer);
         if (found.length + unreadable.length < limit) continue;
-        const isLast = customer === page.customers.at(-1) && page.cursor === null;
+        const isLast = customer === page.records.at(-1) && page.cursor === null;
         return { customers: found, unreadable, cursor: isLast ? null : customer.id, searched };
       }
       after = page.cursor;
@@ -268,7 +210,7 @@ export class CustomerOperations {
     let cursor: string | null = null;
     do {
       const page = await this.#options.customers.list({ limit: PAGE, cursor });
-      yield* page.customers;
+      yield* page.records;
       cursor = page.cursor;
       await nextTurn();
     } while (cursor !== null);
@@ -337,7 +279,7 @@ export class CustomerOperations {
       return moved(key, { customer: former, plan: before.plan }, null);
     });
     await ledger.carryBan(accountIdOf(before.id, customerId), accountIdOf(before.id, former));
-    const end = back?.key.revokedAtMs == null ? 'stays where it was' : 'was revoked with it';
+    const end = back?.record.revokedAtMs == null ? 'stays where it was' : 'was revoked with it';
     throw new Failure('conflict', `Customer ${customerId} was deleted meanwhile. Key ${before.id} ${end}.`);
   }
 }

@@ -180,22 +180,28 @@ export function revoked(key: StoredKey, nowMs: number): StoredKey {
 }
 
 /**
- * Suspends a key, or gives a suspended one another end and reason. It returns the same object if nothing differs.
+ * Suspends a key or a customer, or gives a suspended one another end and reason. It returns the same object if nothing differs.
  * @throws Failure `conflict` for a revoked key; `refused` as `suspensionOf`
  */
-export function suspended(key: StoredKey, given: Parameters<typeof suspensionOf>[1], nowMs: number): StoredKey {
-  if (key.revokedAtMs !== null) throw revokedAlready(key, 'suspended');
-  return withSuspension(key, given, nowMs);
+export function suspended<T extends Suspendable>(
+  record: T,
+  given: Parameters<typeof suspensionOf>[1],
+  nowMs: number,
+): T {
+  refuseRevoked(record, 'suspended');
+  return withSuspension(record, given, nowMs);
 }
 
-/** Ends the suspension of a key; without one nothing changes. @throws Failure `conflict` for a revoked key */
-export function resumed(key: StoredKey): StoredKey {
-  if (key.revokedAtMs !== null) throw revokedAlready(key, 'resumed');
-  return withoutSuspension(key);
+/** Ends the suspension of a key or a customer; without one nothing changes. @throws Failure `conflict` for a revoked key */
+export function resumed<T extends Suspendable>(record: T): T {
+  refuseRevoked(record, 'resumed');
+  return withoutSuspension(record) as T;
 }
 
-function revokedAlready({ id }: StoredKey, what: string): Failure {
-  return new Failure('conflict', `Key ${id} is revoked and cannot be ${what}.`);
+type Suspendable = Pick<StoredKey, 'id' | 'suspended'> & { readonly revokedAtMs?: number | null };
+
+function refuseRevoked({ id, revokedAtMs = null }: Suspendable, what: string): void {
+  if (revokedAtMs !== null) throw new Failure('conflict', `Key ${id} is revoked and cannot be ${what}.`);
 }
 
 /**
@@ -279,8 +285,8 @@ export function edited<T extends Editable>(
 }
 
 /** @throws Failure `conflict` for a revoked key */
-export function refuseMoveOf({ id, revokedAtMs }: StoredKey): void {
-  if (revokedAtMs !== null) throw new Failure('conflict', `Key ${id} is revoked and cannot be moved.`);
+export function refuseMoveOf(key: StoredKey): void {
+  refuseRevoked(key, 'moved');
 }
 
 /** Former accounts that a key keeps, so that its record stays bounded: those of its last moves. */

@@ -3,77 +3,55 @@ import { accountIdOf, accountsOf, accountsUnder, isShadowId, partsOfAccount } fr
 import { type Ban, banInForce, nameOfBan } from '../admit/decide.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { type BanInForce, type Durability, type FoundBan, foreignAccount, type LedgerView } from '../admit/ledger.ts';
-import { type Plans, plainAllowance, UNBOUNDED, unitNamesIn } from '../admit/plan.ts';
+import { plainAllowance, UNBOUNDED, unitNamesIn } from '../admit/plan.ts';
 import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { Failure, Refused } from '../failure.ts';
 import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
-import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { Deleted, KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
+import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
 import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
-import { isReadable, type Listed, orUnreadable, type UnreadableRecord } from '../identify/stored-record.ts';
+import {
+  type Deleted,
+  isReadable,
+  type Listed,
+  orUnreadable,
+  type RecordPage,
+  type UnreadableRecord,
+} from '../identify/stored-record.ts';
 import { AccountUsage, isTokenCaller } from './account-usage.ts';
 import { buriedUnlessMoved, type Created, createKey, createOnce, type Made, takenBack } from './create-once.ts';
 import { CustomerOperations } from './customers.ts';
 import { type KeyOfSecret, keyOfSecret } from './find-key.ts';
-import {
-  deleted,
-  edited,
-  type KeyAttributes,
-  newSecret,
-  type RecordEdits,
-  resumed,
-  revoked,
-  rotated,
-  suspended,
-  withSecretEnded,
-} from './key-changes.ts';
+import { deleted, type KeyAttributes, newSecret, revoked, rotated, withSecretEnded } from './key-changes.ts';
 import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { nearLimits } from './live/near-limits.ts';
 import type { NearCandidate } from './live/shapes.ts';
-import { goneElsewhereText, insistOnPlan } from './plans/history.ts';
+import { goneElsewhereText } from './plans/history.ts';
+import { type Changed, type Guard, RecordChanges, type RecordChangesOptions } from './record-changes.ts';
 import { refusedConsumers, unreadableCounts } from './refused-now.ts';
 import { type SpentWindow, spentWindows } from './usage-changes.ts';
 import { type AskedSpan, recordsOf, type UsageRecord, usageRecords, withoutKey } from './usage-history.ts';
 import { visible } from './values.ts';
 
-export interface OperationsOptions {
+export interface OperationsOptions extends RecordChangesOptions {
   readonly keys: KeyStore;
   readonly customers: CustomerStore;
   readonly ledger: LedgerView;
   readonly history: HistoryStore;
   readonly secretUses: SecretUseStore;
-  /** Returns the plans in force. */
-  readonly plans: () => Plans;
-  /** The plans in force that later plans of another gateway lack. Never rejects with Failure. */
-  readonly goneElsewhere: () => Promise<ReadonlySet<string>>;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Returns the formats of keys that were made elsewhere. */
   readonly keyFormats: () => readonly KeyFormat[];
   readonly random: Random;
-  /** Unix milliseconds. */
-  readonly nowMs: () => number;
 }
-
-/** A key before and after a change. */
-export interface Changed {
-  readonly before: StoredKey;
-  readonly key: StoredKey;
-  readonly durability: Durability;
-}
-
-/**
- * Checks the key, or the customer, inside the store's atomic update, just before the change, and throws if it must not be changed. The admin
- * API uses it for If-Match.
- */
-export type Guard = (before: StoredKey | StoredCustomer) => void;
 
 /**
  * The operations of operators on keys and bans, shared by the command line and the admin API (contract sections 1 and 7).
  * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
  */
-export class Operations {
+export class Operations extends RecordChanges<StoredKey> {
   readonly #options: OperationsOptions;
   /** Those on customers, and the moves of keys between them. */
   readonly customers: CustomerOperations;
@@ -81,15 +59,12 @@ export class Operations {
   readonly counts: AccountUsage;
 
   constructor(options: OperationsOptions) {
+    super(options, { what: 'key', store: options.keys, unknown: unknownKey });
     this.#options = options;
     this.customers = new CustomerOperations(options);
     const { ledger, history, plans, random, nowMs } = options;
     const sources = { keyOf: (id: string) => this.show(id), customerOf: (id: string) => this.customers.show(id) };
     this.counts = new AccountUsage({ ledger, history, plans, random, nowMs, ...sources });
-  }
-
-  get plans(): Plans {
-    return this.#options.plans();
   }
 
   /**
@@ -125,50 +100,33 @@ export class Operations {
     throw new Refused('conflict', `${ending}, so the key was taken back.`, { keyId: key.id });
   }
 
-  async rotate(id: string, overlapMs: number, guard?: Guard): Promise<Changed & { readonly secret: string }> {
+  async rotate(
+    id: string,
+    overlapMs: number,
+    guard?: Guard,
+  ): Promise<Changed<StoredKey> & { readonly secret: string }> {
     const sources = this.#sources();
     const { secret, stored } = newSecret(sources);
-    const changed = await this.#change(id, (before) => rotated(before, stored, overlapMs, sources.nowMs), guard);
+    const changed = await this.change(id, (before) => rotated(before, stored, overlapMs, sources.nowMs), guard);
     return { ...changed, secret };
   }
 
-  async update(id: string, edits: RecordEdits, guard?: Guard): Promise<Changed> {
-    const { plan } = edits;
-    if (plan !== undefined) insistOnPlan(plan, await this.#options.goneElsewhere());
+  revoke(id: string, guard?: Guard): Promise<Changed<StoredKey>> {
     const { nowMs } = this.#sources();
-    return this.#change(id, (before) => edited(before, edits, { plans: this.plans.plans, nowMs }), guard);
-  }
-
-  revoke(id: string, guard?: Guard): Promise<Changed> {
-    const { nowMs } = this.#sources();
-    return this.#change(id, (before) => revoked(before, nowMs), guard);
+    return this.change(id, (before) => revoked(before, nowMs), guard);
   }
 
   /** Ends one of several secrets of a key, by its last four characters. */
-  endSecret(id: string, last4: string, guard?: Guard): Promise<Changed> {
+  endSecret(id: string, last4: string, guard?: Guard): Promise<Changed<StoredKey>> {
     const { nowMs } = this.#sources();
-    return this.#change(id, (before) => withSecretEnded(before, last4, nowMs), guard);
-  }
-
-  /** Suspends a key until a moment (Unix milliseconds), or until it is resumed. */
-  suspend(
-    id: string,
-    given: { readonly untilMs: number | null; readonly reason: string | null },
-    guard?: Guard,
-  ): Promise<Changed> {
-    const { nowMs } = this.#sources();
-    return this.#change(id, (before) => suspended(before, given, nowMs), guard);
-  }
-
-  resume(id: string, guard?: Guard): Promise<Changed> {
-    return this.#change(id, resumed, guard);
+    return this.change(id, (before) => withSecretEnded(before, last4, nowMs), guard);
   }
 
   /**
    * Permanently removes a revoked or expired key: its record, counters, strikes, ban and usage history. Its id and the digests of its
    * secrets stay as a tombstone, so that an import does not bring it back. Deleting a key twice is no error.
    */
-  async delete(id: string, guard?: Guard): Promise<Deleted> {
+  async delete(id: string, guard?: Guard): Promise<Deleted<StoredKey>> {
     const { nowMs } = this.#sources();
     const done = await this.#options.keys.delete(id, (key) => {
       if (key.deletedAtMs === undefined) guard?.(key);
@@ -183,7 +141,7 @@ export class Operations {
   /** Moves a key to a customer, or away from its own; and the ban in force of it. */
   async move(id: string, to: Parameters<CustomerOperations['move']>[1], guard?: Guard) {
     const changed = (await this.customers.move(id, to, guard)) ?? unknownKey(id);
-    const ban = await this.#banOf(accountIdOf(id, changed.key.customer ?? null));
+    const ban = await this.#banOf(accountIdOf(id, changed.record.customer ?? null));
     return { ...changed, ban };
   }
 
@@ -191,10 +149,6 @@ export class Operations {
   async #banOf(accountId: string): Promise<Ban | null> {
     const outcome = await this.#options.ledger.present(accountId, WITHOUT_LIMITS);
     return outcome === null ? null : banInForce(outcome.accounts, outcome.nowMs);
-  }
-
-  async show(id: string): Promise<StoredKey> {
-    return (await this.#options.keys.get(id)) ?? unknownKey(id);
   }
 
   /** Finds the keys that match a filter, a page at a time. See searchKeys. */
@@ -224,8 +178,8 @@ export class Operations {
   async *everyKey({ all }: { readonly all: boolean }): AsyncGenerator<Listed<StoredKey>> {
     let cursor: string | null = null;
     do {
-      const page: KeyPage = await this.#options.keys.list({ limit: PAGE, cursor });
-      for (const key of page.keys) if (all || !isReadable(key) || key.revokedAtMs === null) yield key;
+      const page: RecordPage<StoredKey> = await this.#options.keys.list({ limit: PAGE, cursor });
+      for (const key of page.records) if (all || !isReadable(key) || key.revokedAtMs === null) yield key;
       cursor = page.cursor;
       // The embedded store answers within the same turn.
       await nextTurn();
@@ -395,16 +349,6 @@ export class Operations {
     await this.counts.of(id).catch((error: unknown) => {
       if (error instanceof Failure && error.code === 'store_corrupt') throw error;
     });
-  }
-
-  async #change(id: string, change: (key: StoredKey) => StoredKey, guard?: Guard): Promise<Changed> {
-    let before: StoredKey | null = null;
-    const updated = await this.#options.keys.update(id, (present) => {
-      before = present;
-      guard?.(present);
-      return change(present);
-    });
-    return updated === null || before === null ? unknownKey(id) : { before, ...updated };
   }
 
   #creation() {

@@ -3,8 +3,8 @@ import type { Logger } from 'pino';
 import type { Limits, Plans } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
-import type { KeyPage, KeyStore, StoredKey } from '../identify/key-store.ts';
-import { isReadable } from '../identify/stored-record.ts';
+import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import { isReadable, type RecordPage } from '../identify/stored-record.ts';
 import { unreadableText } from './unreadable.ts';
 
 /** How many keys and customers a plan has that are live: not revoked, not expired, and of no customer that has expired. */
@@ -68,7 +68,7 @@ export async function countLiveKeys(
   let cursor: string | null = null;
   do {
     const page = await customers.list({ limit, cursor });
-    for (const customer of page.customers) {
+    for (const customer of page.records) {
       if (!isReadable(customer)) {
         unreadable.push(customer.id);
         continue;
@@ -82,8 +82,8 @@ export async function countLiveKeys(
   } while (cursor !== null);
   let keysRead = 0;
   do {
-    const page: KeyPage = await keys.list({ limit, cursor });
-    for (const key of page.keys) {
+    const page: RecordPage<StoredKey> = await keys.list({ limit, cursor });
+    for (const key of page.records) {
       if (!isReadable(key)) {
         unreadable.push(key.id);
         continue;
@@ -92,7 +92,7 @@ export async function countLiveKeys(
       count.addKey(key);
       if (key.customer === undefined) onUser?.(key, 'keys');
     }
-    keysRead += page.keys.length;
+    keysRead += page.records.length;
     cursor = (await onPage(keysRead)) ? page.cursor : null;
   } while (cursor !== null);
   return { byPlan, unreadable };

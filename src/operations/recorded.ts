@@ -4,17 +4,18 @@ import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { Failure, type FailureCode, Refused } from '../failure.ts';
 import type { StoredCustomer } from '../identify/customer-store.ts';
 import type { StoredKey } from '../identify/key-store.ts';
+import type { Deleted } from '../identify/stored-record.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
   type Actor,
   AuditTrail,
   type ChangeOrigin,
   type ChangeResult,
-  customerStateOf,
-  keyStateOf,
   type RecordedAction,
   type RecordedChange,
+  stateOf,
 } from './audit-trail.ts';
+import type { Changed } from './record-changes.ts';
 import type { MadeUsageChange } from './usage-changes.ts';
 
 /** What an operation has changed. */
@@ -140,54 +141,36 @@ const CODES: ReadonlyMap<FailureCode, FailedCode> = new Map([
   ['refused', 'invalid_request'],
 ]);
 
-interface ChangedKey {
-  /** Left out, or null, for a new key. */
-  readonly before?: StoredKey | null;
-  readonly key: StoredKey;
-  readonly durability: Durability;
-}
-
-/** The change of one key. @param isSame whether the key already was as requested */
-export function changeOfKey({ before = null, key, durability }: ChangedKey, isSame = false): Change {
-  return {
-    target: key.id,
-    before: before === null ? null : keyStateOf(before),
-    after: keyStateOf(key),
-    outcome: isSame ? 'unchanged' : 'done',
-    durability,
-  };
-}
-
 /**
- * The change of one customer.
- * @param before null for a new customer
- * @param after null for one that is deleted
- * @param isSame whether the customer already was as requested
+ * The change of one key or customer.
+ * @param before null for a new one
+ * @param isSame whether it already was as requested
  */
-export function changeOfCustomer(
-  before: StoredCustomer | null,
-  after: StoredCustomer | null,
-  durability: Durability,
+export function changeOfRecord(
+  {
+    before = null,
+    record,
+    durability,
+  }: Omit<Changed<StoredRecord>, 'before'> & { readonly before?: StoredRecord | null },
   isSame = false,
 ): Change {
   return {
-    target: (after ?? before)?.id ?? null,
-    before: before === null ? null : customerStateOf(before),
-    after: after === null ? null : customerStateOf(after),
+    target: record.id,
+    before: before === null ? null : stateOf(before),
+    after: stateOf(record),
     outcome: isSame ? 'unchanged' : 'done',
     durability,
   };
 }
 
-/** The deletion of a key, which may have been deleted before. */
-export function changeOfDeletion({
-  before,
-  durability,
-}: Pick<ChangedKey, 'durability'> & { readonly before: StoredKey }): Change {
+type StoredRecord = StoredKey | StoredCustomer;
+
+/** The deletion of a key or a customer, which may have been deleted before. */
+export function changeOfDeletion({ before, durability }: Deleted<StoredRecord>): Change {
   const isSame = before.deletedAtMs !== undefined;
   return {
     target: before.id,
-    before: isSame ? null : keyStateOf(before),
+    before: isSame ? null : stateOf(before),
     after: null,
     outcome: isSame ? 'unchanged' : 'done',
     durability,
@@ -202,7 +185,7 @@ export function changeOfUsage(id: string, { kind, states, durability }: MadeUsag
 /** The end of a ban. @param reason empty or null if the operator gave none */
 export function changeOfLift(
   id: string,
-  { durability }: Pick<ChangedKey, 'durability'>,
+  { durability }: { readonly durability: Durability },
   reason: string | null,
 ): Change {
   return { target: id, before: null, after: reason === null || reason === '' ? null : { reason }, durability };

@@ -1,6 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { KeyPage, StoredKey } from '../../src/identify/key-store.ts';
+import type { StoredKey } from '../../src/identify/key-store.ts';
+import type { RecordPage } from '../../src/identify/stored-record.ts';
 import { newKey } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
@@ -24,7 +25,10 @@ class PagedStore extends FakeStore {
     const wishes = { plan: 'free', limits: {}, name: null, owner: null, expiresAtMs: null };
     this.#all = Array.from({ length: keys }, (_, i) => ({ ...newKey(wishes, means).key, id: `key_${i}` }));
   }
-  override async list(page?: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
+  override async list(page?: {
+    readonly limit: number;
+    readonly cursor: string | null;
+  }): Promise<RecordPage<StoredKey>> {
     const { limit, cursor } = page!;
     this.underWay++;
     this.most = { underWay: Math.max(this.most.underWay, this.underWay), limit: Math.max(this.most.limit, limit) };
@@ -32,7 +36,7 @@ class PagedStore extends FakeStore {
     this.underWay--;
     const from = cursor === null ? 0 : this.#all.findIndex(({ id }) => id === cursor) + 1;
     const keys = this.#all.slice(from, from + limit);
-    return { keys, cursor: from + limit < this.#all.length ? keys.at(-1)!.id : null };
+    return { records: keys, cursor: from + limit < this.#all.length ? keys.at(-1)!.id : null };
   }
 }
 
@@ -51,10 +55,10 @@ test('a list whose client has left before its turn is not read (reliability 168)
   const gate = Promise.withResolvers<void>();
   let reads = 0;
   const keys = new (class extends FakeStore {
-    override async list(): Promise<KeyPage> {
+    override async list(): Promise<RecordPage<StoredKey>> {
       reads++;
       await gate.promise;
-      return { keys: [], cursor: null };
+      return { records: [], cursor: null };
     }
   })();
   const { it, leave } = await adminApiWith(keys);
@@ -74,9 +78,12 @@ test.each(['/admin/keys?limit=1', '/admin/audit?key=key_none'])(
     const turns = countTurns();
     const readIn: number[] = [];
     const keys = new (class extends FakeStore {
-      override async list(page?: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
+      override async list(page?: {
+        readonly limit: number;
+        readonly cursor: string | null;
+      }): Promise<RecordPage<StoredKey>> {
         readIn.push(turns.count);
-        return { keys: [], cursor: readIn.length < 20 ? `key_${readIn.length}${page!.limit}` : null };
+        return { records: [], cursor: readIn.length < 20 ? `key_${readIn.length}${page!.limit}` : null };
       }
     })();
     const audit = new (class extends FakeAuditStore {
@@ -116,9 +123,9 @@ test('people take turns: whoever asks once waits for one list of somebody who as
     }
   })();
   const keys = new (class extends FakeStore {
-    override async list(): Promise<KeyPage> {
+    override async list(): Promise<RecordPage<StoredKey>> {
       order.push('other');
-      return { keys: [], cursor: null };
+      return { records: [], cursor: null };
     }
   })();
   const { it, bearer, arrived } = await adminApiWith(keys, { audit, tokens: [{ name: 'vera', token: VIEWER }] });

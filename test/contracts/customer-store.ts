@@ -76,7 +76,7 @@ export function customerStoreContract(
       expect(await store.get(customer.id)).toBeNull();
       expect(await store.get(customer.id, { evenDeleted: true })).toEqual(bury(customer));
       expect(await store.update(customer.id, (one) => one)).toBeNull();
-      expect(await store.list({ limit: 9, cursor: null })).toEqual({ customers: [], cursor: null });
+      expect(await store.list({ limit: 9, cursor: null })).toEqual({ records: [], cursor: null });
     }
     await expect(there.create(customer)).rejects.toMatchObject({ code: 'refused' });
     expect((await there.delete(customer.id, (one) => one))!.before).toEqual(bury(customer));
@@ -89,7 +89,7 @@ export function customerStoreContract(
     let cursor: string | null = null;
     do {
       const page = await there.list({ limit, cursor });
-      found.push(...page.customers);
+      found.push(...page.records);
       cursor = page.cursor;
     } while (cursor !== null);
     expect(found).toEqual(customers.toSorted((a, b) => a.createdAtMs - b.createdAtMs || (a.id < b.id ? -1 : 1)));
@@ -100,7 +100,7 @@ export function customerStoreContract(
     for (const customer of [first!, second!, third!]) await here.create(customer);
     await here.delete(second!.id, bury);
     const page = { limit: 9, cursor: second!.id };
-    expect(await there.list(page)).toEqual({ customers: [third], cursor: null });
+    expect(await there.list(page)).toEqual({ records: [third], cursor: null });
     await expect(there.list({ limit: 9, cursor: 'cus_none' })).rejects.toMatchObject({ code: 'refused' });
   });
 }

@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import type { KeyPage, KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import type { KeyStore, StoredKey } from '../../src/identify/key-store.ts';
+import type { RecordPage } from '../../src/identify/stored-record.ts';
 import { certificateDigest } from '../../src/model/certificates.ts';
 import { deleted, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';
@@ -17,10 +18,10 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
     ({ here, there } = await open());
   });
   const everyKey = async (limit = 100) => {
-    const pages: KeyPage['keys'][] = [];
+    const pages: RecordPage<StoredKey>['records'][] = [];
     for (let cursor: string | null = null; ; ) {
       const page = await there.list({ limit, cursor });
-      pages.push(page.keys);
+      pages.push(page.records);
       cursor = page.cursor;
       if (cursor === null) return pages;
     }
@@ -120,8 +121,8 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const { key, digest } = someKey();
       await here.create(key);
       const changed = await here.update(key.id, (before) => ({ ...before, plan: 'business' }));
-      expect(changed).toEqual({ key: { ...key, plan: 'business' }, durability: DURABLE });
-      expect(await there.findByDigest(digest)).toEqual(changed!.key);
+      expect(changed).toEqual({ record: { ...key, plan: 'business' }, durability: DURABLE });
+      expect(await there.findByDigest(digest)).toEqual(changed!.record);
     });
 
     test('loses no other change made at the same time', async () => {
@@ -146,7 +147,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       await expect(here.update(key.id, refuse)).rejects.toBe(fault);
       expect(await there.findByDigest(digest)).toEqual(key);
       expect(await here.update(key.id, (before) => ({ ...before, plan: 'free' }))).toMatchObject({
-        key: { plan: 'free' },
+        record: { plan: 'free' },
       });
     });
 
@@ -164,7 +165,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const next = someKey();
       await here.create(key);
       const retire = (before: StoredKey) => rotated(before, next.key.secrets[0]!, 0, 5);
-      const after = (await here.update(key.id, retire))!.key;
+      const after = (await here.update(key.id, retire))!.record;
       expect(after).toMatchObject({ retired: [digest] });
       expect(await there.findByDigest(digest)).toBeNull();
       for (const one of [digest, next.digest]) expect(await there.ownerOf(one)).toEqual(after);
@@ -322,14 +323,14 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const order = keys.toSorted((a, b) => a.createdAtMs - b.createdAtMs || (a.id < b.id ? -1 : 1));
       const first = await here.list({ limit: 3, cursor: null });
       for (const { id } of order.slice(1, 3)) await there.delete(id, bury);
-      expect((await here.list({ limit: 3, cursor: first.cursor })).keys).toEqual(order.slice(3));
+      expect((await here.list({ limit: 3, cursor: first.cursor })).records).toEqual(order.slice(3));
       expect((await everyKey()).flat()).toEqual([order[0], ...order.slice(3)]);
     });
   });
 
   describe('a list', () => {
     test('of nothing is one empty page', async () => {
-      expect(await here.list({ limit: 10, cursor: null })).toEqual({ keys: [], cursor: null });
+      expect(await here.list({ limit: 10, cursor: null })).toEqual({ records: [], cursor: null });
     });
 
     test.each([1, 7, 24, 25, 26])('in pages of %i has every key once, by the time of its creation', async (limit) => {
@@ -349,7 +350,7 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const first = await here.list({ limit: 2, cursor: null });
       await here.create(someKey({ createdAtMs: 0 }).key);
       const second = await here.list({ limit: 2, cursor: first.cursor });
-      expect([...first.keys, ...second.keys]).toEqual(keys);
+      expect([...first.records, ...second.records]).toEqual(keys);
     });
 
     test('of a customer has the keys whose record names it, whatever was moved to and fro', async () => {
@@ -358,9 +359,9 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       const theirs = someKey({ customer: 'cus_theirs' }).key;
       for (const key of [...mine, theirs, someKey().key]) await here.create(key);
       const first = await there.list(of('cus_mine'));
-      expect(first.keys).toEqual(mine.slice(0, 2));
-      expect((await there.list({ ...of('cus_mine'), cursor: first.cursor })).keys).toEqual(mine.slice(2));
-      expect(await there.list(of('cus_none'))).toEqual({ keys: [], cursor: null });
+      expect(first.records).toEqual(mine.slice(0, 2));
+      expect((await there.list({ ...of('cus_mine'), cursor: first.cursor })).records).toEqual(mine.slice(2));
+      expect(await there.list(of('cus_none'))).toEqual({ records: [], cursor: null });
       const part = await there.scan({ most: 9, cursor: null, mayMatch: () => true, customer: 'cus_theirs' });
       expect(part).toEqual({ found: [{ key: theirs, place: 1 }], searched: 1, cursor: null });
       const to = (customer: string | undefined) => (key: StoredKey) => {
@@ -371,12 +372,12 @@ export function keyStoreContract(open: () => Promise<{ readonly here: KeyStore; 
       await Promise.all(moves.map((customer, i) => (i % 2 ? here : there).update(theirs.id, to(customer))));
       const { customer } = (await here.get(theirs.id))!;
       for (const id of ['cus_mine', 'cus_theirs']) {
-        const { keys } = await there.list({ ...of(id), limit: 9 });
+        const { records: keys } = await there.list({ ...of(id), limit: 9 });
         expect(keys.some((key) => key.id === theirs.id)).toBe(customer === id);
       }
       await here.update(mine[0]!.id, (key) => revoked(key, 5));
       await here.delete(mine[0]!.id, (key) => deleted(key, 9));
-      expect((await there.list(of('cus_mine'))).keys[0]).toEqual(mine[1]);
+      expect((await there.list(of('cus_mine'))).records[0]).toEqual(mine[1]);
     });
 
     test('refuses a cursor that it has not given out', async () => {

@@ -43,10 +43,10 @@ export function unreadableRecordsContract(open: () => Promise<DamagedStores>): v
       await damage('key', bad.key.id, change);
       for (const of of [{}, { customer: 'cus_mine' }]) {
         const one = await keys.list({ ...page, ...of });
-        expect(one.keys.map(({ id }) => id)).toEqual([first.key.id, bad.key.id]);
-        expect(byReadability(one.keys)).toMatchObject({ readable: [first.key], unreadable: [{ id: bad.key.id }] });
+        expect(one.records.map(({ id }) => id)).toEqual([first.key.id, bad.key.id]);
+        expect(byReadability(one.records)).toMatchObject({ readable: [first.key], unreadable: [{ id: bad.key.id }] });
         expect(one.cursor).toBe(bad.key.id);
-        expect(await keys.list({ ...page, ...of, cursor: one.cursor })).toEqual({ keys: [last.key], cursor: null });
+        expect(await keys.list({ ...page, ...of, cursor: one.cursor })).toEqual({ records: [last.key], cursor: null });
         const part = await keys.scan({ most: 9, cursor: null, mayMatch: () => true, ...of });
         expect(part.found.map(({ key, place }) => [key.id, place])).toEqual(all.map(({ key }, i) => [key.id, i + 1]));
         expect(part.found[1]!.key).toBeInstanceOf(UnreadableRecord);
@@ -61,7 +61,7 @@ export function unreadableRecordsContract(open: () => Promise<DamagedStores>): v
         'taken',
         'created',
       ]);
-      expect((await keys.update(last.key.id, (one) => revoked(one, 9)))!.key.revokedAtMs).toBe(9);
+      expect((await keys.update(last.key.id, (one) => revoked(one, 9)))!.record.revokedAtMs).toBe(9);
     });
 
     test('is in the list of customers with its id (reliability 361)', async () => {
@@ -71,8 +71,8 @@ export function unreadableRecordsContract(open: () => Promise<DamagedStores>): v
       const [first, bad, last] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]];
       await damage('customer', bad.id, change);
       const one = await customers.list(page);
-      expect(byReadability(one.customers)).toMatchObject({ readable: [first], unreadable: [{ id: bad.id }] });
-      expect(await customers.list({ ...page, cursor: one.cursor })).toEqual({ customers: [last], cursor: null });
+      expect(byReadability(one.records)).toMatchObject({ readable: [first], unreadable: [{ id: bad.id }] });
+      expect(await customers.list({ ...page, cursor: one.cursor })).toEqual({ records: [last], cursor: null });
       await expect(customers.get(bad.id)).rejects.toMatchObject({ code: 'store_corrupt', id: bad.id });
       await expect(customers.update(bad.id, (one) => one)).rejects.toMatchObject({ code: 'store_corrupt', id: bad.id });
     });

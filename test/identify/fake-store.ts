@@ -2,8 +2,9 @@ import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import { indexedOf, type KeyPage, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
+import { indexedOf, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { KnownCustomers } from '../../src/identify/known-customers.ts';
+import type { RecordPage } from '../../src/identify/stored-record.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */
@@ -31,14 +32,14 @@ export class FakeStore implements KeyStore {
     return this.keys.get(id) ?? null;
   }
 
-  async list(_page?: { readonly limit: number; readonly cursor: string | null }): Promise<KeyPage> {
-    return { keys: [...this.keys.values()], cursor: null };
+  async list(_page?: { readonly limit: number; readonly cursor: string | null }): Promise<RecordPage<StoredKey>> {
+    return { records: [...this.keys.values()], cursor: null };
   }
 
   async scan({ most, cursor, mayMatch }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
     const page = await this.list({ limit: most, cursor });
-    const found = page.keys.flatMap((key, i) => (mayMatch(JSON.stringify(key)) ? [{ key, place: i + 1 }] : []));
-    return { found, searched: page.keys.length, cursor: page.cursor };
+    const found = page.records.flatMap((key, i) => (mayMatch(JSON.stringify(key)) ? [{ key, place: i + 1 }] : []));
+    return { found, searched: page.records.length, cursor: page.cursor };
   }
 
   /** Of what is changed. */
@@ -63,7 +64,7 @@ export class FakeStore implements KeyStore {
     this.#answer();
     const next = change(this.keys.get(id)!);
     this.keys.set(id, next);
-    return { key: next, durability: this.durability };
+    return { record: next, durability: this.durability };
   }
 
   async delete(id: string, bury: (key: StoredKey) => StoredKey) {
@@ -91,7 +92,7 @@ export class FakeCustomers implements CustomerStore {
   }
 
   async list() {
-    return { customers: [...this.customers.values()], cursor: null };
+    return { records: [...this.customers.values()], cursor: null };
   }
 
   async create(customer: StoredCustomer) {
@@ -104,7 +105,7 @@ export class FakeCustomers implements CustomerStore {
     if (before === undefined) return null;
     const customer = change(before);
     this.customers.set(id, customer);
-    return { customer, durability: DURABLE };
+    return { record: customer, durability: DURABLE };
   }
 
   async delete(id: string, bury: (customer: StoredCustomer) => StoredCustomer) {

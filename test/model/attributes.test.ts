@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
+import { onlyFromOf } from '../../src/identify/known-customers.ts';
 import {
   type AttributeEdits,
   type Attributes,
   attributesIn,
   changedAttributes,
   metaEdits,
-  onlyFromOf,
   withoutAttributes,
 } from '../../src/model/attributes.ts';
 

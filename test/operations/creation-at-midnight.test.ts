@@ -31,5 +31,5 @@ test('one Idempotency-Key makes one key, also on both sides of midnight (reliabi
     );
     expect(new Set(made.map((one) => ('secret' in one ? one.secret : one.kind))).size).toBe(1);
   }
-  expect((await keys.list({ limit: 100, cursor: null })).keys).toHaveLength(20);
+  expect((await keys.list({ limit: 100, cursor: null })).records).toHaveLength(20);
 });

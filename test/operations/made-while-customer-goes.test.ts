@@ -33,7 +33,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   const open = async (work: (store: OpenStore, operations: Operations, customer: string) => Promise<void>) =>
     withStore({ ...(await STORES[name]!()) }, async (store) => {
       const operations = operationsOn(store);
-      const { customer } = await operations.customers.create(() => ({ ...attributes, plan: 'pro' }));
+      const { record: customer } = await operations.customers.create(() => ({ ...attributes, plan: 'pro' }));
       await work(store, operations, customer.id);
       return 0;
     });
@@ -44,9 +44,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       const keys = racing(store.keys, ['create'], gone(operations, customer));
       const made = operationsOn({ ...store, keys }).create(() => ({ ...attributes, plan: 'pro', customer }));
       await expect(made).rejects.toMatchObject({ code: 'conflict', message: expect.stringContaining(customer) });
-      expect((await store.keys.list({ limit: 9, cursor: null })).keys).toEqual([]);
+      expect((await store.keys.list({ limit: 9, cursor: null })).records).toEqual([]);
       const repeatable = { name: 'once', body: 'b' };
-      const other = (await operations.customers.create(() => ({ ...attributes, plan: 'pro' }))).customer.id;
+      const other = (await operations.customers.create(() => ({ ...attributes, plan: 'pro' }))).record.id;
       const again = racing(store.keys, ['create'], gone(operations, other));
       const once = operationsOn({ ...store, keys: again });
       const of = () => ({ ...attributes, plan: 'pro', customer: other });
@@ -76,13 +76,13 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       let made = '';
       const moving = () =>
         racing(store.keys, ['delete'], async () => {
-          const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).keys);
+          const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).records);
           made = readable.find(({ revokedAtMs }) => revokedAtMs === null)!.id;
-          await operations.move(made, { customerId: other.customer.id, plan: null });
+          await operations.move(made, { customerId: other.record.id, plan: null });
         });
       const keys = racing(moving(), ['create'], gone(operations, customer));
       const first = await operationsOn({ ...store, keys }).create(() => ({ ...attributes, plan: 'pro', customer }));
-      expect(await store.keys.get(first.key.id)).toMatchObject({ customer: other.customer.id, revokedAtMs: null });
+      expect(await store.keys.get(first.key.id)).toMatchObject({ customer: other.record.id, revokedAtMs: null });
 
       let { plans } = store;
       const without = racing(moving(), ['create'], async () => {
@@ -93,8 +93,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       Object.defineProperty(unplanned, 'plans', { get: () => plans });
       const second = await unplanned.create(() => ({ ...attributes, plan: 'pro' }));
       expect(second.key.id).toBe(made);
-      expect(await store.keys.get(made)).toMatchObject({ customer: other.customer.id, revokedAtMs: null });
-      const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).keys);
+      expect(await store.keys.get(made)).toMatchObject({ customer: other.record.id, revokedAtMs: null });
+      const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).records);
       expect(readable.map(({ id }) => id).toSorted()).toEqual([first.key.id, made].toSorted());
     });
   });
@@ -166,7 +166,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
         code: 'conflict',
         message: expect.stringContaining('pro was removed'),
       });
-      expect((await store.keys.list({ limit: 9, cursor: null })).keys).toEqual([]);
+      expect((await store.keys.list({ limit: 9, cursor: null })).records).toEqual([]);
     });
   });
 
@@ -179,7 +179,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       const deps = { keys: store.keys, customers: store.customers, nowMs: 9 };
       expect(await takenBack(alone!, deps)).toContain('cus_gone was deleted meanwhile');
       expect([await takenBack(with_!, deps), await takenBack(kept!, deps)]).toEqual([null, null]);
-      const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).keys);
+      const { readable } = byReadability((await store.keys.list({ limit: 9, cursor: null })).records);
       expect(readable.map(({ id }) => id).toSorted()).toEqual([with_!.id, kept!.id].toSorted());
       await gone(operations, customer)();
     });

@@ -9,7 +9,7 @@ test('a customer that cannot be read is listed once and takes no place of a call
   await withStore(await emptyStore(), async (store) => {
     const operations = operationsOn(store);
     const attributes = { plan: 'pro', limits: {}, name: null, owner: null, notes: null, expiresAtMs: null };
-    const damaged = (await operations.customers.create(() => attributes)).customer.id;
+    const damaged = (await operations.customers.create(() => attributes)).record.id;
     const near = [await operations.create(() => attributes), await operations.create(() => attributes)];
     const customers = new Proxy(store.customers, {
       get: (target, name: keyof typeof store.customers) =>

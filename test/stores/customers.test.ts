@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { StoreChange } from '../../src/identify/key-store.ts';
 import { isReadable } from '../../src/identify/stored-record.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
-import { EmbeddedCustomers } from '../../src/stores/embedded/customers.ts';
+import { embeddedCustomers } from '../../src/stores/embedded/customers.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { API_KEYS } from '../../src/stores/redis/key-writes.ts';
@@ -48,7 +48,7 @@ describe('customers in Redis', () => {
     for (const key of [mine, theirs]) await keys.create(key);
     const list = keyspace.keysOfCustomer('cus_mine');
     for (const id of [theirs.id, 'key_none', 'nonsense']) await redisCommand(url, 'ZADD', list, '1', id);
-    expect((await keys.list({ limit: 1, cursor: null, customer: 'cus_mine' })).keys).toEqual([mine]);
+    expect((await keys.list({ limit: 1, cursor: null, customer: 'cus_mine' })).records).toEqual([mine]);
     const { found } = await keys.scan({ most: 9, cursor: null, mayMatch: () => true, customer: 'cus_mine' });
     expect(found.map(({ key }) => key)).toEqual([mine]);
   });
@@ -60,7 +60,7 @@ describe('customers in Redis', () => {
     const [mine, theirs] = ['cus_mine', 'cus_theirs'].map(keyspace.keysOfCustomer) as [string, string];
     const { key: before } = someKey({ customer: 'cus_mine' });
     await keys.create(before);
-    const { key: after } = (await keys.update(before.id, (key) => ({ ...key, customer: 'cus_theirs' })))!;
+    const { record: after } = (await keys.update(before.id, (key) => ({ ...key, customer: 'cus_theirs' })))!;
     expect(await redis.exists(mine)).toBe(0);
     expect(await redis.zrange(theirs, 0, '-1')).toEqual([before.id]);
     // What a failover leaves that has undone the change, and in the slot of the list alone.
@@ -70,8 +70,8 @@ describe('customers in Redis', () => {
     const announce = async () => {};
     const write = new RecordWrite({ kind: API_KEYS, before, after, texts, change: 'some change', announce });
     expect(await write.remake(async () => redis as Redis)).toBe('remade');
-    expect((await keys.list({ limit: 9, cursor: null, customer: 'cus_theirs' })).keys).toEqual([after]);
-    expect((await keys.list({ limit: 9, cursor: null, customer: 'cus_mine' })).keys).toEqual([]);
+    expect((await keys.list({ limit: 9, cursor: null, customer: 'cus_theirs' })).records).toEqual([after]);
+    expect((await keys.list({ limit: 9, cursor: null, customer: 'cus_mine' })).records).toEqual([]);
   });
 });
 
@@ -83,7 +83,7 @@ describe('customers in the embedded store', () => {
       changes.close();
       db.close();
     });
-    return { db, changes, customers: new EmbeddedCustomers({ db, changes }), keys: new EmbeddedKeys({ db, changes }) };
+    return { db, changes, customers: embeddedCustomers({ db, changes }), keys: new EmbeddedKeys({ db, changes }) };
   };
   customerStoreContract(async () => {
     const folder = await temporaryFolder();
@@ -113,7 +113,7 @@ describe('customers in the embedded store', () => {
     expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 2 });
     // A record that another program has damaged stops no write. Any customer may have had its key.
     db.prepare("INSERT INTO keys VALUES ('key_x', 1, 'no JSON')").run();
-    const listed = (await keys.list({ limit: 9, cursor: null, customer: 'cus_mine' })).keys;
+    const listed = (await keys.list({ limit: 9, cursor: null, customer: 'cus_mine' })).records;
     expect(listed.map(isReadable)).toEqual([false, true]);
   });
 });

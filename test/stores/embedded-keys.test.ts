@@ -55,10 +55,10 @@ describe('keys in the embedded store', () => {
     ]);
     await writer.until(/writing/);
     // The reader works meanwhile, on the same file.
-    await expect.poll(async () => (await keys.list({ limit: 20, cursor: null })).keys.length).toBe(20);
+    await expect.poll(async () => (await keys.list({ limit: 20, cursor: null })).records.length).toBe(20);
     writer.signal('SIGKILL');
     await writer.exit;
-    for (const key of byReadability((await keys.list({ limit: 10_000, cursor: null })).keys).readable) {
+    for (const key of byReadability((await keys.list({ limit: 10_000, cursor: null })).records).readable) {
       expect(await keys.findByDigest(key.secrets[0]!.digest)).toEqual(key);
     }
   });

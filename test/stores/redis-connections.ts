@@ -2,7 +2,7 @@ import type { StoreChange } from '../../src/identify/key-store.ts';
 import { RedisAudit } from '../../src/stores/redis/audit.ts';
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
-import { RedisCustomers } from '../../src/stores/redis/customers.ts';
+import { redisCustomers } from '../../src/stores/redis/customers.ts';
 import { DurableWrites, type LostChanges } from '../../src/stores/redis/durable-writes.ts';
 import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
@@ -27,7 +27,7 @@ export async function gatewayOn(
   const changes = new RedisChanges({ redis, circuit });
   const writes = new DurableWrites({ redis, replicas: 'all', timeoutMs: durableWithinMs, onLoss });
   const records = { redis, circuit, publish: (change: StoreChange) => changes.publish(change), writes };
-  const [keys, customers] = [new RedisKeys(records), new RedisCustomers(records)];
+  const [keys, customers] = [new RedisKeys(records), redisCustomers(records)];
   atEnd(() => {
     changes.close();
     writes.close();

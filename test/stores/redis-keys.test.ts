@@ -41,9 +41,9 @@ test('a key is revoked, and its revocation made again, whatever is in the place 
   // A failover undoes it, and the other program writes there again.
   await redisCommand(url, 'SET', keyspace.apiKey(before.id), JSON.stringify(before));
   await foreign();
-  const texts = { before: JSON.stringify(before), after: JSON.stringify(revoked.key) };
+  const texts = { before: JSON.stringify(before), after: JSON.stringify(revoked.record) };
   const write = new RecordWrite({
-    ...{ kind: API_KEYS, before, after: revoked.key, texts, change: 'c', announce: async () => {} },
+    ...{ kind: API_KEYS, before, after: revoked.record, texts, change: 'c', announce: async () => {} },
   });
   expect(await write.remake(async () => redis as Redis)).toBe('remade');
   expect(await keys.get(before.id)).toMatchObject({ revokedAtMs: 5 });
@@ -139,7 +139,7 @@ describe('a crash in the middle', () => {
     await redisCommand(url, 'SET', keyspace.digest(digest), key.id);
     await redisCommand(url, 'ZADD', keyspace.apiKeys, key.createdAtMs, key.id);
     expect(await keys.findByDigest(digest)).toBeNull();
-    expect((await keys.list({ limit: 500, cursor: null })).keys.map(({ id }) => id)).not.toContain(key.id);
+    expect((await keys.list({ limit: 500, cursor: null })).records.map(({ id }) => id)).not.toContain(key.id);
     // Its creation can be begun again.
     await keys.create(key);
     expect(await keys.findByDigest(digest)).toEqual(key);
@@ -256,7 +256,7 @@ describe('what is not ours', () => {
     }
     expect(circuit.state).toBe('present');
     expect(await keys.findByDigest(good.digest)).toEqual(good.key);
-    const { readable, unreadable } = byReadability((await keys.list({ limit: 500, cursor: null })).keys);
+    const { readable, unreadable } = byReadability((await keys.list({ limit: 500, cursor: null })).records);
     expect(readable).toContainEqual(good.key);
     const ids = [...bad, typed].map(({ key }) => key.id);
     expect(unreadable.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));

@@ -137,7 +137,7 @@ test('an account of a customer that cannot be read is named for its key, and a r
   await withStore(env, async (store) => {
     const operations = operationsOn(store);
     const attributes = { plan: 'pro', name: null, owner: null, notes: null, expiresAtMs: null };
-    const { customer } = await operations.customers.create(() => ({ ...attributes, limits: {} }));
+    const { record: customer } = await operations.customers.create(() => ({ ...attributes, limits: {} }));
     const { key } = await operations.create(() => ({ ...attributes, limits: { minute: 9 }, customer: customer.id }));
     const [own, shared] = [accountIdOf(key.id, customer.id), customer.id].map((id) => keyspace.account(id));
     await redisCommand(env.REDIS_URL!, 'SET', shared!, 'of another program');

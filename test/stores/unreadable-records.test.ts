@@ -1,6 +1,6 @@
 import { describe } from 'vitest';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
-import { EmbeddedCustomers } from '../../src/stores/embedded/customers.ts';
+import { embeddedCustomers } from '../../src/stores/embedded/customers.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
@@ -39,7 +39,7 @@ describe('in the embedded store', () => {
     });
     return {
       keys: new EmbeddedKeys({ db, changes }),
-      customers: new EmbeddedCustomers({ db, changes }),
+      customers: embeddedCustomers({ db, changes }),
       damage: async (kind, id, change) => {
         const table = kind === 'key' ? 'keys' : 'customers';
         const row = db.prepare(`SELECT record FROM ${table} WHERE id = ?`).get(id)!;

@@ -25,7 +25,7 @@ import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/
 import type { PlannedCustomer } from '../../operations/apply/plan-customers.ts';
 import { SecretFolder } from '../../operations/apply/secret-folder.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
-import { changeOfCustomer, changeOfKey } from '../../operations/recorded.ts';
+import { changeOfRecord } from '../../operations/recorded.ts';
 import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { plansToUse } from '../operations.ts';
@@ -211,7 +211,7 @@ async function apply(
         target: change.id,
         work,
         changeOf: ({ before, after, durability, isSame }: MadeChange) =>
-          changeOfKey({ before, key: after, durability }, isSame),
+          changeOfRecord({ before, record: after, durability }, isSame),
       }),
   };
   const customerDeps: ApplyCustomersDeps = {
@@ -223,7 +223,8 @@ async function apply(
         action: CUSTOMER_ACTIONS[change.kind],
         target: change.id,
         work,
-        changeOf: ({ before, after, durability }: MadeCustomer) => changeOfCustomer(before, after, durability),
+        changeOf: ({ before, after, durability }: MadeCustomer) =>
+          changeOfRecord({ before, record: after, durability }),
       }),
   };
   if (secrets !== null) {

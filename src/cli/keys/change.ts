@@ -11,7 +11,7 @@ import {
   suspendKey,
   updateKey,
 } from '../../operations/catalogue/keys.ts';
-import { shortReport, suspendedNow, withSecret } from '../../operations/key-report.ts';
+import { shortReport, type WholeKeyReport, withSecret } from '../../operations/key-report.ts';
 import { operationCommand } from '../operation-command.ts';
 import { type Command, isYes, type Words } from '../terminal/command.ts';
 import { spelledAttributes } from './attribute-options.ts';
@@ -134,16 +134,17 @@ export const keysRotate: Command = operationCommand({
     return isYes(answer) ? { leaked: true } : {};
   },
   asJson: ({ output }) => withSecret(shortReport(output), output.key),
-  text: ({ key, output }, { id, moment }) =>
-    `${id} has a new secret; the old one ${oldSecretText(key!, moment)}.\n\n  ${output.key}\n\n` +
+  text: ({ output }, { id, moment }) =>
+    `${id} has a new secret; the old one ${oldSecretText(output, moment)}.\n\n  ${output.key}\n\n` +
     'This is the only time that it is shown. Keep it where you keep secrets.\n',
 });
 
 /** Until when the previous secret works. No secret works longer than its key. */
-function oldSecretText({ secrets, expiresAtMs }: StoredKey, moment: (atMs: number) => string): string {
+function oldSecretText({ secrets, expiresAt }: WholeKeyReport, moment: (atMs: number) => string): string {
   const [, old] = secrets;
   if (old === undefined) return 'no longer works';
-  return `stops working ${moment(Math.min(old.expiresAtMs ?? Infinity, expiresAtMs ?? Infinity))}`;
+  const ends = [old.expiresAt, expiresAt].flatMap((time) => (time === null ? [] : [Date.parse(time)]));
+  return `stops working ${moment(Math.min(...ends))}`;
 }
 
 /** `tollgate keys end-secret`: ends one of several secrets. */
@@ -180,7 +181,7 @@ export const keysSuspend: Command = operationCommand({
   spelled: SUSPENSION_SPELLED,
   json: 'Prints the key as `keys list` does, with suspended.',
   open: { needsPlans: false },
-  asJson: ({ key, output }) => ({ ...shortReport(output), ...suspendedNow(key!, Date.now()) }),
+  asJson: ({ output }) => ({ ...shortReport(output), ...(output.suspended && { suspended: output.suspended }) }),
   text: ({ output, change }, { id, moment }) => suspendedText(id, output.suspended, change, moment),
 });
 

@@ -4,7 +4,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
 import { createKey } from '../../operations/create-once.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';
-import { changeOfKey } from '../../operations/recorded.ts';
+import { changeOfRecord } from '../../operations/recorded.ts';
 import { type OpenKeys, type OpenStore, withKeys, withStore } from '../../serve/open-store.ts';
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
@@ -91,7 +91,7 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
       });
       return { ...made, owner };
     },
-    changeOf: changeOfKey,
+    changeOf: ({ key, durability }) => changeOfRecord({ record: key, durability }),
   });
   const owners = new Map(owner === null ? [] : [[owner.id, owner]]);
   const report = withSecret(keyReport(key, store.plans, { customers: owners, nowMs: key.createdAtMs }), secret);

@@ -67,5 +67,5 @@ async function make(
     return customerAppliedTo(present, { set, name }, change.entry, { plans, nowMs: nowMs() });
   });
   if (updated === null || before === null) throw new Failure('not_found', `Customer ${id} was deleted meanwhile.`);
-  return { before, after: updated.customer, durability: updated.durability };
+  return { before, after: updated.record, durability: updated.durability };
 }

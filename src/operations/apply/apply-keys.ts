@@ -142,7 +142,13 @@ async function replace(
     return change(present);
   });
   if (updated === null || before === null) throw new Failure('not_found', `Key ${id} was deleted meanwhile.`);
-  return { before, after: updated.key, durability: updated.durability, isSame: updated.key === before, why: null };
+  return {
+    before,
+    after: updated.record,
+    durability: updated.durability,
+    isSame: updated.record === before,
+    why: null,
+  };
 }
 
 /** Creates the keys of one turn of the event loop together: each call to the embedded store waits for the disk. */

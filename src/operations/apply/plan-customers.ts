@@ -6,8 +6,8 @@ import { Failure } from '../../failure.ts';
 import { type CustomerStore, newCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
 import type { AppliedEntry } from '../../identify/key-store.ts';
 import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
-import { editedCustomer, newCustomer } from '../customer-changes.ts';
-import type { RecordEdits } from '../key-changes.ts';
+import { newCustomer } from '../customer-changes.ts';
+import { edited, type RecordEdits } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';
 import { attributeEdits, attributesOfEntry, bytesFrom, type EndedEntry, endsAt, limitsOf } from './entry-values.ts';
 
@@ -154,5 +154,5 @@ export function customerAppliedTo(
     throw new Failure('refused', message);
   }
   const edits: RecordEdits = { ...attributeEdits(present, entry), ...(isAlready ? {} : { applied: as }) };
-  return Object.keys(edits).length === 0 ? present : editedCustomer(present, edits, { plans, nowMs });
+  return Object.keys(edits).length === 0 ? present : edited(present, edits, { plans, nowMs }, 'customer');
 }

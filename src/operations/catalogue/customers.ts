@@ -6,7 +6,7 @@ import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
 import { bodyDigestOf } from '../create-once.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
-import { changeOfCustomer } from '../recorded.ts';
+import { changeOfDeletion, changeOfRecord } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
@@ -119,12 +119,12 @@ export const createCustomer = defineOperation({
       const message = `Customer ${made.id}, which this Idempotency-Key made, was deleted. Use a new one.`;
       throw new Refused('conflict', message, { customerId: made.id });
     }
-    const { customer, durability, kind } = made;
+    const { record, durability, kind } = made;
     const isRepeated = kind === 'repeated';
     return {
-      output: customerReport(customer, plans, customer.createdAtMs),
-      change: { ...changeOfCustomer(null, customer, durability), outcome: isRepeated ? 'repeated' : 'done' },
-      customer,
+      output: customerReport(record, plans, record.createdAtMs),
+      change: { ...changeOfRecord({ record, durability }), outcome: isRepeated ? 'repeated' : 'done' },
+      record,
       isRepeated,
     };
   },
@@ -160,7 +160,7 @@ export const showCustomer = defineOperation({
     const owners = new Map([[id, customer]]);
     const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs(), owners));
     const report = { ...customerReport(customer, plans, nowMs()), keys: reports, keysCursor: cursor };
-    return { output: { ...report, unreadable: unreadableReport(unreadable) }, customer };
+    return { output: { ...report, unreadable: unreadableReport(unreadable) }, record: customer };
   },
 });
 
@@ -187,8 +187,8 @@ export const updateCustomer = defineOperation({
   fails: { not_found: true },
   async run(context, { id, ...given }, { guard }) {
     const edits = editsOf(given, context.nowMs());
-    const { before, customer, durability } = await context.operations.customers.update(id, edits, guard);
-    return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability) };
+    const changed = await context.operations.customers.update(id, edits, guard);
+    return { ...shown(changed.record, context), change: changeOfRecord(changed) };
   },
 });
 
@@ -216,8 +216,8 @@ export const suspendCustomer = defineOperation({
   fails: { not_found: true },
   async run(context, { id, until = null, reason = null }, { guard }) {
     const untilMs = msOf(until, context.nowMs());
-    const { before, customer, durability } = await context.operations.customers.suspend(id, { untilMs, reason }, guard);
-    return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability, customer === before) };
+    const changed = await context.operations.customers.suspend(id, { untilMs, reason }, guard);
+    return { ...shown(changed.record, context), change: changeOfRecord(changed, changed.record === changed.before) };
   },
 });
 
@@ -238,9 +238,9 @@ export const resumeCustomer = defineOperation({
   result: 'The customer.',
   fails: { not_found: true },
   async run(context, { id }, { guard }) {
-    const { before, customer, durability } = await context.operations.customers.resume(id, guard);
-    const wasSuspended = isSuspended(before.suspended, context.nowMs());
-    return { ...shown(customer, context), change: changeOfCustomer(before, customer, durability, !wasSuspended) };
+    const changed = await context.operations.customers.resume(id, guard);
+    const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
+    return { ...shown(changed.record, context), change: changeOfRecord(changed, !wasSuspended) };
   },
 });
 
@@ -282,16 +282,14 @@ export const deleteCustomer = defineOperation({
   },
   async run({ operations }, { id, keys }, { guard }) {
     const options = { revokesKeys: keys === 'revoke', ...(guard === undefined ? {} : { guard }) };
-    const { before, durability, keysRevoked, unreadable } = await operations.customers.delete(id, options);
-    const isSame = before.deletedAtMs !== undefined;
-    const change = changeOfCustomer(before, null, durability);
+    const { keysRevoked, unreadable, ...deleted } = await operations.customers.delete(id, options);
     return {
       output: { id, deleted: true as const, keysRevoked, unreadable: unreadableReport(unreadable) },
-      change: isSame ? { ...change, before: null, outcome: 'unchanged' as const } : change,
+      change: changeOfDeletion(deleted),
     };
   },
 });
 
 function shown(stored: StoredCustomer, { operations, nowMs }: StoreContext): Done<z.output<typeof customer>> {
-  return { output: customerReport(stored, operations.plans, nowMs()), customer: stored };
+  return { output: customerReport(stored, operations.plans, nowMs()), record: stored };
 }

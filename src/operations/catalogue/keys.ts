@@ -10,7 +10,7 @@ import type { RecordEdits } from '../key-changes.ts';
 import { key, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
 import { keyFilterFrom } from '../key-search.ts';
 import type { Operations } from '../operations.ts';
-import { changeOfDeletion, changeOfKey } from '../recorded.ts';
+import { changeOfDeletion, changeOfRecord } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import {
@@ -239,8 +239,8 @@ export const createKey = defineOperation({
     const isRepeated = kind === 'repeated';
     return {
       output: { id, key: secret, ...rest },
-      change: { ...changeOfKey({ key, durability }), outcome: isRepeated ? 'repeated' : 'done' },
-      key,
+      change: { ...changeOfRecord({ record: key, durability }), outcome: isRepeated ? 'repeated' : 'done' },
+      record: key,
       isRepeated,
     };
   },
@@ -310,7 +310,7 @@ export const showKey = defineOperation({
   async run({ operations }, { id }) {
     const key = await operations.show(id);
     const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key)]);
-    return { output: { ...report, lastUsedOn }, key };
+    return { output: { ...report, lastUsedOn }, record: key };
   },
 });
 
@@ -337,7 +337,7 @@ export const updateKey = defineOperation({
   fails: { not_found: true, conflict: true },
   async run(context, { id, ...given }, { guard }) {
     const changed = await context.operations.update(id, editsOf(given, context.nowMs()), guard);
-    return { ...(await shown(changed.key, context)), change: changeOfKey(changed) };
+    return { ...(await shown(changed.record, context)), change: changeOfRecord(changed) };
   },
 });
 
@@ -359,8 +359,8 @@ export const revokeKey = defineOperation({
   async run(context, { id }, { guard }) {
     const changed = await context.operations.revoke(id, guard);
     return {
-      ...(await shown(changed.key, context)),
-      change: changeOfKey(changed, changed.before.revokedAtMs !== null),
+      ...(await shown(changed.record, context)),
+      change: changeOfRecord(changed, changed.before.revokedAtMs !== null),
     };
   },
 });
@@ -400,17 +400,17 @@ export const moveKey = defineOperation({
   result: 'The key, without any secret, and its ban.',
   fails: { not_found: true, conflict: CONFLICT },
   async run(context, { id, customer, plan }, { guard }) {
-    const { before, key, durability, ban } = await context.operations.move(
+    const { before, record, durability, ban } = await context.operations.move(
       id,
       { customerId: customer, plan: plan ?? null },
       guard,
     );
-    const report = await reportOn(key, context);
+    const report = await reportOn(record, context);
     const standing = ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) };
     return {
       output: { ...report, ban: standing },
-      change: changeOfKey({ before, key, durability }, before.customer === key.customer),
-      key,
+      change: changeOfRecord({ before, record, durability }, before.customer === record.customer),
+      record,
     };
   },
 });
@@ -444,7 +444,10 @@ export const suspendKey = defineOperation({
   async run(context, { id, until = null, reason = null }, { guard }) {
     const untilMs = msOf(until, context.nowMs());
     const changed = await context.operations.suspend(id, { untilMs, reason }, guard);
-    return { ...(await shown(changed.key, context)), change: changeOfKey(changed, changed.key === changed.before) };
+    return {
+      ...(await shown(changed.record, context)),
+      change: changeOfRecord(changed, changed.record === changed.before),
+    };
   },
 });
 
@@ -466,7 +469,7 @@ export const resumeKey = defineOperation({
   async run(context, { id }, { guard }) {
     const changed = await context.operations.resume(id, guard);
     const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
-    return { ...(await shown(changed.key, context)), change: changeOfKey(changed, !wasSuspended) };
+    return { ...(await shown(changed.record, context)), change: changeOfRecord(changed, !wasSuspended) };
   },
 });
 
@@ -509,8 +512,8 @@ export const rotateKey = defineOperation({
     const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
     const overlapMs = leaked ? 0 : keptMs;
     const { secret, ...changed } = await context.operations.rotate(id, overlapMs, guard);
-    const { id: keyId, ...rest } = await reportOn(changed.key, context);
-    return { output: { id: keyId, key: secret, ...rest }, change: changeOfKey(changed), key: changed.key };
+    const { id: keyId, ...rest } = await reportOn(changed.record, context);
+    return { output: { id: keyId, key: secret, ...rest }, change: changeOfRecord(changed), record: changed.record };
   },
 });
 
@@ -549,7 +552,7 @@ export const endSecret = defineOperation({
   },
   async run(context, { id, last4 }, { guard }) {
     const changed = await context.operations.endSecret(id, last4, guard);
-    return { ...(await shown(changed.key, context)), change: changeOfKey(changed) };
+    return { ...(await shown(changed.record, context)), change: changeOfRecord(changed) };
   },
 });
 
@@ -578,7 +581,7 @@ export const deleteKey = defineOperation({
 });
 
 async function shown(stored: StoredKey, context: StoreContext): Promise<Done<z.output<typeof key>>> {
-  return { output: await reportOn(stored, context), key: stored };
+  return { output: await reportOn(stored, context), record: stored };
 }
 
 async function reportOn(stored: StoredKey, { operations, nowMs }: StoreContext): Promise<WholeKeyReport> {

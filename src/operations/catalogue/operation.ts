@@ -3,7 +3,7 @@ import type { Role } from '../../config/admin-tokens.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import type { Action, Actor } from '../audit-trail.ts';
-import type { Guard } from '../operations.ts';
+import type { Guard } from '../record-changes.ts';
 import type { Change } from '../recorded.ts';
 import type { DeepReadonly } from '../values.ts';
 import type { Contexts } from './contexts.ts';
@@ -109,10 +109,8 @@ export interface Done<Out> {
   readonly output: DeepReadonly<Out>;
   /** What it has changed. Required if the operation has an `action`. */
   readonly change?: Change;
-  /** The key, whose version the response names. */
-  readonly key?: StoredKey;
-  /** The same of a customer. */
-  readonly customer?: StoredCustomer;
+  /** The key or the customer, whose version the response names. */
+  readonly record?: StoredKey | StoredCustomer;
   /** The version of a file, which the response names. */
   readonly version?: string;
   /** Under this name it was done before, and nothing was changed now. */

@@ -13,7 +13,7 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/peppe
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
 import { EmbeddedChanges } from './changes.ts';
-import { customersIn, EmbeddedCustomers } from './customers.ts';
+import { customersIn, embeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
@@ -69,7 +69,7 @@ export async function openForCommand({
       peppers,
       pepperHistory: history,
       keys: new EmbeddedKeys({ db, changes }),
-      customers: new EmbeddedCustomers({ db, changes }),
+      customers: embeddedCustomers({ db, changes }),
       ...recordsIn({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
       counts: () => countsOn(db, wallMs),
@@ -162,7 +162,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       insistOnOwner: owner.insist,
     });
     const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
-    const customers = new EmbeddedCustomers({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    const customers = embeddedCustomers({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
     const checkpoints = new Checkpoints(db);
     neverWait(db);
     return {

@@ -10,7 +10,7 @@ import {
 } from '../../identify/stored-record.ts';
 
 /** What every record has. */
-interface StoredRecord {
+export interface StoredRecord {
   readonly id: string;
   readonly createdAtMs: number;
   /** Of a tombstone; absent for other records. */

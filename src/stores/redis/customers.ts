@@ -1,12 +1,4 @@
-import type { Durability } from '../../admit/ledger.ts';
-import {
-  type CustomerPage,
-  type CustomerStore,
-  type DeletedCustomer,
-  readStoredCustomer,
-  type StoredCustomer,
-  type UpdatedCustomer,
-} from '../../identify/customer-store.ts';
+import { type CustomerStore, readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
 import { isSuspendedBy } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { merged, type RecordKind } from './record-writes.ts';
@@ -25,34 +17,8 @@ const CUSTOMERS: RecordKind<StoredCustomer> = {
 };
 
 /** Customers in Redis. */
-export class RedisCustomers implements CustomerStore {
-  readonly #records: Records<StoredCustomer>;
-
-  constructor(options: RecordsOptions) {
-    this.#records = new Records(options, CUSTOMERS);
-  }
-
-  get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredCustomer | null> {
-    return this.#records.get(id, options);
-  }
-
-  async list(page: { readonly limit: number; readonly cursor: string | null }): Promise<CustomerPage> {
-    const { records, cursor } = await this.#records.list(page);
-    return { customers: records, cursor };
-  }
-
-  create(customer: StoredCustomer): Promise<Durability> {
-    return this.#records.create(customer);
-  }
-
-  async update(id: string, change: (customer: StoredCustomer) => StoredCustomer): Promise<UpdatedCustomer | null> {
-    const changed = await this.#records.change(id, (one) => (one.deletedAtMs === undefined ? change(one) : null));
-    return changed === null ? null : { customer: changed.next, durability: await changed.settle() };
-  }
-
-  delete(id: string, bury: (customer: StoredCustomer) => StoredCustomer): Promise<DeletedCustomer | null> {
-    return this.#records.delete(id, bury);
-  }
+export function redisCustomers(options: RecordsOptions): CustomerStore {
+  return new Records(options, CUSTOMERS);
 }
 
 /** As `madeAgain` of key-writes.ts. A deletion is final and always applied. */

@@ -1,16 +1,13 @@
 import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import {
-  type Deleted,
   indexedOf,
-  type KeyPage,
   type KeyScan,
   type KeyStore,
   type StoredKey,
-  type Updated,
   type UpdateOptions,
 } from '../../identify/key-store.ts';
-import { isReadable, UnreadableRecord } from '../../identify/stored-record.ts';
+import { isReadable, type RecordPage, UnreadableRecord, type Updated } from '../../identify/stored-record.ts';
 import type { RedisClient } from './connection.ts';
 import { API_KEYS } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
@@ -30,20 +27,19 @@ interface Scripted {
 const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
 
 /** API keys in Redis. A pointer from a digest to a key counts only while the record of the key has that digest. */
-export class RedisKeys implements KeyStore {
+export class RedisKeys extends Records<StoredKey> implements KeyStore {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
-  readonly #records: Records<StoredKey>;
   readonly #lookUps: LookUps;
   readonly #lookUpsEvenFull: LookUps;
 
   constructor(options: RecordsOptions) {
+    super(options, API_KEYS);
     const { redis, circuit } = options;
     redis.defineCommand('tollgateReserve', { lua: RESERVE_LUA, numberOfKeys: 1 });
     this.#redis = redis as RedisClient & Scripted;
     this.#circuit = circuit;
-    this.#records = new Records(options, API_KEYS);
-    const { values } = this.#records;
+    const { values } = this;
     this.#lookUps = lookUpsOn({ redis, circuit, values, way: 'run' });
     this.#lookUpsEvenFull = lookUpsOn({ redis, circuit, values, way: 'read' });
   }
@@ -61,26 +57,17 @@ export class RedisKeys implements KeyStore {
   /** The key to which the pointer of a digest leads. */
   async #pointed(digest: string, lookUps: LookUps): Promise<StoredKey | null> {
     const record = await lookUps.recordOf(digest);
-    return record === null ? null : this.#records.read(record.id, record.text);
+    return record === null ? null : this.read(record.id, record.text);
   }
 
-  get(id: string, options?: { readonly evenDeleted: boolean }): Promise<StoredKey | null> {
-    return this.#records.get(id, options);
-  }
-
-  async list({ customer, ...page }: Parameters<KeyStore['list']>[0]): Promise<KeyPage> {
-    const { records, cursor } = await this.#records.list(page, listOf(customer), isOf(customer));
-    return { keys: records, cursor };
+  override list({ customer, ...page }: Parameters<KeyStore['list']>[0]): Promise<RecordPage<StoredKey>> {
+    return super.list(page, listOf(customer), isOf(customer));
   }
 
   async scan({ most, cursor, mayMatch, customer }: Parameters<KeyStore['scan']>[0]): Promise<KeyScan> {
-    const part = await this.#records.scan(most, cursor, mayMatch, listOf(customer));
+    const part = await this.scanOf(most, cursor, mayMatch, listOf(customer));
     const found = part.found.filter(({ record }) => !isReadable(record) || isOf(customer)(record));
     return { ...part, found: found.map(({ record, place }) => ({ key: record, place })) };
-  }
-
-  create(key: StoredKey): Promise<Durability> {
-    return this.#records.create(key);
   }
 
   async reserve(name: string, id: string, forMs: number): Promise<string> {
@@ -89,11 +76,11 @@ export class RedisKeys implements KeyStore {
   }
 
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]> {
-    const stored = await Promise.allSettled(keys.map((key) => this.#records.store(key)));
+    const stored = await Promise.allSettled(keys.map((key) => this.store(key)));
     return Promise.all(
       stored.map(async (result, i) => {
         if (result.status === 'fulfilled') {
-          const { kind } = await this.#records.settleNew(keys[i]!);
+          const { kind } = await this.settleNew(keys[i]!);
           return kind === 'durable' ? 'created' : 'unknown';
         }
         if (result.reason instanceof Failure && result.reason.code === 'refused') return 'taken';
@@ -104,18 +91,14 @@ export class RedisKeys implements KeyStore {
     );
   }
 
-  async update(
+  override async update(
     id: string,
     change: (key: StoredKey) => StoredKey,
     { isLasting = true }: UpdateOptions = {},
-  ): Promise<Updated | null> {
-    const changed = await this.#records.change(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
+  ): Promise<Updated<StoredKey> | null> {
+    const changed = await this.change(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
     if (changed === null) return null;
-    return { key: changed.next, durability: isLasting ? await changed.settle() : NOT_WAITED_FOR };
-  }
-
-  delete(id: string, bury: (key: StoredKey) => StoredKey): Promise<Deleted | null> {
-    return this.#records.delete(id, bury);
+    return { record: changed.next, durability: isLasting ? await changed.settle() : NOT_WAITED_FOR };
   }
 }
 

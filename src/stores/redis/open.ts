@@ -5,7 +5,7 @@ import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/peppe
 import { RedisAudit } from './audit.ts';
 import { RedisChanges } from './changes.ts';
 import { connectRedis, describeAddress, readRedisUrl, untilReady, watchTrouble } from './connection.ts';
-import { RedisCustomers } from './customers.ts';
+import { redisCustomers } from './customers.ts';
 import { RedisDeprecatedCalls } from './deprecated-calls.ts';
 import { diagnose } from './diagnosis.ts';
 import { DurableWrites, type LostChanges } from './durable-writes.ts';
@@ -93,7 +93,7 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       peppers,
       pepperHistory: history,
       keys: new RedisKeys({ redis, circuit, publish, writes }),
-      customers: new RedisCustomers({ redis, circuit, publish, writes }),
+      customers: redisCustomers({ redis, circuit, publish, writes }),
       audit: new RedisAudit({ redis, circuit, writes }),
       plansHistory: new RedisPlansHistory({ redis, circuit }),
       publish,
@@ -159,7 +159,7 @@ export async function openForGateway(gateway: RedisGateway) {
       : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
   return {
     keys: new RedisKeys({ redis, circuit, publish, writes }),
-    customers: new RedisCustomers({ redis, circuit, publish, writes }),
+    customers: redisCustomers({ redis, circuit, publish, writes }),
     ledger: new RedisLedger({
       redis,
       circuit,
@@ -281,7 +281,7 @@ export async function openForDiagnosis(url: string) {
       const ledger = new RedisLedger(options);
       return {
         keys: new RedisKeys(options),
-        customers: new RedisCustomers(options),
+        customers: redisCustomers(options),
         bans: () => ledger.bans(),
       } as const;
     },

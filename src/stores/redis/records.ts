@@ -3,12 +3,16 @@ import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import type { StoreChange } from '../../identify/key-store.ts';
 import {
+  type Deleted,
   insistedRecord,
   isReadable,
   type Listed,
   listedRecord,
   looksLikeRecord,
   type RecordForm,
+  type RecordPage,
+  type RecordStore,
+  type Updated,
 } from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
@@ -70,7 +74,7 @@ const MAX_ATTEMPTS = 50;
  * changes two names atomically, so this works in a cluster too. Leads are written before the record that needs them and removed
  * after it, so a crash between two steps leaves at most a lead that no reader believes.
  */
-export class Records<T extends StoredRecord> {
+export class Records<T extends StoredRecord> implements RecordStore<T> {
   readonly #redis: RedisClient & Scripted;
   readonly #circuit: Calls;
   readonly #publish: (change: StoreChange) => Promise<void>;
@@ -106,7 +110,7 @@ export class Records<T extends StoredRecord> {
     { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
     index = this.#kind.index,
     isIn: (record: T) => boolean = () => true,
-  ): Promise<{ readonly records: readonly Listed<T>[]; readonly cursor: string | null }> {
+  ): Promise<RecordPage<T>> {
     const records: Listed<T>[] = [];
     let from = cursor === null ? 0 : await this.#rankAfter(cursor, index);
     for (;;) {
@@ -127,7 +131,7 @@ export class Records<T extends StoredRecord> {
   }
 
   /** Looks at the next `most` records of a list, and parses those whose text passes `mayMatch`, or does not look like a record. */
-  async scan(
+  async scanOf(
     most: number,
     cursor: string | null,
     mayMatch: (record: string) => boolean,
@@ -177,11 +181,13 @@ export class Records<T extends StoredRecord> {
     return this.#settle(null, record, '');
   }
 
+  async update(id: string, change: (record: T) => T): Promise<Updated<T> | null> {
+    const changed = await this.change(id, (record) => (record.deletedAtMs === undefined ? change(record) : null));
+    return changed === null ? null : { record: changed.next, durability: await changed.settle() };
+  }
+
   /** Replaces the record first: from then on it is deleted, even if its removal from the list fails. */
-  async delete(
-    id: string,
-    bury: (record: T) => T,
-  ): Promise<{ readonly before: T; readonly durability: Durability } | null> {
+  async delete(id: string, bury: (record: T) => T): Promise<Deleted<T> | null> {
     const changed = await this.change(id, bury);
     if (changed === null) return null;
     const { index } = this.#kind;

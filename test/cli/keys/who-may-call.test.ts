@@ -111,7 +111,7 @@ const all = Object.fromEntries(MEMBERS.map(({ name, stored }) => [name, stored])
 /** The records of all keys, as the store has them. */
 async function records(): Promise<readonly object[]> {
   const store = await openStore(env);
-  const { keys } = await store.keys.list({ limit: 100, cursor: null });
+  const { records: keys } = await store.keys.list({ limit: 100, cursor: null });
   await store.close();
   return keys;
 }

@@ -32,7 +32,7 @@ async function draftsWith(options: Partial<PlanDraftsOptions> = {}): Promise<Pla
   });
 }
 
-const NO_CUSTOMERS = { list: async () => ({ customers: [], cursor: null }) };
+const NO_CUSTOMERS = { list: async () => ({ records: [], cursor: null }) };
 
 const body = (members: object) => Buffer.from(JSON.stringify(members));
 
@@ -164,7 +164,7 @@ describe('bounds', () => {
       nowMs += 5_000;
       return nowMs;
     };
-    const endless = { keys: { list: async () => ({ keys: [], cursor: 'more' }) }, customers: NO_CUSTOMERS };
+    const endless = { keys: { list: async () => ({ records: [], cursor: 'more' }) }, customers: NO_CUSTOMERS };
     const done = await (await draftsWith({ monotonicMs })).diff(body({ text: TEXT.replace('3', '4') }), endless);
     expect(done).toMatchObject({
       result: { live: { isComplete: false }, changes: [{ what: 'limits.minute', keys: null }], refused: [] },
@@ -194,7 +194,7 @@ describe('bounds', () => {
     const key = { plan: 'free', limits: {}, revokedAtMs: null, expiresAtMs: null } as StoredKey;
     const page = Array<StoredKey>(1_000).fill(key);
     let pages = 0;
-    const keys = { list: async () => ({ keys: page, cursor: ++pages < 1_000 ? 'more' : null }) };
+    const keys = { list: async () => ({ records: page, cursor: ++pages < 1_000 ? 'more' : null }) };
     let turns = 0;
     let isDone = false;
     const count = () => {

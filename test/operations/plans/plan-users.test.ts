@@ -36,13 +36,13 @@ function storesWith(
     customers: {
       list: async ({ cursor }) => {
         const { records, ...rest } = page<StoredCustomer>(customers, cursor, {});
-        return { customers: records, ...rest };
+        return { records, ...rest };
       },
     },
     keys: {
       list: async ({ cursor }) => {
         const { records, ...rest } = page<StoredKey>(keys, cursor, { revokedAtMs: null });
-        return { keys: records, ...rest };
+        return { records, ...rest };
       },
     },
   };

@@ -30,9 +30,12 @@ describe.each(Object.keys(STORES))('customers of keys.yaml, on %s', (name) => {
   };
   const json = async (...words: string[]) => JSON.parse((await run(env, ...words, '--json')).stdout);
   const customers = async () =>
-    withStore(env, async (store) => (await store.customers.list({ limit: 100, cursor: null })).customers);
+    withStore(env, async (store) => (await store.customers.list({ limit: 100, cursor: null })).records);
   const keys = async () =>
-    withStore(env, async (store) => byReadability((await store.keys.list({ limit: 100, cursor: null })).keys).readable);
+    withStore(
+      env,
+      async (store) => byReadability((await store.keys.list({ limit: 100, cursor: null })).records).readable,
+    );
 
   test('makes the customers first and then their keys, with an entry in the record of changes for each', async () => {
     const file = {

@@ -23,7 +23,7 @@ async function fileOf(keys: Entries, set = 'partners'): Promise<string> {
 
 async function everyKey(env: NodeJS.ProcessEnv): Promise<StoredKey[]> {
   return withStore(env, async ({ keys }) =>
-    byReadability((await keys.list({ limit: 10_000, cursor: null })).keys).readable.toSorted(byEntry),
+    byReadability((await keys.list({ limit: 10_000, cursor: null })).records).readable.toSorted(byEntry),
   );
 }
 
