@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
-import { openReplica, type TestGateway } from '../support/gateway.ts';
+import { openReplica, startReplica, type TestGateway } from '../support/gateway.ts';
 import { runTollgate, temporaryFolder } from '../support/processes.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
 import { ask, openWithAdmin, STORES, startWithAdmin } from './operator.ts';
@@ -116,7 +116,7 @@ test('a gateway that does not follow its files makes no key of a plan that anoth
     expect(await inForce()).not.toBe(before);
     expect((await ask(follows, 'GET', '/admin/plans/history')).body.versions).toHaveLength(2);
   });
-  const why = expect.stringContaining('a later plans.yaml without the plan gone');
+  const why = expect.stringContaining('a plans.yaml without the plan gone came into force after the one here');
   expect(await create('gone', 'after')).toMatchObject({ status: 409, body: { code: 'conflict', message: why } });
   expect(await ask(stays, 'POST', '/admin/keys', { plan: 'gone' })).toMatchObject({ status: 409 });
   const { body } = await create('kept', 'other');
@@ -198,6 +198,43 @@ test('a key of a plan that is made after a gateway has looked for its keys, and 
     const lines = follows.process.stdout.split('\n').filter((line) => line.includes('live keys have a plan'));
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ plan: 'gone', keys: 1 }]);
   });
+});
+
+test('a gateway that starts with an earlier plans.yaml makes that the newest version, and until it has the others’ no key gets a plan that it lacks (reliability 429)', async () => {
+  const plansWith = (...names: readonly string[]) =>
+    `plans:\n${names.map((name) => `  ${name}: { limits: { minute: 100 } }\n`).join('')}`;
+  const one = await startWithAdmin(await STORES.Redis!(), { plans: plansWith('kept') });
+  const own = join(await temporaryFolder(), 'plans.yaml');
+  await writeFile(own, plansWith('kept'));
+  const env = { ...one.env, TOLLGATE_PLANS: own };
+  const start = () => startReplica({ env });
+  const versions = async () =>
+    (await ask(one, 'GET', '/admin/plans/history')).body.versions.map(({ version }: { version: string }) => version);
+  const create = () => ask(one, 'POST', '/admin/keys', { plan: 'added' });
+  const other = await start();
+  await eventually(async () => expect(await versions()).toHaveLength(1));
+  await writeFile(one.env.TOLLGATE_PLANS!, plansWith('kept', 'added'));
+  await eventually(async () => expect(await versions()).toHaveLength(2));
+  const [later, earlier] = await versions();
+  expect((await create()).status).toBe(201);
+
+  await other.process.stop();
+  const again = await start();
+  await eventually(async () => expect(await versions()).toEqual([earlier, later, earlier]));
+  const [change] = (await ask(one, 'GET', '/admin/audit?action=plans.load')).body.changes;
+  expect(change).toMatchObject({ before: { version: later }, after: { version: earlier } });
+  expect(await create()).toMatchObject({ status: 409, body: { message: expect.stringContaining('plans history') } });
+  await eventually(async () => {
+    const { gateways } = (await ask(one, 'GET', '/admin/gateways')).body;
+    const inForce = gateways.map((gateway: { versions: { plans: string } }) => gateway.versions.plans);
+    expect(new Set(inForce)).toEqual(new Set([earlier, later]));
+  });
+
+  await again.process.stop();
+  await writeFile(own, plansWith('kept', 'added'));
+  await start();
+  await eventually(async () => expect((await versions())[0]).toBe(later));
+  expect((await create()).status).toBe(201);
 });
 
 test('a gateway makes keys of a plan that no gateway has had yet', async () => {

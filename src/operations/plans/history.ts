@@ -124,7 +124,7 @@ export function insistOnPlan(plan: string, gone: ReadonlySet<string>): void {
 
 /** What is said of such a plan. */
 export function goneElsewhereText(plan: string): string {
-  return `Other gateways run by a later plans.yaml without the plan ${visible(plan)}, which was not read here`;
+  return `On other gateways, a plans.yaml without the plan ${visible(plan)} came into force after the one here (\`tollgate plans history\`)`;
 }
 
 /** The difference between two texts of plans.yaml as a unified diff. */
