@@ -100,10 +100,8 @@ export const keysSchema = z
     description: 'The keys and customers that `tollgate keys apply` makes and keeps.',
   });
 
-/** An entry of keys.yaml. */
-export type KeyEntry = z.output<typeof entry>;
-/** A customer of keys.yaml. */
-export type CustomerEntry = z.output<typeof customerEntry>;
+/** An entry of keys.yaml. That of a customer lacks what only keys have. */
+export type Entry = z.output<typeof entry>;
 export type KeysFile = z.output<typeof keysSchema>;
 
 /** More than settings may have: 5,000 keys with everything that an entry can have. It takes some 200 MB while it is read. */

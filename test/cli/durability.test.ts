@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { exitCodeOf } from '../../src/cli/recorded-change.ts';
-import { importKeys } from '../../src/operations/import/import-keys.ts';
+import { importKeys } from '../../src/operations/transfer/import-keys.ts';
 import { FakeCustomers, FakeStore } from '../identify/fake-store.ts';
 
 test('a command whose change a failover may undo has failed, and says on standard error that it was done', () => {

@@ -4,28 +4,21 @@ import { printFault } from '../../config/fault.ts';
 import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { isCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { attributesIn, valueText } from '../../model/attributes.ts';
-import {
-  type ApplyCustomersDeps,
-  applyCustomers,
-  type CustomerOutcome,
-  type MadeCustomer,
-} from '../../operations/apply/apply-customers.ts';
+import type { RecordedAction } from '../../operations/audit-trail.ts';
+import { entryText, timeOf } from '../../operations/key-report.ts';
+import { changeOfRecord } from '../../operations/recorded.ts';
 import {
   type ApplyDeps,
   type ApplyOutcome,
-  applyKeys,
+  applyChanges,
   finishPrepared,
   type MadeChange,
-} from '../../operations/apply/apply-keys.ts';
-import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/apply/plan-apply.ts';
-import type { PlannedCustomer } from '../../operations/apply/plan-customers.ts';
-import { SecretFolder } from '../../operations/apply/secret-folder.ts';
-import { entryText, timeOf } from '../../operations/key-report.ts';
-import { changeOfRecord } from '../../operations/recorded.ts';
+} from '../../operations/transfer/apply-changes.ts';
+import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/transfer/apply-plan.ts';
+import { KINDS, kindOf, numberOf, type StoredRecord } from '../../operations/transfer/records.ts';
+import { SecretFolder } from '../../operations/transfer/secret-folder.ts';
 import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
 import { plansToUse } from '../operations.ts';
@@ -95,18 +88,17 @@ export const keysApply: Command = {
     if (isDry) {
       report(plan, [], file, words, terminal);
       if (isIncomplete(plan, words)) return 1;
-      return options['exit-code'] === true && changesIn(plan) > 0 ? 1 : 0;
+      return options['exit-code'] === true && plan.changes.length > 0 ? 1 : 0;
     }
     if (!(await isConfirmed(plan, words, terminal))) {
       terminal.error('Nothing was changed.\n');
       return 1;
     }
-    const makesKeys = plan.changes.some(({ kind }) => kind === 'create');
-    const makes = makesKeys || plan.customers.changes.some(({ kind }) => kind === 'create');
+    const created = plan.changes.filter(({ kind }) => kind === 'create');
     // The store is opened for writing only now: an unchanged file writes nothing.
     return withKeys(terminal.env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
-      makesSecrets: makesKeys,
-      missingStore: makes ? 'make' : 'empty',
+      makesSecrets: created.some(({ id }) => kindOf(id) === 'key'),
+      missingStore: created.length > 0 ? 'make' : 'empty',
       warn: () => {},
     });
   },
@@ -148,7 +140,7 @@ async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
  * @throws Failure `bad_usage` if keys are to be made and no folder is named; `refused` if it has files in their place
  */
 async function prepareFolder(secrets: SecretFolder | null, { set, changes }: ApplyPlan, isDry: boolean): Promise<void> {
-  const created = changes.filter(({ kind }) => kind === 'create');
+  const created = changes.filter(({ kind, id }) => kind === 'create' && kindOf(id) === 'key');
   if (created.length === 0) return;
   if (secrets === null) {
     if (isDry) return;
@@ -175,11 +167,11 @@ async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal:
   if (question === null) {
     throw new Failure(
       'bad_usage',
-      `${keysText(revoked.length)} would be revoked for good. See which with --dry-run, then give --yes.`,
+      `${numberOf(revoked.length, 'key')} would be revoked for good. See which with --dry-run, then give --yes.`,
     );
   }
   for (const change of revoked) terminal.error(`${lineOf(change)}\n`);
-  const answer = await question(`Revoke ${keysText(revoked.length)} for good? [y/N] `);
+  const answer = await question(`Revoke ${numberOf(revoked.length, 'key')} for good? [y/N] `);
   return isYes(answer);
 }
 
@@ -207,43 +199,26 @@ async function apply(
     secrets,
     recorded: (change, work) =>
       recordedByCommand(store, terminal.error, {
-        action: ACTIONS[change.kind],
+        action: `${kindOf(change.id)}.${change.kind}` as RecordedAction,
         target: change.id,
         work,
-        changeOf: ({ before, after, durability, isSame }: MadeChange) =>
-          changeOfRecord({ before, record: after, durability }, isSame),
-      }),
-  };
-  const customerDeps: ApplyCustomersDeps = {
-    customers: store.customers,
-    plans: store.plans.plans,
-    nowMs: () => Date.now(),
-    recorded: (change, work) =>
-      recordedByCommand(store, terminal.error, {
-        action: CUSTOMER_ACTIONS[change.kind],
-        target: change.id,
-        work,
-        changeOf: ({ before, after, durability }: MadeCustomer) =>
-          changeOfRecord({ before, record: after, durability }),
+        changeOf: (made: MadeChange) => changeOfRecord(made, made.isSame),
       }),
   };
   if (secrets !== null) {
     for (const warning of await finishPrepared(keysFile, { ...deps, secrets })) terminal.error(`warning: ${warning}\n`);
   }
-  const outcomes: AnyOutcome[] = [];
+  const outcomes: ApplyOutcome[] = [];
   const progress = new Progress(terminal, () => performance.now());
-  let failure: { readonly error: unknown } | null = null;
   try {
-    for await (const outcome of everyOutcome(plan, deps, customerDeps)) {
+    for await (const outcome of applyChanges(plan, deps)) {
       outcomes.push(outcome);
-      progress.show('applying', outcomes.length, changesIn(plan), String);
+      progress.show('applying', outcomes.length, plan.changes.length, String);
     }
-  } catch (error) {
-    failure = { error };
+  } finally {
+    progress.end();
+    report(plan, outcomes, file, words, terminal);
   }
-  progress.end();
-  report(plan, outcomes, file, words, terminal);
-  if (failure !== null) throw failure.error;
   return isIncomplete(plan, words) || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
 }
 
@@ -256,50 +231,26 @@ function warnOfUnreadable({ unreadable }: ApplyPlan, terminal: Terminal): void {
 
 /** Whether entries are left as they are, or keys that cannot be read may be some that --prune should revoke. */
 function isIncomplete(plan: ApplyPlan, { options }: Words): boolean {
-  return endedIn(plan).length > 0 || (options.prune === true && plan.unreadable.length > 0);
+  return plan.ended.length > 0 || (options.prune === true && plan.unreadable.length > 0);
 }
 
-/** Customers first: the keys of a new customer belong to it. */
-async function* everyOutcome(
-  plan: ApplyPlan,
-  deps: ApplyDeps,
-  customerDeps: ApplyCustomersDeps,
-): AsyncGenerator<AnyOutcome> {
-  yield* applyCustomers(plan.set, plan.customers.changes, customerDeps);
-  yield* applyKeys(plan, deps);
-}
-
-type AnyOutcome = ApplyOutcome | CustomerOutcome;
-
-function changesIn({ customers, changes }: ApplyPlan): number {
-  return customers.changes.length + changes.length;
-}
-
-/** The entries of customers and keys that are left as they are in the store. */
-function endedIn({ customers, ended }: ApplyPlan): ApplyPlan['ended'] {
-  return [...customers.ended, ...ended];
-}
-
-const CUSTOMER_ACTIONS = { create: 'customer.create', update: 'customer.update' } as const;
-const ACTIONS = { create: 'key.create', update: 'key.update', revoke: 'key.revoke' } as const;
 const COUNTED = { create: 'created', update: 'changed', revoke: 'revoked' } as const;
 
 /** Prints what was done; with --dry-run, what would be. */
 function report(
   plan: ApplyPlan,
-  outcomes: readonly AnyOutcome[],
+  outcomes: readonly ApplyOutcome[],
   file: string,
   { options }: Words,
   terminal: Terminal,
 ): void {
   const isDry = options['dry-run'] === true;
-  const all = [...plan.customers.changes, ...plan.changes];
-  const ended = endedIn(plan);
+  const { set, changes, ended } = plan;
   const listed: readonly Listed[] = isDry
-    ? all.map((change) => ({ change, kind: 'planned' as const, why: null }))
+    ? changes.map((change) => ({ change, kind: 'planned' as const, why: null }))
     : outcomes;
-  const [unchangedBefore, refusedBefore] = [plan.customers.unchanged + plan.unchanged, ended.length];
-  const counts = { created: 0, changed: 0, revoked: 0, unchanged: unchangedBefore, refused: refusedBefore, unknown: 0 };
+  const same = plan.unchanged.customer + plan.unchanged.key;
+  const counts = { created: 0, changed: 0, revoked: 0, unchanged: same, refused: ended.length, unknown: 0 };
   for (const { kind, change } of listed) {
     if (kind === 'done' || kind === 'planned') counts[COUNTED[change.kind]]++;
     else if (kind === 'same') counts.unchanged++;
@@ -315,9 +266,9 @@ function report(
         ...{ entry: name, id, action: null, outcome: 'refused', changes: {}, why },
       })),
     ];
-    const [customers, keys] = [true, false].map((of) => entries.filter(({ id }) => isCustomerId(id) === of));
+    const [customers, keys] = KINDS.map((kind) => entries.filter(({ id }) => kindOf(id) === kind));
     const left = { notInFile: plan.unpruned, unreadable: unreadableReport(plan.unreadable) };
-    terminal.out(json({ set: plan.set, dryRun: isDry, ...counts, ...left, customers, keys }));
+    terminal.out(json({ set, dryRun: isDry, ...counts, ...left, customers, keys }));
     return;
   }
   for (const { change, kind, why } of listed) {
@@ -325,36 +276,39 @@ function report(
     if (why !== null) terminal.error(`${change.name}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
   }
   for (const { name, why } of ended) terminal.error(`${name}: ${why}\n`);
-  const { created, changed, revoked, unchanged, refused, unknown } = counts;
-  if (all.length + ended.length === 0) {
-    terminal.out(`Nothing to do: ${entriesText(plan)} of the set ${plan.set} as ${file} says.\n${unprunedText(plan)}`);
+  if (changes.length + ended.length === 0) {
+    terminal.out(`Nothing to do: ${entriesText(plan)} of the set ${set} as ${file} says.\n${unprunedText(plan)}`);
     return;
   }
+  terminal.out(`${countsText(counts, isDry)}.\n${unprunedText(plan)}`);
+  // Customers that are made have no secrets, and then none is asked for.
+  if (counts.created > 0 && !isDry && options.secrets !== undefined)
+    terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
+}
+
+/** `1 created, 0 changed, 0 revoked, 2 unchanged`. */
+function countsText(counts: Readonly<Record<string, number>>, isDry: boolean): string {
+  const { created, changed, revoked, unchanged, refused = 0, unknown = 0 } = counts;
   const would = isDry ? 'to be ' : '';
-  const parts = [
+  return [
     `${created} ${would}created`,
     `${changed} ${would}changed`,
     `${revoked} ${would}revoked`,
     `${unchanged} unchanged`,
     ...(unknown > 0 ? [`${unknown} perhaps not durable`] : []),
     ...(refused > 0 ? [`${refused} refused`] : []),
-  ];
-  terminal.out(`${parts.join(', ')}.\n${unprunedText(plan)}`);
-  // Customers that are made have no secrets, and then none is asked for.
-  if (created > 0 && !isDry && options.secrets !== undefined)
-    terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
+  ].join(', ');
 }
 
 type Listed = {
-  readonly change: PlannedChange | PlannedCustomer;
-  readonly kind: AnyOutcome['kind'] | 'planned';
+  readonly change: PlannedChange;
+  readonly kind: ApplyOutcome['kind'] | 'planned';
   readonly why: string | null;
 };
 
 /** `2 keys and 1 customer`. */
-function entriesText({ unchanged, customers }: ApplyPlan): string {
-  const some = customers.unchanged;
-  return `${keysText(unchanged)}${some === 0 ? '' : ` and ${some} ${some === 1 ? 'customer' : 'customers'}`}`;
+function entriesText({ unchanged: { key, customer } }: ApplyPlan): string {
+  return `${numberOf(key, 'key')}${customer === 0 ? '' : ` and ${numberOf(customer, 'customer')}`}`;
 }
 
 /** At most this many names of keys that the file lacks are printed; --json has all of them. */
@@ -366,11 +320,11 @@ function unprunedText({ unpruned }: ApplyPlan): string {
   const more = unpruned.length - MAX_NAMED;
   const names = `${unpruned.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
   const [are, them] = unpruned.length === 1 ? ['is', 'it'] : ['are', 'them'];
-  return `${keysText(unpruned.length)} of this set ${are} not in the file (${names}); --prune revokes ${them}.\n`;
+  return `${numberOf(unpruned.length, 'key')} of this set ${are} not in the file (${names}); --prune revokes ${them}.\n`;
 }
 
 /** One line for a change: `~ acme key_…: plan: free → pro`. */
-function lineOf(change: PlannedChange | PlannedCustomer): string {
+function lineOf(change: PlannedChange): string {
   const sign = { create: '+', update: '~', revoke: '-' }[change.kind];
   const texts = Object.entries(changesOf(change)).map(([member, { from, to }]) =>
     change.kind === 'create' ? `${member}: ${textOf(to)}` : `${member}: ${textOf(from)} → ${textOf(to)}`,
@@ -382,7 +336,7 @@ function lineOf(change: PlannedChange | PlannedCustomer): string {
 type Difference = Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
 
 /** What a change makes different, in the words of the file. */
-function changesOf(change: PlannedChange | PlannedCustomer): Difference {
+function changesOf(change: PlannedChange): Difference {
   const before = change.kind === 'create' ? {} : membersOf(change.before);
   const after = change.kind === 'revoke' ? { ...before, revoked: true } : membersOf(change.after);
   const members = [...new Set([...Object.keys(before), ...Object.keys(after)])];
@@ -392,7 +346,7 @@ function changesOf(change: PlannedChange | PlannedCustomer): Difference {
   );
 }
 
-function membersOf(record: StoredKey | StoredCustomer): Record<string, unknown> {
+function membersOf(record: StoredRecord): Record<string, unknown> {
   const { plan, limits, expiresAtMs, applied } = record;
   const given = WINDOWS.filter((window) => limits[window] !== undefined);
   const members: Record<string, unknown> = {
@@ -413,8 +367,4 @@ function textOf(value: unknown): string {
   return Object.entries(value as object)
     .map(([window, limit]) => `${window}=${limit}`)
     .join(' ');
-}
-
-function keysText(count: number): string {
-  return `${count} ${count === 1 ? 'key' : 'keys'}`;
 }

@@ -8,7 +8,7 @@ import { csvLine } from '../../../src/cli/keys/export.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
 import { FURTHER_ATTRIBUTES } from '../../../src/model/attributes.ts';
 import { idOfImported } from '../../../src/operations/create-once.ts';
-import { readCsv } from '../../../src/operations/import/rows.ts';
+import { readCsv } from '../../../src/operations/transfer/rows.ts';
 import { withStore } from '../../../src/serve/open-store.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { openGateway, openReplica } from '../../support/gateway.ts';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { openSealed, sealed } from '../../../src/operations/backup/sealed-file.ts';
+import { openSealed, sealed } from '../../../src/operations/transfer/sealed-file.ts';
 import { sample } from '../../support/sample.ts';
 
 const PASSPHRASE = 'correct horse battery staple';

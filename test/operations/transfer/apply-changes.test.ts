@@ -3,13 +3,14 @@ import { randomBytes } from 'node:crypto';
 import { chownSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { DURABLE } from '../../../src/admit/ledger.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
 import { Failure } from '../../../src/failure.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
 import type { StoredKey } from '../../../src/identify/key-store.ts';
-import { type ApplyDeps, applyKeys, finishPrepared } from '../../../src/operations/apply/apply-keys.ts';
-import { planApply } from '../../../src/operations/apply/plan-apply.ts';
-import { SecretFolder } from '../../../src/operations/apply/secret-folder.ts';
+import { type ApplyDeps, applyChanges, finishPrepared } from '../../../src/operations/transfer/apply-changes.ts';
+import { planApply } from '../../../src/operations/transfer/apply-plan.ts';
+import { SecretFolder } from '../../../src/operations/transfer/secret-folder.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 
 const PEPPER = 'a pepper that only the tests use';
@@ -38,7 +39,7 @@ function storeWith(onCreate: (key: StoredKey) => 'created' | 'lost') {
 }
 
 async function apply(folder: string, store: ApplyDeps['keys']): Promise<unknown> {
-  const customers = { get: async () => null };
+  const customers = { get: async () => null, create: async () => DURABLE, update: async () => null };
   const secrets = await SecretFolder.read(folder);
   const scan = async () => ({ found: [], searched: 0, cursor: null });
   const plan = await planApply(FILE, { keys: { ...store, scan }, customers, plans, prune: false, nowMs: 1 });
@@ -48,7 +49,7 @@ async function apply(folder: string, store: ApplyDeps['keys']): Promise<unknown>
   };
   try {
     await finishPrepared(FILE, { ...deps, secrets });
-    return (await Array.fromAsync(applyKeys(plan, deps))).map(({ kind }) => kind);
+    return (await Array.fromAsync(applyChanges(plan, deps))).map(({ kind }) => kind);
   } catch (error) {
     return error;
   }

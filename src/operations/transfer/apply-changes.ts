@@ -1,41 +1,38 @@
-import type { Durability } from '../../admit/ledger.ts';
-import { DURABLE } from '../../admit/ledger.ts';
-import type { Plan } from '../../admit/plan.ts';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import type { KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
 import { digestOf, mint, type Random } from '../../identify/api-key.ts';
 import type { CustomerStore } from '../../identify/customer-store.ts';
 import { type AppliedEntry, digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
-import { isReadable, orUnreadable } from '../../identify/stored-record.ts';
+import { isReadable, orUnreadable, UnreadableRecord, type Updated } from '../../identify/stored-record.ts';
 import { takenBack } from '../create-once.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
-import { isRefusal, MAY_BE_UNDONE_TEXT, type OutcomeKind } from './outcome.ts';
-import { type ApplyPlan, appliedTo, type CustomersOfFile, idOf, isPrunable, type PlannedChange } from './plan-apply.ts';
+import { type ApplyPlan, isPrunable, type PlannedChange } from './apply-plan.ts';
+import { appliedTo, type Compared, idOf } from './entries.ts';
+import { isKey, kindOf, type StoredRecord, storeOf } from './records.ts';
 import type { SecretFolder } from './secret-folder.ts';
 
 /** A change that was made, or that was no longer needed. */
-export interface MadeChange {
-  /** Null if the change made the key. */
-  readonly before: StoredKey | null;
-  readonly after: StoredKey;
-  readonly durability: Durability;
+export interface MadeChange extends Updated<StoredRecord> {
+  /** Null if the change made the record. */
+  readonly before: StoredRecord | null;
   /** True if nothing was changed: another command had done so, or the key is no longer one of the set. */
   readonly isSame: boolean;
   /** A sentence for the operator; null if there is nothing to say. */
   readonly why: string | null;
 }
 
-/** What became of a planned change of a key. */
+/** What became of a planned change. `unknown`: it was made, and a failover of the store may undo it. */
 export interface ApplyOutcome {
   readonly change: PlannedChange;
-  readonly kind: OutcomeKind;
+  readonly kind: 'done' | 'same' | 'unknown' | 'refused';
   readonly why: string | null;
 }
 
-export interface ApplyDeps {
+export interface ApplyDeps extends Pick<Compared, 'plans'> {
   readonly keys: Pick<KeyStore, 'createEach' | 'delete' | 'get' | 'update'>;
-  readonly customers: Pick<CustomerStore, 'get'>;
-  readonly plans: ReadonlyMap<string, Plan>;
+  readonly customers: Pick<CustomerStore, 'create' | 'get' | 'update'>;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   readonly random: Random;
@@ -50,32 +47,25 @@ export interface ApplyDeps {
 const AT_ONCE = 64;
 
 /**
- * Makes the planned changes, each in whole or not at all, and each only if it is still the right one: an entry is compared with its key
- * once more, within the store's atomic update. After an interruption the operator applies the same file again.
+ * Makes the planned changes, those of customers before those of keys, each in whole or not at all, and each only if it is still the
+ * right one: an entry is compared with its record once more, within the store's atomic update. After an interruption the operator
+ * applies the same file again.
  *
  * The secret of a new key is on the disk before the store has the key. See SecretFolder.
  * @throws Failure `store_unavailable`, `audit_unavailable`, or `refused` if a secret cannot be written; the changes reported until then
  *   are made
  */
-export async function* applyKeys(
-  { set, customers, changes }: ApplyPlan,
-  deps: ApplyDeps,
-): AsyncGenerator<ApplyOutcome> {
-  for (let i = 0; i < changes.length; i += AT_ONCE) {
-    const batch = changes.slice(i, i + AT_ONCE);
-    const secrets = await preparedSecrets(set, batch, deps);
-    const created = new CreatedTogether(deps.keys);
-    const settled = await Promise.allSettled(
-      batch.map((change) =>
-        outcomeOf(change, () =>
-          deps.recorded(change, () =>
-            make(change, { set, customersOfFile: customers.byEntry, secrets, created }, deps),
-          ),
-        ),
-      ),
-    );
-    for (const result of settled) if (result.status === 'fulfilled') yield result.value;
-    for (const result of settled) if (result.status === 'rejected') throw result.reason;
+export async function* applyChanges(plan: ApplyPlan, deps: ApplyDeps): AsyncGenerator<ApplyOutcome> {
+  for (const changes of Map.groupBy(plan.changes, ({ id }) => kindOf(id)).values()) {
+    for (let i = 0; i < changes.length; i += AT_ONCE) {
+      const part = changes.slice(i, i + AT_ONCE);
+      const batch = { plan, secrets: await preparedSecrets(plan.set, part, deps), created: createdTogether(deps.keys) };
+      const settled = await Promise.allSettled(
+        part.map((change) => outcomeOf(change, () => deps.recorded(change, () => make(change, batch, deps)))),
+      );
+      for (const result of settled) if (result.status === 'fulfilled') yield result.value;
+      for (const result of settled) if (result.status === 'rejected') throw result.reason;
+    }
   }
 }
 
@@ -85,7 +75,7 @@ async function preparedSecrets(
   batch: readonly PlannedChange[],
   { secrets, random }: ApplyDeps,
 ): Promise<ReadonlyMap<string, string>> {
-  const created = batch.filter(({ kind }) => kind === 'create');
+  const created = batch.filter(({ kind, id }) => kind === 'create' && kindOf(id) === 'key');
   if (created.length === 0 || secrets === null) return new Map();
   const prepared = await Promise.all(
     created.map(async ({ name }) => [name, await secrets.prepare({ set, name }, mint(random))] as const),
@@ -105,100 +95,87 @@ async function outcomeOf(change: PlannedChange, work: () => Promise<MadeChange>)
   }
 }
 
+const MAY_BE_UNDONE_TEXT = 'a failover of Redis may still undo it; apply again to be sure.';
+
+/** Whether an error is about one entry alone, so that the others are applied all the same. */
+function isRefusal(error: unknown): error is Failure {
+  if (error instanceof UnreadableRecord) return true;
+  return error instanceof Failure && ['refused', 'conflict', 'not_found'].includes(error.code);
+}
+
 /** What the changes of a batch have in common. */
 interface Batch {
-  readonly set: string;
-  readonly customersOfFile: CustomersOfFile;
+  readonly plan: ApplyPlan;
   /** By the name of the entry. */
   readonly secrets: ReadonlyMap<string, string>;
-  readonly created: CreatedTogether;
+  readonly created: (key: StoredKey) => Promise<CreateOutcome>;
 }
 
 async function make(change: PlannedChange, batch: Batch, deps: ApplyDeps): Promise<MadeChange> {
-  const { set, customersOfFile, secrets, created } = batch;
   const { id, name } = change;
+  const { set, customersOfFile } = batch.plan;
   const as = { set, name };
   const nowMs = deps.nowMs();
-  if (change.kind === 'create') return create({ as, secret: secrets.get(name)!, created }, change.after, deps);
-  if (change.kind === 'update') {
-    return replace(
-      id,
-      (present) => appliedTo(present, as, change.entry, { plans: deps.plans, customersOfFile, nowMs }),
-      deps,
-    );
+  if (change.kind === 'create') {
+    const record = { ...change.after, createdAtMs: nowMs };
+    if (isKey(record)) return create({ as, secret: batch.secrets.get(name)!, created: batch.created }, record, deps);
+    return made(record, await deps.customers.create(record));
   }
-  const isStill = (present: StoredKey) => isPrunable(present, set) && present.applied!.name === name;
-  return replace(id, (present) => (isStill(present) ? revoked(present, nowMs) : present), deps);
+  let before: StoredRecord | null = null;
+  const updated = await storeOf<'update'>(id, deps).update(id, (present) => {
+    before = present;
+    if (change.kind === 'update') {
+      return appliedTo(present, as, change.entry, { plans: deps.plans, customersOfFile, nowMs });
+    }
+    const isStill = isKey(present) && isPrunable(present, set) && present.applied!.name === name;
+    return isStill ? revoked(present, nowMs) : present;
+  });
+  if (updated === null || before === null) {
+    const noun = kindOf(id) === 'key' ? 'Key' : 'Customer';
+    throw new Failure('not_found', `${noun} ${id} was deleted meanwhile.`);
+  }
+  return { before, ...updated, isSame: updated.record === before, why: null };
 }
 
-async function replace(
-  id: string,
-  change: (present: StoredKey) => StoredKey,
-  { keys }: ApplyDeps,
-): Promise<MadeChange> {
-  let before: StoredKey | null = null;
-  const updated = await keys.update(id, (present) => {
-    before = present;
-    return change(present);
-  });
-  if (updated === null || before === null) throw new Failure('not_found', `Key ${id} was deleted meanwhile.`);
-  return {
-    before,
-    after: updated.record,
-    durability: updated.durability,
-    isSame: updated.record === before,
-    why: null,
-  };
+function made(record: StoredRecord, durability: Durability, why: string | null = null): MadeChange {
+  return { before: null, record, durability, isSame: false, why };
 }
 
 /** Creates the keys of one turn of the event loop together: each call to the embedded store waits for the disk. */
-class CreatedTogether {
-  readonly #keys: Pick<KeyStore, 'createEach'>;
-  #waiting: { readonly key: StoredKey; readonly settle: (outcome: Promise<CreateOutcome>) => void }[] = [];
-
-  constructor(keys: Pick<KeyStore, 'createEach'>) {
-    this.#keys = keys;
-  }
-
-  create(key: StoredKey): Promise<CreateOutcome> {
-    if (this.#waiting.length === 0) setImmediate(() => this.#createWaiting());
-    return new Promise((settle) => this.#waiting.push({ key, settle }));
-  }
-
-  #createWaiting(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    const outcomes = this.#keys.createEach(waiting.map(({ key }) => key));
-    for (const [i, { settle }] of waiting.entries()) settle(outcomes.then((each) => each[i]!));
-  }
+function createdTogether(keys: Pick<KeyStore, 'createEach'>): Batch['created'] {
+  const waiting: StoredKey[] = [];
+  let outcomes: Promise<readonly CreateOutcome[]> | null = null;
+  return async (key) => {
+    const place = waiting.push(key) - 1;
+    outcomes ??= nextTurn().then(() => {
+      outcomes = null;
+      return keys.createEach(waiting.splice(0));
+    });
+    return (await outcomes)[place]!;
+  };
 }
 
 type CreateOutcome = 'created' | 'unknown' | 'taken';
 
 async function create(
-  { as, secret, created }: { readonly as: AppliedEntry; readonly secret: string; readonly created: CreatedTogether },
+  { as, secret, created }: Pick<Batch, 'created'> & { readonly as: AppliedEntry; readonly secret: string },
   withoutSecret: StoredKey,
   { keys, customers, secrets, peppers, nowMs }: ApplyDeps,
 ): Promise<MadeChange> {
-  const { customer } = withoutSecret;
+  const { customer, createdAtMs } = withoutSecret;
   if (customer !== undefined && (await customers.get(customer)) === null) {
     throw new Failure('refused', `Its customer ${customer} does not exist, so the key was not made.`);
   }
-  const createdAtMs = nowMs();
-  const key = { ...withoutSecret, createdAtMs, secrets: [storedSecret(secret, peppers[0]!, createdAtMs)] };
-  const outcome = await created.create(key);
+  const key = { ...withoutSecret, secrets: [storedSecret(secret, peppers[0]!, createdAtMs)] };
+  const outcome = await created(key);
   const gone = outcome === 'taken' ? null : await takenBack(key, { keys, customers, nowMs: nowMs() });
   if (gone !== null) {
     await secrets!.drop(as);
     throw new Failure('refused', gone);
   }
-  if (outcome === 'created') {
-    return { before: null, after: key, durability: DURABLE, isSame: false, why: await kept(as, secret, secrets!) };
-  }
-  if (outcome === 'unknown') {
-    // The secret stays prepared: if a failover undoes the key, the next apply makes it again with this secret.
-    return { before: null, after: key, durability: MAY_BE_UNDONE, isSame: false, why: null };
-  }
+  if (outcome === 'created') return made(key, DURABLE, await kept(as, secret, secrets!));
+  // The secret stays prepared: if a failover undoes the key, the next apply makes it again with this secret.
+  if (outcome === 'unknown') return made(key, MAY_BE_UNDONE);
   const present = await keys.get(key.id, { evenDeleted: true });
   if (present === null)
     throw new Failure('refused', 'Another key has the prepared secret, of which this would be a second.');
@@ -206,7 +183,7 @@ async function create(
   const isOurs = hasSecret(present, secret, peppers);
   await (isOurs ? secrets!.keep(as, secret) : secrets!.drop(as));
   const why = isOurs ? null : 'was made by another apply at the same moment, which has its secret.';
-  return { before: present, after: present, durability: DURABLE, isSame: true, why };
+  return { before: present, record: present, durability: DURABLE, isSame: true, why };
 }
 
 /** @returns a sentence if the file of a secret could not get its name: the key is made all the same, and its secret is not lost */
@@ -240,7 +217,7 @@ export async function finishPrepared(
   for (const [name, entry] of Object.entries(entries)) {
     const as = { set, name };
     if (!secrets.hasPending(as)) continue;
-    const key = await orUnreadable(keys.get(idOf(as, entry), { evenDeleted: true }));
+    const key = await orUnreadable(keys.get(idOf('key', as, entry), { evenDeleted: true }));
     if (key === null || !isReadable(key)) continue;
     const secret = await secrets.pending(as);
     if (secret === null) continue;
