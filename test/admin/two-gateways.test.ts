@@ -174,6 +174,8 @@ test('a gateway or a command with an earlier plans.yaml gives no customer and no
   for (const words of [
     ['keys', 'apply', keys, '--secrets', folder],
     ['keys', 'import', rows],
+    ['keys', 'create', '--plan', 'gone'],
+    ['customers', 'create', '--plan', 'gone'],
   ]) {
     const { code, stderr } = await runTollgate(words, { env });
     expect([words[1], code, stderr]).toEqual([words[1], 1, expect.stringContaining('without the plan gone')]);

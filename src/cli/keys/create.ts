@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Limits } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { isReadable } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { createKey } from '../../operations/create-once.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';
@@ -82,6 +83,7 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
     work: async () => {
       const owner = customerId === null ? null : await customerNamed(customerId, store);
       const of = owner === null ? {} : { plan: owner.plan, customer: owner.id };
+      await refuseIfGone(owner?.plan ?? (words.options.plan as string), store);
       const made = await createKey((nowMs) => ({ ...attributesOf(words, nowMs), ...of }), {
         keys: store.keys,
         peppers: store.peppers,
@@ -106,6 +108,17 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
     terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
   }
   return exitCodeOf(durability, terminal);
+}
+
+/**
+ * Loads what it needs only if another plans.yaml came into force last.
+ * @throws Failure `conflict` if gateways have removed the plan since this plans.yaml was in force
+ */
+async function refuseIfGone(plan: string, { plans, plansHistory, plansVersion }: OpenKeys): Promise<void> {
+  const [latest] = await plansHistory.list().catch(() => []);
+  if (latest === undefined || (isReadable(latest) && latest.version === plansVersion)) return;
+  const { goneElsewhere, insistOnPlan } = await import('../../operations/plans/history.ts');
+  insistOnPlan(plan, await goneElsewhere(plans, plansHistory, plansVersion));
 }
 
 async function customerMeant(word: string, store: OpenStore, { error }: Terminal): Promise<string> {
