@@ -346,6 +346,34 @@ export function carriedBy(socket: TLSSocket): Duplex | null {
   return _handle?._parentWrap?.stream ?? null;
 }
 
+/** As the option `onread` of node:net, with a function for the buffer of the next read. */
+export interface OnRead {
+  readonly buffer: () => Uint8Array;
+  /** @returns whether to continue reading */
+  readonly callback: (bytes: number, buffer: Uint8Array) => boolean;
+}
+
+/**
+ * Reads a TLS connection into buffers that are used again. Measured: with responses of 1 MB, new ones for each record made the garbage
+ * collector take a fifth of all time.
+ *
+ * Node documents `onread` for TLS, and that it is ignored for a connection over another stream. It documents neither the symbols
+ * under which a socket keeps it, nor `useUserBuffer` of the handle.
+ * @param socket one that nothing reads yet
+ * @returns false if this cannot be done: the connection is to be read as a stream
+ */
+export function readInto(socket: TLSSocket, { buffer, callback }: OnRead): boolean {
+  const { _handle } = socket as TLSSocket & { _handle?: { useUserBuffer?: (buffer: Uint8Array) => void } | null };
+  const first = buffer();
+  const kept = Object.entries({ kBuffer: first, kBufferGen: buffer, kBufferCb: callback });
+  const symbols = Object.getOwnPropertySymbols(socket);
+  const found = kept.map(([name]) => symbols.find(({ description }) => description === name));
+  if (typeof _handle?.useUserBuffer !== 'function' || found.includes(undefined)) return false;
+  for (const [i, [, value]] of kept.entries()) Object.assign(socket, { [found[i]!]: value });
+  _handle.useUserBuffer(first);
+  return true;
+}
+
 /**
  * Keeps each session alive for as long as one of its streams: a value registered with a target lives as long as the
  * target.
@@ -455,6 +483,12 @@ const SELF_TESTS: readonly SelfTest[] = [
     lacks: 'connections cannot be moved to sockets that share a buffer, so each reads into buffers of its own',
     isRequired: false,
     passes: () => onConnection(movesConnections),
+  },
+  {
+    lacks:
+      'encrypted connections to services cannot be read into buffers that are used again, so their responses cost more',
+    isRequired: false,
+    passes: readsInto,
   },
   {
     lacks: 'connections cannot be taken before sockets are made of them, so floods of them cost more',
@@ -701,6 +735,40 @@ async function tellsCarrier(): Promise<boolean> {
   const found = carriedBy(encrypted);
   encrypted.destroy();
   return found === carrier;
+}
+
+async function readsInto(): Promise<boolean> {
+  const tls = await import('node:tls');
+  const [ours, theirs] = duplexPair();
+  const options = { ciphers: 'PSK:@SECLEVEL=0', maxVersion: 'TLSv1.2' } as const;
+  const psk = Buffer.alloc(16, 1);
+  // The types lack `pskCallback` here, which is documented.
+  const ofServer = { isServer: true, ...options, pskCallback: () => psk };
+  const server = new tls.TLSSocket(ours as Socket, ofServer);
+  const client = tls.connect({
+    socket: theirs as Socket,
+    ...options,
+    pskCallback: () => ({ psk, identity: 'tried' }),
+    checkServerIdentity: () => undefined,
+  });
+  for (const end of [server, client]) end.on('error', () => {});
+  try {
+    await once(client, 'secureConnect');
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const own = Buffer.alloc(16);
+    const onread = {
+      buffer: () => own,
+      callback: (bytes: number) => {
+        resolve(own.toString('latin1', 0, bytes));
+        return true;
+      },
+    };
+    if (!readInto(client, onread)) return false;
+    server.write('tried');
+    return (await promise) === 'tried';
+  } finally {
+    for (const end of [server, client]) end.destroy();
+  }
 }
 
 async function tellsHttp2Handles(): Promise<boolean> {

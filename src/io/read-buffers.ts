@@ -1,6 +1,7 @@
 import { Socket, type TcpNetConnectOpts } from 'node:net';
 import { Duplex } from 'node:stream';
-import { type AcceptedHandle, interceptEnds, moveConnection, readOn } from './node-internals.ts';
+import { TLSSocket } from 'node:tls';
+import { type AcceptedHandle, interceptEnds, moveConnection, type OnRead, readInto, readOn } from './node-internals.ts';
 import { Turns } from './turns.ts';
 
 /*
@@ -134,7 +135,7 @@ export class Intake {
   }
 
   /** For `onread` of node:net. */
-  readonly onread = {
+  readonly onread: OnRead = {
     buffer: (): Buffer => {
       // Node asks for it after a read, for the next one.
       if (this.#waiting !== null) return FEW;
@@ -163,10 +164,14 @@ export class Intake {
     },
   };
 
-  /** @param socket the connection, for which `onread` was given */
-  into(reader: BufferReader, socket: Socket): void {
+  /**
+   * @param socket the connection, for which `onread` was given unless it is encrypted
+   * @returns false if it must be read as a stream
+   */
+  into(reader: BufferReader, socket: Socket): boolean {
     this.#reader = reader;
     this.#socket = socket;
+    return !(socket instanceof TLSSocket) || readInto(socket, this.onread);
   }
 
   /** Whether bytes that the service has sent wait for their turn. */

@@ -89,6 +89,10 @@ const LACKS: Readonly<Record<string, () => void>> = {
     const all = Object.getOwnPropertySymbols;
     Object.getOwnPropertySymbols = (of: object) => all(of).filter(({ description }) => description !== 'kHandle');
   },
+  'buffers for what is decrypted': () => {
+    const all = Object.getOwnPropertySymbols;
+    Object.getOwnPropertySymbols = (of: object) => all(of).filter(({ description }) => description !== 'kBufferGen');
+  },
   'handles that can be moved': () => alterHandles({ ...hidden, in: ['moveConnection'] }),
   'bytes on what was moved': () => {
     const get = (handle: unknown) => {

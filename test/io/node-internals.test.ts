@@ -50,6 +50,7 @@ const REFUSED = [
 /** What is missing, and what the warning says of it. */
 const WARNED = [
   ['handles that can be moved', /connections cannot be moved to sockets that share a buffer/],
+  ['buffers for what is decrypted', /cannot be read into buffers that are used again/],
   ['connections before their sockets', /connections cannot be taken before sockets are made of them/],
   ['_write', /texts cannot be written directly/],
   ['destroySoon that is called', /closes connections in another way/],

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
@@ -77,13 +78,12 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#endOfTurn = endOfTurn;
     this.#openedAtMs = deadlines.nowMs();
     this.#reader = new ResponseReader(this);
-    this.#intake = intake;
-    if (intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
-    else intake.into(this, socket);
+    this.#intake = intake?.into(this, socket) === true ? intake : null;
+    if (this.#intake === null) socket.on('data', (chunk: Buffer) => this.onBytes(chunk, false));
     socket.on('end', this.#onFin);
     // Fault: a service ends, and with it the requests on all its connections at the same moment. For each of them there is a 502, and a new
     // connection for one that waits.
-    const weight = intake === null ? Number.POSITIVE_INFINITY : 1;
+    const weight = socket instanceof TLSSocket ? Number.POSITIVE_INFINITY : 1;
     interceptEnds(socket, (end) => (this.#carried === null ? end() : endInTurn(this, weight, end)));
     outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {
@@ -115,7 +115,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   }
 
   get #hasWaiting(): boolean {
-    return this.#intake?.hasWaiting ?? hasWaiting(this.#socket);
+    return this.#intake?.hasWaiting === true || hasWaiting(this.#socket);
   }
 
   /** Whether some of the request's body had not been handed to the system when the connection broke. */

@@ -57,7 +57,7 @@ const HANDSHAKE_BYTES = 32 * 1024;
 /**
  * Opens a connection, including the TLS handshake, within `connectTimeoutMs`. Calls either `connected` or `failed`,
  * once, and never before this function returns.
- * @param intake delivers the bytes received, except over https; null if the socket is read as a stream
+ * @param intake delivers the bytes received, over https from the handshake on; null if the socket is read as a stream
  * @returns a function that gives up, after which neither callback is called
  */
 export function dial(

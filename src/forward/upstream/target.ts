@@ -152,8 +152,7 @@ export class UpstreamTarget implements ConnectionKeeper {
 
   /** Opens a new connection. @returns a function that gives up */
   dial(connected: (connection: UpstreamConnection) => void, failed: (error: Error) => void): () => void {
-    // Node has to read encrypted connections itself.
-    const intake = this.address.kind === 'https' ? null : new Intake(this.#buffers);
+    const intake = new Intake(this.#buffers);
     return dial(
       this.address,
       this.#dialing,
