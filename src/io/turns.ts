@@ -27,10 +27,6 @@ export class Turns {
     this.#turnMs = turnMs;
   }
 
-  get isWaiting(): boolean {
-    return this.#waiting.size > 0;
-  }
-
   /** Does it at once, if nothing waits and this turn of the event loop has time for it, else in a later turn. */
   begin(of: unknown, work: Work): void {
     if (this.#waiting.size > 0 || this.#spentMs >= this.#turnMs || this.#do(work)) this.later(of, work);

@@ -115,7 +115,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   }
 
   get #hasWaiting(): boolean {
-    return this.#intake?.hasWaiting === true || hasWaiting(this.#socket);
+    return this.#intake?.hasWaiting === true || (this.#socket instanceof TLSSocket && hasWaiting(this.#socket));
   }
 
   /** Whether some of the request's body had not been handed to the system when the connection broke. */
