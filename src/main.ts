@@ -1,5 +1,12 @@
-import { type Command, helpOf, inColumns, parseWords, runParsed, type Terminal } from './cli/terminal/command.ts';
-import { meantBy } from './cli/terminal/did-you-mean.ts';
+import {
+  type Command,
+  helpOf,
+  inColumns,
+  meantBy,
+  parseWords,
+  runParsed,
+  type Terminal,
+} from './cli/terminal/command.ts';
 import { withTonedLead } from './cli/terminal/style.ts';
 import { type ExitCode, Failure } from './failure.ts';
 import { styleFor } from './io/terminal-text.ts';

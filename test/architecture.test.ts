@@ -179,7 +179,7 @@ describe('the check of', () => {
       ['src/routing/b.ts', "import '../admit/plan.ts';"],
     ],
     'http1 owns no socket': [['src/http1/a.ts', "import { Socket } from 'node:net';"]],
-    'simulate is pure: it imports nothing but itself, admit, failure.ts and types': [
+    'simulate is pure: it imports nothing but itself, admit, model, failure.ts and types': [
       ['src/simulate/a.ts', "import { readSync } from 'node:fs';"],
       ['src/simulate/b.ts', "import { parsePlans } from '../config/plans.ts';"],
     ],

@@ -1,6 +1,6 @@
+import type { TailedRequest, TailFilter } from '../model/refusal.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { GatewayBatch } from '../operations/fleet/tails.ts';
-import type { TailedRequest, TailFilter } from '../operations/live/shapes.ts';
 import { type Call, personOf } from './call.ts';
 import type { EventResponse, EventStream, EventStreams } from './event-streams.ts';
 import { type NowFeed, tellStore } from './now-feed.ts';

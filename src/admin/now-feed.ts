@@ -1,7 +1,7 @@
 import { isTokenHolder } from '../identify/api-key.ts';
+import type { RefusedCount } from '../model/refusal.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import { NEAR_SHARE, type NearReport } from '../operations/live/near-limits.ts';
-import type { RefusedCount } from '../operations/live/shapes.ts';
 import type { TrafficReport } from '../operations/live/traffic.ts';
 import type { Operations } from '../operations/operations.ts';
 import type { RefusedReport } from '../operations/refused-now.ts';

@@ -1,33 +1,15 @@
+import type { LimitName, WindowName } from '../model/values.ts';
 import { type Calendar, type CalendarForm, calendarOf } from './calendar.ts';
 
-/** The quota windows, shortest first. Headers list them in this order. */
-export const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'] as const;
-
-export type WindowName = (typeof WINDOWS)[number];
-
-/** The name of a window in an allowance: `minute`, or with the budget that it belongs to, `customer-search-minute`. */
-export type LimitName = WindowName | `${string}-${WindowName}`;
-
-/** Whether a text may be the name of a window in an allowance. */
-export function isLimitName(text: string): text is LimitName {
-  return /^(?:[a-z0-9-]{1,80}-)?(?:second|minute|hour|day|week|month)$/.test(text);
-}
-
-/** The window that a name is of. */
-export function windowOf(name: LimitName): WindowName {
-  return name.slice(name.lastIndexOf('-') + 1) as WindowName;
-}
-
-/** What precedes the window in its name; null for a window of the consumer's own. */
-export function budgetOf(name: LimitName): string | null {
-  const at = name.lastIndexOf('-');
-  return at < 0 ? null : name.slice(0, at);
-}
-
-/** A record of what `of` gives for each window. */
-export function eachWindow<V>(of: (window: WindowName) => V): Record<WindowName, V> {
-  return Object.fromEntries(WINDOWS.map((window) => [window, of(window)])) as Record<WindowName, V>;
-}
+export {
+  budgetOf,
+  eachWindow,
+  isLimitName,
+  type LimitName,
+  WINDOWS,
+  type WindowName,
+  windowOf,
+} from '../model/values.ts';
 
 /** How long a window lasts, milliseconds; of a month the longest. */
 export const WINDOW_MS: Readonly<Record<WindowName, number>> = {

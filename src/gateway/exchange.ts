@@ -5,6 +5,7 @@ import type { LimitName, WindowLimit } from '../admit/windows.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';
+import type { DECIDED_JUDGEMENTS, Judgement, Source } from '../model/refusal.ts';
 import type { Match } from '../routing/router.ts';
 import { type PaidUnits, unpaid } from './metering.ts';
 
@@ -41,38 +42,9 @@ export interface Caller {
   readonly isSuspended: boolean;
 }
 
-/** How a request was judged; one word for log and metrics. */
-export type Judgement =
-  /** Passed admission and was counted. */
-  | 'admitted'
-  | 'refused'
-  | 'banned'
-  /**
-   * Not counted, because its caller had as many requests in flight as its fair share of the upstream, or its plan, allows, or
-   * because others had every place.
-   */
-  | 'shed'
-  /** Not counted, because its caller is known and may do nothing: an operator has suspended it. */
-  | 'forbidden'
-  /** Not counted, because a policy of its route refused it. */
-  | 'denied'
-  /** The caller is not known. */
-  | 'unauthenticated'
-  /** A browser's CORS preflight, answered without a key and not counted. */
-  | 'preflight'
-  /** The caller requested its usage, which was answered and not counted. */
-  | 'usage'
-  /** Its form was refused. */
-  | 'malformed'
-  /**
-   * The store did not answer and the settings refuse requests then, or the request broke off before, or its key's plan
-   * is gone, or a policy of its route failed.
-   */
-  | 'undecided';
-
 /** The verdict of limits that refuse no request. */
 export interface Shadow {
-  readonly judgement: 'admitted' | 'refused' | 'banned';
+  readonly judgement: (typeof DECIDED_JUDGEMENTS)[number];
   /** The window that would have refused it; null for an admitted one. */
   readonly window: LimitName | null;
 }
@@ -112,11 +84,8 @@ export interface Exchange {
   readonly window: LimitName | null;
   /** The number of the ban that this request caused; null if it caused none. */
   readonly imposedBan: number | null;
-  /**
-   * The origin of the decision: `lease` from borrowed units, `memory` without asking the store, `local` because the store was
-   * away. Null without one.
-   */
-  readonly source: 'store' | 'lease' | 'memory' | 'local' | null;
+  /** Null without a decision. */
+  readonly source: Source | null;
   /** The time of the decision on the store's clock, Unix milliseconds; null without a decision. */
   readonly decidedAtMs: number | null;
   /** When a refused request may be repeated by its Retry-After (store's clock, Unix milliseconds); null if it was admitted, or if waiting cannot help. */

@@ -13,11 +13,11 @@ import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Budget } from '../identify/failed-attempts.ts';
 import { unreadKeyPlace } from '../identify/key-sources.ts';
+import type { Judgement } from '../model/refusal.ts';
 import { brownoutEndMs } from '../routing/brownouts.ts';
 import type { Deprecation } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
 import type { Identified } from './caller.ts';
-import type { Judgement } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 
 /** A request that is answered before admission. */

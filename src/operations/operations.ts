@@ -18,6 +18,7 @@ import {
   type RecordPage,
   type UnreadableRecord,
 } from '../identify/stored-record.ts';
+import type { NearCandidate } from '../model/refusal.ts';
 import { AccountUsage, isTokenCaller } from './account-usage.ts';
 import { buriedUnlessMoved, type Created, createKey, createOnce, type Made, takenBack } from './create-once.ts';
 import { CustomerOperations } from './customers.ts';
@@ -26,7 +27,6 @@ import { deleted, type KeyAttributes, newSecret, revoked, rotated, withSecretEnd
 import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
 import { type FoundKey, type FoundKeys, type KeyFilter, lastUsedOn, searchKeys } from './key-search.ts';
 import { nearLimits } from './live/near-limits.ts';
-import type { NearCandidate } from './live/shapes.ts';
 import { goneElsewhereText } from './plans/history.ts';
 import { type Changed, type Guard, RecordChanges, type RecordChangesOptions } from './record-changes.ts';
 import { refusedConsumers, unreadableCounts } from './refused-now.ts';

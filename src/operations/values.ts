@@ -3,27 +3,18 @@ import { type Limit, UNBOUNDED } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import { durationMs, momentOf } from '../config/values.ts';
 import { escapedText } from '../io/terminal-text.ts';
+import { count } from '../model/values.ts';
+
+export { count, type DeepReadonly, limitName, time, windowName } from '../model/values.ts';
 
 // The values that several operations take or give, and how the texts of an operator are read. The message of a schema is the end of a
 // sentence about its member.
 
-export const count = z.int().min(0);
-/** An RFC 3339 time. */
-export const time = z.string().meta({ format: 'date-time' });
 /** A day of UTC. */
 export const day = z.string().meta({ format: 'date' });
 /** The id of one top-up, by which it can be undone. */
 export const topUpId = z.string().describe('The id of this top-up, by which it can be undone.');
 export const unixSeconds = z.int().describe('Unix seconds.');
-export const windowName = z.enum(WINDOWS, `must be one of ${WINDOWS.join(', ')}`).meta({ id: 'Window' });
-const limitNameRule = `must be one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;
-/** The name of a limit: a window of the key, or one of another budget. */
-export const limitName = z
-  .union([windowName, z.templateLiteral([z.string(), '-', z.enum(WINDOWS)])], limitNameRule)
-  .describe(
-    'A window of the key, such as `minute`, or of another budget that its requests charge, such as `customer-minute` or `search-minute`.',
-  )
-  .meta({ id: 'LimitName' });
 
 const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or "unlimited"`;
 const number = (rule: string) => z.int(rule).min(0, rule).max(UNBOUNDED, rule);
@@ -75,13 +66,6 @@ export const cursor = z
 const flagRule = 'must be true or false';
 /** False unless given. */
 export const flag = z.boolean(flagRule).default(false);
-
-/** The type of a value that nothing changes. */
-export type DeepReadonly<T> = T extends readonly (infer One)[]
-  ? readonly DeepReadonly<One>[]
-  : T extends object
-    ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
-    : T;
 
 /** Ten years. A longer duration is probably a mistake; a key that never expires has `never`. */
 const MAX_MS = 3_660 * 86_400_000;

@@ -1,8 +1,8 @@
 import { MAX_UNITS } from '../admit/plan.ts';
+import { DECIDED_JUDGEMENTS } from '../model/refusal.ts';
 import { isSharedName } from './ordering-limit.ts';
 
-/** The judgements of decided requests, as in the log. */
-export const JUDGEMENTS = ['admitted', 'refused', 'banned'] as const;
+/** Indexes in DECIDED_JUDGEMENTS. */
 export const [ADMITTED, REFUSED, BANNED] = [0, 1, 2] as const;
 
 /** What a line of the log means for a replay. */
@@ -40,7 +40,7 @@ export class LogLine {
   /** Empty for a consumer without a customer. */
   customerId = '';
   plan = '';
-  /** Index in JUDGEMENTS. */
+  /** Index in DECIDED_JUDGEMENTS. */
   judgement: number = ADMITTED;
   cost = 0;
   /** The number of the ban that this request caused; 0 if none. */
@@ -169,7 +169,7 @@ export class LogLine {
       return text.startsWith('{"level":') ? 'broken' : 'foreign';
     }
     if (line.msg !== 'request' && line.msg !== 'refusals') return 'foreign';
-    const judgement = JUDGEMENTS.indexOf(line.judgement as (typeof JUDGEMENTS)[number]);
+    const judgement = (DECIDED_JUDGEMENTS as readonly unknown[]).indexOf(line.judgement);
     if (typeof line.consumerId !== 'string') return judgement === -1 ? 'other' : 'public';
     if (judgement === -1) return WITHOUT_VERDICT.test(`${line.judgement}"`) ? 'undecided' : 'other';
     const limits = Object.entries((line.limits ?? {}) as Record<string, unknown>);
@@ -256,7 +256,7 @@ const BACKSLASH = '\\';
 const SMALL_M = 0x6d;
 /** Judgements of an identified consumer's request when the store was away, or the client disconnected before the answer. */
 const WITHOUT_VERDICT = /^(?:undecided|unauthenticated)/;
-const CLOSED_JUDGEMENTS = JUDGEMENTS.map((word) => `${word}"`);
+const CLOSED_JUDGEMENTS = DECIDED_JUDGEMENTS.map((word) => `${word}"`);
 
 /** The index after a name; -1 if it is missing. A name cannot be inside a JSON string, where its quotes would be escaped. */
 function indexAfter(text: string, name: string, from: number): number {

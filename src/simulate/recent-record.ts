@@ -1,9 +1,7 @@
 import type { LimitName } from '../admit/windows.ts';
-import type { JUDGEMENTS, RecordedUnit } from './log-line.ts';
+import type { DECIDED_JUDGEMENTS, Source } from '../model/refusal.ts';
+import type { RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
-
-/** Where a request was decided. */
-export const RECORD_SOURCES = ['store', 'memory', 'local', 'lease'] as const;
 
 /** By unit, what a request took in advance, or would have taken, and what it paid. */
 export type RecentUnits = Readonly<Record<string, Pick<RecordedUnit, 'reserved' | 'settled'>>>;
@@ -23,11 +21,10 @@ export interface RecentRequest {
   readonly units?: RecentUnits;
   /** From 1. */
   readonly cost: number;
-  readonly judgement: (typeof JUDGEMENTS)[number];
+  readonly judgement: (typeof DECIDED_JUDGEMENTS)[number];
   /** The number of the ban that this request caused; 0 if none. */
   readonly imposedBan: number;
-  /** `lease`: admitted from borrowed units. `memory`: refused without a call to the store. `local`: decided by the gateway alone while its store was away. */
-  readonly source: (typeof RECORD_SOURCES)[number];
+  readonly source: Source;
   /** The limits that it was decided by, the key's own among them; none for a plan that is not enforced. */
   readonly limits: Readonly<Partial<Record<LimitName, number>>>;
   /** What the ordering one of these windows (ordering-limit.ts) had left after it. 0 without limits. */

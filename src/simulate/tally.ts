@@ -1,5 +1,6 @@
 import type { Outcome } from '../admit/decide.ts';
-import { ADMITTED, BANNED, JUDGEMENTS, REFUSED } from './log-line.ts';
+import { DECIDED_JUDGEMENTS } from '../model/refusal.ts';
+import { ADMITTED, BANNED, REFUSED } from './log-line.ts';
 
 /** Requests by verdict, and the bans that began. */
 export interface Verdicts {
@@ -24,7 +25,7 @@ export interface Counts {
 
 /** The result of replaying one row. */
 export interface Replayed {
-  /** Index in JUDGEMENTS. */
+  /** Index in DECIDED_JUDGEMENTS. */
   readonly judgement: number;
   readonly count: number;
   /** Whether a ban began with this row according to the log. */
@@ -48,8 +49,8 @@ export class Tally {
   constructor(size: number) {
     const column = () => new Float64Array(size);
     this.size = size;
-    this.#recorded = JUDGEMENTS.map(column);
-    this.#simulated = JUDGEMENTS.map(column);
+    this.#recorded = DECIDED_JUDGEMENTS.map(column);
+    this.#simulated = DECIDED_JUDGEMENTS.map(column);
     this.#bans = { recorded: column(), simulated: column() };
     this.#newlyRefused = column();
     this.#newlyAdmitted = column();

@@ -1,6 +1,6 @@
 import { isOfCustomer } from '../admit/account-id.ts';
 import type { Exchange } from '../gateway/exchange.ts';
-import type { LastCalls } from '../operations/live/shapes.ts';
+import type { LastCalls } from '../model/refusal.ts';
 import { ownCopy } from './kept-refusals.ts';
 
 /** Maximum callers that are remembered. */

@@ -1,10 +1,10 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { PaidUnits } from '../gateway/metering.ts';
+import { DECIDED_JUDGEMENTS, SOURCES } from '../model/refusal.ts';
 import type { DecidedColumns } from '../operations/live/shapes.ts';
-import { JUDGEMENTS } from '../simulate/log-line.ts';
 import { orderingIndex } from '../simulate/ordering-limit.ts';
-import { RECORD_SOURCES, type RecentUnits } from '../simulate/recent-record.ts';
+import type { RecentUnits } from '../simulate/recent-record.ts';
 import { MAX_PATH, ownCopy } from './kept-refusals.ts';
 
 /** The decided requests that are kept for simulations. */
@@ -49,8 +49,8 @@ export class DecidedRequests {
     this.#methods[at] = method.length > MAX_METHOD ? '' : method;
     this.#routes[at] = exchange.route;
     this.#paths[at] = exchange.hasGroups && path !== null && path.length <= MAX_PATH ? ownCopy(path) : null;
-    this.#judgements[at] = JUDGEMENTS.indexOf(exchange.judgement as (typeof JUDGEMENTS)[number]);
-    this.#sources[at] = RECORD_SOURCES.indexOf(exchange.source!);
+    this.#judgements[at] = DECIDED_JUDGEMENTS.indexOf(exchange.judgement as (typeof DECIDED_JUDGEMENTS)[number]);
+    this.#sources[at] = SOURCES.indexOf(exchange.source!);
     this.#consumerIds[at] = consumerId!;
     this.#plans[at] = exchange.plan!;
     this.#limits[at] = exchange.limits;

@@ -2,11 +2,10 @@ import { isOfCustomer } from '../admit/account-id.ts';
 import { formText } from '../admit/form-text.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { WINDOWS } from '../admit/windows.ts';
-import type { Exchange, Judgement } from '../gateway/exchange.ts';
+import type { Exchange } from '../gateway/exchange.ts';
+import { type Judgement, type KeptRefusal, type PaidAmounts, SOURCES } from '../model/refusal.ts';
 import { reportedOfCaller } from '../operations/live/found.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
-import type { KeptRefusal, PaidAmounts } from '../operations/live/shapes.ts';
-import { RECORD_SOURCES } from '../simulate/recent-record.ts';
 
 /** Attack: 11,000 refused requests with paths of 16 KiB each would take 180 MB. */
 export const MAX_PATH = 512;
@@ -127,7 +126,7 @@ export class KeptRefusals {
     numbers[at + NUMBER.atMs] = atMs;
     numbers[at + NUMBER.status] = exchange.status;
     numbers[at + NUMBER.cost] = exchange.cost;
-    numbers[at + NUMBER.source] = source === null ? Number.NaN : RECORD_SOURCES.indexOf(source);
+    numbers[at + NUMBER.source] = source === null ? Number.NaN : SOURCES.indexOf(source);
     numbers[at + NUMBER.decidedAtMs] = decidedAtMs ?? Number.NaN;
     numbers[at + NUMBER.idLength] = exchange.requestId.length;
     numbers[at + NUMBER.addressLength] = exchange.clientAddress.length;
@@ -241,7 +240,7 @@ export class KeptRefusals {
       at: isoTime(this.#number(row, 'atMs')),
       status: this.#number(row, 'status'),
       cost: this.#number(row, 'cost'),
-      source: RECORD_SOURCES[this.#number(row, 'source')] ?? null,
+      source: SOURCES[this.#number(row, 'source')] ?? null,
       limits: this.#limitsOf(row, shared),
       units: paidAmounts(shared.paid),
       planLimits: allowance?.budgets[0].planLimits ?? {},

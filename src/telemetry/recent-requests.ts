@@ -1,18 +1,16 @@
 import { type LimitName, WINDOW_MS, windowOf } from '../admit/windows.ts';
-import type { Exchange, Judgement } from '../gateway/exchange.ts';
+import type { Exchange } from '../gateway/exchange.ts';
+import type { Judgement, NearCandidate, TailedRequest, TailFilter } from '../model/refusal.ts';
 import { joinedCalls, joinedFound } from '../operations/live/found.ts';
 import {
   type DecidedColumns,
   type Found,
   type LiveQuestion,
-  type NearCandidate,
   type RequestsSeen,
   type Sought,
   STEP_MS,
   STEPS_KEPT,
   type TailBatch,
-  type TailedRequest,
-  type TailFilter,
   TRAFFIC_COLUMNS,
 } from '../operations/live/shapes.ts';
 import { CallerCalls } from './caller-calls.ts';

@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Exchange } from '../gateway/exchange.ts';
+import type { RefusedCount } from '../model/refusal.ts';
 import { refusedCallersOf } from '../operations/live/refused-callers.ts';
-import type { RefusedCallers, RefusedCount } from '../operations/live/shapes.ts';
+import type { RefusedCallers } from '../operations/live/shapes.ts';
 
 /** Maximum callers whose refusals are counted. A new caller replaces the one that was refused least recently. */
 const MAX_REFUSED = 10_000;

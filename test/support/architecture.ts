@@ -149,11 +149,13 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'it reads and writes text: what owns a socket belongs in io, listen or forward',
     ),
 
-  'simulate is pure: it imports nothing but itself, admit, failure.ts and types': (sources) =>
+  'simulate is pure: it imports nothing but itself, admit, model, failure.ts and types': (sources) =>
     offenders(
       sources,
       ({ from, to, typeOnly }) =>
-        room(from) === 'simulate' && !typeOnly && !['simulate', 'admit', 'failure'].includes(inSrc(to) ? room(to) : to),
+        room(from) === 'simulate' &&
+        !typeOnly &&
+        !['simulate', 'admit', 'model', 'failure'].includes(inSrc(to) ? room(to) : to),
       'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
     ),
 

@@ -4,7 +4,8 @@ import { plainAllowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
-import { STEP_MS, type TailFilter, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';
+import type { TailFilter } from '../../src/model/refusal.ts';
+import { STEP_MS, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';
 import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
 import { standingsOf } from '../support/standings.ts';
 

@@ -1,61 +1,28 @@
 import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
+import { judgement, lastCalls, refusal } from '../../model/refusal.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
 import { NEAR_SHARE, nearLimit } from '../live/near-limits.ts';
 import { adviceSince } from '../live/refusal-text.ts';
+import { complete, gatewayFacts } from '../live/shapes.ts';
+import { trafficOutput } from '../live/traffic.ts';
 import type { Operations } from '../operations.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { count, limitName, time, windowName } from '../values.ts';
+import { count, time } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
 
 // Gateways, traffic and single requests, at this moment. These answer while the store is away.
 
-const complete = z.boolean().describe('False while the store is away.');
-
+const { host, address, version, startedAt, ...state } = gatewayFacts.shape;
 const gateway = z
   .strictObject({
     id: z.string().describe('Another one after each start.'),
     self: z.boolean().describe('Whether it is the gateway that was asked.'),
-    host: z.string().describe('The name of its host.'),
-    address: z
-      .string()
-      .describe('The origin of its public listener.')
-      .meta({ examples: ['http://10.0.0.1:8080'] }),
-    version: z.string(),
-    startedAt: time,
+    ...{ host, address, version, startedAt },
     seenAt: time.describe('When it last reported.'),
-    workers: count.min(1).describe('Processes that serve requests.'),
-    ready: z.boolean(),
-    draining: z.boolean(),
-    store: z.enum(['embedded', 'present', 'away', 'never_reached']),
-    outage: z
-      .strictObject({ reason: z.string(), lastsMs: z.number() })
-      .nullable()
-      .describe('Why its store is away; null while it is not.'),
-    settings: z
-      .enum(['in_force', 'refused'])
-      .describe('refused: its files have a fault, and the settings before stay in force.'),
-    faults: z
-      .array(z.string())
-      .describe(
-        'The first faults of those files, each as `file:line:column: path: what is wrong`; empty while the files are in force.',
-      ),
-    versions: z.strictObject({ settings: z.string(), plans: z.string() }),
-    certificate: z.strictObject({ expiresAt: time }).nullable().describe('The certificate in force; null without TLS.'),
-    memory: z.enum(['enough', 'short']),
-    connections: count,
-    inFlight: count,
-    upstreams: z
-      .array(
-        z.strictObject({
-          name: z.string(),
-          inFlight: count,
-          targets: z.array(z.strictObject({ name: z.string(), usable: z.boolean() })),
-        }),
-      )
-      .describe('Of another gateway with very many targets, only those that are not usable, or none.'),
+    ...state,
   })
   .meta({ id: 'Gateway' });
 
@@ -99,30 +66,7 @@ export const showTraffic = defineOperation({
     'They end with the gateway that has them: its requests are in no sum once it has ended.',
   on: 'live',
   input: NO_PARAMETERS,
-  output: z
-    .strictObject({
-      stepSeconds: z.number().meta({ type: 'integer', const: 5 }),
-      complete,
-      buckets: z
-        .array(
-          z.strictObject({
-            at: time.describe('When the bucket begins.'),
-            admitted: count,
-            refused: count,
-            banned: count,
-            unauthenticated: count,
-            shed: count,
-            undecided: count,
-            malformed: count,
-            other: count.describe('Preflights, requests for usage and those of suspended keys.'),
-            failed: count.describe(
-              'Responses with a status of 500 or above, which are counted under their verdict as well.',
-            ),
-          }),
-        )
-        .length(120),
-    })
-    .meta({ id: 'Traffic' }),
+  output: trafficOutput,
   result: 'The buckets.',
   run: async ({ fleet }) => ({ output: await fleet.presence.traffic() }),
 });
@@ -164,79 +108,16 @@ export const listNear = defineOperation({
   },
 });
 
-const VERDICTS = [
-  ...['admitted', 'refused', 'banned', 'shed', 'forbidden', 'denied', 'unauthenticated', 'preflight'],
-  ...['usage', 'malformed', 'undecided'],
-];
-const verdictRule = `must be one of ${VERDICTS.join(', ')}`;
-const verdict = z
-  .string()
-  .refine((text) => VERDICTS.includes(text), verdictRule)
-  .meta({ id: 'Verdict', enum: VERDICTS });
-
-const refusal = z
+const { requestId, at, method, path, route, consumerId, ...decision } = refusal.shape;
+const shownRefusal = z
   .strictObject({
-    requestId: z.string(),
-    at: time,
+    ...{ requestId, at },
     gateway: z.string().describe('The id of the gateway in `GET /gateways`.'),
     gatewayHost: z.string(),
-    method: z.string(),
-    path: z.string().nullable().describe('Without the query, at most 512 characters; null if it could not be read.'),
-    route: z.string().nullable(),
-    consumerId: z.string().nullable(),
+    ...{ method, path, route, consumerId },
     name: z.string().nullable().describe('Of the key; null also while the store is away.'),
     owner: z.string().nullable(),
-    plan: z.string().nullable(),
-    clientAddress: z.string(),
-    status: z.int(),
-    code: z.string(),
-    judgement: verdict,
-    policy: z
-      .string()
-      .nullable()
-      .describe('The policy that refused it or failed, by its name in gateway.yaml; null if none did.'),
-    cost: count,
-    window: limitName.nullable(),
-    limits: z
-      .array(
-        z.strictObject({
-          window: limitName,
-          form: z.string().describe('The kind of the window in words.'),
-          unit: z.string().optional().describe('What it counts, such as `tokens`; absent for requests.'),
-          needed: count.optional().describe('How much of the unit the request took in advance, or 1 if nothing.'),
-          limit: count,
-          used: count,
-          remaining: count,
-        }),
-      )
-      .describe('The limits that applied, with the counts at the decision; empty without one.'),
-    units: z
-      .record(z.string(), z.strictObject({ reserved: count, settled: count, unknown: z.string().optional() }))
-      .optional()
-      .describe(
-        'By unit, what it took in advance, or would have if it was refused, and what it paid in the end; `unknown`: why its real cost is not known.',
-      ),
-    planLimits: z
-      .partialRecord(windowName, count)
-      .describe('By window, what the plan gives if the key has another limit of its own.'),
-    decidedAt: time.nullable(),
-    source: z
-      .string()
-      .nullable()
-      .meta({ enum: ['store', 'lease', 'memory', 'local', null] }),
-    strike: z
-      .strictObject({ number: count.min(1), of: count.min(1) })
-      .nullable()
-      .describe('Which strike this refusal was, and how many lead to a ban; null if it was no strike.'),
-    ban: z.strictObject({ number: count.min(1), until: time }).nullable(),
-    imposedBan: z.boolean().describe("Whether this request's strike made the ban."),
-    retryAt: time.nullable().describe('The earliest moment at which the request succeeds; null if it is not known.'),
-    sentence: z.string().describe('Why it was refused.'),
-    advice: z
-      .string()
-      .describe(
-        'What to do about it now: a ban of a key that was lifted since, or a limit that was topped up, is over.',
-      ),
+    ...decision,
   })
   .meta({ id: 'Refusal' });
 
@@ -252,7 +133,7 @@ export const explainRefusal = defineOperation({
     'gateway is asked.',
   on: 'live',
   input: NO_PARAMETERS,
-  output: z.strictObject({ refusals: z.array(refusal).min(1).max(10) }),
+  output: z.strictObject({ refusals: z.array(shownRefusal).min(1).max(10) }),
   result: 'The refusals.',
   fails: { not_found: 'No gateway remembers a refusal with this request id.' },
   async run({ fleet, operations }, { requestId }) {
@@ -294,17 +175,8 @@ export const listRefusals = defineOperation({
   output: z
     .strictObject({
       complete,
-      last: z
-        .strictObject({ at: time, clientAddress: z.string() })
-        .nullable()
-        .describe('Its last request, whether it was admitted or not; null if no gateway remembers one.'),
-      admittedAt: time.nullable().describe('When its last request was admitted; null if that is not known.'),
-      refusedSince: time
-        .nullable()
-        .describe(
-          'When the first of the refusals by limits and bans came that no admitted request has followed; null without one.',
-        ),
-      refusals: z.array(refusal).max(50),
+      ...lastCalls.shape,
+      refusals: z.array(shownRefusal).max(50),
     })
     .meta({ id: 'RefusalsOfCaller' }),
   result: 'The refusals; empty if no gateway remembers one.',
@@ -338,8 +210,7 @@ async function asOfNow(found: readonly FoundRefusal[], operations: LiveContext['
     const key = id === null ? null : await once(`key ${id}`, (opened) => opened.show(id));
     const usage = id === null || one.retryAt === null ? null : await once(`usage ${id}`, ({ counts }) => counts.of(id));
     const [name, owner, advice] = [key?.name ?? null, key?.owner ?? null, adviceSince(one, usage)];
-    // A gateway of an earlier version does not report the limits of the plan.
-    shown.push({ ...one, planLimits: one.planLimits ?? {}, name, owner, advice });
+    shown.push({ ...one, name, owner, advice });
   }
   return shown;
 }
@@ -381,7 +252,7 @@ export const followRequests = defineStream({
     plan: text,
     key: text.describe('An id of a key or of a caller with tokens.'),
     route: text.describe('The route as in gateway.yaml.'),
-    verdict: verdict.optional(),
+    verdict: judgement.optional(),
     status: z
       .string()
       .regex(/^[1-5](?:[0-9]{2}|xx)$/, statusRule)

@@ -2,8 +2,8 @@ import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { MAX_UNITS } from '../../admit/plan.ts';
 import { isLimitName } from '../../admit/windows.ts';
-import { JUDGEMENTS } from '../../simulate/log-line.ts';
-import { RECORD_SOURCES, type RecentUnits } from '../../simulate/recent-record.ts';
+import { DECIDED_JUDGEMENTS, SOURCES } from '../../model/refusal.ts';
+import type { RecentUnits } from '../../simulate/recent-record.ts';
 import type { DecidedColumns } from '../live/shapes.ts';
 
 // Decided requests as one gateway leaves them in the store for another: parts of at most `PART_ROWS` requests, each the columns
@@ -81,8 +81,8 @@ function columnsFrom(value: unknown): DecidedColumns | null {
     costs: Float64Array.from(list('costs', isCount)),
     imposedBans: Float64Array.from(list('imposedBans', isCount)),
     remaining: Float64Array.from(list('remaining', isCount)),
-    judgements: Uint8Array.from(list('judgements', isIndexIn(JUDGEMENTS))),
-    sources: Uint8Array.from(list('sources', isIndexIn(RECORD_SOURCES))),
+    judgements: Uint8Array.from(list('judgements', isIndexIn(DECIDED_JUDGEMENTS))),
+    sources: Uint8Array.from(list('sources', isIndexIn(SOURCES))),
     consumerIds: list('consumerIds', isText),
     customerIds: later('customerIds', isTextOrNull, null),
     methods: later('methods', isText, ''),

@@ -1,5 +1,6 @@
+import type { KeptRefusal, LastCalls } from '../../model/refusal.ts';
 import { joinedFound } from '../live/found.ts';
-import type { Found, KeptRefusal, LastCalls, LocalGateway, Sought } from '../live/shapes.ts';
+import type { Found, LocalGateway, Sought } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';

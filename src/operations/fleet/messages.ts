@@ -1,17 +1,20 @@
 import { z } from 'zod';
-import { isLimitName, WINDOWS } from '../../admit/windows.ts';
+import {
+  lastCalls,
+  type NearCandidate,
+  sentNear,
+  sentRefusal,
+  type TailFilter,
+  tailedRequest,
+  tailFilter,
+} from '../../model/refusal.ts';
 import { unpackedCallers } from '../live/refused-callers.ts';
 import {
-  type GatewayFacts,
   type GatewayReport,
-  type KeptRefusal,
-  type LastCalls,
-  type NearCandidate,
+  gatewayFacts,
   type RefusedCallers,
   type Sought,
   STEP_MS,
-  type TailedRequest,
-  type TailFilter,
   type Traffic,
 } from '../live/shapes.ts';
 import { unpacked } from '../live/traffic.ts';
@@ -29,125 +32,47 @@ import type { FleetNews } from './fleet-store.ts';
 const MAX_MESSAGE = 1024 * 1024;
 
 const text = z.string();
-const time = z.iso.datetime();
 const count = z.number().nonnegative();
-const window = z.string().refine(isLimitName);
 
-const FACTS = z.object({
-  ...{ host: text, address: text, version: text, startedAt: time, workers: count },
-  ...{ ready: z.boolean(), draining: z.boolean() },
-  store: z.enum(['embedded', 'present', 'away', 'never_reached']),
-  outage: z.object({ reason: text, lastsMs: count }).nullable(),
-  settings: z.enum(['in_force', 'refused']),
-  // A gateway of an earlier version does not say them.
-  faults: z.array(text).default([]),
-  versions: z.object({ settings: text, plans: text }),
-  certificate: z.object({ expiresAt: time }).nullable(),
-  memory: z.enum(['enough', 'short']),
-  ...{ connections: count, inFlight: count },
-  upstreams: z.array(
-    z.object({ name: text, inFlight: count, targets: z.array(z.object({ name: text, usable: z.boolean() })) }),
-  ),
-}) satisfies z.ZodType<GatewayFacts>;
+/** Those of a list that have the form that they should have. */
+function readable<S extends z.ZodType>(schema: S) {
+  return z.array(z.unknown()).transform((values) => values.flatMap((value) => valueIn(schema.safeParse(value))));
+}
+
+function valueIn<T>(read: z.ZodSafeParseResult<T>): T[] {
+  return read.success ? [read.data] : [];
+}
 
 const REPORT = z.object({
   clock: z.number(),
-  facts: FACTS,
+  // A gateway of an earlier version does not report faults.
+  facts: gatewayFacts.extend({ faults: gatewayFacts.shape.faults.default([]) }),
   traffic: z.unknown(),
-  near: z.array(z.unknown()),
+  near: readable(sentNear),
   refused: z.unknown().optional(),
 });
 
-const NEAR = z
-  .tuple([text, text, window, count, count, z.number()])
-  .transform(([id, plan, of, cost, share, atMs]): NearCandidate => ({ id, plan, window: of, cost, share, atMs }));
-
-/** A gateway of an earlier version does not say it. */
-const PAID = z.record(text, z.object({ reserved: count, settled: count, unknown: text.optional() })).optional();
-
-const TAILED = z.object({
-  ...{ at: time, requestId: text, method: text, path: text.nullable(), route: text.nullable() },
-  ...{ consumerId: text.nullable(), plan: text.nullable(), verdict: text, status: count, code: text.nullable() },
-  ...{ window: window.nullable(), totalMs: count, clientAddress: text, units: PAID },
-}) satisfies z.ZodType<TailedRequest>;
-
-const REFUSAL = z.object({
-  ...{ requestId: text, at: time, method: text, path: text.nullable(), route: text.nullable() },
-  ...{ consumerId: text.nullable(), plan: text.nullable(), clientAddress: text, status: count, code: text },
-  ...{ judgement: text, cost: count, window: window.nullable() },
-  // A gateway of an earlier version does not say it.
-  policy: text.nullable().default(null),
-  limits: z.array(
-    z.object({
-      ...{ window, form: text, unit: text.optional(), needed: count.optional() },
-      ...{ limit: z.number(), used: z.number(), remaining: z.number() },
-    }),
-  ),
-  units: PAID,
-  ...{ decidedAt: time.nullable(), source: text.nullable() },
-  planLimits: z.partialRecord(z.enum(WINDOWS), z.number()),
-  strike: z.object({ number: count, of: count }).nullable(),
-  ban: z.object({ number: count, until: time }).nullable(),
-  ...{ imposedBan: z.boolean(), retryAt: time.nullable(), sentence: text, advice: text },
-}) satisfies z.ZodType<KeptRefusal>;
-
-/** The requests of a tail, what is known of a request id or a caller, or the recent requests, that another gateway has found. */
-export type GatewayAnswer =
-  | {
-      readonly kind: 'tail';
-      readonly question: string;
-      readonly gateway: string;
-      readonly requests: readonly TailedRequest[];
-      readonly skipped: number;
-    }
-  | {
-      readonly kind: 'explain';
-      readonly question: string;
-      readonly gateway: string;
-      readonly host: string;
-      readonly refusals: readonly KeptRefusal[];
-      readonly calls: LastCalls | null;
-    }
-  | {
-      readonly kind: 'record';
-      readonly question: string;
-      readonly gateway: string;
-      /** How many parts it has left in the store. */
-      readonly parts: number;
-      /** Whether they are all that it remembers. */
-      readonly isWhole: boolean;
-    };
-
-const TAIL_ANSWER = z.object({ tail: text, gateway: text, requests: z.array(z.unknown()), skipped: count }).transform(
-  ({ tail, gateway, requests, skipped }): GatewayAnswer => ({
-    ...{ kind: 'tail', question: tail, gateway, requests: readable(TAILED, requests), skipped },
-  }),
-);
-
-const CALLS = z.object({
-  last: z.object({ at: time, clientAddress: text }).nullable(),
-  admittedAt: time.nullable(),
-  refusedSince: time.nullable(),
-}) satisfies z.ZodType<LastCalls>;
+const TAIL_ANSWER = z
+  .object({ tail: text, gateway: text, requests: readable(tailedRequest), skipped: count })
+  .transform(({ tail: question, ...rest }) => ({ kind: 'tail' as const, question, ...rest }));
 
 const EXPLAIN_ANSWER = z
   .object({
     explain: text,
     gateway: text,
     host: text,
-    refusals: z.array(z.unknown()),
-    calls: CALLS.nullable().default(null),
+    refusals: readable(sentRefusal),
+    calls: lastCalls.nullable().default(null),
   })
-  .transform(
-    ({ explain, refusals, ...rest }): GatewayAnswer => ({
-      ...{ kind: 'explain', question: explain, ...rest, refusals: readable(REFUSAL, refusals) },
-    }),
-  );
+  .transform(({ explain: question, ...rest }) => ({ kind: 'explain' as const, question, ...rest }));
 
+/** How many parts a gateway has left in the store, and whether they are all that it remembers. */
 const RECORD_ANSWER = z
   .object({ record: text, gateway: text, parts: z.int().nonnegative(), isWhole: z.boolean() })
-  .transform(({ record, ...rest }): GatewayAnswer => ({ kind: 'record', question: record, ...rest }));
+  .transform(({ record: question, ...rest }) => ({ kind: 'record' as const, question, ...rest }));
 
+/** The requests of a tail, what is known of a request id or a caller, or the recent requests, that another gateway has found. */
+export type GatewayAnswer = z.output<typeof ANSWER>;
 const ANSWER = z.union([TAIL_ANSWER, EXPLAIN_ANSWER, RECORD_ANSWER]);
 
 /** What another gateway says of itself. */
@@ -167,7 +92,7 @@ export function readReport({ id, atMs, text: sent }: FleetNews['reports'][number
   return {
     report: { ...facts, id, self: false, seenAt: new Date(atMs).toISOString() },
     traffic: unpacked(traffic, Math.round((atMs - clock) / STEP_MS)),
-    near: readable(NEAR, near),
+    near,
     refused: unpackedCallers(refused),
   };
 }
@@ -188,32 +113,10 @@ export type GatewayQuestion =
 /** Reads a question of another gateway. Whatever is of no other kind is taken for the last. */
 export function readQuestion(sent: string): GatewayQuestion {
   const { tail, explain, caller, record } = objectFrom(sent);
-  if (typeof tail === 'object' && tail !== null) return { kind: 'tail', filter: filterFrom(tail) };
+  if (typeof tail === 'object' && tail !== null) return { kind: 'tail', filter: tailFilter.parse(tail) };
   if (typeof record === 'number' && record >= 0) return { kind: 'record', most: record };
   if (typeof caller === 'string') return { kind: 'explain', sought: { caller } };
   return typeof explain === 'string' ? { kind: 'explain', sought: { requestId: explain } } : { kind: 'watch' };
-}
-
-/** A request must never meet anything but text or null in a filter. */
-function filterFrom(value: object): TailFilter {
-  const member = (name: keyof TailFilter) => {
-    const given = (value as Readonly<Record<string, unknown>>)[name];
-    return typeof given === 'string' ? given : null;
-  };
-  return {
-    plan: member('plan'),
-    key: member('key'),
-    route: member('route'),
-    verdict: member('verdict'),
-    status: member('status'),
-  };
-}
-
-function readable<S extends z.ZodType>(schema: S, values: readonly unknown[]): z.output<S>[] {
-  return values.flatMap((value) => {
-    const read = schema.safeParse(value);
-    return read.success ? [read.data] : [];
-  });
 }
 
 function objectFrom(sent: string): Record<string, unknown> {

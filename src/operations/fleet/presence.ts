@@ -1,5 +1,6 @@
+import type { NearCandidate } from '../../model/refusal.ts';
 import { refusedCallersOf } from '../live/refused-callers.ts';
-import { type GatewayReport, type NearCandidate, type RefusedCallers, STEP_MS } from '../live/shapes.ts';
+import { type GatewayReport, type RefusedCallers, STEP_MS } from '../live/shapes.ts';
 import { sumOf, type TrafficReport, trafficReport } from '../live/traffic.ts';
 import type { FleetExchange, FleetJob, FleetOptions } from './exchange.ts';
 import type { FleetMessage, FleetNews } from './fleet-store.ts';

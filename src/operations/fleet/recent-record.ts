@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { JUDGEMENTS } from '../../simulate/log-line.ts';
-import { RECORD_SOURCES, type RecentRecord, type RecentRequest } from '../../simulate/recent-record.ts';
+import { DECIDED_JUDGEMENTS, SOURCES } from '../../model/refusal.ts';
+import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import type { DecidedColumns, FleetRecord } from '../live/shapes.ts';
 import { unpackedPart } from './decided-parts.ts';
 
@@ -65,9 +65,9 @@ function requestAt(columns: DecidedColumns, at: number): RecentRequest {
     plan: columns.plans[at]!,
     ...(units === null ? {} : { units }),
     cost: columns.costs[at]!,
-    judgement: JUDGEMENTS[columns.judgements[at]!]!,
+    judgement: DECIDED_JUDGEMENTS[columns.judgements[at]!]!,
     imposedBan: columns.imposedBans[at]!,
-    source: RECORD_SOURCES[columns.sources[at]!]!,
+    source: SOURCES[columns.sources[at]!]!,
     limits: columns.limitSets[columns.limits[at]!]!,
     remaining: columns.remaining[at]!,
   };

@@ -1,3 +1,4 @@
+import { nearToSend } from '../../model/refusal.ts';
 import { packedCallers } from '../live/refused-callers.ts';
 import type { GatewayFacts, LocalAnswer } from '../live/shapes.ts';
 import { packed } from '../live/traffic.ts';
@@ -8,8 +9,7 @@ const MAX_REFUSED = 20;
 
 /** The report of a gateway as text of at most 8 KiB. What is least needed is left out first. `readReport` reads it. */
 export function reportText({ facts, seen }: LocalAnswer, clock: number): string {
-  const near = (most: number) =>
-    seen.near.slice(0, most).map(({ id, plan, window, cost, share, atMs }) => [id, plan, window, cost, share, atMs]);
+  const near = (most: number) => seen.near.slice(0, most).map(nearToSend);
   const refused = (most: number) => packedCallers(seen.refused, most);
   const outage = facts.outage === null ? null : { ...facts.outage, reason: facts.outage.reason.slice(0, 200) };
   const whole = {

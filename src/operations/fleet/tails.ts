@@ -1,4 +1,5 @@
-import type { LiveQuestion, LocalAnswer, TailBatch, TailedRequest, TailFilter } from '../live/shapes.ts';
+import type { TailedRequest, TailFilter } from '../../model/refusal.ts';
+import type { LiveQuestion, LocalAnswer, TailBatch } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 

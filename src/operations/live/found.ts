@@ -1,4 +1,4 @@
-import type { KeptRefusal, LastCalls } from './shapes.ts';
+import type { KeptRefusal, LastCalls } from '../../model/refusal.ts';
 
 /** Maximum refusals that are reported of one request id, which clients may repeat, and of one caller. */
 const MAX_OF_ID = 10;

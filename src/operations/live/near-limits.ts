@@ -3,11 +3,11 @@ import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { LimitName } from '../../admit/windows.ts';
 import { byReadability, type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
+import type { NearCandidate } from '../../model/refusal.ts';
 import { ownerOf } from '../account-owners.ts';
 import { allowanceOfOwner, customerOfKey } from '../key-report.ts';
 import { presentRefusal, type RefusedSources, unreadableCounts } from '../refused-now.ts';
 import { count, limitName, unixSeconds } from '../values.ts';
-import type { NearCandidate } from './shapes.ts';
 
 /** A key, or a token caller, that has used a share of a window, or has less left than its last request cost. */
 export const nearLimit = z

@@ -1,4 +1,6 @@
-import type { RefusedCallers, RefusedCount } from './shapes.ts';
+import { type RefusedCount, refusedCountToSend, sentRefusedCount } from '../../model/refusal.ts';
+import { count } from '../../model/values.ts';
+import type { RefusedCallers } from './shapes.ts';
 
 /** Callers that are passed on. One that is among these nowhere may be missing in a sum. */
 const MOST = 100;
@@ -17,21 +19,12 @@ export function refusedCallersOf(parts: readonly RefusedCallers[]): RefusedCalle
 
 /** The callers as text for the store. */
 export function packedCallers({ callers, most }: RefusedCallers, length: number): unknown[] {
-  return [callers, ...most.slice(0, length).map(({ id, plan, refused, banned }) => [id, plan, refused, banned])];
+  return [callers, ...most.slice(0, length).map(refusedCountToSend)];
 }
 
 /** Reads what `packedCallers` wrote, and leaves out the rest: an earlier version wrote nothing. */
 export function unpackedCallers(value: unknown): RefusedCallers {
   const [callers, ...rows] = Array.isArray(value) ? (value as unknown[]) : [];
-  const most = rows.flatMap((row): RefusedCount[] => {
-    if (!Array.isArray(row)) return [];
-    const [id, plan, refused, banned] = row as unknown[];
-    if (typeof id !== 'string' || typeof plan !== 'string' || !isCount(refused) || !isCount(banned)) return [];
-    return [{ id, plan, refused, banned }];
-  });
-  return { callers: isCount(callers) ? callers : most.length, most };
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
+  const most = rows.flatMap((row) => sentRefusedCount.safeParse(row).data ?? []);
+  return { callers: count.safeParse(callers).data ?? most.length, most };
 }

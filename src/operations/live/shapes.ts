@@ -1,4 +1,13 @@
-import type { LimitName, WindowName } from '../../admit/windows.ts';
+import { z } from 'zod';
+import type {
+  KeptRefusal,
+  LastCalls,
+  NearCandidate,
+  RefusedCount,
+  TailedRequest,
+  TailFilter,
+} from '../../model/refusal.ts';
+import { count, type DeepReadonly, time } from '../../model/values.ts';
 import type { RecentRequest, RecentUnits } from '../../simulate/recent-record.ts';
 
 // What one gateway process observes of its requests, what it is asked for, and the forms in which the admin API shows it.
@@ -7,22 +16,27 @@ import type { RecentRequest, RecentUnits } from '../../simulate/recent-record.ts
 export const STEP_MS = 5_000;
 export const STEPS_KEPT = 120;
 
-/** The counts in each bucket of traffic, in the order of the columns. */
-export const TRAFFIC_COLUMNS = [
-  'admitted',
-  'refused',
-  'banned',
-  'unauthenticated',
-  'shed',
-  'undecided',
-  'malformed',
-  /** Preflights, requests for usage, and those of suspended callers or that a policy refused. */
-  'other',
-  /** Responses with a status of 500 or above. Each of them is counted under its verdict as well. */
-  'failed',
-] as const;
+/** Whether all gateways are in an answer. */
+export const complete = z.boolean().describe('False while the store is away.');
 
-export type TrafficColumn = (typeof TRAFFIC_COLUMNS)[number];
+/** The counts in a bucket of traffic. */
+export const bucketCounts = z.object({
+  admitted: count,
+  refused: count,
+  banned: count,
+  unauthenticated: count,
+  shed: count,
+  undecided: count,
+  malformed: count,
+  // Those that a policy refused as well.
+  other: count.describe('Preflights, requests for usage and those of suspended keys.'),
+  failed: count.describe('Responses with a status of 500 or above, which are counted under their verdict as well.'),
+});
+
+export type TrafficColumn = keyof typeof bucketCounts.shape;
+
+/** In the order of the columns. */
+export const TRAFFIC_COLUMNS = Object.keys(bucketCounts.shape) as readonly TrafficColumn[];
 
 /** The requests of the last 10 minutes, counted in buckets of 5 s. */
 export interface Traffic {
@@ -32,74 +46,12 @@ export interface Traffic {
   readonly counts: Uint32Array;
 }
 
-/** The requests that a tail shows; null in a member admits every value. */
-export interface TailFilter {
-  readonly plan: string | null;
-  /** A consumer id. */
-  readonly key: string | null;
-  /** The route's pattern. */
-  readonly route: string | null;
-  /** One of the judgements of Exchange. */
-  readonly verdict: string | null;
-  /** `429`, or `4xx` for a class. */
-  readonly status: string | null;
-}
-
-/** One request, as a tail shows it. It has no key, query or body. */
-export interface TailedRequest {
-  /** RFC 3339. */
-  readonly at: string;
-  readonly requestId: string;
-  readonly method: string;
-  /** Without the query; at most 512 characters. Null if it could not be read. */
-  readonly path: string | null;
-  readonly route: string | null;
-  readonly consumerId: string | null;
-  readonly plan: string | null;
-  readonly verdict: string;
-  readonly status: number;
-  readonly code: string | null;
-  readonly window: LimitName | null;
-  readonly totalMs: number;
-  readonly clientAddress: string;
-  /** Absent if it paid nothing in a unit of its own. */
-  readonly units?: PaidAmounts | undefined;
-}
-
-/** What a request paid, by unit; `unknown`: why it paid what it took in advance, if its real cost is not known. */
-export type PaidAmounts = Readonly<
-  Record<string, { readonly reserved: number; readonly settled: number; readonly unknown?: string | undefined }>
->;
-
 /** The requests that a tail has seen since it was last asked for. */
 export interface TailBatch {
   readonly id: string;
   readonly requests: readonly TailedRequest[];
   /** Matching requests beyond those. */
   readonly skipped: number;
-}
-
-/** A consumer that an admitted request left near a limit. */
-export interface NearCandidate {
-  /** That of its account: with the customer, if it has one. */
-  readonly id: string;
-  readonly plan: string;
-  /** The longest of the windows that it is near to. */
-  readonly window: LimitName;
-  readonly cost: number;
-  /** The smallest share of a limit that was left, from 0. */
-  readonly share: number;
-  /** Unix milliseconds. */
-  readonly atMs: number;
-}
-
-/** How often a consumer was refused in the last 10 minutes. */
-export interface RefusedCount {
-  readonly id: string;
-  readonly plan: string;
-  /** Requests that a limit refused, and requests that a ban refused. */
-  readonly refused: number;
-  readonly banned: number;
 }
 
 /** The consumers that were refused in the last 10 minutes. */
@@ -110,70 +62,8 @@ export interface RefusedCallers {
   readonly most: readonly RefusedCount[];
 }
 
-/** A refused request, as one gateway process keeps it. */
-export interface KeptRefusal {
-  readonly requestId: string;
-  /** RFC 3339. */
-  readonly at: string;
-  readonly method: string;
-  /** Without the query; at most 512 characters. Null if it could not be read. */
-  readonly path: string | null;
-  readonly route: string | null;
-  readonly consumerId: string | null;
-  readonly plan: string | null;
-  readonly clientAddress: string;
-  readonly status: number;
-  readonly code: string;
-  readonly judgement: string;
-  /** The policy that refused it or failed, by its name in gateway.yaml; null if none did. */
-  readonly policy: string | null;
-  readonly cost: number;
-  /** The window that refused it; null without one. */
-  readonly window: LimitName | null;
-  /** The limits that applied, with the counts at the decision; empty without a decision. */
-  readonly limits: readonly {
-    readonly window: LimitName;
-    /** The kind of the window in words (admit/form-text.ts). */
-    readonly form: string;
-    /** What it counts, such as `tokens`, and how much of it the request took in advance; absent for the cost of requests. */
-    readonly unit?: string | undefined;
-    readonly needed?: number | undefined;
-    readonly limit: number;
-    readonly used: number;
-    readonly remaining: number;
-  }[];
-  /** What it paid if it was admitted and failed afterwards, or would have taken in advance; absent without units. */
-  readonly units?: PaidAmounts | undefined;
-  /** What the plan gives in the windows in which the caller has another limit of its own. */
-  readonly planLimits: Readonly<Partial<Record<WindowName, number>>>;
-  /** RFC 3339; null without a decision. */
-  readonly decidedAt: string | null;
-  readonly source: string | null;
-  /** Which strike this refusal was, and how many lead to a ban; null if it was none. */
-  readonly strike: { readonly number: number; readonly of: number } | null;
-  readonly ban: { readonly number: number; readonly until: string } | null;
-  /** Whether this request's strike made the ban. */
-  readonly imposedBan: boolean;
-  /** The earliest moment at which the same request succeeds, RFC 3339; null if it is not known. */
-  readonly retryAt: string | null;
-  /** Why it was refused, for support staff. */
-  readonly sentence: string;
-  /** What to do about it. */
-  readonly advice: string;
-}
-
 /** The refusals that are wanted: those with one request id, or those of one caller: a key, a caller with tokens or a customer. */
 export type Sought = { readonly requestId: string } | { readonly caller: string };
-
-/** What is remembered of the last requests of a caller. */
-export interface LastCalls {
-  /** The last request, whether it was admitted or not; null if none is remembered. */
-  readonly last: { readonly at: string; readonly clientAddress: string } | null;
-  /** When the last one was admitted, RFC 3339; null if it is not known. */
-  readonly admittedAt: string | null;
-  /** When the first of the refusals came that no admitted request has followed, RFC 3339; null without one. */
-  readonly refusedSince: string | null;
-}
 
 /** What a process, or a gateway, remembers of what is sought. */
 export interface Found {
@@ -206,11 +96,7 @@ export interface ProcessState {
   readonly certificateExpiresAtMs: number | null;
   readonly connections: number;
   readonly inFlight: number;
-  readonly upstreams: readonly {
-    readonly name: string;
-    readonly inFlight: number;
-    readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
-  }[];
+  readonly upstreams: GatewayFacts['upstreams'];
 }
 
 /** The answer of one process to a LiveQuestion. */
@@ -233,10 +119,10 @@ export interface DecidedColumns {
   readonly paths: readonly (string | null)[];
   readonly plans: readonly string[];
   readonly costs: Float64Array;
-  /** Indexes in JUDGEMENTS of src/simulate/log-line.ts. */
+  /** Indexes in DECIDED_JUDGEMENTS. */
   readonly judgements: Uint8Array;
   readonly imposedBans: Float64Array;
-  /** Indexes in RECORD_SOURCES of src/simulate/recent-record.ts. */
+  /** Indexes in SOURCES. */
   readonly sources: Uint8Array;
   /** Indexes in `limitSets`. */
   readonly limits: Uint32Array;
@@ -265,29 +151,46 @@ export interface FleetRecord {
 }
 
 /** What one gateway reports of itself to the others. */
-export interface GatewayFacts {
-  readonly host: string;
-  /** The origin of the public listener. */
-  readonly address: string;
-  readonly version: string;
-  /** RFC 3339. */
-  readonly startedAt: string;
-  /** Processes that serve requests. */
-  readonly workers: number;
-  readonly ready: boolean;
-  readonly draining: boolean;
-  readonly store: 'embedded' | 'present' | 'away' | 'never_reached';
-  readonly outage: { readonly reason: string; readonly lastsMs: number } | null;
-  readonly settings: 'in_force' | 'refused';
-  /** Why files are refused: the first faults, each with its file and line. */
-  readonly faults: readonly string[];
-  readonly versions: { readonly settings: string; readonly plans: string };
-  readonly certificate: { readonly expiresAt: string } | null;
-  readonly memory: 'enough' | 'short';
-  readonly connections: number;
-  readonly inFlight: number;
-  readonly upstreams: ProcessState['upstreams'];
-}
+export type GatewayFacts = DeepReadonly<z.output<typeof gatewayFacts>>;
+export const gatewayFacts = z.object({
+  host: z.string().describe('The name of its host.'),
+  address: z
+    .string()
+    .describe('The origin of its public listener.')
+    .meta({ examples: ['http://10.0.0.1:8080'] }),
+  version: z.string(),
+  startedAt: time,
+  workers: count.min(1).describe('Processes that serve requests.'),
+  ready: z.boolean(),
+  draining: z.boolean(),
+  store: z.enum(['embedded', 'present', 'away', 'never_reached']),
+  outage: z
+    .object({ reason: z.string(), lastsMs: z.number() })
+    .nullable()
+    .describe('Why its store is away; null while it is not.'),
+  settings: z
+    .enum(['in_force', 'refused'])
+    .describe('refused: its files have a fault, and the settings before stay in force.'),
+  faults: z
+    .array(z.string())
+    .describe(
+      'The first faults of those files, each as `file:line:column: path: what is wrong`; empty while the files are in force.',
+    ),
+  versions: z.object({ settings: z.string(), plans: z.string() }),
+  certificate: z.object({ expiresAt: time }).nullable().describe('The certificate in force; null without TLS.'),
+  memory: z.enum(['enough', 'short']),
+  connections: count,
+  inFlight: count,
+  upstreams: z
+    .array(
+      z.object({
+        name: z.string(),
+        inFlight: count,
+        targets: z.array(z.object({ name: z.string(), usable: z.boolean() })),
+      }),
+    )
+    .describe('Of another gateway with very many targets, only those that are not usable, or none.'),
+});
 
 export interface GatewayReport extends GatewayFacts {
   readonly id: string;

@@ -1,14 +1,28 @@
-import { STEP_MS, STEPS_KEPT, TRAFFIC_COLUMNS, type Traffic, type TrafficColumn } from './shapes.ts';
+import { z } from 'zod';
+import { type DeepReadonly, time } from '../../model/values.ts';
+import {
+  bucketCounts,
+  complete,
+  STEP_MS,
+  STEPS_KEPT,
+  TRAFFIC_COLUMNS,
+  type Traffic,
+  type TrafficColumn,
+} from './shapes.ts';
 
 const COLUMNS = TRAFFIC_COLUMNS.length;
 
 /** The buckets of traffic of the last 10 minutes as the admin API shows them. */
-export interface TrafficReport {
-  readonly stepSeconds: number;
-  /** False if other gateways may be missing, because the store does not answer. */
-  readonly complete: boolean;
-  readonly buckets: readonly ({ readonly at: string } & Readonly<Record<TrafficColumn, number>>)[];
-}
+export type TrafficReport = DeepReadonly<z.output<typeof trafficOutput>>;
+export const trafficOutput = z
+  .strictObject({
+    stepSeconds: z.number().meta({ type: 'integer', const: STEP_MS / 1_000 }),
+    complete,
+    buckets: z
+      .array(z.strictObject({ at: time.describe('When the bucket begins.'), ...bucketCounts.shape }))
+      .length(STEPS_KEPT),
+  })
+  .meta({ id: 'Traffic' });
 
 /** Adds up traffic, bucket by bucket. @param lastStep the latest bucket of the sum; what is later is left out */
 export function sumOf(parts: readonly Traffic[], lastStep: number): Traffic {

@@ -1,3 +1,4 @@
+import type { NearCandidate } from '../../model/refusal.ts';
 import { joinedFound } from '../../operations/live/found.ts';
 import { refusedCallersOf } from '../../operations/live/refused-callers.ts';
 import type {
@@ -6,7 +7,6 @@ import type {
   LiveQuestion,
   LocalAnswer,
   LocalGateway,
-  NearCandidate,
   ProcessAnswer,
   ProcessState,
   RequestsSeen,
