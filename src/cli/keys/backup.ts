@@ -5,21 +5,21 @@ import { backupPassphraseOf, faultOfPassphrase } from '../../config/environment.
 import { reasonOf } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isSameDigest } from '../../identify/api-key.ts';
-import { isCustomerId } from '../../identify/customer-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { momentText } from '../../io/time-text.ts';
-import { type Change, outcomeOfError } from '../../operations/recorded.ts';
+import type { Operations } from '../../operations/operations.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/transfer/backup-text.ts';
-import { type RestoredKey, restoreCustomers, restoreKeys } from '../../operations/transfer/restore.ts';
+import { isKey, kindOf, numberOf } from '../../operations/transfer/records.ts';
+import { type RestoredRecord, restored } from '../../operations/transfer/restore.ts';
 import { openSealed, sealed } from '../../operations/transfer/sealed-file.ts';
 import { embeddedPeppers, type OpenKeys, withKeys, withStore } from '../../serve/open-store.ts';
 import { operationsOn } from '../operations.ts';
-import { recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
 import { json } from './text-form.ts';
+import { transferred } from './transfer.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
 
@@ -68,14 +68,12 @@ export const keysBackup: Command = {
       async (store) => {
         const progress = new Progress(terminal, () => performance.now());
         let count = 0;
-        const operations = operationsOn(store);
-        const records = { customers: operations.customers.every(), keys: operations.everyKey({ all: true }) };
         const onKeys = (keys: number) => {
           count = keys;
           progress.show('keys', keys, null, String);
         };
         const head = { peppers: store.peppers, nowMs: Date.now() };
-        const text = backupText(records, head, { onKeys, onUnreadable: unread.add });
+        const text = backupText(everyRecord(operationsOn(store)), head, { onKeys, onUnreadable: unread.add });
         try {
           await writeWhole(file, sealed(text, passphrase, randomBytes), refuseReplacing);
         } finally {
@@ -83,7 +81,7 @@ export const keysBackup: Command = {
         }
         if (options.json === true) terminal.out(json({ file, keys: count, unreadable: unread.report }));
         else {
-          terminal.out(`${file} has ${keysText(count)} of ${store.name}.\n`);
+          terminal.out(`${file} has ${numberOf(count, 'key')} of ${store.name}.\n`);
           terminal.out(
             'It is of use only with its passphrase and with the pepper of the store: keep each of them elsewhere.\n',
           );
@@ -95,6 +93,11 @@ export const keysBackup: Command = {
     );
   },
 };
+
+async function* everyRecord(operations: Operations) {
+  yield* operations.customers.every();
+  yield* operations.everyKey({ all: true });
+}
 
 /**
  * Writes a file beside its place and renames it, so that no one ever finds half of it.
@@ -218,83 +221,47 @@ function refuseOtherPeppers(
   }
 }
 
-/** At most this many keys are named in the JSON report and in the record of changes. The counts include all keys. */
-const MAX_KEYS_LISTED = 1_000;
+const OUTCOMES = {
+  kinds: ['restored', 'same', 'left', 'replaced', 'unknown', 'refused', 'unreadable'],
+  written: ['restored', 'replaced', 'unknown'],
+  failed: ['unknown', 'refused', 'unreadable'],
+} as const;
 
-/** Restores the customers and then the keys. @param lacked gets the plans of live keys that plans.yaml lacks */
-async function* restoredOf(
-  backup: Backup,
-  { keys, customers, plans }: OpenKeys,
-  how: { readonly force: boolean; readonly dryRun: boolean },
-  lacked: Set<string>,
-): AsyncGenerator<RestoredKey> {
-  const noted = async function* () {
-    for await (const key of backup.keys()) {
-      if (key.revokedAtMs === null && !plans.plans.has(key.plan)) lacked.add(key.plan);
-      yield key;
-    }
-  };
-  yield* restoreCustomers(backup.customers(), { customers, ...how });
-  yield* restoreKeys(noted(), { keys, ...how });
-}
-
-type Counts = Record<RestoredKey['kind'], number>;
-
-async function restore(backup: Backup, store: OpenKeys, { options }: Words, terminal: Terminal): Promise<ExitCode> {
-  const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
-  const counts: Counts = { restored: 0, same: 0, left: 0, replaced: 0, unknown: 0, refused: 0, unreadable: 0 };
-  const customersOf: Counts = { ...counts };
-  const told: RestoredKey[] = [];
-  const written: string[] = [];
-  const unknownPlans = new Set<string>();
+async function restore(backup: Backup, store: OpenKeys, words: Words, terminal: Terminal): Promise<ExitCode> {
+  const { keys, customers, plans, name } = store;
+  const how = { force: words.options.force === true, dryRun: words.options['dry-run'] === true };
   const progress = new Progress(terminal, () => performance.now());
-  let failure: unknown = null;
+  /** The plans of live keys that plans.yaml lacks. */
+  const lacked = new Set<string>();
   let done = 0;
-  const work = async () => {
-    try {
-      const how = { force: options.force === true, dryRun };
-      for await (const outcome of restoredOf(backup, store, how, unknownPlans)) {
-        // The counts are those of keys.
-        if (isCustomerId(outcome.id)) customersOf[outcome.kind]++;
-        else {
-          counts[outcome.kind]++;
-          progress.show('restoring', ++done, backup.count, String);
-        }
-        const isWritten = outcome.kind === 'restored' || outcome.kind === 'replaced' || outcome.kind === 'unknown';
-        if (isWritten && written.length < MAX_KEYS_LISTED) written.push(outcome.id);
-        if (outcome.why === null) continue;
-        if (isJson && told.length < MAX_KEYS_LISTED) told.push(outcome);
-        if (isJson) continue;
-        progress.end();
-        terminal.error(`${outcome.id} ${outcome.why}\n`);
-      }
-    } catch (error) {
-      failure = error;
+  const noted = async function* () {
+    for await (const record of backup.records()) {
+      if (isKey(record) && record.revokedAtMs === null && !plans.plans.has(record.plan)) lacked.add(record.plan);
+      yield record;
     }
-    progress.end();
   };
-  const changeOf = (): Change => {
-    const change = { target: null, before: null, after: { madeAt: backup.madeAt, ...counts, keys: written } };
-    const isChanged = written.length > 0;
-    if (failure !== null) {
-      const { outcome, code } = outcomeOfError(failure);
-      return { outcome: isChanged ? 'unknown' : outcome, code, ...change };
-    }
-    const isUnknown = counts.unknown + customersOf.unknown > 0;
-    return { outcome: isUnknown ? 'unknown' : isChanged ? 'done' : 'unchanged', code: null, ...change };
-  };
-  if (dryRun) await work();
-  else await recordedByCommand(store, terminal.error, { action: 'key.restore', target: null, work, changeOf });
-  warnOfPlans(unknownPlans, terminal);
-  if (isJson) terminal.out(json({ madeAt: backup.madeAt, ...counts, dryRun, keys: told }));
-  else {
-    const made = momentText(Date.parse(backup.madeAt), Date.now(), terminal);
-    const outcomes = countsText(counts, { dryRun, force: options.force === true });
-    terminal.out(`${outcomes}: ${keysText(backup.count)} made ${made}, into ${store.name}.\n`);
-  }
-  if (failure !== null) throw failure;
-  const failed = [counts, customersOf].some(({ refused, unknown, unreadable }) => refused + unknown + unreadable > 0);
-  return failed ? 1 : 0;
+  const isCounted = ({ id }: RestoredRecord) => kindOf(id) === 'key';
+  const { madeAt, count } = backup;
+  return transferred(
+    {
+      ...OUTCOMES,
+      ...{ action: 'key.restore', recorded: { madeAt }, printed: { madeAt }, member: 'keys', progress },
+      outcomes: restored(noted(), { keys, customers, ...how }),
+      isCounted,
+      lineOf: ({ id, why }) => `${id} ${why}`,
+      show: (outcome) => {
+        if (isCounted(outcome)) progress.show('restoring', ++done, count, String);
+      },
+      warn: () => warnOfPlans(lacked, terminal),
+      textOf: (counts) => {
+        const made = momentText(Date.parse(madeAt), Date.now(), terminal);
+        return `${countsText(counts, how)}: ${numberOf(count, 'key')} made ${made}, into ${name}.`;
+      },
+    },
+    store,
+    words,
+    terminal,
+  );
 }
 
 /** @param lacked plans of live keys that plans.yaml lacks */
@@ -308,7 +275,7 @@ function warnOfPlans(lacked: ReadonlySet<string>, terminal: Terminal): void {
 
 /** `3 restored, 1 there already, 0 left as they are, 0 refused`. */
 function countsText(
-  { restored, same, left, replaced, unknown, refused, unreadable }: Counts,
+  { restored, same, left, replaced, unknown, refused, unreadable }: Readonly<Record<RestoredRecord['kind'], number>>,
   { dryRun, force }: { readonly dryRun: boolean; readonly force: boolean },
 ): string {
   return [
@@ -356,8 +323,4 @@ async function askPassphrase({ question, hiddenInput }: Terminal, prompt: string
   const passphrase = await hiddenInput(prompt);
   if (passphrase === '') throw new Failure('bad_usage', 'No passphrase was given. Nothing was done.');
   return passphrase;
-}
-
-function keysText(count: number): string {
-  return `${count} ${count === 1 ? 'key' : 'keys'}`;
 }

@@ -2,22 +2,15 @@ import { createReadStream, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { reasonOf } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { type Change, outcomeOfError } from '../../operations/recorded.ts';
 import { importKeys, type LineOutcome } from '../../operations/transfer/import-keys.ts';
 import { COLUMNS, readRows, UnreadableCsv } from '../../operations/transfer/rows.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
 import { plansToUse } from '../operations.ts';
-import { recordedByCommand } from '../recorded-change.ts';
-import type { Command, Terminal, Words } from '../terminal/command.ts';
+import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-
-/** At most this many lines are listed in the JSON report. Its counts include all lines. */
-const MAX_LINES_REPORTED = 1_000;
-
-/** At most this many keys are named in the record of changes. Its counts include all keys. */
-const MAX_KEYS_RECORDED = 1_000;
+import { MAX_LISTED, transferred } from './transfer.ts';
 
 /** `tollgate keys import`: imports keys that another system made. */
 export const keysImport: Command = {
@@ -37,55 +30,55 @@ export const keysImport: Command = {
     'dry-run': { type: 'boolean', about: 'Shows the outcome for each line, and writes nothing.' },
     json: {
       type: 'boolean',
-      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to report, at most ${MAX_LINES_REPORTED}.`,
+      about: `Prints {"moved","unknown","already","refused","dryRun","lines"}; lines are those with something to report, at most ${MAX_LISTED}.`,
     },
   },
-  async run({ options, positionals }, terminal) {
-    const [file] = positionals as [string];
+  async run(words, terminal) {
+    const { options } = words;
+    const [file] = words.positionals as [string];
+    const name = file === '-' ? 'standard input' : file;
+    const isDry = options['dry-run'] === true;
     const wanted = formatNamed(options.format);
     const source = await openSource(file);
     const format = wanted ?? formatOf(file, source.head);
     return withStore<ExitCode>(
       terminal.env,
       async (store) => {
-        const report = new ImportReport(file, terminal, options);
         const progress = new Progress(terminal, () => performance.now());
-        const isDry = options['dry-run'] === true;
-        const plans = await plansToUse(store, terminal.error);
-        const move = async () => {
-          const outcomes = importKeys(readRows(source.chunks(), format), {
-            keys: store.keys,
-            customers: store.customers,
-            customerNamed: customersByName(store, terminal),
-            plans,
-            formats: store.settings.keyFormats,
-            history: store.pepperHistory,
-            nowMs: () => Date.now(),
-            dryRun: isDry,
-          });
-          try {
-            for await (const outcome of outcomes) {
-              report.add(outcome, () => progress.end());
-              progress.show('importing', source.bytesRead(), source.bytes, megabytes);
-            }
-          } catch (error) {
-            progress.end();
-            report.stop(error);
-          }
+        const outcomes = importKeys(readRows(source.chunks(), format), {
+          keys: store.keys,
+          customers: store.customers,
+          customerNamed: customersByName(store, terminal),
+          plans: await plansToUse(store, terminal.error),
+          formats: store.settings.keyFormats,
+          history: store.pepperHistory,
+          nowMs: () => Date.now(),
+          dryRun: isDry,
+        });
+        let isWhole = true;
+        /** The rest of the CSV is unreadable; what stands before it is imported. */
+        const stop = ({ line, message }: UnreadableCsv) => {
+          isWhole = false;
           progress.end();
+          terminal.error(`${name}:${line}: ${message} Nothing from there on was read.\n`);
         };
-        if (isDry) await move();
-        else {
-          await recordedByCommand(store, terminal.error, {
-            action: 'key.import',
-            target: null,
-            work: move,
-            changeOf: () => report.change(),
-          });
-        }
-        return report.print();
+        const code = await transferred(
+          {
+            ...OUTCOMES,
+            ...{ action: 'key.import', recorded: { file: name }, printed: {}, member: 'lines', progress },
+            outcomes: untilUnreadable(outcomes, stop),
+            isCounted: () => true,
+            lineOf: ({ line, kind, why }) => `${name}:${line}: ${kind === 'refused' ? `refused: ${why}` : why}`,
+            show: () => progress.show('importing', source.bytesRead(), source.bytes, megabytes),
+            textOf: (counts) => countsText(counts, isDry),
+          },
+          store,
+          words,
+          terminal,
+        );
+        return isWhole ? code : 1;
       },
-      options['dry-run'] === true ? { missingStore: 'empty' } : { makesSecrets: true, missingStore: 'make' },
+      isDry ? { missingStore: 'empty' } : { makesSecrets: true, missingStore: 'make' },
     );
   },
 };
@@ -97,78 +90,32 @@ function customersByName(store: OpenStore, { error }: Terminal): (name: string) 
     found.getOrInsertComputed(name, () => meantId(store, name, { of: 'CUSTOMER_ID', isRead: false, note: error }));
 }
 
-/** Counts the outcomes of the lines and prints each refusal and warning. It never prints a secret. */
-class ImportReport {
-  readonly #file: string;
-  readonly #terminal: Terminal;
-  readonly #isJson: boolean;
-  readonly #isDry: boolean;
-  readonly #counts = { moved: 0, unknown: 0, already: 0, refused: 0 };
-  readonly #lines: { line: number; kind: string; id: string | null; why: string }[] = [];
-  /** The ids of the first imported keys. */
-  readonly #keys: string[] = [];
-  #failure: unknown = null;
-  #stopped: string | null = null;
+const OUTCOMES = {
+  kinds: ['moved', 'unknown', 'already', 'refused'],
+  written: ['moved', 'unknown'],
+  failed: ['unknown', 'refused'],
+} as const;
 
-  constructor(file: string, terminal: Terminal, options: Words['options']) {
-    this.#file = file === '-' ? 'standard input' : file;
-    this.#terminal = terminal;
-    this.#isJson = options.json === true;
-    this.#isDry = options['dry-run'] === true;
+async function* untilUnreadable(
+  outcomes: AsyncIterable<LineOutcome>,
+  stop: (fault: UnreadableCsv) => void,
+): AsyncGenerator<LineOutcome> {
+  try {
+    yield* outcomes;
+  } catch (error) {
+    if (!(error instanceof UnreadableCsv)) throw error;
+    stop(error);
   }
+}
 
-  add({ line, kind, id, why }: LineOutcome, clear: () => void): void {
-    this.#counts[kind]++;
-    if ((kind === 'moved' || kind === 'unknown') && this.#keys.length < MAX_KEYS_RECORDED) this.#keys.push(id!);
-    if (why === null) return;
-    if (this.#isJson) {
-      if (this.#lines.length < MAX_LINES_REPORTED) this.#lines.push({ line, kind, id, why });
-      return;
-    }
-    clear();
-    this.#terminal.error(`${this.#file}:${line}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
-  }
-
-  /** The import cannot continue: the rest of the CSV is unreadable, or the store failed. */
-  stop(error: unknown): void {
-    if (!(error instanceof UnreadableCsv)) {
-      this.#failure = error;
-      return;
-    }
-    const { line, message } = error;
-    this.#stopped = `${this.#file}:${line}: ${message} Nothing from there on was read.`;
-    this.#terminal.error(`${this.#stopped}\n`);
-  }
-
-  /** The change for the record, which has one entry for the whole import. */
-  change(): Change {
-    const { moved, unknown } = this.#counts;
-    const after = { file: this.#file, ...this.#counts, keys: this.#keys };
-    const change = { target: null, before: null, after };
-    if (this.#failure !== null) {
-      const { outcome, code } = outcomeOfError(this.#failure);
-      return { outcome: moved + unknown > 0 ? 'unknown' : outcome, code, ...change };
-    }
-    return { outcome: unknown > 0 ? 'unknown' : moved > 0 ? 'done' : 'unchanged', code: null, ...change };
-  }
-
-  /**
-   * Prints the counts.
-   * @throws the error that ended the import early
-   */
-  print(): ExitCode {
-    const { moved, unknown, already, refused } = this.#counts;
-    if (this.#isJson) {
-      const report = { ...this.#counts, dryRun: this.#isDry, lines: this.#lines };
-      this.#terminal.out(`${JSON.stringify(report, null, 2)}\n`);
-    } else {
-      const verb = this.#isDry ? 'would be imported' : 'imported';
-      const perhaps = unknown === 0 ? '' : `${unknown} imported and perhaps not durable, `;
-      this.#terminal.out(`${moved} ${verb}, ${perhaps}${already} there already, ${refused} refused.\n`);
-    }
-    if (this.#failure !== null) throw this.#failure;
-    return refused > 0 || unknown > 0 || this.#stopped !== null ? 1 : 0;
-  }
+/** `3 imported, 1 there already, 0 refused.` */
+function countsText(
+  { moved, unknown, already, refused }: Readonly<Record<LineOutcome['kind'], number>>,
+  isDry: boolean,
+): string {
+  const verb = isDry ? 'would be imported' : 'imported';
+  const perhaps = unknown === 0 ? '' : `${unknown} imported and perhaps not durable, `;
+  return `${moved} ${verb}, ${perhaps}${already} there already, ${refused} refused.`;
 }
 
 /** The file, or standard input, that is imported. */

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
-import { readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
-import { readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import { readStoredCustomer } from '../../identify/customer-store.ts';
+import { readStoredKey } from '../../identify/key-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { isReadable, type Listed, type UnreadableRecord } from '../../identify/stored-record.ts';
+import { kindOf, type StoredRecord } from './records.ts';
 import type { OpenedFile } from './sealed-file.ts';
 
 // The text of a backup: one JSON object a line. The first describes the backup, the last has the number of keys, and
@@ -32,47 +33,31 @@ const LINES_TOGETHER = 100;
 
 /**
  * The text of a backup. It cannot have the records that cannot be read.
+ * @param records every customer, then every key
  * @param peppers those in use, newest first
  */
 export async function* backupText(
-  {
-    customers,
-    keys,
-  }: {
-    readonly customers: AsyncIterable<Listed<StoredCustomer>>;
-    readonly keys: AsyncIterable<Listed<StoredKey>>;
-  },
+  records: AsyncIterable<Listed<StoredRecord>>,
   { peppers, nowMs }: { readonly peppers: readonly string[]; readonly nowMs: number },
   { onKeys, onUnreadable }: BackupEvents,
 ): AsyncGenerator<string> {
   const head: BackupHead = { madeAt: new Date(nowMs).toISOString(), peppers: peppers.map(pepperCheckOf) };
-  let count = 0;
+  const counts = { customer: 0, key: 0 };
   let text = `${JSON.stringify(head)}\n`;
-  let customersCount = 0;
-  for await (const customer of customers) {
-    if (!isReadable(customer)) {
-      onUnreadable(customer);
+  for await (const record of records) {
+    if (!isReadable(record)) {
+      onUnreadable(record);
       continue;
     }
-    text += `${JSON.stringify(customer)}\n`;
-    if (++customersCount % LINES_TOGETHER !== 0) continue;
+    text += `${JSON.stringify(record)}\n`;
+    if (++counts[kindOf(record.id)] % LINES_TOGETHER !== 0) continue;
     yield text;
     text = '';
+    onKeys(counts.key);
   }
-  for await (const key of keys) {
-    if (!isReadable(key)) {
-      onUnreadable(key);
-      continue;
-    }
-    text += `${JSON.stringify(key)}\n`;
-    if (++count % LINES_TOGETHER !== 0) continue;
-    yield text;
-    text = '';
-    onKeys(count);
-  }
-  onKeys(count);
+  onKeys(counts.key);
   // Without customers the text is that of earlier versions, which read it.
-  const end = { keys: count, ...(customersCount === 0 ? {} : { customers: customersCount }) };
+  const end = { keys: counts.key, ...(counts.customer === 0 ? {} : { customers: counts.customer }) };
   yield `${text}${JSON.stringify(end)}\n`;
 }
 
@@ -80,8 +65,8 @@ export async function* backupText(
 export interface Backup extends BackupHead {
   /** How many keys it has. */
   readonly count: number;
-  customers(): AsyncGenerator<StoredCustomer>;
-  keys(): AsyncGenerator<StoredKey>;
+  /** Customers before their keys. */
+  records(): AsyncGenerator<StoredRecord>;
 }
 
 /**
@@ -101,34 +86,21 @@ export async function verifiedBackup(file: OpenedFile): Promise<Backup> {
   if (head === null || lines < 2) throw incomplete();
   const { keys, customers = 0 } = read(END, last);
   if (keys + customers !== lines - 2) throw incomplete();
-  const { madeAt, peppers } = head;
-  return {
-    madeAt,
-    peppers,
-    count: keys,
-    customers: () => recordsOf(file, 0, customers, readStoredCustomer),
-    keys: () => recordsOf(file, customers, keys, readStoredKey),
-  };
+  return { ...head, count: keys, records: () => recordsOf(file, keys + customers) };
 }
 
-/** The records of some lines, counted from the one behind the first. */
-async function* recordsOf<T>(
-  file: OpenedFile,
-  from: number,
-  count: number,
-  readRecordOf: (line: string) => T,
-): AsyncGenerator<T> {
+/** The records, which are between the first line and the last. */
+async function* recordsOf(file: OpenedFile, count: number): AsyncGenerator<StoredRecord> {
   let number = -1;
   for await (const line of linesOf(file)) {
-    if (number >= from && number < from + count) yield readRecordOf(line);
+    if (number >= 0 && number < count) yield readRecord(line);
     number++;
   }
 }
 
 /** @throws Failure `store_corrupt` if a line is neither a customer nor a key */
-function readRecord(line: string): void {
-  if (line.startsWith('{"id":"cus_')) readStoredCustomer(line);
-  else readStoredKey(line);
+function readRecord(line: string): StoredRecord {
+  return line.startsWith('{"id":"cus_') ? readStoredCustomer(line) : readStoredKey(line);
 }
 
 async function* linesOf(file: OpenedFile): AsyncGenerator<string> {

@@ -1,4 +1,4 @@
-import { isCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
+import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
 import { type Listed, orUnreadable, type RecordStore } from '../../identify/stored-record.ts';
 import type { RecordKind } from '../../model/attributes.ts';
@@ -11,7 +11,7 @@ export type StoredRecord = StoredKey | StoredCustomer;
 export const KINDS = ['customer', 'key'] as const satisfies readonly RecordKind[];
 
 export function kindOf(id: string): RecordKind {
-  return isCustomerId(id) ? 'customer' : 'key';
+  return id.startsWith('cus_') ? 'customer' : 'key';
 }
 
 export function isKey(record: StoredRecord): record is StoredKey {

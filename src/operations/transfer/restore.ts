@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import { DURABLE, type Durability } from '../../admit/ledger.ts';
-import type { CustomerStore, StoredCustomer } from '../../identify/customer-store.ts';
+import type { CustomerStore } from '../../identify/customer-store.ts';
 import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
-import { orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
+import { type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { longerOf } from '../../identify/suspension.ts';
 import { ATTRIBUTE_NAMES, changedAttributes, withoutAttributes } from '../../model/attributes.ts';
+import { found, isKey, type StoredRecord, storeOf } from './records.ts';
 
-/** What became of one key, or one customer, of a backup. */
-export interface RestoredKey {
+/** What became of one record of a backup. */
+export interface RestoredRecord {
   readonly id: string;
   /**
    * `restored`: the store lacked it. `same`: the store has it so. `left`: the store has it otherwise, and it was left as it is.
@@ -22,153 +22,100 @@ export interface RestoredKey {
 
 interface RestoreOptions {
   readonly keys: Pick<KeyStore, 'get' | 'ownerOf' | 'createEach' | 'update'>;
-  /** Whether the attributes of keys that the store has otherwise are replaced. */
+  readonly customers: Pick<CustomerStore, 'get' | 'create' | 'update'>;
+  /** Whether the attributes of records that the store has otherwise are replaced. */
   readonly force: boolean;
   /** If true, nothing is written, and the outcomes are those that would be. */
   readonly dryRun: boolean;
 }
 
-const BATCH_KEYS = 1_000;
+const BATCH = 1_000;
 
 /**
- * Writes the keys of a backup to the store. Restoring twice is the same as once, so after an interruption the operator starts again.
+ * Writes the records of a backup to the store. Restoring twice is the same as once, so after an interruption the operator starts again.
  *
- * A key that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
- * - a key that was revoked or deleted since is not brought back,
+ * A record that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
+ * - a key that was revoked, and a record that was deleted since, is not brought back,
  * - a secret that was rotated away since does not work again,
  * - a key or a customer that was suspended since is not resumed: of two suspensions the one that ends last counts,
  * - a record that cannot be read is not replaced, because it may say that the key was revoked.
  * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
- * @throws Failure `store_unavailable`; the keys reported until then are done
+ * @param backup customers before their keys
+ * @throws Failure `store_unavailable`; the records reported until then are done
  */
-export async function* restoreKeys(
-  backup: AsyncIterable<StoredKey>,
+export async function* restored(
+  backup: AsyncIterable<StoredRecord>,
   options: RestoreOptions,
-): AsyncGenerator<RestoredKey> {
-  let batch: StoredKey[] = [];
-  for await (const key of backup) {
-    batch.push(key);
-    if (batch.length < BATCH_KEYS) continue;
+): AsyncGenerator<RestoredRecord> {
+  let batch: StoredRecord[] = [];
+  for await (const record of backup) {
+    batch.push(record);
+    if (batch.length < BATCH) continue;
     yield* await restoreBatch(batch, options);
     batch = [];
   }
   yield* await restoreBatch(batch, options);
 }
 
-/**
- * Writes the customers of a backup to the store, before its keys. The same rules apply: one that is there is left as it is unless
- * `force` is set, and one that was deleted since does not come back.
- * @throws Failure `store_unavailable`; the customers reported until then are done
- */
-export async function* restoreCustomers(
-  backup: AsyncIterable<StoredCustomer>,
-  { customers, force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'> & { readonly customers: CustomerStore },
-): AsyncGenerator<RestoredKey> {
-  const comparison: Comparison<StoredCustomer> = {
-    differences: differencesOfCustomer,
-    putBack: putBackAttributes,
-    update: (id, change) => customers.update(id, change),
-  };
-  for await (const customer of backup) {
-    const { id } = customer;
-    const there = await orUnreadable(customers.get(id, { evenDeleted: true }));
-    if (there instanceof UnreadableRecord) yield unreadable(there);
-    else if (there === null) {
-      const durability = dryRun ? DURABLE : await customers.create(customer);
-      yield durability.kind === 'durable' ? { id, kind: 'restored', why: null } : { id, kind: 'unknown', why: UNKNOWN };
-    } else yield await compare(customer, there, comparison, { force, dryRun });
-  }
-}
-
-/** How a kind of record is compared with the one of the backup, and put back. */
-interface Comparison<T> {
-  /** What differs, in words for operators. */
-  readonly differences: (stored: T, there: T) => string[];
-  /** The record of the store with what the backup may give back to it. */
-  readonly putBack: (stored: T, present: T) => T;
-  readonly update: (id: string, change: (present: T) => T) => Promise<{ readonly durability: Durability } | null>;
+async function restoreBatch(batch: readonly StoredRecord[], options: RestoreOptions): Promise<RestoredRecord[]> {
+  const there = await Promise.all(batch.map(({ id }) => found(id, options)));
+  const made = await create(
+    batch.filter((_, i) => there[i] === null),
+    options,
+  );
+  return Promise.all(batch.map((record, i) => made.get(record.id) ?? compare(record, there[i]!, options)));
 }
 
 /** Compares a record of the backup with the one that the store has, and puts it back where `force` asks for it. */
-async function compare<T extends { readonly id: string; readonly deletedAtMs?: number }>(
-  stored: T,
-  there: T,
-  { differences, putBack, update }: Comparison<T>,
-  { force, dryRun }: Pick<RestoreOptions, 'force' | 'dryRun'>,
-): Promise<RestoredKey> {
+async function compare(
+  stored: StoredRecord,
+  there: Listed<StoredRecord>,
+  options: RestoreOptions,
+): Promise<RestoredRecord> {
   const { id } = stored;
-  if (there.deletedAtMs !== undefined) {
-    return { id, kind: 'refused', why: 'was deleted here for good; it is not brought back.' };
-  }
+  const { force, dryRun } = options;
+  const outcome = (kind: RestoredRecord['kind'], why: string | null = null) => ({ id, kind, why });
+  if (there instanceof UnreadableRecord) return outcome('unreadable', `was left as it is. ${there.message}`);
+  if (there.deletedAtMs !== undefined) return outcome('refused', 'was deleted here for good; it is not brought back.');
   const different = differences(stored, there);
-  if (different.length === 0) return { id, kind: 'same', why: null };
+  if (different.length === 0) return outcome('same');
   const text = different.join(', ');
-  if (!force) return { id, kind: 'left', why: `differs in ${text}; left as it is. --force puts back what may be.` };
+  if (!force) return outcome('left', `differs in ${text}; left as it is. --force puts back what may be.`);
   const remaining = differences(stored, putBack(stored, there));
   if (remaining.length === different.length) {
-    return { id, kind: 'left', why: `differs in ${text}, which is not put back; left as it is.` };
+    return outcome('left', `differs in ${text}, which is not put back; left as it is.`);
   }
-  const updated = dryRun ? null : await update(id, (present) => putBack(stored, present));
-  if (updated !== null && updated.durability.kind !== 'durable') return { id, kind: 'unknown', why: UNKNOWN };
-  return { id, kind: 'replaced', why: whatChanged(different, remaining, dryRun) };
-}
-
-/** The record of the store with the attributes of the backup. A suspension on either side stays. */
-function putBackAttributes<T extends StoredCustomer | StoredKey>(stored: T, present: T): T {
-  const { plan, limits, expiresAtMs } = stored;
-  const longer = longerOf(present.suspended, stored.suspended);
-  return {
-    ...withoutAttributes<T>(present),
-    ...{ plan, limits, expiresAtMs },
-    ...changedAttributes(stored, {}),
-    ...(longer === undefined ? {} : { suspended: longer }),
-  } as unknown as T;
-}
-
-function differencesOfCustomer(customer: StoredCustomer, there: StoredCustomer): string[] {
-  const different: string[] = ATTRIBUTES.filter((member) => !isDeepStrictEqual(customer[member], there[member]));
-  if (customer.expiresAtMs !== there.expiresAtMs) different.push('end');
-  if (!isDeepStrictEqual(customer.suspended, there.suspended)) different.push('suspension');
-  return different;
-}
-
-/** What a restore has put back, and what it has left. */
-function whatChanged(different: readonly string[], remaining: readonly string[], dryRun: boolean): string {
+  const updated = dryRun ? null : await storeOf<'update'>(id, options).update(id, (now) => putBack(stored, now));
+  if (updated !== null && updated.durability.kind !== 'durable') return outcome('unknown', UNKNOWN);
   const rest = remaining.length === 0 ? '' : `; not put back: ${remaining.join(', ')}`;
   const changed = different.filter((name) => !remaining.includes(name)).join(', ');
-  return `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.`;
+  return outcome('replaced', `${dryRun ? 'would get' : 'has'} the backup's ${changed}${rest}.`);
 }
 
-async function restoreBatch(batch: readonly StoredKey[], options: RestoreOptions): Promise<RestoredKey[]> {
-  const there = await Promise.all(batch.map(({ id }) => orUnreadable(options.keys.get(id, { evenDeleted: true }))));
-  const missing = batch.filter((_, i) => there[i] === null);
-  const comparison: Comparison<StoredKey> = {
-    differences: differencesOf,
-    putBack,
-    update: (id, change) => options.keys.update(id, change),
-  };
-  const made = new Map((await create(missing, options)).map((outcome) => [outcome.id, outcome]));
-  return Promise.all(
-    batch.map((key, i) => {
-      const present = there[i] ?? null;
-      if (present instanceof UnreadableRecord) return unreadable(present);
-      return present === null ? made.get(key.id)! : compare(key, present, comparison, options);
-    }),
-  );
-}
+const UNKNOWN = 'was written, but a failover of Redis may still undo it; restore again to be sure.';
 
+/** Writes the records that the store lacks. @returns the outcomes by id */
 async function create(
-  missing: readonly StoredKey[],
-  { keys, dryRun }: RestoreOptions,
-): Promise<readonly RestoredKey[]> {
-  const stored = dryRun
-    ? await Promise.all(missing.map(async (key) => ((await isTaken(key, keys)) ? 'taken' : 'created')))
-    : await keys.createEach(missing);
-  return missing.map(({ id }, i): RestoredKey => {
+  missing: readonly StoredRecord[],
+  { keys, customers, dryRun }: RestoreOptions,
+): Promise<ReadonlyMap<string, RestoredRecord>> {
+  const missingKeys = missing.filter(isKey);
+  const others = missing.filter((record) => !isKey(record));
+  const storedCustomers = await Promise.all(
+    others.map(async (customer) =>
+      dryRun || (await customers.create(customer)).kind === 'durable' ? 'created' : 'unknown',
+    ),
+  );
+  const storedKeys = dryRun
+    ? await Promise.all(missingKeys.map(async (key) => ((await isTaken(key, keys)) ? 'taken' : 'created')))
+    : await keys.createEach(missingKeys);
+  const stored = [...storedCustomers, ...storedKeys];
+  const outcomes = [...others, ...missingKeys].map(({ id }, i): RestoredRecord => {
     if (stored[i] === 'created') return { id, kind: 'restored', why: null };
     if (stored[i] === 'unknown') return { id, kind: 'unknown', why: UNKNOWN };
     return { id, kind: 'refused', why: 'another key has one of its secrets; it was not restored.' };
   });
+  return new Map(outcomes.map((outcome) => [outcome.id, outcome]));
 }
 
 async function isTaken(key: StoredKey, keys: RestoreOptions['keys']): Promise<boolean> {
@@ -176,31 +123,34 @@ async function isTaken(key: StoredKey, keys: RestoreOptions['keys']): Promise<bo
   return owners.some((owner) => owner !== null);
 }
 
-function unreadable({ id, message }: UnreadableRecord): RestoredKey {
-  return { id, kind: 'unreadable', why: `was left as it is. ${message}` };
+/** The record of the store with the attributes of the backup. Its secrets stay, and so does a revocation or a suspension on either side. */
+function putBack(stored: StoredRecord, present: StoredRecord): StoredRecord {
+  const { plan, limits, expiresAtMs } = stored;
+  const longer = longerOf(present.suspended, stored.suspended);
+  const revocation = isKey(stored) && isKey(present) ? { revokedAtMs: present.revokedAtMs ?? stored.revokedAtMs } : {};
+  return {
+    ...withoutAttributes<StoredRecord>(present),
+    ...{ plan, limits, expiresAtMs },
+    ...changedAttributes(stored, {}),
+    ...(longer === undefined ? {} : { suspended: longer }),
+    ...revocation,
+  } as unknown as StoredRecord;
 }
 
-const UNKNOWN = 'was written, but a failover of Redis may still undo it; restore again to be sure.';
-
-/** The key of the store with the attributes of the backup. Its secrets stay, and so does a revocation on either side. */
-function putBack(key: StoredKey, present: StoredKey): StoredKey {
-  return { ...putBackAttributes(key, present), revokedAtMs: present.revokedAtMs ?? key.revokedAtMs };
+/** What differs, in words for operators. What only keys have is absent in both of two customers. */
+function differences(stored: StoredRecord, there: StoredRecord): string[] {
+  const [one, other] = [partsOf(stored), partsOf(there)];
+  return Object.keys(one).filter((name) => !isDeepStrictEqual(one[name], other[name]));
 }
 
-const ATTRIBUTES = ['plan', 'limits', ...ATTRIBUTE_NAMES] as const;
-
-/** What differs, in words for operators. */
-function differencesOf(key: StoredKey, there: StoredKey): string[] {
-  const different: string[] = ATTRIBUTES.filter((name) => !isDeepStrictEqual(key[name], there[name]));
-  if (key.expiresAtMs !== there.expiresAtMs) different.push('end');
-  if (key.revokedAtMs !== there.revokedAtMs) different.push('revocation');
-  if (!isDeepStrictEqual(key.suspended, there.suspended)) different.push('suspension');
-  if (key.customer !== there.customer) different.push('customer');
-  if (!isDeepStrictEqual(secretsOf(key), secretsOf(there))) different.push('secrets');
-  return different;
-}
-
-/** Without digests: after a change of the pepper, the same secrets have others. */
-function secretsOf({ secrets }: StoredKey) {
-  return secrets.map(({ last4, createdAtMs, expiresAtMs }) => ({ last4, createdAtMs, expiresAtMs }));
+function partsOf(record: StoredRecord): Readonly<Record<string, unknown>> {
+  const { plan, limits, expiresAtMs, suspended } = record;
+  const { revokedAtMs, customer, secrets }: Partial<StoredKey> = isKey(record) ? record : {};
+  return {
+    ...{ plan, limits },
+    ...Object.fromEntries(ATTRIBUTE_NAMES.map((name) => [name, record[name]])),
+    ...{ end: expiresAtMs, revocation: revokedAtMs, suspension: suspended, customer },
+    // Without digests: after a change of the pepper, the same secrets have others.
+    secrets: secrets?.map(({ last4, createdAtMs, expiresAtMs }) => ({ last4, createdAtMs, expiresAtMs })),
+  };
 }
