@@ -97,8 +97,8 @@ const INTAKE_IN_TURN_BYTES = 2 * 1024 * 1024;
 const INTAKE = new BytesOfTurn(INTAKE_IN_TURN_BYTES);
 /** Of what waits, a quarter of that is processed in one turn of the event loop. */
 const INTAKES = new Turns(() => -INTAKE.left, INTAKE_IN_TURN_BYTES / 4);
-/** How many connections to services have bytes that wait. */
-let waitingIntakes = 0;
+/** The connections to services whose bytes wait. */
+const WAITING_INTAKES = new Set<Intake>();
 /** As many bytes count for each millisecond that the bytes read took, if they took longer than others: chunks of one byte do. */
 const BYTES_PER_MS = INTAKE_IN_TURN_BYTES / 10;
 /** A response is read in pieces of 4 KiB until one of them took less time than this for its bytes. Most fit into one. */
@@ -160,7 +160,7 @@ export class Intake {
       }
       const piece = buffer === this.#own ? chunk : ownCopy(chunk);
       if (this.#waiting === null) {
-        waitingIntakes++;
+        WAITING_INTAKES.add(this);
         INTAKES.later(this.#reader?.owner, this.#inTurn);
       }
       // Its user may have resumed it.
@@ -187,7 +187,7 @@ export class Intake {
   /** What costs little is not worth the wait, if there are no masses of it. */
   get #mayProcess(): boolean {
     if (this.#waiting !== null) return false;
-    return this.#isCheap ? INTAKE.left > -INTAKE_IN_TURN_BYTES : INTAKE.left > 0 && waitingIntakes === 0;
+    return this.#isCheap ? INTAKE.left > -INTAKE_IN_TURN_BYTES : INTAKE.left > 0 && WAITING_INTAKES.size === 0;
   }
 
   #process(chunk: Buffer): void {
@@ -205,7 +205,7 @@ export class Intake {
   readonly #inTurn = (): void => {
     const chunk = this.#waiting!;
     this.#waiting = null;
-    waitingIntakes--;
+    WAITING_INTAKES.delete(this);
     if (this.#socket?.destroyed === true) return;
     this.#process(chunk);
     this.#readOn();
