@@ -229,7 +229,8 @@ test('a gateway that starts with an earlier plans.yaml makes that the newest ver
   await eventually(async () => {
     const { gateways } = (await ask(one, 'GET', '/admin/gateways')).body;
     const inForce = gateways.map((gateway: { versions: { plans: string } }) => gateway.versions.plans);
-    expect(new Set(inForce)).toEqual(new Set([earlier, later]));
+    // Those of earlier tests may be there still.
+    expect(inForce).toEqual(expect.arrayContaining([earlier, later]));
   });
 
   await again.process.stop();

@@ -259,16 +259,16 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async forget(...accountIds: readonly string[]): Promise<void> {
-    await this.#writes.write(
-      () => forgetIn(this.#options.db, this.#table, accountIds),
-      () => {
-        for (const id of accountIds) {
-          this.histories.forget(id);
-          this.#accounts.delete(id);
-          this.#dirty.delete(id);
-        }
-      },
-    );
+    const drop = () => {
+      for (const id of accountIds) {
+        this.histories.forget(id);
+        this.#accounts.delete(id);
+        this.#dirty.delete(id);
+      }
+    };
+    // At once as well: while the write waits for another process, a snapshot must not write what a command has removed.
+    drop();
+    await this.#writes.write(() => forgetIn(this.#options.db, this.#table, accountIds), drop);
   }
 
   placeOf(consumerId: string): string {
