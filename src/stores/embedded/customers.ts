@@ -1,8 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { type CustomerStore, readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
 import { answering } from './database.ts';
-import { RecordTable } from './record-table.ts';
-import { EmbeddedRecords, type EmbeddedRecordsOptions } from './records.ts';
+import { EmbeddedRecords, type EmbeddedRecordsOptions, RecordTable } from './records.ts';
 
 /** Customers in the embedded store. */
 export function embeddedCustomers(options: EmbeddedRecordsOptions): CustomerStore {

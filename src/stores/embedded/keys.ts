@@ -10,8 +10,7 @@ import {
 } from '../../identify/key-store.ts';
 import type { RecordPage } from '../../identify/stored-record.ts';
 import { answering } from './database.ts';
-import { type Condition, RecordTable } from './record-table.ts';
-import { EmbeddedRecords, type EmbeddedRecordsOptions } from './records.ts';
+import { type Condition, EmbeddedRecords, type EmbeddedRecordsOptions, RecordTable } from './records.ts';
 
 interface EmbeddedKeysOptions extends EmbeddedRecordsOptions {
   /** The store's clock: Unix milliseconds. Date.now by default. */
