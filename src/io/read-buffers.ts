@@ -1,6 +1,7 @@
 import { Socket, type TcpNetConnectOpts } from 'node:net';
 import { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
+import { afterReading } from './after-reading.ts';
 import { type AcceptedHandle, interceptEnds, moveConnection, type OnRead, readInto, readOn } from './node-internals.ts';
 import { Turns } from './turns.ts';
 
@@ -388,6 +389,11 @@ export class SharedBufferSocket extends Socket {
 
   /** @returns whether there is more to process */
   readonly #inTurn = (): boolean => {
+    // Fault: a write to this connection has failed in the same turn. Until Node has reported that, its stream drops what is pushed.
+    if (this.errored !== null && !this.destroyed) {
+      afterReading(() => READS.later(this.owner, this.#inTurn));
+      return false;
+    }
     const bytes = this.#waiting!;
     const piece = bytes.subarray(0, this.pieceBytes);
     this.#waiting = this.destroyed || piece.length === bytes.length ? null : bytes.subarray(piece.length);

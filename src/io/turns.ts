@@ -67,15 +67,11 @@ export class Turns {
     afterReadyWork(this.#next);
     for (const [of, own] of this.#waiting) {
       if (this.#spentMs >= this.#turnMs) return;
-      // The owner goes to the end of the line.
-      this.#waiting.delete(of);
       const work = own.shift()!;
-      try {
-        if (this.#do(work)) own.push(work);
-      } finally {
-        // Work that throws is over, and the owner keeps the rest of its work.
-        if (own.length > 0) this.#waiting.set(of, own);
-      }
+      // The owner goes to the end of the line, before its work is done: that may throw, or lead to more of the same owner.
+      this.#waiting.delete(of);
+      if (own.length > 0) this.#waiting.set(of, own);
+      if (this.#do(work)) this.later(of, work);
     }
   };
 }

@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { createConnection, createServer, type Socket } from 'node:net';
-import { expect, test } from 'vitest';
+import { createConnection, createServer, Socket } from 'node:net';
+import { expect, test, vi } from 'vitest';
+import { afterReading } from '../../src/io/after-reading.ts';
+import { outliveFailedWrites } from '../../src/io/node-internals.ts';
 import { Buffers, Intake, readInTurn, SharedBufferSocket } from '../../src/io/read-buffers.ts';
 import { eventually } from '../support/conditions.ts';
 import { countTurns } from '../support/count-turns.ts';
@@ -127,6 +129,42 @@ test('what is held of many connections is continued for a quarter of a milliseco
   await eventually(() => expect(counted.all).toBe(51));
   expect(counted.most).toBeLessThanOrEqual(3);
   expect(order.indexOf('other')).toBe(1);
+});
+
+// Fault: after a failed write, a stream drops what it gets until Node has reported that. The connection was not read on, so that nothing
+// showed that its client had left.
+test('a piece that waits is not lost if a write to its connection fails in the same turn (reliability 414)', async () => {
+  let received = 0;
+  const accepted = Promise.withResolvers<SharedBufferSocket>();
+  const port = await accepting((socket) => {
+    outliveFailedWrites(socket, () => true);
+    socket.on('data', (bytes) => {
+      received += bytes.length;
+    });
+    accepted.resolve(socket);
+  });
+  const client = createConnection({ port, host: '127.0.0.1' }).pause();
+  const socket = await accepted.promise;
+  // With this unread, the client's system resets the connection when the client closes it.
+  await new Promise((written) => socket.write('unread', written));
+  const leave = () => {
+    if (!socket.hasWaiting) {
+      afterReading(leave);
+      return;
+    }
+    // What waits keeps its order, so the write is done right before the piece; and in the same turn, because little time passes.
+    let nowMs = performance.now();
+    vi.spyOn(performance, 'now').mockImplementation(() => (nowMs += 0.001));
+    client.destroy();
+  };
+  afterReading(leave);
+  atEnd(() => vi.restoreAllMocks());
+  const other = new Socket();
+  const fail = () => (client.destroyed ? socket.write('fails') : readInTurn(other, fail));
+  readInTurn(other, fail);
+  client.write(Buffer.alloc(8 * 1024));
+  while (!client.destroyed || socket.hasWaiting) await new Promise(setImmediate);
+  expect(received).toBe(8 * 1024);
 });
 
 test('a connection is read 8 KiB at first, and all of the buffer while it has more (reliability 348)', async () => {

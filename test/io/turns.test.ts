@@ -53,6 +53,20 @@ test('work that throws does not take the rest of its owner with it (reliability 
   expect(begun).toEqual(['rest']);
 });
 
+// Fault: it was lost while more of that owner waited.
+test('work that comes while other work of its owner is done has its turn (reliability 414)', async () => {
+  const done: string[] = [];
+  let nowMs = 0;
+  const turns = new Turns(() => nowMs++, 1);
+  turns.later('one', () => {
+    done.push('first');
+    turns.later('one', () => done.push('third'));
+  });
+  turns.later('one', () => done.push('second'));
+  for (let i = 0; i < 6; i++) await turn();
+  expect(done).toEqual(['first', 'second', 'third']);
+});
+
 // Fault: work that always waits was scheduled before anything was read, so it ran before what others had ready to be written.
 test('what is ready is done before work that waits, and so is what its promises lead to (reliability 412)', async () => {
   const order: string[] = [];
