@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
-import { shapeOf } from '../model/attributes.ts';
+import { type RecordKind, shapeOf } from '../model/attributes.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
@@ -22,20 +22,22 @@ const expires = z
   .string(endRule)
   .refine((given) => given === 'never' || values.momentOf(given) !== null, endRule)
   .optional();
-const idRule = 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL';
+const plan = z.string('must be the name of a plan').optional();
+
+/** The id of a record that exists, by an example of one. */
+function idLike(example: string, kind: RecordKind) {
+  const rule = `must be the id of a ${kind}, such as ${example}`;
+  return z
+    .string(rule)
+    .regex(new RegExp(`^${example.slice(0, 4)}[0-9A-Za-z]{1,16}$`), rule)
+    .optional();
+}
 
 const entry = z.strictObject({
-  id: z
-    .string(idRule)
-    .regex(/^key_[0-9A-Za-z]{1,16}$/, idRule)
-    .optional()
-    .describe(
-      'The id of a key that exists, for example one that was imported or made by hand: the file manages it from then on. Left out, apply makes a key.',
-    ),
-  plan: z
-    .string('must be the name of a plan')
-    .optional()
-    .describe('The plan of the key, one of plans.yaml. Required unless `id` or `customer` is given.'),
+  id: idLike('key_7Hq2mZ0aB3xY9KpL', 'key').describe(
+    'The id of a key that exists, for example one that was imported or made by hand: the file manages it from then on. Left out, apply makes a key.',
+  ),
+  plan: plan.describe('The plan of the key, one of plans.yaml. Required unless `id` or `customer` is given.'),
   customer: values
     .name()
     .optional()
@@ -52,20 +54,11 @@ const entry = z.strictObject({
   ),
 });
 
-const customerIdRule = 'must be the id of a customer, such as cus_nk0lz6lSUZC1ryYk';
-
 const customerEntry = z.strictObject({
-  id: z
-    .string(customerIdRule)
-    .regex(/^cus_[0-9A-Za-z]{1,16}$/, customerIdRule)
-    .optional()
-    .describe(
-      'The id of a customer that exists and that no other set manages: the file manages it from then on. Left out, apply makes a customer.',
-    ),
-  plan: z
-    .string('must be the name of a plan')
-    .optional()
-    .describe('The plan that its keys share, one of plans.yaml. Required unless `id` is given.'),
+  id: idLike('cus_nk0lz6lSUZC1ryYk', 'customer').describe(
+    'The id of a customer that exists and that no other set manages: the file manages it from then on. Left out, apply makes a customer.',
+  ),
+  plan: plan.describe('The plan that its keys share, one of plans.yaml. Required unless `id` is given.'),
   ...shapeOf('customer', 'inFile'),
   limits: limits.describe(
     "All limits of the customer's own, which its keys share: a window that is left out has its plan's number. `{}` removes all of them.",

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { WINDOWS } from '../../admit/windows.ts';
 import { printFault } from '../../config/fault.ts';
-import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
+import { MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
@@ -78,7 +78,7 @@ export const keysApply: Command = {
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
     const secrets = await secretsIn(words);
-    const { keysFile, plan } = await withKeys(terminal.env, (store) => planned(file, store, words, terminal), {
+    const plan = await withKeys(terminal.env, (store) => planned(file, store, words, terminal), {
       missingStore: 'empty',
       insistsOnFolder: true,
       warn: terminal.error,
@@ -96,7 +96,7 @@ export const keysApply: Command = {
     }
     const created = plan.changes.filter(({ kind }) => kind === 'create');
     // The store is opened for writing only now: an unchanged file writes nothing.
-    return withKeys(terminal.env, (store) => apply({ file, keysFile, plan, secrets }, store, words, terminal), {
+    return withKeys(terminal.env, (store) => apply({ file, plan, secrets }, store, words, terminal), {
       makesSecrets: created.some(({ id }) => kindOf(id) === 'key'),
       missingStore: created.length > 0 ? 'make' : 'empty',
       warn: () => {},
@@ -108,7 +108,7 @@ export const keysApply: Command = {
  * Reads the file and compares it with the store.
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
-async function planned(file: string, store: OpenKeys, { options }: Words, terminal: Terminal) {
+async function planned(file: string, store: OpenKeys, { options }: Words, terminal: Terminal): Promise<ApplyPlan> {
   const { keys, customers } = store;
   const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
@@ -126,7 +126,7 @@ async function planned(file: string, store: OpenKeys, { options }: Words, termin
   const plan = await planApply(keysFile, { keys, customers, plans, prune, nowMs: Date.now() });
   const faults = plan.faults.map(({ path, message }) => printFault({ ...parsed.locate(path), message }));
   if (faults.length > 0) throw new Failure('bad_settings', faults.join('\n'));
-  return { keysFile, plan };
+  return plan;
 }
 
 async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
@@ -139,7 +139,11 @@ async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
  * Sees to it that the secrets of new keys can be written.
  * @throws Failure `bad_usage` if keys are to be made and no folder is named; `refused` if it has files in their place
  */
-async function prepareFolder(secrets: SecretFolder | null, { set, changes }: ApplyPlan, isDry: boolean): Promise<void> {
+async function prepareFolder(
+  secrets: SecretFolder | null,
+  { file: { set }, changes }: ApplyPlan,
+  isDry: boolean,
+): Promise<void> {
   const created = changes.filter(({ kind, id }) => kind === 'create' && kindOf(id) === 'key');
   if (created.length === 0) return;
   if (secrets === null) {
@@ -175,16 +179,9 @@ async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal:
   return isYes(answer);
 }
 
-interface Work {
-  readonly file: string;
-  readonly keysFile: KeysFile;
-  readonly plan: ApplyPlan;
-  readonly secrets: SecretFolder | null;
-}
-
 /** @throws the error that ended the changes early, after the report of those that were made */
 async function apply(
-  { file, keysFile, plan, secrets }: Work,
+  { file, plan, secrets }: { readonly file: string; readonly plan: ApplyPlan; readonly secrets: SecretFolder | null },
   store: OpenKeys,
   words: Words,
   terminal: Terminal,
@@ -206,7 +203,7 @@ async function apply(
       }),
   };
   if (secrets !== null) {
-    for (const warning of await finishPrepared(keysFile, { ...deps, secrets })) terminal.error(`warning: ${warning}\n`);
+    for (const warning of await finishPrepared(plan, { ...deps, secrets })) terminal.error(`warning: ${warning}\n`);
   }
   const outcomes: ApplyOutcome[] = [];
   const progress = new Progress(terminal, () => performance.now());
@@ -245,7 +242,8 @@ function report(
   terminal: Terminal,
 ): void {
   const isDry = options['dry-run'] === true;
-  const { set, changes, ended } = plan;
+  const { changes, ended } = plan;
+  const { set } = plan.file;
   const listed: readonly Listed[] = isDry
     ? changes.map((change) => ({ change, kind: 'planned' as const, why: null }))
     : outcomes;
@@ -277,7 +275,9 @@ function report(
   }
   for (const { name, why } of ended) terminal.error(`${name}: ${why}\n`);
   if (changes.length + ended.length === 0) {
-    terminal.out(`Nothing to do: ${entriesText(plan)} of the set ${set} as ${file} says.\n${unprunedText(plan)}`);
+    const { key, customer } = plan.unchanged;
+    const some = `${numberOf(key, 'key')}${customer === 0 ? '' : ` and ${numberOf(customer, 'customer')}`}`;
+    terminal.out(`Nothing to do: ${some} of the set ${set} as ${file} says.\n${unprunedText(plan)}`);
     return;
   }
   terminal.out(`${countsText(counts, isDry)}.\n${unprunedText(plan)}`);
@@ -305,11 +305,6 @@ type Listed = {
   readonly kind: ApplyOutcome['kind'] | 'planned';
   readonly why: string | null;
 };
-
-/** `2 keys and 1 customer`. */
-function entriesText({ unchanged: { key, customer } }: ApplyPlan): string {
-  return `${numberOf(key, 'key')}${customer === 0 ? '' : ` and ${numberOf(customer, 'customer')}`}`;
-}
 
 /** At most this many names of keys that the file lacks are printed; --json has all of them. */
 const MAX_NAMED = 10;

@@ -105,29 +105,22 @@ async function* everyRecord(operations: Operations) {
  */
 async function writeWhole(file: string, bytes: AsyncIterable<Uint8Array>, check: () => void): Promise<void> {
   const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
-  const cannot = (cause: unknown) => {
-    const { code = 'unknown error' } = cause as NodeJS.ErrnoException;
-    return new Failure('refused', `${file} cannot be written (${code}). Name another place.`, cause);
-  };
-  const handle = await open(draft, 'wx', 0o600).catch((cause) => {
-    throw cannot(cause);
-  });
   try {
-    for await (const piece of bytes) {
-      await handle.appendFile(piece).catch((cause) => {
-        throw cannot(cause);
-      });
+    const handle = await open(draft, 'wx', 0o600);
+    try {
+      for await (const piece of bytes) await handle.appendFile(piece);
+      await handle.sync();
+    } finally {
+      await handle.close();
     }
-    await handle.sync();
-    await handle.close();
     check();
-    await rename(draft, file).catch((cause) => {
-      throw cannot(cause);
-    });
+    await rename(draft, file);
   } catch (error) {
-    await handle.close().catch(() => {});
     await rm(draft, { force: true });
-    throw error;
+    // Only the file system numbers its errors: the records are read from the store meanwhile.
+    const { errno, code } = error as NodeJS.ErrnoException;
+    if (errno === undefined) throw error;
+    throw new Failure('refused', `${file} cannot be written (${code}). Name another place.`, error);
   }
 }
 

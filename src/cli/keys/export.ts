@@ -51,13 +51,13 @@ export const keysExport: Command = {
       if (!isJson) terminal.out(csvLine(HEADER, terminal));
       const operations = operationsOn(store);
       const unread = new UnreadableRecords();
-      const plans = new Map<string, string | null>();
+      const planOf = plansOfKeys(operations, unread);
       for await (const stored of operations.everyKey({ all: options.all === true })) {
         if (!isReadable(stored)) {
           unread.add(stored);
           continue;
         }
-        const key = { ...stored, plan: await planOf(stored, { operations, known: plans, unread }) };
+        const key = { ...stored, plan: await planOf(stored) };
         terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key), terminal));
       }
       unread.describe(
@@ -69,23 +69,19 @@ export const keysExport: Command = {
   },
 };
 
-interface PlanSources {
-  readonly operations: Operations;
-  /** Plans of customers that were read before. */
-  readonly known: Map<string, string | null>;
-  readonly unread: UnreadableRecords;
-}
-
-/** The plan of a key: that of its customer, if it has one; null if that cannot be read. */
-async function planOf(key: StoredKey, { operations, known, unread }: PlanSources): Promise<string | null> {
-  if (key.customer === undefined) return key.plan;
-  const before = known.get(key.customer);
-  if (before !== undefined) return before;
-  const customer = (await operations.customers.of([key])).get(key.customer);
-  if (customer instanceof UnreadableRecord) unread.add(customer);
-  const plan = customer instanceof UnreadableRecord ? null : (customer?.plan ?? key.plan);
-  known.set(key.customer, plan);
-  return plan;
+/** Finds the plan of a key: that of its customer, if it has one; null if that cannot be read. Each customer is read once. */
+function plansOfKeys(operations: Operations, unread: UnreadableRecords) {
+  const known = new Map<string, Promise<string | null>>();
+  const planOf = async (customer: string, key: StoredKey) => {
+    const found = (await operations.customers.of([key])).get(customer);
+    if (!(found instanceof UnreadableRecord)) return found?.plan ?? key.plan;
+    unread.add(found);
+    return null;
+  };
+  return async (key: StoredKey) =>
+    key.customer === undefined
+      ? key.plan
+      : known.getOrInsertComputed(key.customer, (customer) => planOf(customer, key));
 }
 
 type ExportedKey = Omit<StoredKey, 'plan'> & { readonly plan: string | null };

@@ -1,16 +1,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
-import type { KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
 import { digestOf, mint, type Random } from '../../identify/api-key.ts';
 import type { CustomerStore } from '../../identify/customer-store.ts';
 import { type AppliedEntry, digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
-import { isReadable, orUnreadable, UnreadableRecord, type Updated } from '../../identify/stored-record.ts';
+import { isReadable, orUnreadable, type Updated } from '../../identify/stored-record.ts';
 import { takenBack } from '../create-once.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
 import { type ApplyPlan, isPrunable, type PlannedChange } from './apply-plan.ts';
 import { appliedTo, type Compared, idOf } from './entries.ts';
-import { isKey, kindOf, type StoredRecord, storeOf } from './records.ts';
+import { isKey, isRefusal, kindOf, type StoredRecord, storeOf } from './records.ts';
 import type { SecretFolder } from './secret-folder.ts';
 
 /** A change that was made, or that was no longer needed. */
@@ -59,7 +58,11 @@ export async function* applyChanges(plan: ApplyPlan, deps: ApplyDeps): AsyncGene
   for (const changes of Map.groupBy(plan.changes, ({ id }) => kindOf(id)).values()) {
     for (let i = 0; i < changes.length; i += AT_ONCE) {
       const part = changes.slice(i, i + AT_ONCE);
-      const batch = { plan, secrets: await preparedSecrets(plan.set, part, deps), created: createdTogether(deps.keys) };
+      const batch = {
+        plan,
+        secrets: await preparedSecrets(plan.file.set, part, deps),
+        created: createdTogether(deps.keys),
+      };
       const settled = await Promise.allSettled(
         part.map((change) => outcomeOf(change, () => deps.recorded(change, () => make(change, batch, deps)))),
       );
@@ -97,12 +100,6 @@ async function outcomeOf(change: PlannedChange, work: () => Promise<MadeChange>)
 
 const MAY_BE_UNDONE_TEXT = 'a failover of Redis may still undo it; apply again to be sure.';
 
-/** Whether an error is about one entry alone, so that the others are applied all the same. */
-function isRefusal(error: unknown): error is Failure {
-  if (error instanceof UnreadableRecord) return true;
-  return error instanceof Failure && ['refused', 'conflict', 'not_found'].includes(error.code);
-}
-
 /** What the changes of a batch have in common. */
 interface Batch {
   readonly plan: ApplyPlan;
@@ -113,7 +110,8 @@ interface Batch {
 
 async function make(change: PlannedChange, batch: Batch, deps: ApplyDeps): Promise<MadeChange> {
   const { id, name } = change;
-  const { set, customersOfFile } = batch.plan;
+  const { customersOfFile, file } = batch.plan;
+  const { set } = file;
   const as = { set, name };
   const nowMs = deps.nowMs();
   if (change.kind === 'create') {
@@ -210,7 +208,7 @@ function hasSecret(key: StoredKey, secret: string, peppers: readonly string[]): 
  * @throws Failure `store_unavailable`, `refused`
  */
 export async function finishPrepared(
-  { set, keys: entries }: KeysFile,
+  { file: { set, keys: entries } }: Pick<ApplyPlan, 'file'>,
   { keys, peppers, secrets }: Pick<ApplyDeps, 'keys' | 'peppers'> & { readonly secrets: SecretFolder },
 ): Promise<string[]> {
   const warnings: string[] = [];

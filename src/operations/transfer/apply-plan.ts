@@ -32,7 +32,7 @@ interface EntryFault {
 }
 
 export interface ApplyPlan {
-  readonly set: string;
+  readonly file: KeysFile;
   /** Those of customers first. */
   readonly changes: readonly PlannedChange[];
   /** How many entries of each kind the store has as they stand in the file. */
@@ -103,7 +103,7 @@ export async function planApply(file: KeysFile, options: PlanOptions): Promise<A
   const { absent, unreadable } = await absentKeys(set, entryOf, options);
   if (options.prune) changes.push(...absent);
   const unpruned = options.prune ? [] : absent.map(({ name }) => name);
-  return { set, changes, unchanged, unpruned, faults, ended, unreadable, customersOfFile };
+  return { file, changes, unchanged, unpruned, faults, ended, unreadable, customersOfFile };
 }
 
 type Planned =

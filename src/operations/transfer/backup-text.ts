@@ -3,7 +3,7 @@ import { Failure } from '../../failure.ts';
 import { readStoredCustomer } from '../../identify/customer-store.ts';
 import { readStoredKey } from '../../identify/key-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
-import { isReadable, type Listed, type UnreadableRecord } from '../../identify/stored-record.ts';
+import { isReadable, type Listed, readRecord, type UnreadableRecord } from '../../identify/stored-record.ts';
 import { kindOf, type StoredRecord } from './records.ts';
 import type { OpenedFile } from './sealed-file.ts';
 
@@ -79,7 +79,7 @@ export async function verifiedBackup(file: OpenedFile): Promise<Backup> {
   let last = '';
   for await (const line of linesOf(file)) {
     if (head === null) head = read(HEAD, line);
-    else if (lines > 1) readRecord(last);
+    else if (lines > 1) recordOf(last);
     last = line;
     lines++;
   }
@@ -93,13 +93,13 @@ export async function verifiedBackup(file: OpenedFile): Promise<Backup> {
 async function* recordsOf(file: OpenedFile, count: number): AsyncGenerator<StoredRecord> {
   let number = -1;
   for await (const line of linesOf(file)) {
-    if (number >= 0 && number < count) yield readRecord(line);
+    if (number >= 0 && number < count) yield recordOf(line);
     number++;
   }
 }
 
 /** @throws Failure `store_corrupt` if a line is neither a customer nor a key */
-function readRecord(line: string): StoredRecord {
+function recordOf(line: string): StoredRecord {
   return line.startsWith('{"id":"cus_') ? readStoredCustomer(line) : readStoredKey(line);
 }
 
@@ -115,15 +115,12 @@ async function* linesOf(file: OpenedFile): AsyncGenerator<string> {
 }
 
 function read<T>(schema: z.ZodType<T>, line: string): T {
-  let value: unknown;
   try {
-    value = JSON.parse(line);
+    return readRecord(line, schema, 'a line of a backup');
   } catch {
-    // Told below, without the text.
+    // Told without the text.
+    throw incomplete();
   }
-  const outcome = schema.safeParse(value);
-  if (!outcome.success) throw incomplete();
-  return outcome.data;
 }
 
 /** Only a program that has the passphrase, and is not ours, can write such a file. */

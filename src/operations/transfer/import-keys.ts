@@ -20,6 +20,7 @@ import { ATTRIBUTE_NAMES, type AttributeEdits, valueOfCell } from '../../model/a
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
 import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';
+import { inBatches, isRefusal } from './records.ts';
 import type { ImportLine, Row } from './rows.ts';
 
 /** The result of importing one line. */
@@ -64,7 +65,8 @@ const UNKNOWN = 'was imported, but a failover of Redis may still undo it; import
 
 /**
  * Imports keys into the store, each line completely or not at all. After an interruption the operator imports the file
- * again from the start: keys that already exist are found and left as they are.
+ * again from the start: keys that already exist are found and left as they are. If the file cannot be read to its end, the lines before
+ * that are imported anyway.
  *
  * An old file does not bring back a secret that was revoked or rotated away, because the store remembers all digests of
  * a key and all peppers that it has had.
@@ -75,27 +77,7 @@ export async function* importKeys(
   options: ImportOptions,
 ): AsyncGenerator<LineOutcome> {
   const seen = new Set<string>();
-  let batch: ImportLine[] = [];
-  let broken: { readonly error: unknown } | null = null;
-  try {
-    for await (const line of lines) {
-      batch.push(line);
-      if (batch.length < BATCH_LINES) continue;
-      const full = batch;
-      batch = [];
-      yield* await moveBatch(full, options, seen);
-    }
-  } catch (error) {
-    broken = { error };
-  }
-  // If reading the file fails partway, the lines before that are imported anyway.
-  yield* await moveBatch(batch, options, seen);
-  if (broken !== null) throw broken.error;
-}
-
-interface Read {
-  readonly line: number;
-  readonly moved: ImportedKey;
+  for await (const batch of inBatches(lines, BATCH_LINES)) yield* await moveBatch(batch, options, seen);
 }
 
 async function moveBatch(
@@ -103,36 +85,19 @@ async function moveBatch(
   options: ImportOptions,
   seen: Set<string>,
 ): Promise<LineOutcome[]> {
-  const outcomes = new Map<number, LineOutcome>();
-  const read: Read[] = [];
-  for (const line of lines) {
-    const one = await readLine(line, options);
-    if ('why' in one) outcomes.set(line.line, one);
-    else read.push(one);
-  }
-  const fresh: Read[] = [];
-  const known = await Promise.all(read.map(({ moved }) => find(moved, options)));
-  if (!options.dryRun) await Promise.all(read.map(({ moved }, i) => putUnderNewest(moved, known[i] ?? null, options)));
-  for (const [i, one] of read.entries()) {
-    const key = known[i] ?? null;
-    if (key !== null) outcomes.set(one.line, already(one, key));
-    else fresh.push(one);
-  }
-  const stored = options.dryRun
-    ? fresh.map(({ moved }) => firstOf(moved.key.id, seen))
-    : await options.keys.createEach(fresh.map(({ moved }) => moved.key));
-  for (const [i, one] of fresh.entries()) {
-    const { key, warning } = one.moved;
-    const isWritten = !options.dryRun && stored[i] !== 'taken';
-    const gone = isWritten ? await takenBack(key, { ...options, nowMs: options.nowMs() }) : null;
-    if (gone !== null) outcomes.set(one.line, { line: one.line, kind: 'refused', id: null, why: gone });
-    else if (stored[i] === 'created')
-      outcomes.set(one.line, { line: one.line, kind: 'moved', id: key.id, why: warning });
-    else if (stored[i] === 'unknown')
-      outcomes.set(one.line, { line: one.line, kind: 'unknown', id: key.id, why: UNKNOWN });
-    else outcomes.set(one.line, already(one, options.dryRun ? key : await find(one.moved, options)));
-  }
-  return lines.map(({ line }) => outcomes.get(line)!);
+  const { keys, dryRun } = options;
+  const read: (ImportedKey | LineOutcome)[] = [];
+  for (const line of lines) read.push(await readLine(line, options));
+  const rows = read.filter((one) => 'key' in one);
+  const known = new Map(await Promise.all(rows.map(async (row) => [row, await find(row, options)] as const)));
+  if (!dryRun) await Promise.all(rows.map((row) => putUnderNewest(row, known.get(row) ?? null, options)));
+  const fresh = rows.filter((row) => known.get(row) === null);
+  const stored = dryRun
+    ? fresh.map(({ key }) => firstOf(key.id, seen))
+    : await keys.createEach(fresh.map(({ key }) => key));
+  const made = new Map<ImportedKey, LineOutcome>();
+  for (const [i, row] of fresh.entries()) made.set(row, await outcomeOf(row, stored[i]!, options));
+  return read.map((one) => ('key' in one ? (made.get(one) ?? already(one, known.get(one)!)) : one));
 }
 
 /** The result of the store for a key that may occur earlier in the same file. */
@@ -142,16 +107,27 @@ function firstOf(id: string, seen: Set<string>): 'created' | 'taken' {
   return 'created';
 }
 
-async function readLine(line: ImportLine, options: ImportOptions): Promise<Read | LineOutcome> {
-  const refused = (why: string): LineOutcome => ({ line: line.line, kind: 'refused', id: null, why });
-  if ('fault' in line) return refused(line.fault);
+async function outcomeOf(
+  row: ImportedKey,
+  stored: 'created' | 'unknown' | 'taken',
+  options: ImportOptions,
+): Promise<LineOutcome> {
+  const { line, key, warning } = row;
+  if (stored === 'taken') return already(row, options.dryRun ? key : await find(row, options));
+  const gone = options.dryRun ? null : await takenBack(key, { ...options, nowMs: options.nowMs() });
+  if (gone !== null) return { line, kind: 'refused', id: null, why: gone };
+  if (stored === 'unknown') return { line, kind: 'unknown', id: key.id, why: UNKNOWN };
+  return { line, kind: 'moved', id: key.id, why: warning };
+}
+
+async function readLine(given: ImportLine, options: ImportOptions): Promise<ImportedKey | LineOutcome> {
+  const { line } = given;
+  if ('fault' in given) return { line, kind: 'refused', id: null, why: given.fault };
   try {
-    return { line: line.line, moved: await importedKey(line.row, { ...options, nowMs: options.nowMs() }) };
+    return { line, ...(await importedKey(given.row, { ...options, nowMs: options.nowMs() })) };
   } catch (error) {
-    const isFault = error instanceof Failure && (error.code === 'refused' || error.code === 'not_found');
-    const isRefusal = error instanceof UnreadableRecord || isFault;
-    if (isRefusal) return refused(error.message);
-    throw error;
+    if (!isRefusal(error)) throw error;
+    return { line, kind: 'refused', id: null, why: error.message };
   }
 }
 
@@ -178,12 +154,13 @@ async function putUnderNewest(
   await keys.update(existing.id, (key) => recognised(key, digests));
 }
 
-function already({ line, moved }: Read, existing: Listed<StoredKey> | null): LineOutcome {
+function already(row: ImportedKey, existing: Listed<StoredKey> | null): LineOutcome {
+  const { line } = row;
   if (existing instanceof UnreadableRecord) return { line, kind: 'refused', id: null, why: existing.message };
   if (existing === null) {
     return { line, kind: 'refused', id: null, why: 'could not be stored, and is not there either; try again.' };
   }
-  return { line, kind: 'already', id: existing.id, why: differenceOf(moved, existing) ?? moved.warning };
+  return { line, kind: 'already', id: existing.id, why: differenceOf(row, existing) ?? row.warning };
 }
 
 function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey): string | null {
@@ -199,6 +176,7 @@ function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey
 
 /** A key to import, and the digests and ids under which the store may already have it. */
 interface ImportedKey {
+  readonly line: number;
   readonly key: StoredKey;
   /** The digests of its secret, that under the newest pepper first. */
   readonly digests: readonly string[];
@@ -213,7 +191,7 @@ interface ImportedKey {
  * secret.
  * @throws Failure `refused` with the fault, never with a secret in the message
  */
-async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<ImportedKey> {
+async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<Omit<ImportedKey, 'line'>> {
   const { sha256, last4 } = secretOf(row, deps.formats);
   const attributes = attributesOf(row, await planOf(row, deps), deps.nowMs);
   validateAttributes(attributes, deps);

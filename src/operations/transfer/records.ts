@@ -1,6 +1,7 @@
+import { Failure } from '../../failure.ts';
 import type { StoredCustomer } from '../../identify/customer-store.ts';
 import type { StoredKey } from '../../identify/key-store.ts';
-import { type Listed, orUnreadable, type RecordStore } from '../../identify/stored-record.ts';
+import { type Listed, orUnreadable, type RecordStore, UnreadableRecord } from '../../identify/stored-record.ts';
 import type { RecordKind } from '../../model/attributes.ts';
 
 // The records that files have: keys, and the customers that some of them belong to.
@@ -36,4 +37,27 @@ export function storeOf<M extends keyof RecordStore<StoredRecord>>(id: string, {
 /** The record with this id, even a deleted one. */
 export function found(id: string, stores: Stores<'get'>): Promise<Listed<StoredRecord> | null> {
   return orUnreadable(storeOf(id, stores).get(id, { evenDeleted: true }));
+}
+
+/** Whether an error is about one record alone, so that the others are written all the same. */
+export function isRefusal(error: unknown): error is Failure {
+  if (error instanceof UnreadableRecord) return true;
+  return error instanceof Failure && ['refused', 'conflict', 'not_found'].includes(error.code);
+}
+
+/** If what is read fails, what was read before comes first. */
+export async function* inBatches<T>(all: AsyncIterable<T>, size: number): AsyncGenerator<readonly T[]> {
+  let batch: T[] = [];
+  let broken: { readonly error: unknown } | null = null;
+  try {
+    for await (const one of all) {
+      if (batch.push(one) < size) continue;
+      yield batch;
+      batch = [];
+    }
+  } catch (error) {
+    broken = { error };
+  }
+  if (batch.length > 0) yield batch;
+  if (broken !== null) throw broken.error;
 }

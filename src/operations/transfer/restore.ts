@@ -4,7 +4,7 @@ import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-sto
 import { type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { longerOf } from '../../identify/suspension.ts';
 import { ATTRIBUTE_NAMES, changedAttributes, withoutAttributes } from '../../model/attributes.ts';
-import { found, isKey, type StoredRecord, storeOf } from './records.ts';
+import { found, inBatches, isKey, type StoredRecord, storeOf } from './records.ts';
 
 /** What became of one record of a backup. */
 export interface RestoredRecord {
@@ -47,14 +47,7 @@ export async function* restored(
   backup: AsyncIterable<StoredRecord>,
   options: RestoreOptions,
 ): AsyncGenerator<RestoredRecord> {
-  let batch: StoredRecord[] = [];
-  for await (const record of backup) {
-    batch.push(record);
-    if (batch.length < BATCH) continue;
-    yield* await restoreBatch(batch, options);
-    batch = [];
-  }
-  yield* await restoreBatch(batch, options);
+  for await (const batch of inBatches(backup, BATCH)) yield* await restoreBatch(batch, options);
 }
 
 async function restoreBatch(batch: readonly StoredRecord[], options: RestoreOptions): Promise<RestoredRecord[]> {

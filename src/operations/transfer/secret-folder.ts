@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { link, mkdir, open, readdir, unlink } from 'node:fs/promises';
+import { link, mkdir, open, readdir, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 import { isWellFormed } from '../../identify/api-key.ts';
@@ -39,19 +39,15 @@ export class SecretFolder {
    * @throws Failure `refused`
    */
   static async read(folder: string): Promise<SecretFolder> {
-    try {
-      return new SecretFolder(folder, new Set(await readdir(folder)));
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return new SecretFolder(folder, new Set());
-      throw SecretFolder.#cannot(folder, error);
-    }
+    return orRefused(folder, async () => {
+      const names = await readdir(folder).catch(ifNoFile<string[]>([]));
+      return new SecretFolder(folder, new Set(names));
+    });
   }
 
   /** Makes the folder (0700) if it is missing. @throws Failure `refused` */
   async make(): Promise<void> {
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 }).catch((error) => {
-      throw SecretFolder.#cannot(this.#folder, error);
-    });
+    await orRefused(this.#folder, () => mkdir(this.#folder, { recursive: true, mode: 0o700 }));
   }
 
   /** The file that has, or will have, the secret of an entry's key. */
@@ -77,22 +73,14 @@ export class SecretFolder {
   async prepare(entry: AppliedEntry, secret: string): Promise<string> {
     const file = this.fileOf(entry) + PENDING;
     const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
-    try {
-      const handle = await open(draft, 'wx', 0o600);
-      try {
-        await handle.writeFile(`${secret}\n`);
-        await handle.sync();
-      } finally {
-        await handle.close();
-      }
+    return orRefused(file, async () => {
+      await writeFile(draft, `${secret}\n`, { flag: 'wx', mode: 0o600, flush: true });
       try {
         return await this.#linkOrRead(draft, { entry, file, secret });
       } finally {
         await unlink(draft);
       }
-    } catch (error) {
-      throw error instanceof Failure ? error : SecretFolder.#cannot(file, error);
-    }
+    });
   }
 
   async #linkOrRead(
@@ -116,13 +104,8 @@ export class SecretFolder {
   /** The secret that is prepared; null if there is none. @throws Failure `refused` */
   async pending(entry: AppliedEntry): Promise<string | null> {
     const file = this.fileOf(entry) + PENDING;
-    let text: string | null;
-    try {
-      text = await ownText(file);
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return null;
-      throw SecretFolder.#cannot(file, error);
-    }
+    const text = await orRefused(file, () => ownText(file).catch(ifNoFile(undefined)));
+    if (text === undefined) return null;
     if (text === null) {
       const message = `${file} is no file of mode 600 that belongs to this user: somebody else may have put it there. Move it away, then apply again.`;
       throw new Failure('refused', message);
@@ -134,44 +117,47 @@ export class SecretFolder {
 
   /** Makes what was prepared last through a loss of power. The keys are created only then. @throws Failure `refused` */
   async sync(): Promise<void> {
-    try {
+    await orRefused(this.#folder, async () => {
       const handle = await open(this.#folder, 'r');
-      try {
-        await handle.sync();
-      } finally {
-        await handle.close();
-      }
-    } catch (error) {
-      throw SecretFolder.#cannot(this.#folder, error);
-    }
+      await handle.sync().finally(() => handle.close());
+    });
   }
 
   /** Gives a prepared secret its own name: the key exists. @throws Failure `refused` */
   async keep(entry: AppliedEntry, secret: string): Promise<void> {
     const file = this.fileOf(entry);
-    try {
+    await orRefused(file, async () => {
       await link(file + PENDING, file).catch(async (error) => {
         // A concurrent command with the same folder has done the same.
         const there = codeOf(error) === 'EEXIST' || codeOf(error) === 'ENOENT' ? await ownText(file) : null;
         if (there !== `${secret}\n`) throw error;
       });
       await this.drop(entry);
-    } catch (error) {
-      throw SecretFolder.#cannot(file, error);
-    }
+    });
   }
 
   /** Removes a prepared secret that belongs to no key. */
   async drop(entry: AppliedEntry): Promise<void> {
-    await unlink(this.fileOf(entry) + PENDING).catch((error) => {
-      if (codeOf(error) !== 'ENOENT') throw error;
-    });
+    await unlink(this.fileOf(entry) + PENDING).catch(ifNoFile(undefined));
   }
+}
 
-  static #cannot(file: string, cause: unknown): Failure {
+/** @throws Failure `refused` for an error of the file system */
+async function orRefused<T>(file: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (cause instanceof Failure) throw cause;
     const message = `${file} cannot be used (${codeOf(cause)}). --secrets must be a folder that this user can write to.`;
-    return new Failure('refused', message, cause);
+    throw new Failure('refused', message, cause);
   }
+}
+
+function ifNoFile<T>(value: T): (error: unknown) => T {
+  return (error) => {
+    if (codeOf(error) === 'ENOENT') return value;
+    throw error;
+  };
 }
 
 /** @returns null if the file is a link, a pipe or the like, or another user has it or can read it */

@@ -48,7 +48,7 @@ async function apply(folder: string, store: ApplyDeps['keys']): Promise<unknown>
     recorded: (_, work) => work(),
   };
   try {
-    await finishPrepared(FILE, { ...deps, secrets });
+    await finishPrepared(plan, { ...deps, secrets });
     return (await Array.fromAsync(applyChanges(plan, deps))).map(({ kind }) => kind);
   } catch (error) {
     return error;
