@@ -61,7 +61,7 @@ export async function transferred<O extends Outcome>(
   const counts = Object.fromEntries(transfer.kinds.map((kind) => [kind, 0])) as Record<O['kind'], number>;
   const seen = new Set<O['kind']>();
   const [listed, keys]: [O[], string[]] = [[], []];
-  let failure: { readonly error: unknown } | null = null;
+  let failure: unknown = null;
   const work = async () => {
     try {
       for await (const outcome of outcomes) {
@@ -77,7 +77,7 @@ export async function transferred<O extends Outcome>(
         transfer.show(outcome);
       }
     } catch (error) {
-      failure = { error };
+      failure = error;
     }
     progress.end();
   };
@@ -87,13 +87,13 @@ export async function transferred<O extends Outcome>(
     if (failure === null) {
       return { outcome: seen.has('unknown') ? 'unknown' : isChanged ? 'done' : 'unchanged', ...change };
     }
-    const { outcome, code } = outcomeOfError(failure.error);
+    const { outcome, code } = outcomeOfError(failure);
     return { outcome: isChanged ? 'unknown' : outcome, code, ...change };
   };
   if (dryRun) await work();
   else await recordedByCommand(store, terminal.error, { action, target: null, work, changeOf });
   transfer.warn?.();
   terminal.out(isJson ? json({ ...printed, ...counts, dryRun, [member]: listed }) : `${transfer.textOf(counts)}\n`);
-  if (failure !== null) throw (failure as { readonly error: unknown }).error;
+  if (failure !== null) throw failure;
   return transfer.failed.some((kind) => seen.has(kind)) ? 1 : 0;
 }

@@ -48,7 +48,6 @@ export function isRefusal(error: unknown): error is Failure {
 /** If what is read fails, what was read before comes first. */
 export async function* inBatches<T>(all: AsyncIterable<T>, size: number): AsyncGenerator<readonly T[]> {
   let batch: T[] = [];
-  let broken: { readonly error: unknown } | null = null;
   try {
     for await (const one of all) {
       if (batch.push(one) < size) continue;
@@ -56,8 +55,8 @@ export async function* inBatches<T>(all: AsyncIterable<T>, size: number): AsyncG
       batch = [];
     }
   } catch (error) {
-    broken = { error };
+    if (batch.length > 0) yield batch;
+    throw error;
   }
   if (batch.length > 0) yield batch;
-  if (broken !== null) throw broken.error;
 }

@@ -112,6 +112,16 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await show(since.id)).not.toHaveProperty('suspended');
   });
 
+  test('restores a backup that version 0.1.0 has written, and exports its keys as that version did', async () => {
+    const written = (name: string) => join(import.meta.dirname, '0.1.0', name);
+    const bare = env.REDIS_URL === undefined ? { TOLLGATE_DATA: await temporaryFolder() } : env;
+    env = { ...bare, BACKUP_PASSPHRASE, KEY_PEPPER: 'the pepper of the backup file' };
+    expect(JSON.parse(await run('keys', 'restore', written('keys.backup'), '--json'))).toMatchObject({ restored: 3 });
+    expect(await run('keys', 'export', '--all', '--json')).toBe(readFileSync(written('export.ndjson'), 'utf8'));
+    const [customer] = JSON.parse(await run('customers', 'list', '--json'));
+    expect(customer).toMatchObject({ plan: 'pro', name: 'Acme', owner: 'sales', ownLimits: { minute: 900 } });
+  });
+
   test('a file that is cut off restores nothing at all', async () => {
     await create();
     await run('keys', 'backup', file);
