@@ -55,18 +55,15 @@ export const keysImport: Command = {
           nowMs: () => Date.now(),
           dryRun: isDry,
         });
-        let isWhole = true;
-        /** The rest of the CSV is unreadable; what stands before it is imported. */
-        const stop = ({ line, message }: UnreadableCsv) => {
-          isWhole = false;
-          progress.end();
-          terminal.error(`${name}:${line}: ${message} Nothing from there on was read.\n`);
-        };
-        const code = await transferred(
+        return transferred(
           {
             ...OUTCOMES,
             ...{ action: 'key.import', recorded: { file: name }, printed: {}, member: 'lines', progress },
-            outcomes: untilUnreadable(outcomes, stop),
+            outcomes,
+            unreadText: (error) =>
+              error instanceof UnreadableCsv
+                ? `${name}:${error.line}: ${error.message} Nothing from there on was read.`
+                : null,
             isCounted: () => true,
             lineOf: ({ line, kind, why }) => `${name}:${line}: ${kind === 'refused' ? `refused: ${why}` : why}`,
             show: () => progress.show('importing', source.bytesRead(), source.bytes, megabytes),
@@ -76,7 +73,6 @@ export const keysImport: Command = {
           words,
           terminal,
         );
-        return isWhole ? code : 1;
       },
       isDry ? { missingStore: 'empty' } : { makesSecrets: true, missingStore: 'make' },
     );
@@ -95,18 +91,6 @@ const OUTCOMES = {
   written: ['moved', 'unknown'],
   failed: ['unknown', 'refused'],
 } as const;
-
-async function* untilUnreadable(
-  outcomes: AsyncIterable<LineOutcome>,
-  stop: (fault: UnreadableCsv) => void,
-): AsyncGenerator<LineOutcome> {
-  try {
-    yield* outcomes;
-  } catch (error) {
-    if (!(error instanceof UnreadableCsv)) throw error;
-    stop(error);
-  }
-}
 
 /** `3 imported, 1 there already, 0 refused.` */
 function countsText(

@@ -40,6 +40,8 @@ interface Transfer<O extends Outcome> {
   readonly progress: Progress;
   /** Called after each outcome, to show the progress. */
   readonly show: (outcome: O) => void;
+  /** What is said if the rest of the file is no rows; null for any other error, which is thrown after the report. */
+  readonly unreadText?: (error: unknown) => string | null;
   /** Called before the counts are printed. */
   readonly warn?: () => void;
   readonly textOf: (counts: Readonly<Record<O['kind'], number>>) => string;
@@ -62,6 +64,7 @@ export async function transferred<O extends Outcome>(
   const seen = new Set<O['kind']>();
   const [listed, keys]: [O[], string[]] = [[], []];
   let failure: unknown = null;
+  let unread = '';
   const work = async () => {
     try {
       for await (const outcome of outcomes) {
@@ -77,9 +80,12 @@ export async function transferred<O extends Outcome>(
         transfer.show(outcome);
       }
     } catch (error) {
-      failure = error;
+      const text = transfer.unreadText?.(error) ?? null;
+      if (text === null) failure = error;
+      else unread = text;
     }
     progress.end();
+    if (unread !== '') terminal.error(`${unread}\n`);
   };
   const changeOf = (): Change => {
     const isChanged = keys.length > 0;
@@ -95,5 +101,5 @@ export async function transferred<O extends Outcome>(
   transfer.warn?.();
   terminal.out(isJson ? json({ ...printed, ...counts, dryRun, [member]: listed }) : `${transfer.textOf(counts)}\n`);
   if (failure !== null) throw failure;
-  return transfer.failed.some((kind) => seen.has(kind)) ? 1 : 0;
+  return unread !== '' || transfer.failed.some((kind) => seen.has(kind)) ? 1 : 0;
 }

@@ -66,8 +66,7 @@ export function newRecord(as: AppliedEntry, id: string, entry: Entry, compared: 
     expiresAtMs: entry.expires === undefined ? null : endsAt(entry.expires),
   };
   if (kindOf(id) === 'customer') {
-    const random = (bytes: number) => new Uint8Array(bytes);
-    return { ...newCustomer(attributes, { ...compared, random }), id, applied: as };
+    return { ...newCustomer(attributes, { ...compared, random: bytesFrom(as, 'customer') }), applied: as };
   }
   const ofKey = customer === null ? attributes : { ...attributes, customer: customer.id };
   validateAttributes(ofKey, compared);
