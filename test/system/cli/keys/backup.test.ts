@@ -40,18 +40,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   };
 
   test('restores every key into an empty store, and a second time changes nothing', async () => {
-    const one = await create(
-      '--name',
-      'Ann',
-      '--owner',
-      'Acme',
-      '--notes',
-      'a\nb',
-      '--limit',
-      'minute=5',
-      '--expires',
-      '9d',
-    );
+    const attributes = '--name Ann --owner Acme --limit minute=5 --expires 9d'.split(' ');
+    const one = await create(...attributes, '--notes', 'a\nb');
     const revoked = await create();
     await run('keys', 'rotate', one.id);
     await run('keys', 'revoke', revoked.id);
@@ -161,10 +151,8 @@ describe('the file and the passphrase', () => {
 
   test('a file is replaced only with --force, and no draft is left', async () => {
     expect(await backup({ BACKUP_PASSPHRASE })).toMatchObject({ code: 0, stderr: '' });
-    expect(await backup({ BACKUP_PASSPHRASE })).toMatchObject({
-      code: 1,
-      stderr: expect.stringMatching(/exists.*--force/),
-    });
+    const again = await backup({ BACKUP_PASSPHRASE });
+    expect([again.code, again.stderr]).toEqual([1, expect.stringMatching(/exists.*--force/)]);
     expect(await backup({ BACKUP_PASSPHRASE }, '--force')).toMatchObject({ code: 0 });
     expect(readdirSync(folder).toSorted()).toEqual(['b', 'data']);
     const nowhere = join(folder, 'no', 'b');
@@ -194,11 +182,7 @@ describe('the file and the passphrase', () => {
 
 test('a restore without the pepper of the backup makes no store and no pepper, and names the file that it lacks', async () => {
   const folder = await temporaryFolder();
-  const [file, before, data] = ['keys.backup', 'before', 'data'].map((name) => join(folder, name)) as [
-    string,
-    string,
-    string,
-  ];
+  const [file, before, data] = [join(folder, 'keys.backup'), join(folder, 'before'), join(folder, 'data')];
   await runCommand({ TOLLGATE_DATA: before }, 'keys', 'create', '--plan', 'pro');
   const env = { BACKUP_PASSPHRASE };
   expect(await runCommand({ ...env, TOLLGATE_DATA: before }, 'keys', 'backup', file)).toMatchObject({ code: 0 });
