@@ -24,25 +24,25 @@ const NUMBER = {
 const NUMBERS = NUMBER.limits + 3 * WINDOWS.length;
 
 /** What of a row lives longer than the request anyway: texts of the settings, the caller's id, its limits. */
-interface Shared {
-  judgement: Judgement;
-  code: string;
-  route: string | null;
-  consumerId: string | null;
-  accountId: string | null;
-  plan: string | null;
-  limits: Exchange['limits'];
-  window: Exchange['window'];
+class Shared {
+  judgement: Judgement = 'refused';
+  code = '';
+  route: string | null = null;
+  consumerId: string | null = null;
+  accountId: string | null = null;
+  plan: string | null = null;
+  limits: Exchange['limits'] = [];
+  window: Exchange['window'] = null;
   /** The numbers of the limits beyond those that have a place in the row; null if there are none. */
-  furtherLimits: readonly number[] | null;
+  furtherLimits: readonly number[] | null = null;
   /** For each limit its unit and what the request took of it in advance; null if all count requests. */
-  inUnits: readonly (InUnit | null)[] | null;
-  paid: Exchange['units'];
-  allowance: Allowance | null;
-  policy: string | null;
-  cause: string | null;
+  inUnits: readonly (InUnit | null)[] | null = null;
+  paid: Exchange['units'] = null;
+  allowance: Allowance | null = null;
+  policy: string | null = null;
+  cause: string | null = null;
   /** The texts, if they are too long for their place. */
-  longText: string | null;
+  longText: string | null = null;
 }
 
 interface InUnit {
@@ -174,48 +174,25 @@ export class KeptRefusals {
   }
 
   #addShared(row: number, exchange: Exchange, furtherLimits: readonly number[] | null, longText: string | null): void {
-    const { judgement, route, consumerId, accountId = null, plan, limits, window } = exchange;
-    const code = exchange.code!;
-    const inUnits = inUnitsOf(exchange.refusal ?? null);
-    const paid = exchange.units ?? null;
-    const allowance = exchange.refusal?.allowance ?? null;
-    const policy = exchange.policy ?? null;
-    const cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
-    const shared = this.#shared[row];
+    let shared = this.#shared[row];
     if (shared === undefined) {
-      const texts = {
-        judgement,
-        code,
-        route,
-        consumerId,
-        accountId,
-        plan,
-        limits,
-        window,
-        furtherLimits,
-        inUnits,
-        paid,
-        allowance,
-        policy,
-        cause,
-      };
-      this.#shared[row] = { ...texts, longText };
-      return;
+      shared = new Shared();
+      this.#shared[row] = shared;
     }
-    shared.judgement = judgement;
-    shared.code = code;
-    shared.route = route;
-    shared.consumerId = consumerId;
-    shared.accountId = accountId;
-    shared.plan = plan;
-    shared.limits = limits;
-    shared.window = window;
+    shared.judgement = exchange.judgement;
+    shared.code = exchange.code!;
+    shared.route = exchange.route;
+    shared.consumerId = exchange.consumerId;
+    shared.accountId = exchange.accountId ?? null;
+    shared.plan = exchange.plan;
+    shared.limits = exchange.limits;
+    shared.window = exchange.window;
     shared.furtherLimits = furtherLimits;
-    shared.inUnits = inUnits;
-    shared.paid = paid;
-    shared.allowance = allowance;
-    shared.policy = policy;
-    shared.cause = cause;
+    shared.inUnits = inUnitsOf(exchange.refusal ?? null);
+    shared.paid = exchange.units ?? null;
+    shared.allowance = exchange.refusal?.allowance ?? null;
+    shared.policy = exchange.policy ?? null;
+    shared.cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
     shared.longText = longText;
   }
 

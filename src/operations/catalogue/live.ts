@@ -5,26 +5,14 @@ import { judgement, lastCalls, refusal } from '../../model/refusal.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
 import { NEAR_SHARE, nearLimit } from '../live/near-limits.ts';
 import { adviceSince } from '../live/refusal-text.ts';
-import { complete, gatewayFacts } from '../live/shapes.ts';
+import { complete, gateways } from '../live/shapes.ts';
 import { trafficOutput } from '../live/traffic.ts';
 import type { Operations } from '../operations.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { count, time } from '../values.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
 
 // Gateways, traffic and single requests, at this moment. These answer while the store is away.
-
-const { host, address, version, startedAt, ...state } = gatewayFacts.shape;
-const gateway = z
-  .strictObject({
-    id: z.string().describe('Another one after each start.'),
-    self: z.boolean().describe('Whether it is the gateway that was asked.'),
-    ...{ host, address, version, startedAt },
-    seenAt: time.describe('When it last reported.'),
-    ...state,
-  })
-  .meta({ id: 'Gateway' });
 
 const NO_PARAMETERS = z.strictObject({});
 
@@ -39,18 +27,7 @@ export const listGateways = defineOperation({
     '`complete` is false, and `lastKnown` says how many there were before.',
   on: 'live',
   input: NO_PARAMETERS,
-  output: z
-    .strictObject({
-      complete,
-      lastKnown: z
-        .strictObject({ gateways: count.min(1), at: time })
-        .nullable()
-        .describe(
-          'While the store is away, how many gateways there were when this one read their reports last; null if it never has, and while the store answers.',
-        ),
-      gateways: z.array(gateway).min(1),
-    })
-    .meta({ id: 'Gateways' }),
+  output: gateways,
   result: 'The gateways.',
   run: async ({ fleet }) => ({ output: await fleet.presence.gateways() }),
 });

@@ -23,28 +23,19 @@ export async function* packedRecord(processes: readonly DecidedColumns[]): Async
   }
 }
 
-function partOf(columns: DecidedColumns, from: number, to: number): object {
-  const limitSets = new Map<number, number>();
-  const limits = Array.from(columns.limits.subarray(from, to), (set) => {
-    const known = limitSets.get(set) ?? limitSets.size;
-    limitSets.set(set, known);
-    return known;
+function partOf({ limits: sets, limitSets, units, ...columns }: DecidedColumns, from: number, to: number): object {
+  const known = new Map<number, number>();
+  const limits = Array.from(sets.subarray(from, to), (set) => {
+    const index = known.get(set) ?? known.size;
+    known.set(set, index);
+    return index;
   });
+  const parts = Object.entries(columns).map(([name, column]) => [name, [...column.slice(from, to)]]);
   return {
-    atMs: [...columns.atMs.subarray(from, to)],
-    costs: [...columns.costs.subarray(from, to)],
-    imposedBans: [...columns.imposedBans.subarray(from, to)],
-    remaining: [...columns.remaining.subarray(from, to)],
-    judgements: [...columns.judgements.subarray(from, to)],
-    sources: [...columns.sources.subarray(from, to)],
-    consumerIds: columns.consumerIds.slice(from, to),
-    customerIds: columns.customerIds.slice(from, to),
-    methods: columns.methods.slice(from, to),
-    paths: columns.paths.slice(from, to),
-    plans: columns.plans.slice(from, to),
-    ...(columns.units === null ? {} : { units: columns.units.slice(from, to) }),
+    ...Object.fromEntries(parts),
+    ...(units === null ? {} : { units: units.slice(from, to) }),
     limits,
-    limitSets: [...limitSets.keys()].map((set) => columns.limitSets[set]),
+    limitSets: [...known.keys()].map((set) => limitSets[set]),
   };
 }
 

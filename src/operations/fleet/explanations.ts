@@ -1,4 +1,4 @@
-import type { KeptRefusal, LastCalls } from '../../model/refusal.ts';
+import type { KeptRefusal } from '../../model/refusal.ts';
 import { joinedFound } from '../live/found.ts';
 import type { Found, LocalGateway, Sought } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
@@ -18,17 +18,9 @@ export interface FoundRefusal extends KeptRefusal {
   readonly gatewayHost: string;
 }
 
-/** What all gateways remember. */
-interface FoundEverywhere {
-  /** Newest first. */
-  readonly refusals: readonly FoundRefusal[];
-  /** Null unless a caller was sought. */
-  readonly calls: LastCalls | null;
-}
-
 interface Search {
   readonly sought: Sought;
-  readonly found: FoundEverywhere[];
+  readonly found: Found<FoundRefusal>[];
   /** The gateways that have not answered. */
   readonly waitingFor: Set<string>;
 }
@@ -55,7 +47,7 @@ export class Explanations implements FleetJob {
    * Finds what all gateways remember. This takes up to 2.5 s, because the others read questions once a second.
    * @returns null if too many searches run already
    */
-  async find(sought: Sought): Promise<FoundEverywhere | null> {
+  async find(sought: Sought): Promise<Found<FoundRefusal> | null> {
     if (this.#running >= MAX_SEARCHES) return null;
     this.#running++;
     try {
@@ -65,7 +57,7 @@ export class Explanations implements FleetJob {
     }
   }
 
-  async #search(sought: Sought): Promise<FoundEverywhere> {
+  async #search(sought: Sought): Promise<Found<FoundRefusal>> {
     const { facts, seen } = await this.#local.ask({ sought: [sought], tails: [] });
     const found = [foundOn(this.#exchange.id, facts.host, seen.found[0]!)];
     await this.#presence.refresh();
@@ -115,7 +107,7 @@ export class Explanations implements FleetJob {
   }
 }
 
-function foundOn(gateway: string, gatewayHost: string, { refusals, calls }: Found): FoundEverywhere {
+function foundOn(gateway: string, gatewayHost: string, { refusals, calls }: Found): Found<FoundRefusal> {
   return { refusals: refusals.map((one) => ({ ...one, gateway, gatewayHost })), calls };
 }
 

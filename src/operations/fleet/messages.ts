@@ -1,22 +1,7 @@
 import { z } from 'zod';
-import {
-  lastCalls,
-  type NearCandidate,
-  sentNear,
-  sentRefusal,
-  type TailFilter,
-  tailedRequest,
-  tailFilter,
-} from '../../model/refusal.ts';
+import { lastCalls, sentNear, sentRefusal, type TailFilter, tailedRequest, tailFilter } from '../../model/refusal.ts';
 import { unpackedCallers } from '../live/refused-callers.ts';
-import {
-  type GatewayReport,
-  gatewayFacts,
-  type RefusedCallers,
-  type Sought,
-  STEP_MS,
-  type Traffic,
-} from '../live/shapes.ts';
+import { gatewayFacts, type Sought, STEP_MS } from '../live/shapes.ts';
 import { unpacked } from '../live/traffic.ts';
 import type { FleetNews } from './fleet-store.ts';
 
@@ -35,12 +20,8 @@ const text = z.string();
 const count = z.number().nonnegative();
 
 /** Those of a list that have the form that they should have. */
-function readable<S extends z.ZodType>(schema: S) {
-  return z.array(z.unknown()).transform((values) => values.flatMap((value) => valueIn(schema.safeParse(value))));
-}
-
-function valueIn<T>(read: z.ZodSafeParseResult<T>): T[] {
-  return read.success ? [read.data] : [];
+function readable<T extends object>(schema: z.ZodType<T>) {
+  return z.array(z.unknown()).transform((values): T[] => values.flatMap((value) => schema.safeParse(value).data ?? []));
 }
 
 const REPORT = z.object({
@@ -76,21 +57,16 @@ export type GatewayAnswer = z.output<typeof ANSWER>;
 const ANSWER = z.union([TAIL_ANSWER, EXPLAIN_ANSWER, RECORD_ANSWER]);
 
 /** What another gateway says of itself. */
-export interface OtherGateway {
-  readonly report: GatewayReport;
-  /** Null if it cannot be read. */
-  readonly traffic: Traffic | null;
-  readonly near: readonly NearCandidate[];
-  readonly refused: RefusedCallers;
-}
+export type OtherGateway = NonNullable<ReturnType<typeof readReport>>;
 
 /** Reads the report of another gateway. @returns null if it has another form */
-export function readReport({ id, atMs, text: sent }: FleetNews['reports'][number]): OtherGateway | null {
+export function readReport({ id, atMs, text: sent }: FleetNews['reports'][number]) {
   const read = REPORT.safeParse(objectFrom(sent));
   if (!read.success) return null;
   const { clock, facts, traffic, near, refused } = read.data;
   return {
     report: { ...facts, id, self: false, seenAt: new Date(atMs).toISOString() },
+    // Null if it cannot be read.
     traffic: unpacked(traffic, Math.round((atMs - clock) / STEP_MS)),
     near,
     refused: unpackedCallers(refused),

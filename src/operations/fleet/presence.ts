@@ -1,6 +1,6 @@
 import type { NearCandidate } from '../../model/refusal.ts';
 import { refusedCallersOf } from '../live/refused-callers.ts';
-import { type GatewayReport, type RefusedCallers, STEP_MS } from '../live/shapes.ts';
+import { type Gateways, type RefusedCallers, STEP_MS } from '../live/shapes.ts';
 import { sumOf, type TrafficReport, trafficReport } from '../live/traffic.ts';
 import type { FleetExchange, FleetJob, FleetOptions } from './exchange.ts';
 import type { FleetMessage, FleetNews } from './fleet-store.ts';
@@ -12,14 +12,6 @@ const WATCHED_FOR_MS = 5_000;
 /** What was read from the others is used again within this time. */
 const FRESH_MS = 900;
 const MAX_NEAR = 1_000;
-
-interface Gateways {
-  readonly complete: boolean;
-  /** How many there were when they were read last, and when, RFC 3339; null while the store answers, or if they never were. */
-  readonly lastKnown: { readonly gateways: number; readonly at: string } | null;
-  /** This one first. */
-  readonly gateways: readonly GatewayReport[];
-}
 
 /** The gateways on the store and what they report: this one alone while the store is away. */
 export class Presence implements FleetJob {

@@ -1,13 +1,11 @@
-import type { TailedRequest, TailFilter } from '../../model/refusal.ts';
+import type { TailFilter } from '../../model/refusal.ts';
 import type { LiveQuestion, LocalAnswer, TailBatch } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 
 /** Requests that a tail has seen on one gateway. */
-export interface GatewayBatch {
+export interface GatewayBatch extends Omit<TailBatch, 'id'> {
   readonly gateway: string;
-  readonly requests: readonly TailedRequest[];
-  readonly skipped: number;
 }
 
 /** Streams of the requests that match a filter, on all gateways. */

@@ -66,9 +66,9 @@ export interface RefusedCallers {
 export type Sought = { readonly requestId: string } | { readonly caller: string };
 
 /** What a process, or a gateway, remembers of what is sought. */
-export interface Found {
+export interface Found<R extends KeptRefusal = KeptRefusal> {
   /** Newest first. */
-  readonly refusals: readonly KeptRefusal[];
+  readonly refusals: readonly R[];
   /** Null unless a caller was sought. */
   readonly calls: LastCalls | null;
 }
@@ -192,13 +192,31 @@ export const gatewayFacts = z.object({
     .describe('Of another gateway with very many targets, only those that are not usable, or none.'),
 });
 
-export interface GatewayReport extends GatewayFacts {
-  readonly id: string;
-  /** Whether it is the gateway that was asked. */
-  readonly self: boolean;
-  /** When it last reported, RFC 3339. */
-  readonly seenAt: string;
-}
+const { host, address, version, startedAt, ...state } = gatewayFacts.shape;
+const gatewayReport = z
+  .strictObject({
+    id: z.string().describe('Another one after each start.'),
+    self: z.boolean().describe('Whether it is the gateway that was asked.'),
+    ...{ host, address, version, startedAt },
+    seenAt: time.describe('When it last reported.'),
+    ...state,
+  })
+  .meta({ id: 'Gateway' });
+
+/** The gateways on a store, the one that was asked first. */
+export type Gateways = DeepReadonly<z.output<typeof gateways>>;
+export const gateways = z
+  .strictObject({
+    complete,
+    lastKnown: z
+      .strictObject({ gateways: count.min(1), at: time })
+      .nullable()
+      .describe(
+        'While the store is away, how many gateways there were when this one read their reports last; null if it never has, and while the store answers.',
+      ),
+    gateways: z.array(gatewayReport).min(1),
+  })
+  .meta({ id: 'Gateways' });
 
 /** What all processes of a gateway together answer. */
 export interface LocalAnswer {
