@@ -95,6 +95,16 @@ describe.each(Object.keys(STORES))('customers of keys.yaml, on %s', (name) => {
     expect(await keys()).toHaveLength(1);
   });
 
+  test('refuses a file in which two entries are the same customer', async () => {
+    await apply({ customers: { acme: { plan: 'pro' } } });
+    const [acme] = await customers();
+    const { code, stderr } = await apply({
+      customers: { acme: { plan: 'pro' }, other: { id: acme!.id, plan: 'free' } },
+    });
+    expect([code, stderr]).toEqual([1, expect.stringContaining('customers.other: is the same customer as `acme`')]);
+    expect(await customers()).toEqual([acme]);
+  });
+
   test('never moves a key: it says that the key belongs elsewhere, and applies the others', async () => {
     const two = { acme: { plan: 'pro' }, zoo: { plan: 'free' } };
     await apply({ customers: two, keys: { shop: { customer: 'acme' }, solo: { plan: 'free' } } });
