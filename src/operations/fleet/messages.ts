@@ -89,7 +89,8 @@ export type GatewayQuestion =
 /** Reads a question of another gateway. Whatever is of no other kind is taken for the last. */
 export function readQuestion(sent: string): GatewayQuestion {
   const { tail, explain, caller, record } = objectFrom(sent);
-  if (typeof tail === 'object' && tail !== null) return { kind: 'tail', filter: tailFilter.parse(tail) };
+  const filter = tailFilter.safeParse(tail).data;
+  if (filter !== undefined) return { kind: 'tail', filter };
   if (typeof record === 'number' && record >= 0) return { kind: 'record', most: record };
   if (typeof caller === 'string') return { kind: 'explain', sought: { caller } };
   return typeof explain === 'string' ? { kind: 'explain', sought: { requestId: explain } } : { kind: 'watch' };

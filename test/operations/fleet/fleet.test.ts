@@ -308,7 +308,8 @@ describe('a gateway', () => {
       '{"clock":1,"facts":{},"traffic":[1,[[1,2],5]],"near":[1,null,[]]}',
     ];
     const questions = new Map<string, string>();
-    for (const [i, text] of [...nonsense, '{"tail":5}', '{"tail":{"plan":5,"status":{}}}', '{"explain":7}'].entries()) {
+    const others = ['{"tail":5}', '{"tail":{"plan":5,"status":{}}}', '{"explain":7}', '{"tail":[]}'];
+    for (const [i, text] of [...nonsense, ...others].entries()) {
       questions.set(`x ${i}`, text);
     }
     const answers = [...nonsense, '{"gateway":"x","tail":"a 1","requests":5}'].map((text) => ({ to: 'a', text }));
