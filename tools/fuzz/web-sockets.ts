@@ -122,11 +122,11 @@ function serve(socket: Socket): void {
     if (!head.includes('\r\n\r\n')) return;
     socket.off('data', onHead);
     socket.resume();
-    // Whoever closes a half has the other closed soon.
-    socket.once('end', () => socket.end());
     act(socket, /^GET \/(\w+)/.exec(head)?.[1] ?? '');
   };
   socket.on('data', onHead);
+  // A gateway that closes its half, perhaps before it has sent a head, has the other half closed soon.
+  socket.once('end', () => socket.end());
 }
 
 function act(socket: Socket, manner: string): void {
