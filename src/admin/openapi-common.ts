@@ -104,6 +104,10 @@ export const HEADERS: Json = {
     required: true,
     schema: { type: 'string', pattern: '^/admin/(keys|customers)/' },
   },
+  LocationOfMade: {
+    description: 'The path of the key or the customer that was made; absent if none was made.',
+    schema: { type: 'string', pattern: '^/admin/(keys|customers)/' },
+  },
   'Retry-After': { description: 'Whole seconds.', required: true, schema: { type: 'integer', minimum: 1 } },
 };
 

@@ -154,7 +154,7 @@ function ownFailures({ fails = {}, creates }: AnyOperation, schemas: Schemas): J
   return Object.fromEntries(
     entries.map(([code, description]) => {
       const headers = withId({
-        ...(code === 'conflict' && creates === true ? { Location: ref('headers', 'Location') } : {}),
+        ...(code === 'conflict' && creates === true ? { Location: ref('headers', 'LocationOfMade') } : {}),
         ...(code === 'precondition_failed' ? { ETag: ref('headers', 'ETag') } : {}),
       });
       const schema = code === 'invalid_plans' ? schemas.of(invalidPlans) : ref('schemas', 'Error');

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
-import { type RecordKind, shapeOf } from '../model/attributes.ts';
+import { shapeOf } from '../model/attributes.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
@@ -24,17 +24,13 @@ const expires = z
   .optional();
 const plan = z.string('must be the name of a plan').optional();
 
-/** The id of a record that exists, by an example of one. */
-function idLike(example: string, kind: RecordKind) {
-  const rule = `must be the id of a ${kind}, such as ${example}`;
-  return z
-    .string(rule)
-    .regex(new RegExp(`^${example.slice(0, 4)}[0-9A-Za-z]{1,16}$`), rule)
-    .optional();
+/** The id of a record that exists. */
+function idLike(pattern: RegExp, rule: string) {
+  return z.string(rule).regex(pattern, rule).optional();
 }
 
 const entry = z.strictObject({
-  id: idLike('key_7Hq2mZ0aB3xY9KpL', 'key').describe(
+  id: idLike(/^key_[0-9A-Za-z]{1,16}$/, 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL').describe(
     'The id of a key that exists, for example one that was imported or made by hand: the file manages it from then on. Left out, apply makes a key.',
   ),
   plan: plan.describe('The plan of the key, one of plans.yaml. Required unless `id` or `customer` is given.'),
@@ -55,7 +51,7 @@ const entry = z.strictObject({
 });
 
 const customerEntry = z.strictObject({
-  id: idLike('cus_nk0lz6lSUZC1ryYk', 'customer').describe(
+  id: idLike(/^cus_[0-9A-Za-z]{1,16}$/, 'must be the id of a customer, such as cus_nk0lz6lSUZC1ryYk').describe(
     'The id of a customer that exists and that no other set manages: the file manages it from then on. Left out, apply makes a customer.',
   ),
   plan: plan.describe('The plan that its keys share, one of plans.yaml. Required unless `id` is given.'),
