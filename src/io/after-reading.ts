@@ -4,6 +4,8 @@ type Work = () => void;
 class Phase {
   readonly #before: Phase | null;
   #work: Work[] = [];
+  /** Used in turns with the other: a new array for each turn would be garbage of every lone request. */
+  #spare: Work[] = [];
   #isScheduled = false;
 
   constructor(before: Phase | null) {
@@ -25,7 +27,7 @@ class Phase {
 
   readonly #run = (): void => {
     const work = this.#work;
-    this.#work = [];
+    this.#work = this.#spare;
     this.#isScheduled = false;
     for (const one of work) {
       try {
@@ -34,6 +36,8 @@ class Phase {
         throwLater(error);
       }
     }
+    work.length = 0;
+    this.#spare = work;
   };
 }
 

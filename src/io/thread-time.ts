@@ -1,4 +1,4 @@
-import { afterReadyWork } from './after-reading.ts';
+import { afterReading, afterReadyWork } from './after-reading.ts';
 
 /** What one consumer has had of the thread that serves all. Only `ThreadTime` changes it. */
 export class ConsumerTime {
@@ -39,7 +39,7 @@ export interface LargestPart {
 interface ThreadTimeOptions {
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Runs work after the bytes that have arrived are read, and before the next are. Left out: `afterReadyWork`. */
+  /** Runs work after the bytes that have arrived are read, and before the next are. Left out: `afterReading`, and `afterReadyWork` for turns. */
   readonly afterReading?: (work: () => void) => void;
   /** One consumer had most of the thread since the last look, and its work had to wait for turns. At most once a minute. */
   readonly onLargest?: (largest: LargestPart) => void;
@@ -90,6 +90,7 @@ export class ThreadTime {
   largestPart = 0;
   readonly #options: ThreadTimeOptions;
   readonly #afterReading: (work: () => void) => void;
+  readonly #afterReadyWork: (work: () => void) => void;
   readonly #consumers = new Map<string, ConsumerTime>();
   /** The consumers with work that waits. */
   readonly #line = new Set<ConsumerTime>();
@@ -113,7 +114,8 @@ export class ThreadTime {
 
   constructor(options: ThreadTimeOptions) {
     this.#options = options;
-    this.#afterReading = options.afterReading ?? afterReadyWork;
+    this.#afterReading = options.afterReading ?? afterReading;
+    this.#afterReadyWork = options.afterReading ?? afterReadyWork;
   }
 
   /** Consumers that are held in memory. */
@@ -257,7 +259,7 @@ export class ThreadTime {
   #serveLater(): void {
     if (this.#isServing) return;
     this.#isServing = true;
-    this.#afterReading(this.#serve);
+    this.#afterReadyWork(this.#serve);
   }
 
   readonly #endTurn = (): void => {
