@@ -54,6 +54,14 @@ export async function orUnreadable<T>(record: Promise<T>): Promise<Listed<T>> {
   }
 }
 
+/** What every record has. */
+export interface StoredRecord {
+  readonly id: string;
+  readonly createdAtMs: number;
+  /** Of a tombstone; absent for other records. */
+  readonly deletedAtMs?: number;
+}
+
 /** A page of records in the order of their creation. `cursor` is the id of its last record, and null on the last page. */
 export interface RecordPage<T> {
   readonly records: readonly Listed<T>[];

@@ -12,19 +12,12 @@ import {
   type RecordForm,
   type RecordPage,
   type RecordStore,
+  type StoredRecord,
   type Updated,
 } from '../../identify/stored-record.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import type { EmbeddedChanges } from './changes.ts';
 import { answering, isOfStore } from './database.ts';
-
-/** What every record has. */
-interface StoredRecord {
-  readonly id: string;
-  readonly createdAtMs: number;
-  /** Of a tombstone; absent for other records. */
-  readonly deletedAtMs?: number;
-}
 
 /** A part of the list of records. */
 interface Part<T> {

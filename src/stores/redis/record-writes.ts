@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { StoreChange } from '../../identify/key-store.ts';
+import type { StoredRecord } from '../../identify/stored-record.ts';
 import type { LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';
@@ -8,14 +9,6 @@ import type { ReplicaLink } from './replication.ts';
  * Records that are replaced whole, API keys and customers: what each kind has beside its record, and how a change is made
  * again if a failover has undone it.
  */
-
-/** What every record has. */
-export interface StoredRecord {
-  readonly id: string;
-  readonly createdAtMs: number;
-  /** Of a tombstone; absent for other records. */
-  readonly deletedAtMs?: number;
-}
 
 /**
  * What leads to a record beside its own name. `pointer`: a string with its id. `list`: a sorted set that has its id by the time

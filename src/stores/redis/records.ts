@@ -12,20 +12,14 @@ import {
   type RecordForm,
   type RecordPage,
   type RecordStore,
+  type StoredRecord,
   type Updated,
 } from '../../identify/stored-record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
-import {
-  type Lead,
-  leadsOnlyIn,
-  REPLACE_LUA,
-  type RecordKind,
-  RecordWrite,
-  type StoredRecord,
-} from './record-writes.ts';
+import { type Lead, leadsOnlyIn, REPLACE_LUA, type RecordKind, RecordWrite } from './record-writes.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
 
