@@ -1,5 +1,5 @@
 import { Refused } from '../failure.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
+import { isCustomerId } from '../model/record.ts';
 import { OPERATIONS, STREAMS } from '../operations/catalogue/all.ts';
 import type { Contexts } from '../operations/catalogue/contexts.ts';
 import { membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';

@@ -2,9 +2,8 @@ import { hash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DURABLE } from '../admit/ledger.ts';
 import { Failure, Refused } from '../failure.ts';
-import type { StoredCustomer } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
 import { type Attributes, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../model/attributes.ts';
+import type { StoredCustomer, StoredKey, StoredRecord } from '../model/record.ts';
 import { type Change, codeOfFailure } from '../operations/recorded.ts';
 
 /** A complete response of the admin API, before it is written to the socket. */
@@ -142,7 +141,7 @@ export function send(
  * The entity tag of a key or a customer (RFC 9110 section 8.8.3). It changes when an operator changes the record, but not when the
  * gateway stores a secret's digest under a new pepper.
  */
-export function etagOf(record: StoredKey | StoredCustomer): string {
+export function etagOf(record: StoredRecord): string {
   const { id, plan, limits, createdAtMs, expiresAtMs } = record;
   const windows = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
   const first = FIRST_ATTRIBUTES.map((name) => record[name] ?? null);

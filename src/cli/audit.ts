@@ -1,9 +1,6 @@
 import { type ExitCode, Failure } from '../failure.ts';
-import { isKeyId } from '../identify/api-key.ts';
-import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
-import { orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
 import { momentText } from '../io/time-text.ts';
+import { isCustomerId, isKeyId, orUnreadable, type StoredRecord, UnreadableRecord } from '../model/record.ts';
 import { actorText, type ChangeReport, differenceOf, firstChanges, nameOfKey } from '../operations/audit-report.ts';
 import { RECORDED_ACTIONS } from '../operations/audit-trail.ts';
 import { PAST_RULE, pastFrom } from '../operations/values.ts';
@@ -126,7 +123,7 @@ async function presentNames(
   const names = new Map<string, string>();
   for (const id of new Set(targets)) {
     if (!isKeyId(id) && !isCustomerId(id)) continue;
-    const record = await orUnreadable<StoredKey | StoredCustomer | null>((isKeyId(id) ? keys : customers).get(id));
+    const record = await orUnreadable<StoredRecord | null>((isKeyId(id) ? keys : customers).get(id));
     if (record !== null && !(record instanceof UnreadableRecord) && record.name !== null) names.set(id, record.name);
   }
   return names;

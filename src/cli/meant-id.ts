@@ -1,9 +1,7 @@
 import { Failure } from '../failure.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
-import { isReadable } from '../identify/stored-record.ts';
 import { escapedText } from '../io/terminal-text.ts';
 import { filterValues } from '../model/attributes.ts';
+import { isCustomerId, isReadable, type StoredKey } from '../model/record.ts';
 import { folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
 import type { OpenStore } from '../serve/open-store.ts';
 import { operationsOn } from './operations.ts';

@@ -1,9 +1,9 @@
 import type { z } from 'zod';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
-import type { KeyStore } from '../identify/key-store.ts';
+import type { KeyStore } from '../identify/record-store.ts';
 import { momentText } from '../io/time-text.ts';
+import { isCustomerId } from '../model/record.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Operations } from '../operations/operations.ts';

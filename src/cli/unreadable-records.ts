@@ -1,5 +1,5 @@
 import type { ExitCode } from '../failure.ts';
-import type { UnreadableRecord } from '../identify/stored-record.ts';
+import type { UnreadableRecord } from '../model/record.ts';
 import { unreadableReport } from '../operations/unreadable.ts';
 import type { Terminal } from './terminal/command.ts';
 

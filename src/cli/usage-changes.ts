@@ -1,4 +1,4 @@
-import { isCustomerId } from '../identify/customer-store.ts';
+import { isCustomerId } from '../model/record.ts';
 import { liftBan } from '../operations/catalogue/bans.ts';
 import {
   resetCustomerUsage,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { UNBOUNDED } from '../admit/plan.ts';
 import { shapeOf } from '../model/attributes.ts';
+import { ID_FORMS } from '../model/record.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
@@ -30,7 +31,7 @@ function idLike(pattern: RegExp, rule: string) {
 }
 
 const entry = z.strictObject({
-  id: idLike(/^key_[0-9A-Za-z]{1,16}$/, 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL').describe(
+  id: idLike(ID_FORMS.key, 'must be the id of a key, such as key_7Hq2mZ0aB3xY9KpL').describe(
     'The id of a key that exists, for example one that was imported or made by hand: the file manages it from then on. Left out, apply makes a key.',
   ),
   plan: plan.describe('The plan of the key, one of plans.yaml. Required unless `id` or `customer` is given.'),
@@ -51,7 +52,7 @@ const entry = z.strictObject({
 });
 
 const customerEntry = z.strictObject({
-  id: idLike(/^cus_[0-9A-Za-z]{1,16}$/, 'must be the id of a customer, such as cus_nk0lz6lSUZC1ryYk').describe(
+  id: idLike(ID_FORMS.customer, 'must be the id of a customer, such as cus_nk0lz6lSUZC1ryYk').describe(
     'The id of a customer that exists and that no other set manages: the file manages it from then on. Left out, apply makes a customer.',
   ),
   plan: plan.describe('The plan that its keys share, one of plans.yaml. Required unless `id` is given.'),

@@ -9,7 +9,7 @@ import { networkOf } from '../identify/failed-attempts.ts';
 import { type Consumer, fingerprintOf, type Identity } from '../identify/identify.ts';
 import type { JwtIdentity, JwtRefusal, JwtVerifier } from '../identify/jwt.ts';
 import { type KeySources, oneOf } from '../identify/key-sources.ts';
-import type { UnreadableIdentity } from '../identify/stored-record.ts';
+import type { UnreadableIdentity } from '../identify/record-store.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';

@@ -23,7 +23,7 @@ import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
-import type { UnreadableIdentity } from '../identify/stored-record.ts';
+import type { UnreadableIdentity } from '../identify/record-store.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
 import type { Charge } from '../meter/charge.ts';

@@ -8,8 +8,9 @@ import type { Ledger } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
-import { type UnreadableIdentity, UnreadableRecord, unreadable } from '../identify/stored-record.ts';
+import { type UnreadableIdentity, unreadable } from '../identify/record-store.ts';
 import { setReplyTimeout } from '../io/deadlines.ts';
+import { UnreadableRecord } from '../model/record.ts';
 
 /** The response to `GET /usage`: its body, and the verdict for its rate-limit fields. */
 export interface UsageBody {

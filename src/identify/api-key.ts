@@ -42,17 +42,12 @@ export function mint(random: Random): string {
 
 /** Makes the id of an API key: `key_` and 16 random base62 characters. */
 export function newKeyId(random: Random): string {
-  return newId('key_', random);
+  return `key_${randomBase62(16, random)}`;
 }
 
-/** Makes the id of a record: a prefix and 16 random base62 characters. */
-export function newId(prefix: string, random: Random): string {
-  return prefix + randomBase62(16, random);
-}
-
-/** Whether text has the form of a key's id. Secrets and other long texts do not. */
-export function isKeyId(id: string): boolean {
-  return /^key_[0-9A-Za-z]{1,16}$/.test(id);
+/** Makes the id of a customer: `cus_` and 16 random base62 characters. */
+export function newCustomerId(random: Random): string {
+  return `cus_${randomBase62(16, random)}`;
 }
 
 /** The CRC-32 of a text in base62, padded with `0` on the left to 6 characters (62^6 is more than 2^32). */

@@ -4,8 +4,15 @@ import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import type { Meta } from '../model/attributes.ts';
 import { certificateDigest } from '../model/certificates.ts';
+import {
+  isSuspended,
+  longerOf,
+  type StoredKey,
+  type StoredSecret,
+  type Suspension,
+  UnreadableRecord,
+} from '../model/record.ts';
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
-import type { KeyStore, StoredKey, StoredSecret } from './key-store.ts';
 import {
   type Customer,
   type KnownCustomer,
@@ -13,9 +20,8 @@ import {
   type OnlyFrom,
   onlyFromOf,
 } from './known-customers.ts';
+import { type KeyStore, type UnreadableIdentity, unreadable } from './record-store.ts';
 import { secretName } from './secret-use-store.ts';
-import { type UnreadableIdentity, UnreadableRecord, unreadable } from './stored-record.ts';
-import { isSuspended, longerOf, type Suspension } from './suspension.ts';
 
 /*
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.

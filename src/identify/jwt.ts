@@ -1,10 +1,11 @@
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
+import { UnreadableRecord } from '../model/record.ts';
 import { jwtConsumerId } from './api-key.ts';
 import { type Consumer, consumerWith, NO_META } from './identify.ts';
 import type { JwtKeys, KeySet, KeysAway } from './jwt-keys.ts';
 import type { CustomerFound, KnownCustomers } from './known-customers.ts';
-import { type UnreadableIdentity, UnreadableRecord, unreadable } from './stored-record.ts';
+import { type UnreadableIdentity, unreadable } from './record-store.ts';
 import { NotVerified, type Verifications } from './verifications.ts';
 
 /** The rules that a token must meet (contract section 5). */

@@ -2,9 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Limits } from '../admit/plan.ts';
 import type { Attributes, Meta } from '../model/attributes.ts';
-import type { CustomerStore, StoredCustomer } from './customer-store.ts';
-import { UnreadableRecord } from './stored-record.ts';
-import { isSuspended, type Suspension } from './suspension.ts';
+import { isSuspended, type StoredCustomer, type Suspension, UnreadableRecord } from '../model/record.ts';
+import type { CustomerStore } from './record-store.ts';
 
 /** The customer of a caller. Frozen, and the same object for all its callers while the customer does not change. */
 export interface Customer {

@@ -1,4 +1,4 @@
-import type { StoredSecret } from './key-store.ts';
+import type { StoredSecret } from '../model/record.ts';
 
 /**
  * The day on which each secret of a key was used last. It is kept beside the record of the key, which a use does not change.

@@ -1,4 +1,4 @@
-import type { StoredKey, StoredSecret } from './key-store.ts';
+import type { StoredKey, StoredSecret } from '../model/record.ts';
 import { type SecretUse, type SecretUseStore, secretName } from './secret-use-store.ts';
 
 const FLUSH_MS = 1_000;

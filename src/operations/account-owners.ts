@@ -1,9 +1,8 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import type { Limits } from '../admit/plan.ts';
 import { isTokenHolder } from '../identify/api-key.ts';
-import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { type Listed, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
+import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import { type Listed, orUnreadable, type StoredCustomer, type StoredKey, UnreadableRecord } from '../model/record.ts';
 
 /** Who is behind an account: a key, a caller with tokens, or a customer. */
 interface AccountOwner {

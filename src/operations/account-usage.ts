@@ -16,8 +16,7 @@ import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { isLimitName, type LimitName, type WindowLimit, type WindowName } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import { isTokenHolder, type Random } from '../identify/api-key.ts';
-import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
+import { isCustomerId, type StoredCustomer, type StoredKey } from '../model/record.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import {
   type CountedLimit,

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
-import { UnreadableRecord } from '../identify/stored-record.ts';
+import { UnreadableRecord } from '../model/record.ts';
 import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
 import { type Actor, FORMER_ACTIONS, isActor, type RecordedAction, type RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';

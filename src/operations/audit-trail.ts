@@ -1,10 +1,9 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
-import { isKeyId, isTokenHolder } from '../identify/api-key.ts';
-import { isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
+import { isTokenHolder } from '../identify/api-key.ts';
 import { type Recorded, recordedAttributes } from '../model/attributes.ts';
+import { isCustomerId, isKeyId, type StoredKey, type StoredRecord } from '../model/record.ts';
 import type { AuditStore } from './audit-store.ts';
 import { entryText, timeOf } from './key-report.ts';
 import { suspendedMember, type suspensionReport } from './suspensions.ts';
@@ -247,7 +246,7 @@ interface RecordState extends Recorded {
   readonly customer?: string;
 }
 
-export function stateOf(record: StoredKey | StoredCustomer): RecordState {
+export function stateOf(record: StoredRecord): RecordState {
   const { plan, limits, expiresAtMs, applied } = record;
   return {
     plan,

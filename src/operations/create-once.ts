@@ -3,9 +3,8 @@ import type { Durability } from '../admit/ledger.ts';
 import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
-import type { CustomerStore } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { orUnreadable } from '../identify/stored-record.ts';
+import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import { orUnreadable, type StoredKey } from '../model/record.ts';
 import {
   deleted,
   type KeyAttributes,

@@ -1,9 +1,9 @@
 import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
-import { newCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { UnreadableRecord } from '../identify/stored-record.ts';
+import { newCustomerId } from '../identify/api-key.ts';
 import { type AttributeEdits, changedAttributes } from '../model/attributes.ts';
+import type { StoredCustomer, UnreadableRecord } from '../model/record.ts';
 import { refusePast, refuseUnusable } from './key-changes.ts';
 import { unreadableText } from './unreadable.ts';
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
-import type { StoredCustomer } from '../identify/customer-store.ts';
 import { shapeOf, shownAttributes } from '../model/attributes.ts';
+import type { StoredCustomer } from '../model/record.ts';
 import { entryText, heldTo, heldToLimits, inOrder, suspendedNow, timeOf } from './key-report.ts';
 import { suspension } from './suspensions.ts';
 import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';

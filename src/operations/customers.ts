@@ -4,16 +4,18 @@ import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import type { Durability, LedgerView } from '../admit/ledger.ts';
 import { Failure } from '../failure.ts';
 import type { Random } from '../identify/api-key.ts';
-import { type CustomerStore, isCustomerId, type StoredCustomer } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import { type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
 import {
   byReadability,
+  isCustomerId,
   isReadable,
   type Listed,
   orUnreadable,
+  type StoredCustomer,
+  type StoredKey,
   type UnreadableRecord,
-} from '../identify/stored-record.ts';
-import { type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
+} from '../model/record.ts';
 import { type CustomerAttributes, deletedCustomer, newCustomer, refuseWithKeys } from './customer-changes.ts';
 import { moved, refuseMoveOf, revoked } from './key-changes.ts';
 import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';

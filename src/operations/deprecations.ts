@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { KeyStore } from '../identify/key-store.ts';
-import { orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
+import type { KeyStore } from '../identify/record-store.ts';
+import { orUnreadable, UnreadableRecord } from '../model/record.ts';
 import type { Route } from '../routing/route.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf, unreadableRow } from './key-report.ts';

@@ -1,5 +1,6 @@
 import { digestOfHash, fingerprintOf, foreignFingerprintOf, type KeyFormat } from '../identify/api-key.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import type { KeyStore } from '../identify/record-store.ts';
+import type { StoredKey } from '../model/record.ts';
 
 /** The key that a secret belongs to. */
 export interface KeyOfSecret {

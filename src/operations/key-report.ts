@@ -1,11 +1,15 @@
 import { z } from 'zod';
 import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
-import type { StoredCustomer } from '../identify/customer-store.ts';
-import type { AppliedEntry, StoredKey } from '../identify/key-store.ts';
-import { type Listed, UnreadableRecord } from '../identify/stored-record.ts';
-import { isSuspended } from '../identify/suspension.ts';
 import { type ListedName, listedAttributes, shapeOf, shownAttributes } from '../model/attributes.ts';
+import {
+  type AppliedEntry,
+  isSuspended,
+  type Listed,
+  type StoredCustomer,
+  type StoredKey,
+  UnreadableRecord,
+} from '../model/record.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
 import { type DeepReadonly, day, limit, limitOrCustom, limits, time } from './values.ts';
 

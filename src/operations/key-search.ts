@@ -4,10 +4,17 @@ import { DAYS_KEPT } from '../admit/history.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
-import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { byReadability, isReadable, type Listed, orUnreadable, UnreadableRecord } from '../identify/stored-record.ts';
+import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
 import { FILTERS, type FilterValues, filterValues, hasValues, SEARCHED } from '../model/attributes.ts';
+import {
+  byReadability,
+  isCustomerId,
+  isReadable,
+  type Listed,
+  orUnreadable,
+  type StoredKey,
+  UnreadableRecord,
+} from '../model/record.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*

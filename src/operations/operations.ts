@@ -6,18 +6,18 @@ import { type BanInForce, type Durability, type FoundBan, foreignAccount, type L
 import { plainAllowance, UNBOUNDED, unitNamesIn } from '../admit/plan.ts';
 import { WINDOWS, windowLimit } from '../admit/windows.ts';
 import { Failure, Refused } from '../failure.ts';
-import { isKeyId, type KeyFormat, type Random } from '../identify/api-key.ts';
-import { type CustomerStore, isCustomerId } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
+import type { KeyFormat, Random } from '../identify/api-key.ts';
+import type { CustomerStore, Deleted, KeyStore, RecordPage } from '../identify/record-store.ts';
 import { type SecretUseStore, secretName } from '../identify/secret-use-store.ts';
 import {
-  type Deleted,
+  isCustomerId,
+  isKeyId,
   isReadable,
   type Listed,
   orUnreadable,
-  type RecordPage,
+  type StoredKey,
   type UnreadableRecord,
-} from '../identify/stored-record.ts';
+} from '../model/record.ts';
 import type { NearCandidate } from '../model/refusal.ts';
 import { AccountUsage, isTokenCaller } from './account-usage.ts';
 import { buriedUnlessMoved, type Created, createKey, createOnce, type Made, takenBack } from './create-once.ts';

@@ -2,9 +2,8 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import type { Logger } from 'pino';
 import type { Limits, Plans } from '../admit/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
-import type { CustomerStore, StoredCustomer } from '../identify/customer-store.ts';
-import type { KeyStore, StoredKey } from '../identify/key-store.ts';
-import { isReadable, type RecordPage } from '../identify/stored-record.ts';
+import type { CustomerStore, KeyStore, RecordPage } from '../identify/record-store.ts';
+import { isReadable, type StoredCustomer, type StoredKey } from '../model/record.ts';
 import { unreadableText } from './unreadable.ts';
 
 /** How many keys and customers a plan has that are live: not revoked, not expired, and of no customer that has expired. */

@@ -1,8 +1,7 @@
 import type { Durability } from '../admit/ledger.ts';
 import type { Plans } from '../admit/plan.ts';
-import type { StoredCustomer } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
-import type { RecordStore } from '../identify/stored-record.ts';
+import type { RecordStore } from '../identify/record-store.ts';
+import type { StoredRecord } from '../model/record.ts';
 import { edited, type RecordEdits, resumed, suspended } from './key-changes.ts';
 import { insistOnPlan } from './plans/history.ts';
 import type { suspensionOf } from './suspensions.ts';
@@ -18,7 +17,7 @@ export interface Changed<T> {
  * Checks the key, or the customer, inside the store's atomic update, just before the change, and throws if it must not be changed. The admin
  * API uses it for If-Match.
  */
-export type Guard = (before: StoredKey | StoredCustomer) => void;
+export type Guard = (before: StoredRecord) => void;
 
 export interface RecordChangesOptions {
   /** Returns the plans in force. */
@@ -41,7 +40,7 @@ interface Kind<T> {
  * What operators do with keys and with customers alike.
  * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
  */
-export class RecordChanges<T extends StoredKey | StoredCustomer> {
+export class RecordChanges<T extends StoredRecord> {
   readonly #options: RecordChangesOptions;
   readonly #kind: Kind<T>;
 

@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { Failure, type FailureCode, Refused } from '../failure.ts';
-import type { StoredCustomer } from '../identify/customer-store.ts';
-import type { StoredKey } from '../identify/key-store.ts';
-import type { Deleted } from '../identify/stored-record.ts';
+import type { Deleted } from '../identify/record-store.ts';
+import type { StoredRecord } from '../model/record.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
   type Actor,
@@ -162,8 +161,6 @@ export function changeOfRecord(
     durability,
   };
 }
-
-type StoredRecord = StoredKey | StoredCustomer;
 
 /** The deletion of a key or a customer, which may have been deleted before. */
 export function changeOfDeletion({ before, durability }: Deleted<StoredRecord>): Change {

@@ -1,6 +1,6 @@
 import { createHmac, hash } from 'node:crypto';
 import { isSameDigest } from '../identify/api-key.ts';
-import type { KeyStore } from '../identify/key-store.ts';
+import type { KeyStore } from '../identify/record-store.ts';
 
 /*
  * The one-time links that sign in to the console, which a command on the store of the gateways makes: `tollgate console`, and

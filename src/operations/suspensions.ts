@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
-import { isSuspended, type Suspension } from '../identify/suspension.ts';
+import { isSuspended, type Suspension } from '../model/record.ts';
 import { time } from './values.ts';
 
 // What operators ask of a suspension and see of it, for whatever can be suspended.

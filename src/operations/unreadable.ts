@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { UnreadableRecord } from '../identify/stored-record.ts';
+import type { UnreadableRecord } from '../model/record.ts';
 
 // What operators see of the records that a list could not read.
 

@@ -7,7 +7,7 @@ import type { UsageReport } from '../admit/usage-report.ts';
 import { isLimitName, type LimitName, WINDOW_MS, type WindowLimit } from '../admit/windows.ts';
 import { momentOf } from '../config/values.ts';
 import { Failure } from '../failure.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
+import { isCustomerId } from '../model/record.ts';
 import { insistOnReason } from './suspensions.ts';
 import { count, type DeepReadonly, limitName, standingBan, topUpId, unixSeconds } from './values.ts';
 

@@ -12,7 +12,7 @@ import {
 } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
-import { isReadable, orUnreadable, type UnreadableRecord } from '../identify/stored-record.ts';
+import { isReadable, orUnreadable, type UnreadableRecord } from '../model/record.ts';
 import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */

@@ -1,7 +1,6 @@
 import { type EndOfAccess, OpenWebSockets, type WebSocketLimits } from '../gateway/open-web-sockets.ts';
-import { isCustomerId } from '../identify/customer-store.ts';
 import { secretName } from '../identify/secret-use-store.ts';
-import { isSuspended, longerOf } from '../identify/suspension.ts';
+import { isCustomerId, isSuspended, longerOf } from '../model/record.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 
 const CHECK_EXPIRIES_EVERY_MS = 1_000;

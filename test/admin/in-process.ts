@@ -5,7 +5,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { loadConfiguration } from '../../src/config/settings.ts';
-import type { KeyStore } from '../../src/identify/key-store.ts';
+import type { KeyStore } from '../../src/identify/record-store.ts';
 import type { StartLink } from '../../src/operations/start-link.ts';
 import { openAdminAccess } from '../../src/serve/admin-access.ts';
 import { adminApiOn } from '../../src/serve/admin-api.ts';

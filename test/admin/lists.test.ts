@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { StoredKey } from '../../src/identify/key-store.ts';
-import type { RecordPage } from '../../src/identify/stored-record.ts';
+import type { RecordPage } from '../../src/identify/record-store.ts';
+import type { StoredKey } from '../../src/model/record.ts';
 import { newKey } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { WRONG_TOKENS_PER_MINUTE } from '../../src/admin/authenticator.ts';
-import type { KeyStore } from '../../src/identify/key-store.ts';
+import type { KeyStore } from '../../src/identify/record-store.ts';
 import { isLoopback, type LinkRequest, StartLink } from '../../src/operations/start-link.ts';
 import { adminApiWith } from './in-process.ts';
 

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
-import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
-import type { Listed } from '../../src/identify/stored-record.ts';
+import type { CustomerStore } from '../../src/identify/record-store.ts';
+import type { Listed, StoredCustomer } from '../../src/model/record.ts';
 import { someCustomer } from '../identify/some-customer.ts';
 
 /**

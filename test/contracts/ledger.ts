@@ -3,7 +3,7 @@ import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
 import { type Allowance, type BanRule, budgetOf, UNBOUNDED } from '../../src/admit/plan.ts';
 import { type WindowForm, type WindowName, windowLimit } from '../../src/admit/windows.ts';
-import type { StoreChange } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { LATE_MS } from '../support/room.ts';

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { byReadability } from '../../src/identify/stored-record.ts';
+import { byReadability } from '../../src/model/record.ts';
 import { KEPT_TEXT_BYTES, KEPT_VERSIONS, type PlansHistory } from '../../src/operations/plans/history-store.ts';
 
 const FILE = { kind: 'file', name: 'plans.yaml' } as const;

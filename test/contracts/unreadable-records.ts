@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { CustomerStore } from '../../src/identify/customer-store.ts';
-import type { KeyStore } from '../../src/identify/key-store.ts';
-import { byReadability, UnreadableRecord } from '../../src/identify/stored-record.ts';
+import type { CustomerStore, KeyStore } from '../../src/identify/record-store.ts';
+import { byReadability, UnreadableRecord } from '../../src/model/record.ts';
 import { revoked } from '../../src/operations/key-changes.ts';
 import { someCustomer } from '../identify/some-customer.ts';
 import { someKey } from '../identify/some-key.ts';

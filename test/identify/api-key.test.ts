@@ -1,15 +1,8 @@
 import { hash, randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  checksumOf,
-  digestOf,
-  isKeyId,
-  isSameDigest,
-  isWellFormed,
-  mint,
-  newKeyId,
-} from '../../src/identify/api-key.ts';
+import { checksumOf, digestOf, isSameDigest, isWellFormed, mint, newKeyId } from '../../src/identify/api-key.ts';
+import { isKeyId } from '../../src/model/record.ts';
 
 describe('the secret of a key', () => {
   test('is tg_live_, 32 base62 characters and 6 of checksum', () => {

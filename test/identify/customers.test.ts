@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { StoredCustomer } from '../../src/identify/customer-store.ts';
 import type { Identity } from '../../src/identify/identify.ts';
 import { KnownCustomers } from '../../src/identify/known-customers.ts';
+import type { StoredCustomer } from '../../src/model/record.ts';
 import { gatewayOn } from '../stores/redis-connections.ts';
 import { eventually } from '../support/conditions.ts';
 import { testRedis } from '../support/redis.ts';

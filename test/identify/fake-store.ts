@@ -1,10 +1,9 @@
 import { DURABLE, type Durability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
-import type { CustomerStore, StoredCustomer } from '../../src/identify/customer-store.ts';
 import { Identifier, type IdentifierOptions, type Identity } from '../../src/identify/identify.ts';
-import { indexedOf, type KeyScan, type KeyStore, type StoredKey } from '../../src/identify/key-store.ts';
 import { KnownCustomers } from '../../src/identify/known-customers.ts';
-import type { RecordPage } from '../../src/identify/stored-record.ts';
+import type { CustomerStore, KeyScan, KeyStore, RecordPage } from '../../src/identify/record-store.ts';
+import { indexedOf, type StoredCustomer, type StoredKey } from '../../src/model/record.ts';
 import { PEPPER } from './some-key.ts';
 
 /** A store of keys in memory that counts what it is asked, and can be away or slow. */

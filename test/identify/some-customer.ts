@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { newCustomerId, type StoredCustomer } from '../../src/identify/customer-store.ts';
+import { newCustomerId } from '../../src/identify/api-key.ts';
+import type { StoredCustomer } from '../../src/model/record.ts';
 
 /** A customer as a store has it. */
 export function someCustomer(differently: Partial<StoredCustomer> = {}): StoredCustomer {

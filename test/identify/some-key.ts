@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { digestOf, mint, newKeyId } from '../../src/identify/api-key.ts';
-import type { StoredKey } from '../../src/identify/key-store.ts';
+import type { StoredKey } from '../../src/model/record.ts';
 
 export const PEPPER = 'a pepper for the tests';
 

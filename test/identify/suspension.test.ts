@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isSuspended, longerOf } from '../../src/identify/suspension.ts';
+import { isSuspended, longerOf } from '../../src/model/record.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { someCustomer } from './some-customer.ts';
 import { someKey } from './some-key.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { StoredKey } from '../../src/identify/key-store.ts';
+import type { StoredKey } from '../../src/model/record.ts';
 import {
   deleted,
   edited,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { KeyScan } from '../../src/identify/key-store.ts';
+import type { KeyScan } from '../../src/identify/record-store.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
 import { EVERYTHING } from '../contracts/key-search.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { operationsOn } from '../../src/cli/operations.ts';
 import { Failure } from '../../src/failure.ts';
-import { byReadability } from '../../src/identify/stored-record.ts';
+import { byReadability } from '../../src/model/record.ts';
 import { takenBack } from '../../src/operations/create-once.ts';
 import type { Operations } from '../../src/operations/operations.ts';
 import { type OpenStore, withStore } from '../../src/serve/open-store.ts';

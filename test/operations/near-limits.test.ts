@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
 import { operationsOn } from '../../src/cli/operations.ts';
-import { UnreadableRecord } from '../../src/identify/stored-record.ts';
+import { UnreadableRecord } from '../../src/model/record.ts';
 import { withStore } from '../../src/serve/open-store.ts';
 import { emptyStore } from '../support/empty-store.ts';
 

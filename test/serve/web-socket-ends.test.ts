@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import type { StoreChange } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
 import { secretName } from '../../src/identify/secret-use-store.ts';
 import { closeWebSocketsOfEndedKeys } from '../../src/serve/web-socket-ends.ts';
 import { FakeCustomers, FakeStore } from '../identify/fake-store.ts';

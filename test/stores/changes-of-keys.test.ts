@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import type { StoreChange } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
-import type { StoreChange } from '../../src/identify/key-store.ts';
-import { isReadable } from '../../src/identify/stored-record.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
+import { isReadable } from '../../src/model/record.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { embeddedCustomers } from '../../src/stores/embedded/customers.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Durability, type MadeOnce, topUpIdOf } from '../../src/admit/ledger.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
-import type { StoredKey } from '../../src/identify/key-store.ts';
+import type { StoredKey } from '../../src/model/record.ts';
 import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
 import {
   DurableWrites,

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
-import { byReadability } from '../../src/identify/stored-record.ts';
+import { byReadability } from '../../src/model/record.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory, Histories } from '../../src/stores/embedded/history.ts';

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
 import { budgetOf, UNBOUNDED } from '../../src/admit/plan.ts';
-import type { StoreChange } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { topUpIdOf } from '../../src/admit/ledger.ts';
-import type { StoreChange } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
 import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';

@@ -1,4 +1,4 @@
-import type { StoreChange } from '../../src/identify/key-store.ts';
+import type { StoreChange } from '../../src/identify/record-store.ts';
 import { RedisAudit } from '../../src/stores/redis/audit.ts';
 import { RedisChanges } from '../../src/stores/redis/changes.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
-import { byReadability } from '../../src/identify/stored-record.ts';
+import { byReadability } from '../../src/model/record.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
 import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { API_KEYS } from '../../src/stores/redis/key-writes.ts';

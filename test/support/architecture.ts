@@ -53,11 +53,10 @@ const TYPE_OF_RESPONSE = /\b(?:request|useResource|useMore|changeIfSame)<(?!\/)(
 /** The writer of the record of changes, and the root, which opens it for the admin API. */
 const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
-// The interfaces that stores implement, each owned by the room that uses it, and the one decision with its numbers.
+// The interfaces that stores implement, each owned by the room that uses it, the records, and the one decision with its numbers.
 const FOR_STORES = [
-  'src/identify/customer-store.ts',
-  'src/identify/key-store.ts',
-  'src/identify/stored-record.ts',
+  'src/model/record.ts',
+  'src/identify/record-store.ts',
   'src/identify/pepper-record.ts',
   'src/identify/secret-use-store.ts',
   'src/admit/ledger.ts',
@@ -404,7 +403,7 @@ function isTable(name: string): boolean {
 }
 
 function isUserOfStores(path: string): boolean {
-  return ['failure', 'operations', 'certificates', ...STEPS].includes(room(path));
+  return ['failure', 'model', 'operations', 'certificates', ...STEPS].includes(room(path));
 }
 
 /** The room of a path, where all stores are one. */

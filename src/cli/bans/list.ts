@@ -1,6 +1,6 @@
 import type { ExitCode } from '../../failure.ts';
-import { byReadability, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
+import { byReadability, orUnreadable, UnreadableRecord } from '../../model/record.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
 import { banReport } from '../../operations/operations.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';

@@ -1,8 +1,8 @@
 import type { ExitCode } from '../../failure.ts';
-import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { filterValues } from '../../model/attributes.ts';
+import { byReadability, type UnreadableRecord } from '../../model/record.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { withStore } from '../../serve/open-store.ts';

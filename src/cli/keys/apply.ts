@@ -6,6 +6,7 @@ import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { attributesIn, valueText } from '../../model/attributes.ts';
+import { KINDS, kindOf, type StoredRecord } from '../../model/record.ts';
 import type { RecordedAction } from '../../operations/audit-trail.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfRecord } from '../../operations/recorded.ts';
@@ -17,7 +18,7 @@ import {
   type MadeChange,
 } from '../../operations/transfer/apply-changes.ts';
 import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/transfer/apply-plan.ts';
-import { KINDS, kindOf, numberOf, type StoredRecord } from '../../operations/transfer/records.ts';
+import { numberOf } from '../../operations/transfer/records.ts';
 import { SecretFolder } from '../../operations/transfer/secret-folder.ts';
 import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
 import { type OpenKeys, withKeys } from '../../serve/open-store.ts';

@@ -1,6 +1,6 @@
 import { Failure } from '../../failure.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
 import { escapedText } from '../../io/terminal-text.ts';
+import type { StoredKey } from '../../model/record.ts';
 import {
   deleteKey,
   endSecret,

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Limits } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { isReadable } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
+import { isReadable } from '../../model/record.ts';
 import { createKey } from '../../operations/create-once.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';
 import { changeOfRecord } from '../../operations/recorded.ts';

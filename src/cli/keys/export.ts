@@ -1,10 +1,8 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
-import { isReadable, UnreadableRecord } from '../../identify/stored-record.ts';
-import { isSuspended } from '../../identify/suspension.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { allAttributes, cellOf, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../../model/attributes.ts';
+import { isReadable, isSuspended, type StoredKey, UnreadableRecord } from '../../model/record.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { withStore } from '../../serve/open-store.ts';

@@ -2,11 +2,10 @@ import { accountIdOf } from '../../admit/account-id.ts';
 import { formText } from '../../admit/form-text.ts';
 import type { Allowance, Plans } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
-import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { filterValues } from '../../model/attributes.ts';
+import { byReadability, isReadable, type StoredKey } from '../../model/record.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
 import {
   allowanceOfOwner,

@@ -1,9 +1,7 @@
 import { UNBOUNDED } from '../../admit/plan.ts';
 import { isLimitName, WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
-import type { UnreadableRecord } from '../../identify/stored-record.ts';
-import { isSuspended } from '../../identify/suspension.ts';
+import { isSuspended, type StoredKey, type UnreadableRecord } from '../../model/record.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
 import {
   DURATION_RULE,

@@ -1,6 +1,6 @@
 import type { ExitCode } from '../../failure.ts';
-import { byReadability, isReadable } from '../../identify/stored-record.ts';
 import { momentText } from '../../io/time-text.ts';
+import { byReadability, isReadable } from '../../model/record.ts';
 import { actorText } from '../../operations/audit-report.ts';
 import { readHistory, shownVersion, versionReport } from '../../operations/plans/history.ts';
 import { KEPT_VERSIONS } from '../../operations/plans/history-store.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { byReadability, isReadable } from '../../identify/stored-record.ts';
+import { byReadability, isReadable } from '../../model/record.ts';
 import { banReport } from '../operations.ts';
 import { changeOfLift } from '../recorded.ts';
 import { type RefusedReport, refusedReport } from '../refused-now.ts';

@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
-import type { StoredCustomer } from '../../identify/customer-store.ts';
-import { isSuspended } from '../../identify/suspension.ts';
 import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
+import { isSuspended, type StoredCustomer } from '../../model/record.ts';
 import { bodyDigestOf } from '../create-once.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { key, wholeKeyReport } from '../key-report.ts';

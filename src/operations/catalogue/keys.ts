@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import type { Limits } from '../../admit/plan.ts';
 import { Failure, Refused } from '../../failure.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
-import { isSuspended } from '../../identify/suspension.ts';
 import { filterShape, filterValues, type RecordKind, shapeOf } from '../../model/attributes.ts';
+import { isSuspended, type StoredKey } from '../../model/record.ts';
 import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
 import { PLAN_OF_CUSTOMER } from '../customers.ts';
 import type { RecordEdits } from '../key-changes.ts';

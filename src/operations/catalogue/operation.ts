@@ -1,7 +1,6 @@
 import type { z } from 'zod';
 import type { Role } from '../../config/admin-tokens.ts';
-import type { StoredCustomer } from '../../identify/customer-store.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
+import type { StoredRecord } from '../../model/record.ts';
 import type { Action, Actor } from '../audit-trail.ts';
 import type { Guard } from '../record-changes.ts';
 import type { Change } from '../recorded.ts';
@@ -110,7 +109,7 @@ export interface Done<Out> {
   /** What it has changed. Required if the operation has an `action`. */
   readonly change?: Change;
   /** The key or the customer, whose version the response names. */
-  readonly record?: StoredKey | StoredCustomer;
+  readonly record?: StoredRecord;
   /** The version of a file, which the response names. */
   readonly version?: string;
   /** Under this name it was done before, and nothing was changed now. */

@@ -1,4 +1,4 @@
-import { isCustomerId } from '../../identify/customer-store.ts';
+import { isCustomerId } from '../../model/record.ts';
 import { unknownCustomer } from '../customers.ts';
 import { unknownKey } from '../operations.ts';
 import { type Recording, recorded } from '../recorded.ts';

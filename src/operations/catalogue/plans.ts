@@ -3,7 +3,7 @@ import { formText } from '../../admit/form-text.ts';
 import type { Plan, PlanUnit, WindowForms } from '../../admit/plan.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
-import { byReadability } from '../../identify/stored-record.ts';
+import { byReadability } from '../../model/record.ts';
 import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { readHistory, shownVersion, versionNamed, versionReport } from '../plans/history.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import type { LimitName } from '../../admit/windows.ts';
-import { byReadability, type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
+import { byReadability, type Listed, UnreadableRecord } from '../../model/record.ts';
 import type { NearCandidate } from '../../model/refusal.ts';
 import { ownerOf } from '../account-owners.ts';
 import { allowanceOfOwner, customerOfKey } from '../key-report.ts';

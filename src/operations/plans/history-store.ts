@@ -1,4 +1,4 @@
-import { type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
+import { type Listed, UnreadableRecord } from '../../model/record.ts';
 import { type Actor, isActor } from '../audit-trail.ts';
 
 /** A version of plans.yaml that came into force, without its text. */

@@ -1,7 +1,7 @@
 import type { Plans } from '../../admit/plan.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { Failure } from '../../failure.ts';
-import { byReadability, type UnreadableRecord } from '../../identify/stored-record.ts';
+import { byReadability, type UnreadableRecord } from '../../model/record.ts';
 import type { Actor } from '../audit-trail.ts';
 import { timeOf } from '../key-report.ts';
 import { visible } from '../values.ts';

@@ -2,14 +2,22 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import { digestOf, mint, type Random } from '../../identify/api-key.ts';
-import type { CustomerStore } from '../../identify/customer-store.ts';
-import { type AppliedEntry, digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
-import { isReadable, orUnreadable, type Updated } from '../../identify/stored-record.ts';
+import type { CustomerStore, KeyStore, Updated } from '../../identify/record-store.ts';
+import {
+  type AppliedEntry,
+  digestsOf,
+  isKey,
+  isReadable,
+  kindOf,
+  orUnreadable,
+  type StoredKey,
+  type StoredRecord,
+} from '../../model/record.ts';
 import { takenBack } from '../create-once.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
 import { type ApplyPlan, isPrunable, type PlannedChange } from './apply-plan.ts';
 import { appliedTo, type Compared, idOf } from './entries.ts';
-import { isKey, isRefusal, kindOf, type StoredRecord, storeOf } from './records.ts';
+import { isRefusal, storeOf } from './records.ts';
 import type { SecretFolder } from './secret-folder.ts';
 
 /** A change that was made, or that was no longer needed. */

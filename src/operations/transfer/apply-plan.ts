@@ -1,12 +1,20 @@
 import type { Path } from '../../config/fault.ts';
 import type { Entry, KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
-import type { CustomerStore } from '../../identify/customer-store.ts';
-import type { AppliedEntry, KeyStore, StoredKey } from '../../identify/key-store.ts';
-import { isReadable, type Listed, UnreadableRecord } from '../../identify/stored-record.ts';
+import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import type { RecordKind } from '../../model/attributes.ts';
+import {
+  type AppliedEntry,
+  isReadable,
+  KINDS,
+  kindOf,
+  type Listed,
+  type StoredKey,
+  type StoredRecord,
+  UnreadableRecord,
+} from '../../model/record.ts';
 import { appliedTo, type Compared, idOf, newRecord } from './entries.ts';
-import { found, KINDS, kindOf, type StoredRecord } from './records.ts';
+import { found } from './records.ts';
 
 /** A change that makes the store more like keys.yaml. `name` is that of the entry. */
 export type PlannedChange = {

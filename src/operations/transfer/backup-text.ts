@@ -1,10 +1,16 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
-import { readStoredCustomer } from '../../identify/customer-store.ts';
-import { readStoredKey } from '../../identify/key-store.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
-import { isReadable, type Listed, readRecord, type UnreadableRecord } from '../../identify/stored-record.ts';
-import { kindOf, type StoredRecord } from './records.ts';
+import {
+  isReadable,
+  kindOf,
+  type Listed,
+  readRecord,
+  readStoredCustomer,
+  readStoredKey,
+  type StoredRecord,
+  type UnreadableRecord,
+} from '../../model/record.ts';
 import type { OpenedFile } from './sealed-file.ts';
 
 // The text of a backup: one JSON object a line. The first describes the backup, the last has the number of keys, and

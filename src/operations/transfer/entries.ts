@@ -5,9 +5,7 @@ import { WINDOWS } from '../../admit/windows.ts';
 import type { Entry } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
-import { newKeyId } from '../../identify/api-key.ts';
-import { newCustomerId, type StoredCustomer } from '../../identify/customer-store.ts';
-import type { AppliedEntry } from '../../identify/key-store.ts';
+import { newCustomerId, newKeyId } from '../../identify/api-key.ts';
 import {
   type AttributeEdits,
   type AttributeName,
@@ -18,10 +16,10 @@ import {
   metaEdits,
   type RecordKind,
 } from '../../model/attributes.ts';
+import { type AppliedEntry, isKey, kindOf, type StoredCustomer, type StoredRecord } from '../../model/record.ts';
 import { newCustomer } from '../customer-changes.ts';
 import { edited, keyOf, type RecordEdits, validateAttributes } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';
-import { isKey, kindOf, type StoredRecord } from './records.ts';
 
 // What an entry of keys.yaml says of its key or customer.
 

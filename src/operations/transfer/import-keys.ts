@@ -12,11 +12,18 @@ import {
   type KeyFormat,
   mayEndForeign,
 } from '../../identify/api-key.ts';
-import { type CustomerStore, isCustomerId } from '../../identify/customer-store.ts';
-import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
-import { isReadable, type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
+import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import { ATTRIBUTE_NAMES, type AttributeEdits, valueOfCell } from '../../model/attributes.ts';
+import {
+  digestsOf,
+  isCustomerId,
+  isReadable,
+  type Listed,
+  orUnreadable,
+  type StoredKey,
+  UnreadableRecord,
+} from '../../model/record.ts';
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
 import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';

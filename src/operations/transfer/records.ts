@@ -1,23 +1,17 @@
 import { Failure } from '../../failure.ts';
-import type { StoredCustomer } from '../../identify/customer-store.ts';
-import type { StoredKey } from '../../identify/key-store.ts';
-import { type Listed, orUnreadable, type RecordStore, UnreadableRecord } from '../../identify/stored-record.ts';
+import type { RecordStore } from '../../identify/record-store.ts';
 import type { RecordKind } from '../../model/attributes.ts';
+import {
+  kindOf,
+  type Listed,
+  orUnreadable,
+  type StoredCustomer,
+  type StoredKey,
+  type StoredRecord,
+  UnreadableRecord,
+} from '../../model/record.ts';
 
-// The records that files have: keys, and the customers that some of them belong to.
-
-export type StoredRecord = StoredKey | StoredCustomer;
-
-/** In the order in which records are written: the keys of a new customer belong to it. */
-export const KINDS = ['customer', 'key'] as const satisfies readonly RecordKind[];
-
-export function kindOf(id: string): RecordKind {
-  return id.startsWith('cus_') ? 'customer' : 'key';
-}
-
-export function isKey(record: StoredRecord): record is StoredKey {
-  return kindOf(record.id) === 'key';
-}
+// What imports, backups and keys.yaml do with keys and customers alike.
 
 /** `1 key`, `2 customers`. */
 export function numberOf(count: number, kind: RecordKind): string {

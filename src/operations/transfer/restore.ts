@@ -1,10 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { CustomerStore } from '../../identify/customer-store.ts';
-import { digestsOf, type KeyStore, type StoredKey } from '../../identify/key-store.ts';
-import { type Listed, orUnreadable, UnreadableRecord } from '../../identify/stored-record.ts';
-import { longerOf } from '../../identify/suspension.ts';
+import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import { ATTRIBUTE_NAMES, changedAttributes, withoutAttributes } from '../../model/attributes.ts';
-import { found, inBatches, isKey, type StoredRecord, storeOf } from './records.ts';
+import {
+  digestsOf,
+  isKey,
+  type Listed,
+  longerOf,
+  orUnreadable,
+  type StoredKey,
+  type StoredRecord,
+  UnreadableRecord,
+} from '../../model/record.ts';
+import { found, inBatches, storeOf } from './records.ts';
 
 /** What became of one record of a backup. */
 export interface RestoredRecord {

@@ -4,7 +4,7 @@ import { link, mkdir, open, readdir, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 import { isWellFormed } from '../../identify/api-key.ts';
-import type { AppliedEntry } from '../../identify/key-store.ts';
+import type { AppliedEntry } from '../../model/record.ts';
 
 const PENDING = '.pending';
 /** A link is not followed, and a pipe is opened without a writer. Windows has neither. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
-import type { ChangeFeed, StoreChange } from '../../identify/key-store.ts';
+import type { ChangeFeed, StoreChange } from '../../identify/record-store.ts';
 import { answering, whenFree } from './database.ts';
 
 interface EmbeddedChangesOptions {

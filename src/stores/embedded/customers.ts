@@ -1,5 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { type CustomerStore, readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
+import type { CustomerStore } from '../../identify/record-store.ts';
+import { readStoredCustomer, type StoredCustomer } from '../../model/record.ts';
 import { answering } from './database.ts';
 import { EmbeddedRecords, type EmbeddedRecordsOptions, RecordTable } from './records.ts';
 

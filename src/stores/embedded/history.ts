@@ -20,7 +20,7 @@ import {
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
-import { UnreadableRecord } from '../../identify/stored-record.ts';
+import { UnreadableRecord } from '../../model/record.ts';
 import { answering, transaction } from './database.ts';
 
 /** Histories that stay in memory although they are written. */

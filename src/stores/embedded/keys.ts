@@ -1,14 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
-import {
-  certificateDigestsOf,
-  indexedOf,
-  type KeyScan,
-  type KeyStore,
-  readStoredKey,
-  type StoredKey,
-} from '../../identify/key-store.ts';
-import type { RecordPage } from '../../identify/stored-record.ts';
+import type { KeyScan, KeyStore, RecordPage } from '../../identify/record-store.ts';
+import { certificateDigestsOf, indexedOf, readStoredKey, type StoredKey } from '../../model/record.ts';
 import { answering } from './database.ts';
 import { type Condition, EmbeddedRecords, type EmbeddedRecordsOptions, RecordTable } from './records.ts';
 

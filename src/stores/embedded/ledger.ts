@@ -30,7 +30,7 @@ import type { Allowance } from '../../admit/plan.ts';
 import { settled } from '../../admit/settle.ts';
 import type { TopUp, TopUpNote, WindowLimit, WindowName } from '../../admit/windows.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
-import type { StoreChange } from '../../identify/key-store.ts';
+import type { StoreChange } from '../../identify/record-store.ts';
 import { AccountsTable, bansIn, type Once, type PendingChange } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, tryWrite } from './database.ts';

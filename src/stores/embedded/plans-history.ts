@@ -1,5 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
-import type { Listed } from '../../identify/stored-record.ts';
+import type { Listed } from '../../model/record.ts';
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
   KEPT_TEXT_BYTES,

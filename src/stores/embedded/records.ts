@@ -1,20 +1,16 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import type { StoreChange } from '../../identify/key-store.ts';
+import type { Deleted, RecordPage, RecordStore, StoreChange, Updated } from '../../identify/record-store.ts';
 import {
-  type Deleted,
   insistedRecord,
   isReadable,
   type Listed,
   listedRecord,
   looksLikeRecord,
   type RecordForm,
-  type RecordPage,
-  type RecordStore,
   type StoredRecord,
-  type Updated,
-} from '../../identify/stored-record.ts';
+} from '../../model/record.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import type { EmbeddedChanges } from './changes.ts';
 import { answering, isOfStore } from './database.ts';

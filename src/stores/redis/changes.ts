@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { RecallFeed } from '../../admit/leases.ts';
-import type { ChangeFeed, StoreChange } from '../../identify/key-store.ts';
+import type { ChangeFeed, StoreChange } from '../../identify/record-store.ts';
 import { ClusterClient } from './cluster.ts';
 import { type RedisClient, ServerClient } from './connection.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';

@@ -1,4 +1,5 @@
-import { type CustomerStore, readStoredCustomer, type StoredCustomer } from '../../identify/customer-store.ts';
+import type { CustomerStore } from '../../identify/record-store.ts';
+import { readStoredCustomer, type StoredCustomer } from '../../model/record.ts';
 import { isSuspendedBy } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { merged, type RecordKind } from './record-writes.ts';

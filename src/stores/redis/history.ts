@@ -11,7 +11,7 @@ import {
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
 import { Failure } from '../../failure.ts';
-import { UnreadableRecord } from '../../identify/stored-record.ts';
+import { UnreadableRecord } from '../../model/record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA } from './decision-call.ts';

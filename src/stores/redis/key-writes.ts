@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { certificateDigestsOf, digestsOf, readStoredKey, type StoredKey } from '../../identify/key-store.ts';
+import { certificateDigestsOf, digestsOf, readStoredKey, type StoredKey } from '../../model/record.ts';
 import { keyspace } from './keyspace.ts';
 import { type Lead, merged, type RecordKind } from './record-writes.ts';
 

@@ -1,13 +1,7 @@
 import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import {
-  indexedOf,
-  type KeyScan,
-  type KeyStore,
-  type StoredKey,
-  type UpdateOptions,
-} from '../../identify/key-store.ts';
-import { isReadable, type RecordPage, UnreadableRecord, type Updated } from '../../identify/stored-record.ts';
+import type { KeyScan, KeyStore, RecordPage, Updated, UpdateOptions } from '../../identify/record-store.ts';
+import { indexedOf, isReadable, type StoredKey, UnreadableRecord } from '../../model/record.ts';
 import type { RedisClient } from './connection.ts';
 import { API_KEYS } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';

@@ -1,4 +1,4 @@
-import { UnreadableRecord } from '../../identify/stored-record.ts';
+import { UnreadableRecord } from '../../model/record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Failure } from '../../failure.ts';
-import type { StoreChange } from '../../identify/key-store.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
+import type { StoreChange } from '../../identify/record-store.ts';
 import { RedisAudit } from './audit.ts';
 import { RedisChanges } from './changes.ts';
 import { connectRedis, describeAddress, readRedisUrl, untilReady, watchTrouble } from './connection.ts';

@@ -1,4 +1,4 @@
-import type { Listed } from '../../identify/stored-record.ts';
+import type { Listed } from '../../model/record.ts';
 import type { Actor } from '../../operations/audit-trail.ts';
 import {
   KEPT_TEXT_BYTES,

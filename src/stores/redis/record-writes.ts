@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { StoreChange } from '../../identify/key-store.ts';
-import type { StoredRecord } from '../../identify/stored-record.ts';
+import type { StoreChange } from '../../identify/record-store.ts';
+import type { StoredRecord } from '../../model/record.ts';
 import type { LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import type { ReplicaLink } from './replication.ts';

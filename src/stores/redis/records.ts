@@ -1,20 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import type { StoreChange } from '../../identify/key-store.ts';
+import type { Deleted, RecordPage, RecordStore, StoreChange, Updated } from '../../identify/record-store.ts';
 import {
-  type Deleted,
   insistedRecord,
   isReadable,
   type Listed,
   listedRecord,
   looksLikeRecord,
   type RecordForm,
-  type RecordPage,
-  type RecordStore,
   type StoredRecord,
-  type Updated,
-} from '../../identify/stored-record.ts';
+} from '../../model/record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites } from './durable-writes.ts';

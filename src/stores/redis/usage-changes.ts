@@ -22,7 +22,7 @@ import {
 } from '../../admit/ledger.ts';
 import { UNBOUNDED } from '../../admit/plan.ts';
 import { type TopUp, type TopUpNote, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
-import type { StoreChange } from '../../identify/key-store.ts';
+import type { StoreChange } from '../../identify/record-store.ts';
 import type { RedisClient } from './connection.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites } from './durable-writes.ts';

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { Plans } from '../../../src/admit/plan.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
 import { Failure } from '../../../src/failure.ts';
-import type { StoredKey } from '../../../src/identify/key-store.ts';
+import type { StoredKey } from '../../../src/model/record.ts';
 import { PlanDrafts, type PlanDraftsOptions } from '../../../src/operations/plans/drafts.ts';
 import { PlansFile } from '../../../src/operations/plans/plans-file.ts';
 import type { RecentRecord, RecentRequest } from '../../../src/simulate/recent-record.ts';

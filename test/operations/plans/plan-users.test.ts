@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Plans } from '../../../src/admit/plan.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
-import type { StoredCustomer } from '../../../src/identify/customer-store.ts';
-import type { StoredKey } from '../../../src/identify/key-store.ts';
+import type { StoredCustomer, StoredKey } from '../../../src/model/record.ts';
 import { affectedBy, MAX_NAMED, ReachedCallers, reachesOf } from '../../../src/operations/plans/affected.ts';
 import { changesBetween, changeText, isRefused } from '../../../src/operations/plans/changes.ts';
 import { patternsOf, warningsAgainst, warningsOf } from '../../../src/operations/plans/warnings.ts';

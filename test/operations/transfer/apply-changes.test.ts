@@ -7,7 +7,7 @@ import { DURABLE } from '../../../src/admit/ledger.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
 import { Failure } from '../../../src/failure.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
-import type { StoredKey } from '../../../src/identify/key-store.ts';
+import type { StoredKey } from '../../../src/model/record.ts';
 import { type ApplyDeps, applyChanges, finishPrepared } from '../../../src/operations/transfer/apply-changes.ts';
 import { planApply } from '../../../src/operations/transfer/apply-plan.ts';
 import { SecretFolder } from '../../../src/operations/transfer/secret-folder.ts';

@@ -1,6 +1,6 @@
 import slotOf from 'cluster-key-slot';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import type { StoreChange } from '../../../src/identify/key-store.ts';
+import type { StoreChange } from '../../../src/identify/record-store.ts';
 import type { ClusterClient } from '../../../src/stores/redis/cluster.ts';
 import { connectRedis } from '../../../src/stores/redis/connection.ts';
 import { RedisAttemptCounter } from '../../../src/stores/redis/failed-attempts.ts';

@@ -1,5 +1,5 @@
 import { beforeAll, describe } from 'vitest';
-import type { StoreChange } from '../../../src/identify/key-store.ts';
+import type { StoreChange } from '../../../src/identify/record-store.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
 import { auditStoreContract } from '../../contracts/audit-store.ts';
 import { keyStoreContract } from '../../contracts/key-store.ts';

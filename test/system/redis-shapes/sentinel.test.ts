@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { StoreChange } from '../../../src/identify/key-store.ts';
+import type { StoreChange } from '../../../src/identify/record-store.ts';
 import { connectRedis, type ServerClient, untilReady } from '../../../src/stores/redis/connection.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
 import { keyStoreContract } from '../../contracts/key-store.ts';

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { byReadability } from '../../../../src/identify/stored-record.ts';
+import { byReadability } from '../../../../src/model/record.ts';
 import { withStore } from '../../../../src/serve/open-store.ts';
 import { STORES } from '../../../cli/ledger-commands.ts';
 import { temporaryFolder } from '../../../support/processes.ts';

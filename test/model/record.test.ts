@@ -1,16 +1,19 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { Failure } from '../../src/failure.ts';
+import { unreadable } from '../../src/identify/record-store.ts';
 import {
   byReadability,
+  digestsOf,
   insistedRecord,
   listedRecord,
   looksLikeRecord,
   orUnreadable,
   readRecord,
+  readStoredKey,
   UnreadableRecord,
-  unreadable,
-} from '../../src/identify/stored-record.ts';
+} from '../../src/model/record.ts';
+import { someKey } from '../identify/some-key.ts';
 
 const schema = z.object({ id: z.string() });
 const form = {
@@ -62,4 +65,27 @@ test.each([
   ['{"name":"b","id":"a"}', false],
 ])('%s looks like the record of a: %s', (text, expected) => {
   expect(looksLikeRecord(text, 'a')).toBe(expected);
+});
+
+const { key } = someKey({ limits: { minute: 0, day: 'unlimited' } });
+
+test('a record is read as it was written, with fields of later versions', () => {
+  const written = { ...key, later: { a: 1 } };
+  expect(readStoredKey(JSON.stringify(written))).toEqual(written);
+});
+
+test.each([
+  ['another program’s text', 'x'],
+  ['nothing', 'null'],
+  ['a key without secrets', JSON.stringify({ ...key, secrets: undefined })],
+  ['a limit below 0', JSON.stringify({ ...key, limits: { minute: -1 } })],
+  ['a time with a fraction', JSON.stringify({ ...key, createdAtMs: 0.5 })],
+])('%s is no key', (_, text) => {
+  expect(() => readStoredKey(text)).toThrow('The store holds a value that is not an API key');
+});
+
+test('to a key belong the digests of its secrets and the retired ones', () => {
+  const digests = key.secrets.map(({ digest }) => digest);
+  expect(digestsOf(key)).toEqual(digests);
+  expect(digestsOf({ ...key, retired: ['a', 'b'] })).toEqual([...digests, 'a', 'b']);
 });
