@@ -1,11 +1,10 @@
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { afterReading, throwLater } from './after-reading.ts';
 import { writeDirectly } from './node-internals.ts';
 
 /*
- * Writing to connections in few and cheap writes: texts without the cost of a stream, the pieces of one turn of the
- * event loop as one, and all work for the end of a turn together.
+ * Writing to connections in few and cheap writes: texts without the cost of a stream, and the pieces of one turn of the
+ * event loop as one.
  */
 
 /**
@@ -83,49 +82,4 @@ export class Pieces {
     this.#bytes = 0;
     return others === null ? first : Buffer.concat(others);
   }
-}
-
-/**
- * Work for the end of this turn of the event loop, when everything that had arrived has been read, and for the end of
- * the next.
- */
-export interface Ending {
-  atEnd(): void;
-  atNextEnd(): void;
-}
-
-/**
- * Runs all work for the end of a turn together. Responses that are written in direct succession wake their reader only
- * once, which saves half the cost of a small write.
- */
-export class EndOfTurn {
-  #endings: Ending[] = [];
-  /** Work whose first turn has ended. */
-  #later: Ending[] = [];
-
-  add(ending: Ending): void {
-    if (this.#endings.length === 0 && this.#later.length === 0) afterReading(this.#run);
-    this.#endings.push(ending);
-  }
-
-  readonly #run = (): void => {
-    const [endings, later] = [this.#endings, this.#later];
-    this.#endings = [];
-    this.#later = endings;
-    if (endings.length > 0) afterReading(this.#run);
-    for (const ending of later) {
-      try {
-        ending.atNextEnd();
-      } catch (error) {
-        throwLater(error);
-      }
-    }
-    for (const ending of endings) {
-      try {
-        ending.atEnd();
-      } catch (error) {
-        throwLater(error);
-      }
-    }
-  };
 }

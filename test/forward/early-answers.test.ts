@@ -6,7 +6,6 @@ import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/connection.ts';
 import { Deadlines, UNWATCHED } from '../../src/io/deadlines.ts';
-import { EndOfTurn } from '../../src/io/writes.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { eventually } from '../support/conditions.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -23,14 +22,7 @@ function uploadOn(socket: Socket, deadlines = new Deadlines(() => performance.no
   const told: string[] = [];
   const source = new PassThrough();
   const keeper = { onIdle: () => told.push('idle'), onUnasked: () => told.push('unasked'), onClosed: () => {} };
-  const connection = new UpstreamConnection(
-    socket,
-    null,
-    { authority: 'up', base: '' },
-    keeper,
-    deadlines,
-    new EndOfTurn(),
-  );
+  const connection = new UpstreamConnection(socket, null, { authority: 'up', base: '' }, keeper, deadlines);
   const carried: InFlightRequest = {
     share: {},
     onInformation: () => {},

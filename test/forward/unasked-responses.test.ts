@@ -8,7 +8,6 @@ import type { UpstreamTls } from '../../src/forward/upstream/dial.ts';
 import { type ConnectionWaiter, Upstream } from '../../src/forward/upstream/upstream.ts';
 import { Deadlines } from '../../src/io/deadlines.ts';
 import { Buffers, Intake } from '../../src/io/read-buffers.ts';
-import { EndOfTurn } from '../../src/io/writes.ts';
 import { Chance } from '../../tools/kit/chance.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';
@@ -195,7 +194,7 @@ test('a plain connection whose bytes wait for their turn carries no further requ
   const keeper = { onIdle: () => {}, onUnasked: () => {}, onClosed: () => {} };
   const address = { authority: 'a', base: '' };
   const deadlines = new Deadlines(() => 0);
-  const connection = new UpstreamConnection(socket, intake, address, keeper, deadlines, new EndOfTurn());
+  const connection = new UpstreamConnection(socket, intake, address, keeper, deadlines);
   busy.onread.callback(1, Buffer.alloc(1));
   const unasked = Buffer.from(answer('unasked'));
   expect(intake.onread.callback(unasked.length, unasked)).toBe(false);
@@ -304,14 +303,7 @@ describe('what an upstream sends unasked', () => {
     const keeper = { onIdle: () => {}, onUnasked: () => unasked++, onClosed: () => {} };
     const deadlines = new Deadlines(() => performance.now());
     // Without an intake, as over TLS: Node goes on reading a paused stream, and hands out what it has read when that is resumed.
-    const connection = new UpstreamConnection(
-      socket,
-      null,
-      { authority: 'up', base: '' },
-      keeper,
-      deadlines,
-      new EndOfTurn(),
-    );
+    const connection = new UpstreamConnection(socket, null, { authority: 'up', base: '' }, keeper, deadlines);
     const carried = carriedBy({ onData: () => connection.pause() });
     connection.carry({ method: 'GET', target: '/', lines: '', body: null }, carried);
     await eventually(() => socket.isPaused());

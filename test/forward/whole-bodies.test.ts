@@ -7,7 +7,6 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { ForwardRequest } from '../../src/forward/request-body.ts';
 import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/connection.ts';
 import { Deadlines } from '../../src/io/deadlines.ts';
-import { EndOfTurn } from '../../src/io/writes.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { eventually } from '../support/conditions.ts';
@@ -46,14 +45,7 @@ function connectionOn(socket: Socket) {
     onClosed: () => kept.push('closed'),
   };
   const deadlines = new Deadlines(() => performance.now());
-  const connection = new UpstreamConnection(
-    socket,
-    null,
-    { authority: 'up', base: '' },
-    keeper,
-    deadlines,
-    new EndOfTurn(),
-  );
+  const connection = new UpstreamConnection(socket, null, { authority: 'up', base: '' }, keeper, deadlines);
   const carried: InFlightRequest = {
     share: {},
     onInformation: note('information'),

@@ -2,7 +2,6 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { afterReading } from '../../src/io/after-reading.ts';
 import { Turns } from '../../src/io/turns.ts';
-import { EndOfTurn } from '../../src/io/writes.ts';
 
 // Attack: hundreds of sessions of HTTP/2, each of which opens all its streams in one write.
 test('work that arrives together is done over several turns, of each owner in turn (reliability 254)', async () => {
@@ -79,7 +78,6 @@ test('what is ready is done before work that waits, and so is what its promises 
   });
   while (order.length < 3) await turn();
   const ended = new Promise<void>((resolve) => {
-    const endOfTurn = new EndOfTurn();
     // As what arrives, a timer runs before the end of its turn.
     setTimeout(() => {
       order.length = 0;
@@ -87,7 +85,10 @@ test('what is ready is done before work that waits, and so is what its promises 
         order.push('decided');
         void Promise.resolve().then(() => order.push('stored'));
       });
-      endOfTurn.add({ atEnd: () => order.push('written'), atNextEnd: resolve });
+      afterReading(() => {
+        order.push('written');
+        afterReading(resolve);
+      });
     });
   });
   await ended;

@@ -1,11 +1,12 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
+import { afterReading } from '../../io/after-reading.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
 import { type BufferReader, endInTurn, type Intake } from '../../io/read-buffers.ts';
 import { hasWaiting } from '../../io/tls-carrier.ts';
-import { type Ending, type EndOfTurn, TextWriter } from '../../io/writes.ts';
+import { TextWriter } from '../../io/writes.ts';
 import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
 
 /** A name is resolved for each new connection. None is reused when older than this, so a DNS change takes effect. */
@@ -24,7 +25,7 @@ const MEASURED_BYTES = 4 * 1024;
 const LAST_ANSWER_MS = 1_000;
 
 /** One connection to a target, carrying one request at a time. */
-export class UpstreamConnection implements ResponseHandler, Timed, Ending, BufferReader {
+export class UpstreamConnection implements ResponseHandler, Timed, BufferReader {
   /** When it has been idle for too long, or the answer after a failed write is late. */
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
@@ -37,7 +38,6 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
   readonly #reader: ResponseReader;
   readonly #openedAtMs: number;
   readonly #deadlines: Deadlines;
-  readonly #endOfTurn: EndOfTurn;
   #carried: InFlightRequest | null = null;
   /** The request whose response is complete, until `onFree` has been called on it and the connection is idle. */
   #answered: InFlightRequest | null = null;
@@ -68,14 +68,12 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     address: RequestAddress,
     keeper: ConnectionKeeper,
     deadlines: Deadlines,
-    endOfTurn: EndOfTurn,
   ) {
     this.#socket = socket;
     this.#writer = new TextWriter(socket);
     this.#address = address;
     this.#keeper = keeper;
     this.#deadlines = deadlines;
-    this.#endOfTurn = endOfTurn;
     this.#openedAtMs = deadlines.nowMs();
     this.#reader = new ResponseReader(this);
     this.#intake = intake?.into(this, socket) === true ? intake : null;
@@ -190,20 +188,22 @@ export class UpstreamConnection implements ResponseHandler, Timed, Ending, Buffe
     this.#used = true;
     if (!isWholeRequestSent || this.#keepIdleMs === 0 || this.#hasWriteFailed) this.#socket.destroy();
     this.#answered = carried;
-    this.#endOfTurn.add(this);
+    afterReading(this.#atEndOfTurn);
   }
 
-  atEnd(): void {
+  readonly #atEndOfTurn = (): void => {
+    // Before the response ends for its client, so that an error there does not keep the connection.
+    afterReading(this.#atNextEndOfTurn);
     this.#answered?.onEnd();
-  }
+  };
 
-  /** One turn later, when everything that arrived after the response, even a FIN, has been read. */
-  atNextEnd(): void {
+  /** When everything that arrived after the response, even a FIN, has been read. */
+  readonly #atNextEndOfTurn = (): void => {
     const answered = this.#answered;
     this.#answered = null;
     this.#becomeIdle();
     answered?.onFree();
-  }
+  };
 
   /**
    * Becomes idle once everything that had arrived with the response has been read.

@@ -1,6 +1,5 @@
 import type { Deadlines } from '../../io/deadlines.ts';
 import { type Buffers, Intake } from '../../io/read-buffers.ts';
-import type { EndOfTurn } from '../../io/writes.ts';
 import { type ConnectionKeeper, UpstreamConnection } from './connection.ts';
 import { addressOf, type DialOptions, dial, type UpstreamAddress } from './dial.ts';
 
@@ -33,7 +32,6 @@ export class UpstreamTarget implements ConnectionKeeper {
   readonly #events: UpstreamTargetEvents;
   readonly #dialing: DialOptions;
   readonly #deadlines: Deadlines;
-  readonly #endOfTurn: EndOfTurn;
   readonly #buffers: Buffers;
   /** In the order in which they became idle. */
   readonly #idle: UpstreamConnection[] = [];
@@ -58,11 +56,9 @@ export class UpstreamTarget implements ConnectionKeeper {
     name: string,
     dialing: DialOptions,
     deadlines: Deadlines,
-    endOfTurn: EndOfTurn,
     buffers: Buffers,
     events: UpstreamTargetEvents,
   ) {
-    this.#endOfTurn = endOfTurn;
     this.#buffers = buffers;
     this.#name = name;
     this.#events = events;
@@ -157,7 +153,7 @@ export class UpstreamTarget implements ConnectionKeeper {
       this.address,
       this.#dialing,
       (socket) => {
-        const connection = new UpstreamConnection(socket, intake, this.address, this, this.#deadlines, this.#endOfTurn);
+        const connection = new UpstreamConnection(socket, intake, this.address, this, this.#deadlines);
         this.#open.add(connection);
         if (this.#closed) connection.destroy();
         connected(connection);

@@ -1,7 +1,6 @@
 import { Deadlines } from '../../io/deadlines.ts';
 import { FairShares, type Share } from '../../io/fair-shares.ts';
 import { Buffers } from '../../io/read-buffers.ts';
-import { EndOfTurn } from '../../io/writes.ts';
 import { NoUpstreamError } from '../faults.ts';
 import type { UpstreamConnection } from './connection.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';
@@ -75,7 +74,6 @@ export class Upstream {
   readonly deadlines: Deadlines;
   /** Bounds the retries of all requests together. */
   readonly retryBudget = new RetryBudget();
-  readonly #endOfTurn = new EndOfTurn();
   readonly #targets: readonly UpstreamTarget[];
   readonly #shares: FairShares<ConnectionWaiter>;
   /** Index of the target to consider first, so that equally busy targets are taken in turn. */
@@ -92,9 +90,7 @@ export class Upstream {
       onChange: options.onTarget ?? (() => {}),
       onUnasked: options.onUnasked ?? (() => {}),
     };
-    this.#targets = options.targets.map(
-      (name) => new UpstreamTarget(name, options, this.deadlines, this.#endOfTurn, buffers, events),
-    );
+    this.#targets = options.targets.map((name) => new UpstreamTarget(name, options, this.deadlines, buffers, events));
   }
 
   /** Requests that have a connection or wait for one. */

@@ -9,7 +9,6 @@ import { addressOf, dial } from '../../../src/forward/upstream/dial.ts';
 import { Deadlines } from '../../../src/io/deadlines.ts';
 import { readInTurn } from '../../../src/io/read-buffers.ts';
 import { hasWaiting } from '../../../src/io/tls-carrier.ts';
-import { EndOfTurn } from '../../../src/io/writes.ts';
 import { eventually } from '../../support/conditions.ts';
 import { newAuthority } from '../../support/encrypted.ts';
 import { atEnd } from '../../support/endings.ts';
@@ -105,7 +104,7 @@ test('a connection whose bytes wait for their turn carries no further request (r
   const keeper = { onIdle: () => {}, onUnasked: () => {}, onClosed: () => {} };
   const deadlines = new Deadlines(() => performance.now());
   const address = { authority: 'up', base: '' };
-  const connection = new UpstreamConnection(socket, null, address, keeper, deadlines, new EndOfTurn());
+  const connection = new UpstreamConnection(socket, null, address, keeper, deadlines);
   const taken = Promise.withResolvers<boolean>();
   let isOver = false;
   atEnd(() => {
