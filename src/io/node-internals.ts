@@ -109,8 +109,8 @@ export function interceptDestroySoon(socket: Socket, instead: () => void): void 
  * open, so that what the other side has sent can still be read.
  *
  * Node documents neither that a failed write destroys the socket by its `destroy`, with an error whose `syscall` is
- * `write`, nor the `errored` of both states of a stream, which keeps it from emitting `end`. If Node destroyed it in
- * another way, an answer that a service sent before it closed the connection would be lost. Nothing else would be wrong,
+ * `write`, nor the `errored` of both states of a stream, which keeps it from emitting `end`, nor `ended`. If Node destroyed
+ * it in another way, an answer that a service sent before it closed the connection would be lost. Nothing else would be wrong,
  * so the gateway only warns.
  */
 export function outliveFailedWrites(socket: Socket, outlives: (error: NodeJS.ErrnoException) => boolean): void {
@@ -120,6 +120,8 @@ export function outliveFailedWrites(socket: Socket, outlives: (error: NodeJS.Err
     const { _readableState, _writableState } = socket as unknown as StreamStates;
     _readableState.errored = null;
     _writableState.errored = null;
+    // Fault: the other side closed at the moment of the failed write, and the connection never emitted `end`.
+    if (_readableState.ended) socket.read(0);
     return socket;
   };
 }
@@ -153,7 +155,7 @@ export function interceptEnds(of: Duplex, later: (end: () => void) => void): voi
 }
 
 interface StreamStates {
-  readonly _readableState: { errored: Error | null };
+  readonly _readableState: { errored: Error | null; readonly ended: boolean };
   readonly _writableState: { errored: Error | null };
 }
 

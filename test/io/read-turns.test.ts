@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createConnection, createServer, Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { expect, test, vi } from 'vitest';
 import { afterReading } from '../../src/io/after-reading.ts';
 import { outliveFailedWrites } from '../../src/io/node-internals.ts';
@@ -165,6 +166,17 @@ test('a piece that waits is not lost if a write to its connection fails in the s
   client.write(Buffer.alloc(8 * 1024));
   while (!client.destroyed || socket.hasWaiting) await new Promise(setImmediate);
   expect(received).toBe(8 * 1024);
+});
+
+test('the end of a connection is not lost if a write to it fails at the same moment (reliability 438)', async () => {
+  const fault = Object.assign(new Error('write EPIPE'), { syscall: 'write' });
+  const socket = new Duplex({ read: () => {}, write: (_bytes, _encoding, done) => done(fault) });
+  outliveFailedWrites(socket as Socket, () => true);
+  socket.resume();
+  await new Promise(setImmediate);
+  socket.push(null);
+  socket.write('fails');
+  await once(socket, 'end');
 });
 
 test('a connection is read 8 KiB at first, and all of the buffer while it has more (reliability 348)', async () => {
