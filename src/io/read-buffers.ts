@@ -130,8 +130,6 @@ export class Intake {
   #isCheap = false;
   /** What waits for its turn. The connection is not read meanwhile. */
   #waiting: Buffer | null = null;
-  /** The buffer into which the large piece just read was copied. */
-  #copy: Buffer | null = null;
 
   constructor(buffers: Buffers) {
     this.#buffers = buffers;
@@ -162,7 +160,7 @@ export class Intake {
       const piece = buffer === this.#own ? chunk : ownCopy(chunk);
       if (this.#waiting === null) {
         WAITING_INTAKES.add(this);
-        INTAKES.later(this.#reader?.owner, this.#inTurn);
+        INTAKES.later(this.#reader?.owner, this.deliver);
       }
       // Its user may have resumed it.
       this.#waiting = this.#waiting === null ? piece : Buffer.concat([this.#waiting, piece]);
@@ -192,22 +190,27 @@ export class Intake {
   }
 
   #process(chunk: Buffer): void {
-    const isLent = chunk.buffer !== this.#own?.buffer || chunk.length < MIN_GIVEN_BYTES;
+    // What has waited may be larger than a buffer, and is in memory that nothing else uses.
+    const isLent = chunk.buffer === SHARED.buffer || chunk.length < MIN_GIVEN_BYTES;
     const beganAtMs = performance.now();
     const isFree = this.#reader?.onBytes(chunk, isLent) === true;
     if (!isLent && !isFree) this.#own = null;
-    if (this.#copy !== null && isFree) this.#buffers.give(this.#copy);
-    this.#copy = null;
     const tookMs = performance.now() - beganAtMs;
     this.#isCheap = tookMs * CHEAP_BYTES_PER_MS < chunk.length;
     INTAKE.spend(Math.max(chunk.length, tookMs * BYTES_PER_MS));
   }
 
-  readonly #inTurn = (): void => {
-    const chunk = this.#waiting!;
+  /**
+   * Processes at once what waits, because the connection ends.
+   *
+   * Fault: TLS reports the end right behind the last bytes, also to a reader that has stopped, so that the response ended before what
+   * waited of it.
+   */
+  readonly deliver = (): void => {
+    const chunk = this.#waiting;
     this.#waiting = null;
     WAITING_INTAKES.delete(this);
-    if (this.#socket?.destroyed === true) return;
+    if (chunk === null || this.#socket?.destroyed === true) return;
     this.#process(chunk);
     this.#readOn();
   };
@@ -215,14 +218,6 @@ export class Intake {
   readonly #readOn = (): void => {
     if (this.#socket?.isPaused() === false) this.#socket.resume();
   };
-
-  /** @returns a copy that may be kept */
-  copyOf(chunk: Buffer): Buffer {
-    if (chunk.length < MIN_GIVEN_BYTES || this.#copy !== null) return Buffer.from(chunk);
-    this.#copy = this.#buffers.take();
-    chunk.copy(this.#copy);
-    return this.#copy.subarray(0, chunk.length);
-  }
 }
 
 const CLIENT_BUFFER_BYTES = 64 * 1024;

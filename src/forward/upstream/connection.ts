@@ -82,7 +82,15 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     // Fault: a service ends, and with it the requests on all its connections at the same moment. For each of them there is a 502, and a new
     // connection for one that waits.
     const weight = socket instanceof TLSSocket ? Number.POSITIVE_INFINITY : 1;
-    interceptEnds(socket, (end) => (this.#carried === null ? end() : endInTurn(this, weight, end)));
+    interceptEnds(socket, (end) => {
+      if (this.#carried === null) end();
+      else {
+        endInTurn(this, weight, () => {
+          this.#intake?.deliver();
+          end();
+        });
+      }
+    });
     outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {
       this.#error ??= error;
@@ -177,7 +185,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
   }
 
   onData(chunk: Buffer): void {
-    this.#carried?.onData(this.#isLent ? this.#intake!.copyOf(chunk) : chunk);
+    this.#carried?.onData(this.#isLent ? Buffer.from(chunk) : chunk);
   }
 
   onEnd(): void {
