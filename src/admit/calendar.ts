@@ -1,4 +1,4 @@
-export type CalendarUnit = 'hour' | 'day' | 'week' | 'month';
+import type { CalendarForm } from '../model/plan.ts';
 
 /** A period of a calendar window, Unix milliseconds: from `startsAtMs`, up to and without `endsAtMs`. */
 interface Period {
@@ -7,15 +7,6 @@ interface Period {
 }
 
 const HOUR_MS = 3_600_000;
-
-/** Which periods a calendar has. */
-export interface CalendarForm {
-  readonly unit: CalendarUnit;
-  /** IANA name, as `Europe/Berlin`. */
-  readonly zone: string;
-  /** Months begin on this day, 1 to 31; in a shorter month on its last day. */
-  readonly anchor: number;
-}
 
 const calendars = new Map<string, Calendar>();
 

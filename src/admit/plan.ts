@@ -1,99 +1,36 @@
-import { MAX_INTEGER } from '../http1/fields.ts';
-import { WINDOW_MS, WINDOWS, type WindowForm, type WindowLimit, type WindowName, windowLimit } from './windows.ts';
+import {
+  type BanRule,
+  type Limits,
+  MAX_GROUPS,
+  type Plan,
+  type PlanGroup,
+  type Plans,
+  type PlanUnit,
+  type WindowForms,
+} from '../model/plan.ts';
+import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName, windowLimit } from './windows.ts';
 
-/** How many requests a window admits: a whole number from 0, or `unlimited`. */
-export type Limit = number | 'unlimited';
+export {
+  type BanRule,
+  type Limit,
+  type Limits,
+  MAX_GROUPS,
+  MAX_UNITS,
+  type Plan,
+  type Plans,
+  type PlanUnit,
+  UNBOUNDED,
+} from '../model/plan.ts';
 
-export type Limits = Readonly<Partial<Record<WindowName, Limit>>>;
-
-/** The largest finite limit: a larger one could not be written into a RateLimit field. */
-export const UNBOUNDED = MAX_INTEGER;
-
-/** When refusals lead to a ban, and how long each further ban lasts (contract section 3). */
-export interface BanRule {
-  /** Strikes that lead to a ban. The request with the `after`-th strike already gets the ban answer. */
-  readonly after: number;
-  /** Strikes start from 0 again when this has passed since the first of them. */
-  readonly withinMs: number;
-  readonly firstMs: number;
-  /** The n-th ban lasts `firstMs * factor ** (n - 1)`, at most `longestMs`. */
-  readonly factor: number;
-  readonly longestMs: number;
-  /** The ladder starts at the bottom again when this has passed since the end of the last ban. */
-  readonly forgetMs: number;
-}
-
-/** A group of routes of a plan, whose requests charge a budget of their own. */
-interface PlanGroup {
-  readonly name: string;
-  /** Which requests: entries such as `/v1/search/**` or `POST /v1/orders` (routing/path-groups.ts). */
-  readonly routes: readonly string[];
-  readonly limits: Readonly<Partial<Record<WindowName, number>>>;
-  readonly forms?: WindowForms;
-  /** Whether its requests charge this budget in place of the plan's own limits. */
-  readonly instead: boolean;
-  /** What it limits in units of their own; absent if in none. */
-  readonly units?: readonly PlanUnit[];
-}
-
-/** Limits in a unit of its own, such as tokens. */
-export interface PlanUnit {
-  readonly name: string;
-  readonly limits: Readonly<Partial<Record<WindowName, number | 'unlimited'>>>;
-  readonly forms?: WindowForms;
-}
-
-/** One plan of plans.yaml. `custom`: each key brings its own number. */
-export interface Plan {
-  readonly name: string;
-  readonly limits: Readonly<Partial<Record<WindowName, Limit | 'custom'>>>;
-  /** The windows of `limits` that are not fixed windows; left out if there are none. */
-  readonly forms?: WindowForms;
-  /** Null: `bans: off`. */
-  readonly bans: BanRule | null;
-  /** False: its limits are counted and reported, but refuse no request. */
-  readonly enforce: boolean;
-  /** Shadow limits, which are counted beside `limits` and refuse no request; empty if the plan has no such limits. */
-  readonly shadow: Readonly<Partial<Record<WindowName, number>>>;
-  readonly shadowForms?: WindowForms;
-  /** What each key of a customer may take of its customer's limits; left out if all of it. */
-  readonly eachKey?: {
-    readonly limits: Readonly<Partial<Record<WindowName, number>>>;
-    readonly forms: WindowForms;
-    readonly inFlight?: number;
-    readonly units?: readonly PlanUnit[];
-  };
-  /** What the plan limits in units of their own; absent if in none. */
-  readonly units?: readonly PlanUnit[];
-  /** Absent if the plan has no groups; at most `MAX_GROUPS`. */
-  readonly groups?: readonly PlanGroup[];
-  /** How many requests of a key, or of a customer, may be in flight at a time; left out if any number may. */
-  readonly inFlight?: number;
-  /** Strikes and bans of a customer's keys belong to the customer. */
-  readonly bansOfCustomer?: true;
-}
-
-/** Groups of routes that a plan may have. A set of them is a number with a bit for each. */
-export const MAX_GROUPS = 15;
-/** Beside a bit for each group: the request belongs to some group by one reading of its path alone. */
+/**
+ * A set of groups and units is a number with a bit for each group, then this one: the request belongs to some group by one reading of its
+ * path alone. The bits of units follow.
+ */
 export const IN_ONE_READING = 1 << MAX_GROUPS;
-/** Units that a plan may have. Their bits follow. */
-export const MAX_UNITS = 8;
 
 /** The bit of a unit in a set of groups and units. @param index in `UnitBudgets.names` */
 export function bitOfUnit(index: number): number {
   return 1 << (MAX_GROUPS + 1 + index);
-}
-
-export type WindowForms = Readonly<Partial<Record<WindowName, WindowForm>>>;
-
-/** The content of plans.yaml. Frozen; a reload makes a new object. */
-export interface Plans {
-  readonly plans: ReadonlyMap<string, Plan>;
-  /** Names of plans that the operator has removed on purpose, although live keys may have them. */
-  readonly removed: readonly string[];
-  /** Failed authentications that one client address may make per minute. */
-  readonly failedAuthenticationPerMinute: number;
 }
 
 /**

@@ -1,6 +1,8 @@
+import { type WindowForm, wholeForm } from '../model/plan.ts';
 import type { LimitName, WindowName } from '../model/values.ts';
-import { type Calendar, type CalendarForm, calendarOf } from './calendar.ts';
+import { type Calendar, calendarOf } from './calendar.ts';
 
+export type { WindowForm } from '../model/plan.ts';
 export {
   budgetOf,
   eachWindow,
@@ -40,12 +42,6 @@ export interface WindowLimit {
   readonly calendar?: Calendar;
 }
 
-/** The settings of a window besides its limit; none for a fixed window. */
-export interface WindowForm {
-  readonly slices?: number;
-  readonly calendar?: CalendarForm;
-}
-
 /** What has been counted in an open window. */
 export interface WindowCount {
   readonly used: number;
@@ -67,16 +63,18 @@ export interface SliceCounts {
   readonly counts: readonly number[];
 }
 
-/** The window with a limit. A month is always a calendar month. */
-export function windowLimit(window: WindowName, limit: number, form: WindowForm = {}): WindowLimit {
-  const calendar =
-    form.calendar ?? (window === 'month' ? { unit: 'month' as const, zone: 'UTC', anchor: 1 } : undefined);
+/** The window with a limit. */
+export function windowLimit(window: WindowName, limit: number, form?: WindowForm): WindowLimit {
+  const { calendar, ...whole } = wholeForm(window, form);
+  const counted = { window, lengthMs: WINDOW_MS[window], limit, ...whole };
+  return calendar === undefined ? counted : { ...counted, calendar: calendarOf(calendar) };
+}
+
+/** The kind of a counted window, as plans.yaml gives it. */
+export function formOf({ slices, calendar }: WindowLimit): WindowForm {
   return {
-    window,
-    lengthMs: WINDOW_MS[window],
-    limit,
-    ...(form.slices === undefined ? {} : { slices: form.slices }),
-    ...(calendar === undefined ? {} : { calendar: calendarOf(calendar) }),
+    ...(slices === undefined ? {} : { slices }),
+    ...(calendar === undefined ? {} : { calendar: calendar.form }),
   };
 }
 

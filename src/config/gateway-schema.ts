@@ -1,26 +1,21 @@
 import { z } from 'zod';
-import { UNBOUNDED } from '../admit/plan.ts';
-import { WINDOWS } from '../admit/windows.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
 import { PROTOCOL } from '../http1/fields.ts';
 import { addresses, scopes } from '../model/attributes.ts';
+import { limitsOf, UNBOUNDED } from '../model/plan.ts';
+import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { routeCost } from './charges.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './values.ts';
 import { inMs, instant, orNull } from './values.ts';
 
-const rule = `must be a whole number from 0 to ${UNBOUNDED}`;
-const limit = z
-  .int(rule)
-  .min(0, rule)
-  .max(UNBOUNDED, rule)
-  .optional()
-  .describe('Number of requests that one window admits.');
+const { duration, host, port, size, timeout, wholeNumber } = values;
 
 /** The limits of a route without a key, for each client address. */
-const addressLimits = z
-  .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
+const addressLimits = limitsOf(
+  wholeNumber(0, UNBOUNDED).optional().describe('Number of requests that one window admits.'),
+)
   .refine(
     (limits) => Object.keys(limits).length > 0,
     `is empty; give a limit for at least one of ${WINDOWS.join(', ')}`,
@@ -261,8 +256,6 @@ export const upstreamEntry = z.strictObject({
     'TLS to targets that begin with `https://`. Certificates are verified unless `verify` is false.',
   ),
 });
-
-const { duration, host, port, size, timeout, wholeNumber } = values;
 
 const certificateFiles = {
   cert: values

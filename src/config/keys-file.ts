@@ -1,24 +1,20 @@
 import { z } from 'zod';
-import { UNBOUNDED } from '../admit/plan.ts';
 import { shapeOf } from '../model/attributes.ts';
+import { limitOr, limitsOf, UNLIMITED } from '../model/plan.ts';
 import { ID_FORMS } from '../model/record.ts';
 import * as values from './values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
 // keys.yaml, the file of `tollgate keys apply`: which keys and customers are to exist, and what is said of each.
 
-const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or \`unlimited\``;
-const limit = z
-  .union([z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.literal('unlimited', limitRule)], limitRule)
+const limit = limitOr(' or `unlimited`', UNLIMITED)
   .optional()
   .describe(
     "Its own number of requests in this window, in place of its plan's; of a key of a customer, what it may take of the customer's. `unlimited`: no bound.",
   );
 const endRule =
   'must be a date such as 2030-12-31, a time such as 2030-12-31T12:00:00Z, or `never`; a duration would mean another day each time';
-const limits = z
-  .strictObject({ second: limit, minute: limit, hour: limit, day: limit, week: limit, month: limit })
-  .optional();
+const limits = limitsOf(limit).optional();
 const expires = z
   .string(endRule)
   .refine((given) => given === 'never' || values.momentOf(given) !== null, endRule)

@@ -1,7 +1,18 @@
 import { z } from 'zod';
 import { calendarOf } from '../admit/calendar.ts';
-import { type BanRule, MAX_GROUPS, MAX_UNITS, type Plan, type Plans, type PlanUnit, UNBOUNDED } from '../admit/plan.ts';
-import { WINDOWS, type WindowForm, type WindowName } from '../admit/windows.ts';
+import {
+  type BanRule,
+  limitOr,
+  limitRule,
+  MAX_GROUPS,
+  MAX_UNITS,
+  type Plan,
+  type Plans,
+  UNBOUNDED,
+  UNLIMITED,
+  type WindowForm,
+} from '../model/plan.ts';
+import { WINDOWS, type WindowName } from '../model/values.ts';
 import { groupRouteOf } from '../routing/path-groups.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
 import * as values from './values.ts';
@@ -16,13 +27,9 @@ export function parsePlans(text: string, file: string): Parsed<Plans> {
 
 const { duration, wholeNumber } = values;
 
-const limitRule = `must be a whole number from 0 to ${UNBOUNDED}, \`unlimited\` or \`custom\``;
-const plainLimit = z.union(
-  [z.int(limitRule).min(0, limitRule).max(UNBOUNDED, limitRule), z.enum(['unlimited', 'custom'])],
-  limitRule,
-);
-const shadowRule = `must be a whole number from 0 to ${UNBOUNDED}`;
-const shadowLimit = z.int(shadowRule).min(0, shadowRule).max(UNBOUNDED, shadowRule);
+const PLAIN = ', `unlimited` or `custom`';
+const plainLimit = limitOr(PLAIN, z.enum(['unlimited', 'custom']));
+const shadowLimit = wholeNumber(0, UNBOUNDED);
 
 const sliding = {
   window: z
@@ -63,13 +70,13 @@ const FORMS = {
   },
 } as const;
 
-/** A schema for each window: the limit alone, or a mapping of it and the form of the window. */
-function byWindow<L extends z.ZodType>(limit: L, rule: string, description: string) {
+/** A schema for each window: the limit alone, or a mapping of it and the form of the window. @param ending of the limit's rule */
+function byWindow<L extends z.ZodType>(limit: L, ending: string, description: string) {
   const of = <F extends z.ZodRawShape>(form: F) =>
     z
       .union(
         [limit, z.strictObject({ limit: limit.describe(description), ...form })],
-        `${rule}, or a mapping with \`limit\``,
+        `${limitRule(ending)}, or a mapping with \`limit\``,
       )
       .optional()
       .describe(description);
@@ -132,11 +139,8 @@ const bans = z.union(
 type RawBans = z.output<typeof bans> | undefined;
 
 const inFlight = wholeNumber(1, 1_000_000).optional();
-const unitRule = `must be a whole number from 0 to ${UNBOUNDED}, or \`unlimited\``;
-const unitLimit = z.union(
-  [z.int(unitRule).min(0, unitRule).max(UNBOUNDED, unitRule), z.literal('unlimited')],
-  unitRule,
-);
+const OF_UNIT = ', or `unlimited`';
+const unitLimit = limitOr(OF_UNIT, UNLIMITED);
 
 /** Limits in units of their own, by the name of the unit. */
 function unitsSchema(description: string) {
@@ -147,13 +151,14 @@ function unitsSchema(description: string) {
         .strictObject(
           byWindow(
             unitLimit,
-            unitRule,
+            OF_UNIT,
             'How much of the unit one window admits. `unlimited`: it is counted for the history alone.',
           ),
         )
         .meta({ minProperties: 1 }),
     )
     .refine((units) => Object.keys(units).length <= MAX_UNITS, `must not have more than ${MAX_UNITS} units`)
+    .transform((units) => Object.entries(units).map(([name, limits]) => ({ name, ...partOf(limits) })))
     .optional()
     .meta({ minProperties: 1, maxProperties: MAX_UNITS, description });
 }
@@ -167,8 +172,9 @@ const group = z.strictObject({
     .max(100, 'must not have more than 100 patterns')
     .describe('Which requests belong to the group, by their path. A request belongs to every group that matches it.'),
   limits: z
-    .strictObject(byWindow(shadowLimit, shadowRule, 'Number of requests of the group that one window admits.'))
-    .meta({ minProperties: 1, description: 'Limits of the group, by window, as those of the plan.' }),
+    .strictObject(byWindow(shadowLimit, '', 'Number of requests of the group that one window admits.'))
+    .meta({ minProperties: 1, description: 'Limits of the group, by window, as those of the plan.' })
+    .transform(partOf),
   units: unitsSchema('Limits of the group in units of their own, as those of the plan.'),
   instead: z
     .boolean('must be true or false')
@@ -181,7 +187,7 @@ const plan = z.strictObject({
     .strictObject(
       byWindow(
         plainLimit,
-        limitRule,
+        PLAIN,
         'Number of requests that one window admits; 0 refuses everything. `unlimited`: no bound. `custom`: each key brings its own number.',
       ),
     )
@@ -189,14 +195,16 @@ const plan = z.strictObject({
       minProperties: 1,
       description:
         'Limits of each key of this plan, by window; of a customer with this plan, limits that all its keys share. A plain number is the limit of a fixed window, which opens with the first request that is counted in it; a month is always a calendar month. At least one window is required.',
-    }),
+    })
+    .transform(partOf),
   bans: bans.optional().describe('Bans of this plan: `off`, or a mapping of what differs from the bans of all plans.'),
   'each-key': z
     .strictObject({
-      ...byWindow(shadowLimit, shadowRule, 'Number of requests that one window admits to one key.'),
+      ...byWindow(shadowLimit, '', 'Number of requests that one window admits to one key.'),
       'in-flight': inFlight.describe('How many requests of one key may be in flight at a time, over all gateways.'),
       units: unitsSchema("What one key of a customer may take of its customer's limits in units of their own."),
     })
+    .transform(({ 'in-flight': inFlight, units, ...windows }) => ({ ...partOf(windows), inFlight, units }))
     .optional()
     .meta({
       minProperties: 1,
@@ -209,6 +217,11 @@ const plan = z.strictObject({
   groups: z
     .record(values.limitName('group'), group)
     .refine((groups) => Object.keys(groups).length <= MAX_GROUPS, `must not have more than ${MAX_GROUPS} groups`)
+    .transform((groups) =>
+      Object.entries(groups).map(([name, { routes, limits, instead, units }]) => {
+        return { name, routes, instead, ...limits, units };
+      }),
+    )
     .optional()
     .meta({
       minProperties: 1,
@@ -226,7 +239,8 @@ const plan = z.strictObject({
       '`false` makes the plan a shadow: its limits and bans are counted and reported in log and metrics, refuse no request and are not in headers.',
     ),
   shadow: z
-    .strictObject(byWindow(shadowLimit, shadowRule, 'Number of requests that one window would admit.'))
+    .strictObject(byWindow(shadowLimit, '', 'Number of requests that one window would admit.'))
+    .transform(partOf)
     .optional()
     .meta({
       minProperties: 1,
@@ -284,12 +298,12 @@ const PLANS_FILE: FileKind<typeof plansSchema> = {
     for (const [name, entry] of isMapping(plans) ? Object.entries(plans) : []) {
       const ofPlan = soundBans(field(entry, 'bans'));
       checkBans(mergeBans(common ?? DEFAULT_BANS, ofPlan), ofPlan, ['plans', name, 'bans'], fault);
-      checkLimits(name, field(entry, 'limits'), fault, warn);
-      for (const part of ['limits', 'shadow', 'each-key']) checkForms(field(entry, part), ['plans', name, part], fault);
-      checkEachKey(name, entry, fault, warn);
+      for (const part of partsIn(entry, ['plans', name])) checkPart(part, fault, warn);
+      checkInFlight(name, entry, warn);
       checkGroups(name, entry, fault, warn);
-      checkUnits(name, entry, fault, warn);
-      checkShadow(name, entry, fault);
+      checkUnits(name, entry, fault);
+      if (field(entry, 'shadow') !== undefined && field(entry, 'enforce') === false)
+        fault(['plans', name, 'shadow'], IS_SHADOW);
     }
   },
 };
@@ -314,18 +328,72 @@ function checkBans(rule: BanRule | null, own: RawBans, path: readonly string[], 
     fault([...path, 'first'], 'is longer than the longest ban; shorten it or set a longer `longest`.');
 }
 
-function checkLimits(plan: string, limits: unknown, fault: Note, warn: Note): void {
-  const path = ['plans', plan, 'limits'];
-  refuseEmpty(limits, path, fault);
-  for (const { window, value } of countedIn(limits)) {
-    if (value === 0) warn([...path, window], 'is 0 and refuses every request of this plan.');
-  }
-  warnOfLowerWindows(limits, path, warn);
+const IS_SHADOW =
+  'is set together with `enforce: false`, which makes `limits` a shadow already; leave out one of the two.';
+
+/** A part of a plan that has limits by window, as it is written. */
+interface RawPart {
+  readonly limits: unknown;
+  readonly path: readonly string[];
+  /** What else it may have in place of a window. */
+  readonly besides?: string;
+  /** Which requests a limit of 0 refuses, where it is probably a mistake. */
+  readonly refused?: string;
+  /** The limits that all keys or all routes share: this part bounds nothing unless it is below them. */
+  readonly within?: { readonly limits: unknown; readonly why: string };
+  /** It refuses nothing, so its numbers are not compared. */
+  readonly isWatched?: true;
 }
 
-function refuseEmpty(limits: unknown, path: readonly string[], fault: Note): void {
-  if (!isMapping(limits) || Object.keys(limits).length > 0) return;
-  fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
+const OF_ALL_KEYS = 'that all keys of a customer share, and so bounds no key.';
+
+/** Every part of a plan that has limits by window. */
+function partsIn(entry: unknown, path: readonly string[]): readonly RawPart[] {
+  const [limits, shadow, eachKey, units] = ['limits', 'shadow', 'each-key', 'units'].map((name) => field(entry, name));
+  return [
+    { limits, path: [...path, 'limits'], refused: 'every request of this plan' },
+    { limits: shadow, path: [...path, 'shadow'], isWatched: true },
+    {
+      ...{ limits: eachKey, path: [...path, 'each-key'], besides: ' and in-flight' },
+      within: { limits, why: OF_ALL_KEYS },
+    },
+    ...unitParts(units, path),
+    ...unitParts(field(eachKey, 'units'), [...path, 'each-key'], units),
+    ...entriesOf(field(entry, 'groups')).flatMap(([name, group]) => {
+      const of = [...path, 'groups', name];
+      const why = 'of the plan, which refuses first; lower it, or set `instead: true`.';
+      const part = { limits: field(group, 'limits'), path: [...of, 'limits'] };
+      const within = field(group, 'instead') === true ? {} : { within: { limits, why } };
+      return [{ ...part, ...within }, ...unitParts(field(group, 'units'), of)];
+    }),
+  ];
+}
+
+/** @param ofPlan the units that all keys of a customer share */
+function unitParts(units: unknown, path: readonly string[], ofPlan?: unknown): readonly RawPart[] {
+  return entriesOf(units).map(([unit, limits]) => ({
+    ...{ limits, path: [...path, 'units', unit], refused: 'every request of this plan that charges it' },
+    within: { limits: field(ofPlan, unit), why: OF_ALL_KEYS },
+  }));
+}
+
+function checkPart({ limits, path, besides = '', refused, within, isWatched }: RawPart, fault: Note, warn: Note): void {
+  if (isMapping(limits) && Object.keys(limits).length === 0) {
+    fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')}${besides}.`);
+  }
+  for (const window of WINDOWS) checkForm(field(limits, window), [...path, window], fault);
+  if (isWatched) return;
+  const counted = countedIn(limits);
+  const shared = new Map(countedIn(within?.limits).map(({ window, value }) => [window, value]));
+  for (const [i, { window, value }] of counted.entries()) {
+    const at = [...path, window];
+    const shorter = counted.slice(0, i).find((other) => other.value > value);
+    const most = shared.get(window);
+    if (value === 0 && refused !== undefined) warn(at, `is 0 and refuses ${refused}.`);
+    if (value !== 0 && shorter !== undefined)
+      warn(at, `is below the ${shorter.window} limit of ${shorter.value}, which can then never be used up.`);
+    if (most !== undefined && value >= most) warn(at, `is not below the ${window} limit of ${most} ${within!.why}`);
+  }
 }
 
 /** The windows with a number, shortest first. */
@@ -337,99 +405,43 @@ function countedIn(limits: unknown): readonly { readonly window: WindowName; rea
   });
 }
 
-function warnOfLowerWindows(limits: unknown, path: readonly string[], warn: Note): void {
-  const counted = countedIn(limits);
-  for (const [i, { window, value }] of counted.entries()) {
-    const shorter = counted.slice(0, i).find((other) => other.value > value);
-    if (value === 0 || shorter === undefined) continue;
-    warn(
-      [...path, window],
-      `is below the ${shorter.window} limit of ${shorter.value}, which can then never be used up.`,
-    );
-  }
-}
-
-/** Warns of windows of a part of a plan, such as a group, whose limit is not below that of the plan in the same window. */
-function warnOfNoBound(
-  limits: unknown,
-  { ofPlan, path, why }: { readonly ofPlan: unknown; readonly path: readonly string[]; readonly why: string },
-  warn: Note,
-): void {
-  const planned = new Map(countedIn(ofPlan).map(({ window, value }) => [window, value]));
-  for (const { window, value } of countedIn(limits)) {
-    const most = planned.get(window);
-    if (most !== undefined && value >= most)
-      warn([...path, window], `is not below the ${window} limit of ${most} ${why}`);
-  }
-}
-
-function checkEachKey(plan: string, entry: unknown, fault: Note, warn: Note): void {
-  const [eachKey, ofPlan] = [field(entry, 'each-key'), field(entry, 'limits')];
-  const path = ['plans', plan, 'each-key'];
-  if (isMapping(eachKey) && Object.keys(eachKey).length === 0) {
-    fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')} and in-flight.`);
-  }
-  warnOfLowerWindows(eachKey, path, warn);
-  const shared = 'that all keys of a customer share, and so bounds no key.';
-  warnOfNoBound(eachKey, { ofPlan, path, why: shared }, warn);
-  for (const [unit, limits] of Object.entries(mappingOf(field(eachKey, 'units')))) {
-    const ofUnit = field(field(entry, 'units'), unit);
-    warnOfNoBound(limits, { ofPlan: ofUnit, path: [...path, 'units', unit], why: shared }, warn);
-  }
-  const [one, all] = [field(eachKey, 'in-flight'), field(entry, 'in-flight')];
-  if (typeof one === 'number' && typeof all === 'number' && one >= all) {
-    const why = 'that all keys of a customer share, and so bounds no key.';
-    warn([...path, 'in-flight'], `is not below the in-flight limit of ${all} ${why}`);
-  }
-}
-
-function checkForms(limits: unknown, path: readonly string[], fault: Note): void {
-  for (const window of WINDOWS) checkForm(field(limits, window), [...path, window], fault);
+function checkInFlight(plan: string, entry: unknown, warn: Note): void {
+  const [one, all] = [field(field(entry, 'each-key'), 'in-flight'), field(entry, 'in-flight')];
+  if (typeof one !== 'number' || typeof all !== 'number' || one < all) return;
+  warn(['plans', plan, 'each-key', 'in-flight'], `is not below the in-flight limit of ${all} ${OF_ALL_KEYS}`);
 }
 
 function checkGroups(plan: string, entry: unknown, fault: Note, warn: Note): void {
-  const [groups, ofPlan] = [field(entry, 'groups'), field(entry, 'limits')];
+  const groups = field(entry, 'groups');
   if (isMapping(groups) && Object.keys(groups).length === 0) {
     fault(['plans', plan, 'groups'], 'is empty; name at least one group, or leave it out.');
   }
-  for (const [name, group] of isMapping(groups) ? Object.entries(groups) : []) {
-    const path = ['plans', plan, 'groups', name];
-    const [limits, ofGroup] = [field(group, 'limits'), [...path, 'limits']];
-    refuseEmpty(limits, ofGroup, fault);
-    checkForms(limits, ofGroup, fault);
-    warnOfLowerWindows(limits, ofGroup, warn);
-    const why = 'of the plan, which refuses first; lower it, or set `instead: true`.';
-    if (field(group, 'instead') !== true) warnOfNoBound(limits, { ofPlan, path: ofGroup, why }, warn);
-    checkRoutes(field(group, 'routes'), [...path, 'routes'], fault, warn);
+  for (const [name, group] of entriesOf(groups)) {
+    checkRoutes(field(group, 'routes'), ['plans', plan, 'groups', name, 'routes'], fault, warn);
   }
 }
 
-function checkUnits(plan: string, entry: unknown, fault: Note, warn: Note): void {
-  const groups = mappingOf(field(entry, 'groups'));
+/** Units and groups of a plan must not have the same names in header fields. */
+function checkUnits(plan: string, entry: unknown, fault: Note): void {
+  const groups = entriesOf(field(entry, 'groups'));
   const path = ['plans', plan];
   const parts = [
-    { units: field(entry, 'units'), path: [...path, 'units'], group: null },
-    { units: field(field(entry, 'each-key'), 'units'), path: [...path, 'each-key', 'units'], group: null },
-    ...Object.entries(groups).map(([group, of]) => {
-      return { units: field(of, 'units'), path: [...path, 'groups', group, 'units'], group };
+    { units: field(entry, 'units'), path: [...path, 'units'], prefix: '' },
+    { units: field(field(entry, 'each-key'), 'units'), path: [...path, 'each-key', 'units'], prefix: '' },
+    ...groups.map(([group, of]) => {
+      return { units: field(of, 'units'), path: [...path, 'groups', group, 'units'], prefix: `${group}-` };
     }),
   ];
   const names = new Set<string>();
+  const ofGroups = groups.map(([name]) => name);
   // The beginnings of the names that windows have in header fields.
-  const taken = new Set(Object.keys(groups));
-  for (const { units, path: at, group } of parts) {
+  const taken = new Set(ofGroups);
+  for (const { units, path: at, prefix } of parts) {
     if (isMapping(units) && Object.keys(units).length === 0)
       fault(at, 'is empty; name at least one unit, or leave it out.');
-    for (const [unit, limits] of Object.entries(mappingOf(units))) {
-      refuseEmpty(limits, [...at, unit], fault);
-      checkForms(limits, [...at, unit], fault);
-      warnOfLowerWindows(limits, [...at, unit], warn);
-      for (const { window, value } of countedIn(limits)) {
-        if (value === 0) warn([...at, unit, window], 'is 0 and refuses every request of this plan that charges it.');
-      }
-      const name = group === null ? unit : `${group}-${unit}`;
-      const isOther = Object.hasOwn(groups, name) || group !== null;
-      if (isOther && taken.has(name))
+    for (const [unit] of entriesOf(units)) {
+      const name = `${prefix}${unit}`;
+      if (taken.has(name) && (prefix !== '' || ofGroups.includes(name)))
         fault(
           [...at, unit],
           `has limits with the same names (${name}-…) as another group or unit; rename one of the two.`,
@@ -441,8 +453,8 @@ function checkUnits(plan: string, entry: unknown, fault: Note, warn: Note): void
   if (names.size > MAX_UNITS) fault([...path, 'units'], `and those of groups are more than ${MAX_UNITS} units.`);
 }
 
-function mappingOf(value: unknown): Readonly<Record<string, unknown>> {
-  return isMapping(value) ? (value as Record<string, unknown>) : {};
+function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
+  return isMapping(value) ? Object.entries(value) : [];
 }
 
 function checkRoutes(routes: unknown, path: readonly string[], fault: Note, warn: Note): void {
@@ -469,39 +481,15 @@ function checkForm(entry: unknown, path: readonly string[], fault: Note): void {
     fault([...path, 'zone'], 'is of no use without `align: calendar`; add it, or leave out `zone`.');
 }
 
-function checkShadow(plan: string, entry: unknown, fault: Note): void {
-  const shadow = field(entry, 'shadow');
-  const path = ['plans', plan, 'shadow'];
-  if (isMapping(shadow) && Object.keys(shadow).length === 0) {
-    fault(path, `is empty; give a limit for at least one of ${WINDOWS.join(', ')}.`);
-  } else if (shadow !== undefined && field(entry, 'enforce') === false) {
-    fault(
-      path,
-      'is set together with `enforce: false`, which makes `limits` a shadow already; leave out one of the two.',
-    );
-  }
-}
-
 function plansOf(file: z.output<typeof plansSchema>): Plans {
   const common = mergeBans(DEFAULT_BANS, file.bans);
   const plans = Object.entries(file.plans).map(([name, entry]): [string, Plan] => {
-    const { limits, bans: own, enforce, shadow = {} } = entry;
+    const { limits, bans: own, enforce, shadow, 'each-key': eachKey, units, groups, 'in-flight': inFlight } = entry;
     // If bans are off for all plans, a plan with bans of its own starts from the contract's rule.
     const bans = own === undefined ? common : mergeBans(common ?? DEFAULT_BANS, own);
-    const ofCustomer = (ofOf(own) ?? ofOf(file.bans)) === 'customer';
-    return [
-      name,
-      {
-        name,
-        ...windowsIn(limits),
-        bans,
-        enforce,
-        shadow: windowsIn(shadow).limits,
-        shadowForms: windowsIn(shadow).forms,
-        ...sharedParts(entry),
-        ...(ofCustomer ? { bansOfCustomer: true } : {}),
-      },
-    ];
+    const bansOfCustomer = (ofOf(own) ?? ofOf(file.bans)) === 'customer' ? true : undefined;
+    const watched = { shadow: shadow?.limits ?? {}, shadowForms: shadow?.forms ?? {} };
+    return [name, { name, ...limits, bans, enforce, ...watched, eachKey, units, groups, inFlight, bansOfCustomer }];
   });
   return values.deepFreeze({
     plans: new Map(plans),
@@ -510,38 +498,10 @@ function plansOf(file: z.output<typeof plansSchema>): Plans {
   });
 }
 
-/** What a plan says of customers, groups of routes and requests in flight. */
-function sharedParts(entry: z.output<typeof plan>): Pick<Plan, 'eachKey' | 'groups' | 'inFlight' | 'units'> {
-  const { 'each-key': eachKey, groups, 'in-flight': inFlight, units } = entry;
-  return {
-    ...(eachKey === undefined
-      ? {}
-      : { eachKey: { ...windowsIn(eachKey), ...inFlightIn(eachKey['in-flight']), ...unitsIn(eachKey.units) } }),
-    ...unitsIn(units),
-    ...(groups === undefined
-      ? {}
-      : {
-          groups: Object.entries(groups).map(([name, { routes, limits, instead, units: ofGroup }]) => {
-            return { name, routes, instead, ...windowsIn(limits), ...unitsIn(ofGroup) };
-          }),
-        }),
-    ...inFlightIn(inFlight),
-  };
-}
-
-function unitsIn(units: z.output<ReturnType<typeof unitsSchema>>): { readonly units?: readonly PlanUnit[] } {
-  if (units === undefined) return {};
-  return { units: Object.entries(units).map(([name, limits]) => ({ name, ...windowsIn(limits) })) };
-}
-
-function inFlightIn(inFlight: number | undefined): { readonly inFlight?: number } {
-  return inFlight === undefined ? {} : { inFlight };
-}
-
 type RawLimit<L> = L | (RawForm & { readonly limit: L }) | undefined;
 
 /** The limits of some windows, and their kinds. */
-function windowsIn<L extends number | string>(entries: Partial<Record<WindowName, RawLimit<L>>>) {
+function partOf<L extends number | string>(entries: Partial<Record<WindowName, RawLimit<L>>>) {
   return {
     limits: eachWindow(entries, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
     forms: eachWindow(entries, formOf),

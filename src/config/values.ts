@@ -7,7 +7,10 @@ import { WINDOWS } from '../admit/windows.ts';
 import { faultOfFieldValue } from '../http1/field-rules.ts';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPath } from '../http1/request-line.ts';
+import { wholeNumber } from '../model/values.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
+
+export { wholeNumber } from '../model/values.ts';
 
 /** A setting that may be left out; null then. */
 export function orNull<S extends z.ZodType>(schema: S) {
@@ -78,11 +81,6 @@ function sizeBytes(value: string | number): number {
   if (typeof value === 'number') return value;
   const [, digits, unit] = SIZE.exec(value) ?? [];
   return digits === undefined ? Number.NaN : Number(digits) * UNIT_BYTES[unit as keyof typeof UNIT_BYTES];
-}
-
-export function wholeNumber(least: number, most: number) {
-  const message = `must be a whole number from ${least} to ${most}`;
-  return z.int(message).min(least, message).max(most, message);
 }
 
 /** A TCP port; 0 lets the system choose one, which tests use. */

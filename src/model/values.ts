@@ -4,6 +4,11 @@ import { z } from 'zod';
 
 export const count = z.int().min(0);
 
+export function wholeNumber(least: number, most: number) {
+  const message = `must be a whole number from ${least} to ${most}`;
+  return z.int(message).min(least, message).max(most, message);
+}
+
 const ISO_TIME = z.iso.datetime();
 /** An RFC 3339 time. */
 export const time = z

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import type { Plans } from '../admit/plan.ts';
 import { shapeOf, shownAttributes } from '../model/attributes.ts';
+import { inOrder, limitOrCustom, limits } from '../model/plan.ts';
 import type { StoredCustomer } from '../model/record.ts';
-import { entryText, heldTo, heldToLimits, inOrder, suspendedNow, timeOf } from './key-report.ts';
+import { entryText, heldTo, heldToLimits, suspendedNow, timeOf } from './key-report.ts';
 import { suspension } from './suspensions.ts';
-import { type DeepReadonly, limitOrCustom, limits, time } from './values.ts';
+import { type DeepReadonly, time } from './values.ts';
 
 /** A customer as operators see it. */
 export const customer = z

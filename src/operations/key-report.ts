@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
-import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import { type ListedName, listedAttributes, shapeOf, shownAttributes } from '../model/attributes.ts';
+import { inOrder, limit, limitOrCustom, limits } from '../model/plan.ts';
 import {
   type AppliedEntry,
   isSuspended,
@@ -11,7 +11,7 @@ import {
   UnreadableRecord,
 } from '../model/record.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
-import { type DeepReadonly, day, limit, limitOrCustom, limits, time } from './values.ts';
+import { type DeepReadonly, day, time } from './values.ts';
 
 /** Why a record that a row of a list is about cannot be read; the row has what is known without it. */
 export const unreadableRow = z
@@ -194,11 +194,6 @@ export function timeOf(atMs: number): string;
 export function timeOf(atMs: number | null): string | null;
 export function timeOf(atMs: number | null): string | null {
   return atMs === null ? null : new Date(atMs).toISOString();
-}
-
-export function inOrder<T>(limits: Readonly<Partial<Record<WindowName, T>>>): Readonly<Partial<Record<WindowName, T>>> {
-  const there = WINDOWS.flatMap((window) => (limits[window] === undefined ? [] : [[window, limits[window]] as const]));
-  return Object.fromEntries(there) as Readonly<Partial<Record<WindowName, T>>>;
 }
 
 /** The own limits of a caller, and those of the customer to which it belongs, null without one. */

@@ -1,17 +1,9 @@
 import { z } from 'zod';
 import { banLengthMs, type Outcome } from '../admit/decide.ts';
-import { formText } from '../admit/form-text.ts';
 import type { Allowance, Plan } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import {
-  type LimitName,
-  type ToppedUpLimit,
-  type TopUpNote,
-  type WindowForm,
-  type WindowLimit,
-  windowOf,
-  withTopUps,
-} from '../admit/windows.ts';
+import { formOf, type LimitName, type ToppedUpLimit, type TopUpNote, windowOf, withTopUps } from '../admit/windows.ts';
+import { formText } from '../model/plan.ts';
 import { count, type DeepReadonly, limit, standingBan, topUpId, unixSeconds } from './values.ts';
 
 const standingWindow = z
@@ -122,12 +114,4 @@ export function keyUsageReport(
 
 function partOf({ id, amount, reason, atMs }: TopUpNote) {
   return { id, amount, reason: reason === '' ? null : reason, at: Math.floor(atMs / 1000) };
-}
-
-/** The kind of a counted window, as plans.yaml gives it. */
-export function formOf({ slices, calendar }: WindowLimit): WindowForm {
-  return {
-    ...(slices === undefined ? {} : { slices }),
-    ...(calendar === undefined ? {} : { calendar: calendar.form }),
-  };
 }

@@ -1,10 +1,17 @@
 import { z } from 'zod';
-import { type Limit, UNBOUNDED } from '../admit/plan.ts';
-import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
 import { durationMs, momentOf } from '../config/values.ts';
 import { escapedText } from '../io/terminal-text.ts';
-import { count } from '../model/values.ts';
+import { UNBOUNDED } from '../model/plan.ts';
+import { count, wholeNumber } from '../model/values.ts';
 
+export {
+  editedLimits,
+  type GivenLimits,
+  isWindow,
+  limit,
+  limitFrom,
+  limits,
+} from '../model/plan.ts';
 export { count, type DeepReadonly, limitName, time, windowName } from '../model/values.ts';
 
 // The values that several operations take or give, and how the texts of an operator are read. The message of a schema is the end of a
@@ -16,44 +23,20 @@ export const day = z.string().meta({ format: 'date' });
 export const topUpId = z.string().describe('The id of this top-up, by which it can be undone.');
 export const unixSeconds = z.int().describe('Unix seconds.');
 
-const limitRule = `must be a whole number from 0 to ${UNBOUNDED} or "unlimited"`;
-const number = (rule: string) => z.int(rule).min(0, rule).max(UNBOUNDED, rule);
-export const limit = z.union([number(limitRule), z.literal('unlimited')], limitRule).meta({ id: 'Limit' });
-export const limitOrCustom = z.union([limit, z.literal('custom')]);
-
-const editedRule = `${limitRule}, or null for the plan's own`;
-const editedLimit = z
-  .union([number(editedRule), z.literal('unlimited'), z.null()], editedRule)
-  .meta({ id: 'EditedLimit' });
-
-const limitsRule = `must be an object with ${WINDOWS.join(', ')}`;
-export const limits = z
-  .strictObject(
-    eachWindow(() => limit.optional()),
-    limitsRule,
-  )
-  .meta({ id: 'Limits' });
-export const editedLimits = z.strictObject(
-  eachWindow(() => editedLimit.optional()),
-  limitsRule,
-);
-
 export const standingBan = z
   .strictObject({ number: count.min(1), until: unixSeconds })
   .nullable()
   .meta({ id: 'StandingBan' });
 
-const amountRule = `must be a whole number from 1 to ${UNBOUNDED}`;
-export const amount = z.int(amountRule).min(1, amountRule).max(UNBOUNDED, amountRule);
+export const amount = wholeNumber(1, UNBOUNDED);
 
 export const textRule = 'must be a text';
 
 const MAX_PAGE = 1_000;
-const pageRule = `must be a whole number from 1 to ${MAX_PAGE}`;
 
 /** The members of the input of a list. */
 export const PAGE = {
-  limit: z.int(pageRule).min(1, pageRule).max(MAX_PAGE, pageRule).default(100).describe('Entries on a page.'),
+  limit: wholeNumber(1, MAX_PAGE).default(100).describe('Entries on a page.'),
   cursor: z.string(textRule).optional().describe('The `cursor` of the page before.'),
 };
 
@@ -104,25 +87,6 @@ const DAYS: Readonly<Record<string, number>> = { __proto__: null as never, yeste
 export function pastFrom(text: string, nowMs: number): number | null {
   const agoMs = durationFrom(text);
   return agoMs === null ? momentFrom(text, nowMs) : nowMs - agoMs;
-}
-
-/** The limits in an operator's request. Null restores the plan's own number. */
-export type GivenLimits = Partial<Record<WindowName, Limit | null>>;
-
-/** Reads one `WINDOW=NUMBER`. `WINDOW=default` restores the plan's own number. @returns null for any other text */
-export function limitFrom(text: string): { readonly window: WindowName; readonly limit: Limit | null } | null {
-  const [window = '', value = '', ...more] = text.split('=');
-  const limit = value === 'default' ? null : numberFrom(value);
-  return isWindow(window) && limit !== undefined && more.length === 0 ? { window, limit } : null;
-}
-
-export function isWindow(text: string): text is WindowName {
-  return (WINDOWS as readonly string[]).includes(text);
-}
-
-function numberFrom(value: string): Limit | undefined {
-  if (value === 'unlimited') return value;
-  return /^(0|[1-9][0-9]{0,14})$/.test(value) && Number(value) <= UNBOUNDED ? Number(value) : undefined;
 }
 
 const MAX_CHARACTERS = 100;

@@ -1,5 +1,4 @@
-import { eachKeyText, groupText, limitsText, unitsText } from '../admit/form-text.ts';
-import type { Plan, Plans } from '../admit/plan.ts';
+import { groupText, type Plan, type Plans, partText } from '../model/plan.ts';
 import type { Census } from './recording.ts';
 import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
 import type { Counts } from './tally.ts';
@@ -54,17 +53,13 @@ export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report
 /** The limits of a plan, those of its groups and of each key of a customer, in words. */
 function planText(plan: Plan | undefined): string | null {
   if (plan === undefined) return null;
-  const each = eachKeyText(plan);
-  const groups = (plan.groups ?? []).map((group) => `${group.name}: ${groupText(group)}`);
+  const { limits, forms, units, eachKey, groups = [] } = plan;
+  const each = eachKey === undefined ? '' : partText(eachKey);
   return [
-    joined([limitsText(plan.limits, plan.forms), unitsText(plan.units)]),
+    partText({ limits, forms, units }),
     ...(each === '' ? [] : [`each key of a customer: ${each}`]),
-    ...groups,
+    ...groups.map((group) => `${group.name}: ${groupText(group)}`),
   ].join('; ');
-}
-
-function joined(parts: readonly string[]): string {
-  return parts.filter((part) => part !== '').join(', ');
 }
 
 /** A key as `--json` prints it. */

@@ -1,8 +1,8 @@
 import { isOfCustomer } from '../admit/account-id.ts';
-import { formText } from '../admit/form-text.ts';
 import type { Allowance } from '../admit/plan.ts';
-import { WINDOWS } from '../admit/windows.ts';
+import { formOf, WINDOWS } from '../admit/windows.ts';
 import type { Exchange } from '../gateway/exchange.ts';
+import { formText } from '../model/plan.ts';
 import { type Judgement, type KeptRefusal, type PaidAmounts, SOURCES } from '../model/refusal.ts';
 import { reportedOfCaller } from '../operations/live/found.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
@@ -253,12 +253,9 @@ export class KeptRefusals {
   #limitsOf(row: number, { limits, furtherLimits, inUnits }: Shared): KeptRefusal['limits'] {
     const at = row * NUMBERS + NUMBER.limits;
     const numbers = [...this.#numbers.subarray(at, at + 3 * WINDOWS.length), ...(furtherLimits ?? [])];
-    return limits.map(({ window, name = window, slices, calendar }, i) => ({
-      window: name,
-      form: formText(window, {
-        ...(slices === undefined ? {} : { slices }),
-        ...(calendar === undefined ? {} : { calendar: calendar.form }),
-      }),
+    return limits.map((of, i) => ({
+      window: of.name ?? of.window,
+      form: formText(of.window, formOf(of)),
       ...inUnits?.[i],
       limit: numbers[3 * i]!,
       used: numbers[3 * i + 1]!,

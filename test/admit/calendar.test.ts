@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Calendar, type CalendarUnit } from '../../src/admit/calendar.ts';
+import { Calendar } from '../../src/admit/calendar.ts';
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import type { CalendarForm } from '../../src/model/plan.ts';
 import { allowance } from '../support/allowance.ts';
 
 const HOUR = 3_600_000;
-const period = (unit: CalendarUnit, zone: string, at: string, anchor = 1) => {
+const period = (unit: CalendarForm['unit'], zone: string, at: string, anchor = 1) => {
   const { startsAtMs, endsAtMs } = new Calendar({ unit, zone, anchor }).periodAt(Date.parse(at));
   return [new Date(startsAtMs).toISOString().slice(0, 16), new Date(endsAtMs).toISOString().slice(0, 16)];
 };
@@ -74,7 +75,7 @@ test('periods follow each other without a gap, and contain what they are asked f
   ];
   fc.assert(
     fc.property(
-      fc.constantFrom<CalendarUnit>('hour', 'day', 'week', 'month'),
+      fc.constantFrom<CalendarForm['unit']>('hour', 'day', 'week', 'month'),
       fc.constantFrom(...zones),
       fc.integer({ min: 1, max: 31 }),
       fc.integer({ min: Date.parse('2000-01-01'), max: Date.parse('2040-01-01') }),

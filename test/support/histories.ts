@@ -1,8 +1,8 @@
 import fc from 'fast-check';
-import type { CalendarUnit } from '../../src/admit/calendar.ts';
 import type { Amounts } from '../../src/admit/decide.ts';
 import { type Allowance, budgetOf, charging } from '../../src/admit/plan.ts';
 import { WINDOWS, type WindowForm, type WindowName } from '../../src/admit/windows.ts';
+import type { CalendarForm } from '../../src/model/plan.ts';
 import { allowance, alsoCharging, withOwn } from './allowance.ts';
 
 /** One step of a history: the clock moves, then `n` requests of `cost` come under `plan`. */
@@ -17,7 +17,7 @@ const limit = fc.integer({ min: 0, max: 12 });
 const optional = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined, freq: 2 });
 
 const sliding = fc.record({ slices: fc.constantFrom(4, 5, 7, 12, 30) });
-const calendar = (unit: CalendarUnit) =>
+const calendar = (unit: CalendarForm['unit']) =>
   fc
     .record({
       zone: fc.constantFrom('UTC', 'Europe/Berlin', 'America/St_Johns', 'Australia/Lord_Howe', 'Asia/Kathmandu'),

@@ -2,6 +2,7 @@ import type { ExitCode } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { filterValues } from '../../model/attributes.ts';
+import { limitsCell } from '../../model/plan.ts';
 import { byReadability, type UnreadableRecord } from '../../model/record.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
@@ -14,7 +15,7 @@ import {
   givenFilters,
 } from '../keys/attribute-options.ts';
 import { linesOf, suspendedRows } from '../keys/show.ts';
-import { heldText, json, limitsText, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
+import { heldText, json, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
@@ -165,7 +166,7 @@ function customerText(
     ['expires', report.expiresAt === null ? 'never' : moment(report.expiresAt)],
     ...suspendedRows(report, moment),
     ...keys.map(({ id, name, limits }): [string, string] => {
-      const own = limitsText(limits);
+      const own = limitsCell(limits);
       return ['key', `${id}${name === null ? '' : ` ${escapedText(name)}`}${own === '' ? '' : ` (${own})`}`];
     }),
     ...unreadable.map(({ id }): [string, string] => ['key', `${id} (unreadable)`]),

@@ -2,6 +2,7 @@ import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { allAttributes, cellOf, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../../model/attributes.ts';
+import { limitsCell } from '../../model/plan.ts';
 import { isReadable, isSuspended, type StoredKey, UnreadableRecord } from '../../model/record.ts';
 import { timeOf } from '../../operations/key-report.ts';
 import type { Operations } from '../../operations/operations.ts';
@@ -10,7 +11,6 @@ import { operationsOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
-import { limitsText } from './text-form.ts';
 
 const HEADER = [
   ...(['id', 'plan'] as const),
@@ -102,7 +102,7 @@ function membersOf(key: ExportedKey) {
 
 function cellsOf(key: ExportedKey): readonly (string | null)[] {
   const { limits, ...rest } = membersOf(key);
-  const members = { ...rest, limits: limitsText(limits) };
+  const members = { ...rest, limits: limitsCell(limits) };
   return HEADER.map((column) => {
     const cell = members[column];
     return cell === null ? null : cellOf(cell);

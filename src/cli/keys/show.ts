@@ -1,10 +1,11 @@
 import { accountIdOf } from '../../admit/account-id.ts';
-import { formText } from '../../admit/form-text.ts';
 import type { Allowance, Plans } from '../../admit/plan.ts';
+import { formOf } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { filterValues } from '../../model/attributes.ts';
+import { formText, limitsCell } from '../../model/plan.ts';
 import { byReadability, isReadable, type StoredKey } from '../../model/record.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
 import {
@@ -17,7 +18,6 @@ import {
   timeOf,
 } from '../../operations/key-report.ts';
 import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
-import { formOf } from '../../operations/key-usage-report.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
 import { operationsOn } from '../operations.ts';
@@ -32,7 +32,6 @@ import {
   customerCell,
   heldText,
   json,
-  limitsText,
   secretLabelOf,
   stateOf,
   unreadableCells,
@@ -283,7 +282,7 @@ async function limitRows(
   const isKnown = owner !== null && isReadable(owner) && plan !== null;
   const allowance = isKnown ? allowanceOfOwner(owner, plan, store.plans) : null;
   // Without its customer, its plan or a limit that the plan asks for, no request is admitted.
-  if (allowance === null) return [['limits', limitsText(limits)]];
+  if (allowance === null) return [['limits', limitsCell(limits)]];
   const { shadow, isShadowOnly } = allowance;
   const held = isShadowOnly ? shadow! : allowance;
   const kinds = kindsText(held);
@@ -308,7 +307,7 @@ const LEFT = 14;
 /** All limits of an allowance, a line for each budget. */
 function budgetsText(allowance: Allowance): string {
   return budgetsOf(allowance)
-    .map(limitsText)
+    .map(limitsCell)
     .filter((line) => line !== '')
     .join('\n');
 }

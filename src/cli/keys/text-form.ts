@@ -1,6 +1,6 @@
-import { UNBOUNDED } from '../../admit/plan.ts';
 import { isLimitName, WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
+import { limitsCell, UNBOUNDED } from '../../model/plan.ts';
 import { isSuspended, type StoredKey, type UnreadableRecord } from '../../model/record.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
 import {
@@ -71,15 +71,9 @@ export function readMoment(option: string, text: string, nowMs: number): number 
   throw new Failure('bad_usage', `${option} is '${text}'; it ${MOMENT_RULE}.`);
 }
 
-export function limitsText(limits: KeyReport['limits']): string {
-  return Object.entries(limits)
-    .map(([window, limit]) => `${window}=${limit}`)
-    .join(' ');
-}
-
 /** The limits that a key or a customer is held to; those that are set, if no request of it is admitted. */
 export function heldText({ limits, heldTo }: Pick<KeyReport, 'limits' | 'heldTo'>): string {
-  return limitsText(heldTo ?? limits);
+  return limitsCell(heldTo ?? limits);
 }
 
 /** The column of the customers of keys, in a table that has it only if some key has a customer. */

@@ -1,9 +1,8 @@
-import { eachKeyText, groupText, limitsText, limitText } from '../../admit/form-text.ts';
-import type { Plan } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
 import { configurationFrom } from '../../config/settings.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { durationText } from '../../io/time-text.ts';
+import { groupText, limitsText, limitText, type Plan, partText } from '../../model/plan.ts';
+import { WINDOWS } from '../../model/values.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { table } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -60,10 +59,10 @@ async function printPlans(json: boolean, terminal: Terminal): Promise<ExitCode> 
   }
   const rows = all.map((plan) => [
     plan.name,
-    ...WINDOWS.map((window) => limitText(window, plan.limits[window], plan.forms?.[window])),
+    ...WINDOWS.map((window) => limitText(window, plan)),
     bansOf(plan),
     watchedOf(plan),
-    eachKeyText(plan),
+    plan.eachKey === undefined ? '' : partText(plan.eachKey),
     (plan.groups ?? []).map(({ name }) => name).join(', '),
     String(plan.inFlight ?? ''),
   ]);
@@ -73,7 +72,7 @@ async function printPlans(json: boolean, terminal: Terminal): Promise<ExitCode> 
   const some = <T>(cells: readonly T[]) => cells.filter((_, i) => shown[i]);
   terminal.out(table(some(heads), rows.map(some), terminal));
   for (const { name, units = [], groups = [] } of all) {
-    for (const unit of units) terminal.out(`unit ${unit.name} of ${name}: ${limitsText(unit.limits, unit.forms)}\n`);
+    for (const unit of units) terminal.out(`unit ${unit.name} of ${name}: ${limitsText(unit)}\n`);
     for (const group of groups) terminal.out(`group ${group.name} of ${name}: ${groupText(group)}\n`);
   }
   terminal.out(
@@ -89,5 +88,5 @@ function bansOf({ bans: rule, bansOfCustomer }: Plan): string {
 
 function watchedOf({ enforce, shadow, shadowForms }: Plan): string {
   if (!enforce) return 'all';
-  return limitsText(shadow, shadowForms);
+  return limitsText({ limits: shadow, forms: shadowForms });
 }

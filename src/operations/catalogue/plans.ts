@@ -1,8 +1,6 @@
 import { z } from 'zod';
-import { formText } from '../../admit/form-text.ts';
-import type { Plan, PlanUnit, WindowForms } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
 import { Refused } from '../../failure.ts';
+import { formText, type LimitsPart, type Plan, shownPlan, windowsIn } from '../../model/plan.ts';
 import { byReadability } from '../../model/record.ts';
 import { versionState } from '../load-record.ts';
 import type { Outcome } from '../plans/drafts.ts';
@@ -12,7 +10,7 @@ import type { Simulation } from '../plans/simulation.ts';
 import { announceWritten, untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { count, limit, limitOrCustom, time, windowName } from '../values.ts';
+import { count, limit, time, windowName } from '../values.ts';
 import type { PlansContext } from './contexts.ts';
 import { type Asked, defineOperation } from './operation.ts';
 import { actor } from './records.ts';
@@ -23,95 +21,6 @@ const DRAFT_BYTES = 4 * 1024 * 1024;
 const SIMULATION_BYTES = 28 * 1024 * 1024;
 
 const version = z.string().meta({ pattern: '^[0-9a-f]{12}$' });
-
-const forms = z
-  .record(
-    z.string(),
-    z.strictObject({
-      slices: z.int().min(4).max(30).optional().describe('The window slides.'),
-      calendar: z
-        .strictObject({
-          unit: z.enum(['hour', 'day', 'week', 'month']),
-          zone: z.string().describe('IANA name of the time zone.'),
-          anchor: z.int().min(1).max(31).describe('On which day a month begins.'),
-        })
-        .optional(),
-    }),
-  )
-  .describe(
-    'Windows that slide or follow a calendar. Any other is fixed, except a month, which is then a calendar month of UTC.',
-  )
-  .meta({ id: 'Forms' });
-
-const windows = z.array(
-  z.strictObject({
-    window: windowName,
-    limit: limitOrCustom,
-    form: z
-      .string()
-      .describe('The kind of the window in words: `fixed`, `sliding, 12 slices`, `calendar, Europe/Berlin`.'),
-    shadow: z.boolean().describe('Whether the limit is only watched.'),
-  }),
-);
-const limits = z.record(z.string(), count);
-const units = z
-  .array(
-    z.strictObject({
-      name: z.string().meta({ examples: ['tokens'] }),
-      limits: z.record(z.string(), limit),
-      forms: forms.optional(),
-      windows,
-    }),
-  )
-  .optional()
-  .describe('Limits in units of their own, such as tokens; left out if there are none.');
-const inFlight = count.min(1).optional();
-
-const plan = z
-  .strictObject({
-    name: z.string(),
-    limits: z.record(z.string(), limitOrCustom),
-    forms: forms.optional(),
-    bans: z
-      .strictObject({
-        after: z.number(),
-        withinMs: z.number(),
-        firstMs: z.number(),
-        factor: z.number(),
-        longestMs: z.number(),
-        forgetMs: z.number(),
-      })
-      .nullable()
-      .describe('Null if the plan has no bans.'),
-    enforce: z.boolean().describe('False: its limits and bans are counted and refuse no request.'),
-    shadow: z.record(z.string(), count).describe('Limits that are only watched, beside the real ones.'),
-    shadowForms: forms.optional(),
-    windows: windows.describe('The windows of `limits`, then of `shadow`, for display.'),
-    eachKey: z
-      .strictObject({ limits, forms, inFlight, units, windows })
-      .optional()
-      .describe("What each key of a customer may take of its customer's limits; left out if all of it."),
-    units,
-    groups: z
-      .array(
-        z.strictObject({
-          name: z.string(),
-          routes: z.array(z.string()).describe('Patterns of paths, some with methods in front: `POST /v1/orders`.'),
-          limits,
-          forms: forms.optional(),
-          instead: z.boolean().describe("Whether its requests are counted by these limits in place of the plan's own."),
-          units,
-          windows,
-        }),
-      )
-      .optional()
-      .describe('Groups of routes, whose requests have limits of their own; left out if there are none.'),
-    inFlight: inFlight.describe(
-      'Requests of a key, or of a customer, that may be in flight at a time; left out if any number may.',
-    ),
-    bansOfCustomer: z.literal(true).optional().describe('A ban is of all keys of the customer.'),
-  })
-  .meta({ id: 'Plan' });
 
 const fault = z
   .strictObject({
@@ -183,7 +92,7 @@ export const showPlans = defineOperation({
     versions: z
       .strictObject({ settings: version, plans: version })
       .describe('The beginning of the SHA-256 of gateway.yaml and of plans.yaml.'),
-    plans: z.array(plan),
+    plans: z.array(shownPlan),
     failedAuthentication: z
       .strictObject({ minute: count })
       .describe('Failed authentications that one client address may make.'),
@@ -194,38 +103,33 @@ export const showPlans = defineOperation({
     return {
       output: {
         versions: versions(),
-        plans: [...plans.values()].map(shownPlan),
+        plans: [...plans.values()].map(planReport),
         failedAuthentication: { minute: failedAuthenticationPerMinute },
       },
     };
   },
 });
 
-function shownPlan(plan: Plan) {
+function planReport(plan: Plan) {
   const { eachKey, groups, shadow, shadowForms } = plan;
   const shown = withWindows(plan);
   return {
     ...shown,
     windows: [...shown.windows, ...windowsOf({ limits: shadow, forms: shadowForms }, true)],
     eachKey: eachKey && withWindows(eachKey),
-    groups: groups?.map((group) => ({ ...withWindows(group), routes: [...group.routes] })),
+    groups: groups?.map(withWindows),
   };
 }
 
 /** A part of a plan that has limits, and may have some in units. */
-function withWindows<T extends Parameters<typeof windowsOf>[0] & { readonly units?: readonly PlanUnit[] }>(part: T) {
+function withWindows<T extends LimitsPart & Pick<Plan, 'units'>>(part: T) {
   const units = part.units?.map((unit) => ({ ...unit, windows: windowsOf(unit) }));
   return { ...part, units, windows: windowsOf(part) };
 }
 
-function windowsOf(
-  { limits, forms }: { readonly limits: Plan['limits']; readonly forms?: WindowForms | undefined },
-  isShadow = false,
-) {
-  return WINDOWS.flatMap((window) => {
-    const limit = limits[window];
-    if (limit === undefined) return [];
-    return [{ window, limit, form: formText(window, forms?.[window]), shadow: isShadow }];
+function windowsOf({ limits, forms }: LimitsPart, isShadow = false) {
+  return windowsIn(limits).map((window) => {
+    return { window, limit: limits[window]!, form: formText(window, forms?.[window]), shadow: isShadow };
   });
 }
 

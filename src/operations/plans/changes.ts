@@ -1,6 +1,15 @@
-import { groupText, limitsText } from '../../admit/form-text.ts';
-import type { BanRule, Plan, Plans, PlanUnit, WindowForms } from '../../admit/plan.ts';
-import { eachWindow, WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../admit/windows.ts';
+import {
+  type BanRule,
+  groupText,
+  type LimitsPart,
+  limitsText,
+  type Plan,
+  type Plans,
+  type PlanUnit,
+  type WindowForm,
+  wholeForm,
+} from '../../model/plan.ts';
+import { eachWindow, WINDOWS, type WindowName } from '../../model/values.ts';
 import type { LiveKeys, LiveKeysByPlan } from '../plans-in-use.ts';
 
 /** One difference between two files of plans. */
@@ -145,7 +154,7 @@ function changesOfUnits(
   return [...new Set([...before!.keys(), ...after!.keys()])].flatMap((name) => {
     const [was, is] = [before!.get(name), after!.get(name)];
     if (was !== undefined && is !== undefined) return changesOfLimits(plan, `${path}.${name}`, was, is);
-    const [from = null, to = null] = [was, is].map((unit) => unit && limitsText(unit.limits, unit.forms));
+    const [from = null, to = null] = [was, is].map((unit) => unit && limitsText(unit));
     return change(plan, `${path}.${name}`, from, to);
   });
 }
@@ -157,12 +166,6 @@ function affecting(
 ): readonly PlansChange[] {
   const { keys = null, customers = null } = users ?? {};
   return changes.map((one) => ({ ...one, keys, customers }));
-}
-
-/** A set of windows with their limits, as plans.yaml has several. */
-interface LimitsPart {
-  readonly limits: Plan['limits'];
-  readonly forms?: WindowForms | undefined;
 }
 
 const NO_LIMITS: LimitsPart = { limits: {} };
@@ -218,17 +221,13 @@ const NO_SETTINGS = { window: null, slices: null, align: null, zone: null, ancho
 
 /** The settings of plans.yaml that give a window this kind, with their defaults; null for those that it does not have. */
 function settingsOf(window: WindowName, form: WindowForm | undefined) {
-  const { slices, calendar } = windowLimit(window, 0, form);
+  const { slices, calendar } = wholeForm(window, form);
   if (calendar === undefined) {
-    return {
-      ...NO_SETTINGS,
-      window: slices === undefined ? 'fixed' : 'sliding',
-      slices: slices ?? null,
-    };
+    return { ...NO_SETTINGS, window: slices === undefined ? 'fixed' : 'sliding', slices: slices ?? null };
   }
   // As text: a later day is not a larger limit.
-  const anchor = window === 'month' ? String(calendar.form.anchor) : null;
-  return { ...NO_SETTINGS, align: 'calendar', zone: calendar.form.zone, anchor };
+  const anchor = window === 'month' ? String(calendar.anchor) : null;
+  return { ...NO_SETTINGS, align: 'calendar', zone: calendar.zone, anchor };
 }
 
 function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): readonly PlansChange[] {

@@ -1,13 +1,6 @@
-import type { CalendarUnit } from '../../../src/admit/calendar.ts';
-import {
-  type Allowance,
-  allowanceOf,
-  type BanRule,
-  type Plan,
-  plainAllowance,
-  type WindowForms,
-} from '../../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, type BanRule, type Plan, plainAllowance } from '../../../src/admit/plan.ts';
 import { type WindowForm, type WindowLimit, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
+import type { CalendarForm, WindowForms } from '../../../src/model/plan.ts';
 import type { Chance } from '../../kit/chance.ts';
 import { ZONES } from './store-judge.ts';
 
@@ -31,7 +24,7 @@ function formOf(window: WindowName, chance: Chance): WindowForm {
   const kind = chance.below(3);
   if (kind === 0) return {};
   if (kind === 1 || window === 'second' || window === 'minute') return { slices: chance.of([4, 5, 12, 30]) };
-  return { calendar: { unit: window as CalendarUnit, zone: chance.of(Object.keys(ZONES)), anchor: 1 } };
+  return { calendar: { unit: window as CalendarForm['unit'], zone: chance.of(Object.keys(ZONES)), anchor: 1 } };
 }
 
 function bansOf(chance: Chance): BanRule {

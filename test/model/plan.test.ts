@@ -1,7 +1,14 @@
 import { expect, test } from 'vitest';
-import { eachKeyText, formText, groupText, limitsText, limitText, unitsText } from '../../src/admit/form-text.ts';
-import type { Limit } from '../../src/admit/plan.ts';
-import type { WindowForm, WindowName } from '../../src/admit/windows.ts';
+import {
+  formText,
+  groupText,
+  type Limit,
+  limitsText,
+  limitText,
+  partText,
+  type WindowForm,
+} from '../../src/model/plan.ts';
+import type { WindowName } from '../../src/model/values.ts';
 
 const calendar = (zone: string, anchor: number): WindowForm => ({ calendar: { unit: 'month', zone, anchor } });
 
@@ -20,7 +27,7 @@ test.each<[WindowName, Limit | 'custom' | undefined, WindowForm | undefined, str
   ['day', undefined, { slices: 4 }, 'sliding, 4 slices', ''],
 ])('a %s of %s by %o is %s, and with its limit %j', (window, limit, form, text, withLimit) => {
   expect(formText(window, form)).toBe(text);
-  expect(limitText(window, limit, form)).toBe(withLimit);
+  expect(limitText(window, { limits: { [window]: limit }, forms: form && { [window]: form } })).toBe(withLimit);
 });
 
 const FORMS = { minute: { slices: 12 } };
@@ -30,19 +37,18 @@ const UNITS = [
 ] as const;
 const UNITS_TEXT = 'tokens-minute 100 (sliding, 12 slices), tokens-month unlimited, rows-day 7';
 
-test('limits in words are those that there are, the shortest window first, each unit apart', () => {
-  expect(limitsText({ day: 1000, minute: 60 }, FORMS)).toBe('minute 60 (sliding, 12 slices), day 1000');
-  expect(limitsText({ minute: 60 }, undefined)).toBe('minute 60');
-  expect(limitsText({}, FORMS)).toBe('');
-  expect(unitsText(UNITS)).toBe(UNITS_TEXT);
-  expect(unitsText(undefined)).toBe('');
+test('limits in words are those that there are, the shortest window first', () => {
+  expect(limitsText({ limits: { day: 1000, minute: 60 }, forms: FORMS })).toBe(
+    'minute 60 (sliding, 12 slices), day 1000',
+  );
+  expect(limitsText({ limits: { minute: 60 } })).toBe('minute 60');
+  expect(limitsText({ limits: {}, forms: FORMS })).toBe('');
 });
 
-test('what a plan gives each key is its limits, what may be in flight, and its units, as far as there are any', () => {
-  expect(eachKeyText({})).toBe('');
-  expect(eachKeyText({ eachKey: { limits: {}, forms: {} } })).toBe('');
-  expect(eachKeyText({ eachKey: { limits: {}, forms: {}, inFlight: 5 } })).toBe('5 in flight');
-  expect(eachKeyText({ eachKey: { limits: { minute: 300 }, forms: {}, inFlight: 5, units: UNITS } })).toBe(
+test('a part of a plan in words is its limits, what may be in flight, and each of its units, as far as there are any', () => {
+  expect(partText({ limits: {} })).toBe('');
+  expect(partText({ limits: {}, forms: {}, inFlight: 5 })).toBe('5 in flight');
+  expect(partText({ limits: { minute: 300 }, forms: {}, inFlight: 5, units: UNITS })).toBe(
     `minute 300, 5 in flight, ${UNITS_TEXT}`,
   );
 });
