@@ -354,7 +354,9 @@ function partsIn(entry: unknown, path: readonly string[]): readonly RawPart[] {
     { limits, path: [...path, 'limits'], refused: 'every request of this plan' },
     { limits: shadow, path: [...path, 'shadow'], isWatched: true },
     {
-      ...{ limits: eachKey, path: [...path, 'each-key'], besides: ' and in-flight' },
+      limits: eachKey,
+      path: [...path, 'each-key'],
+      besides: ' and in-flight',
       within: { limits, why: OF_ALL_KEYS },
     },
     ...unitParts(units, path),
@@ -372,7 +374,9 @@ function partsIn(entry: unknown, path: readonly string[]): readonly RawPart[] {
 /** @param ofPlan the units that all keys of a customer share */
 function unitParts(units: unknown, path: readonly string[], ofPlan?: unknown): readonly RawPart[] {
   return entriesOf(units).map(([unit, limits]) => ({
-    ...{ limits, path: [...path, 'units', unit], refused: 'every request of this plan that charges it' },
+    limits,
+    path: [...path, 'units', unit],
+    refused: 'every request of this plan that charges it',
     within: { limits: field(ofPlan, unit), why: OF_ALL_KEYS },
   }));
 }

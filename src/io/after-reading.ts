@@ -1,7 +1,7 @@
 type Work = () => void;
 
 /**
- * Work of one turn of the event loop that runs together, in two arrays that are filled in turns. V8 frees an array whose length becomes
+ * Work of one turn of the event loop that runs together, in two arrays that are filled alternately. V8 frees an array whose length becomes
  * 0, so they keep theirs: new ones were 3 % of what a lone request allocates.
  */
 class Phase {

@@ -201,7 +201,7 @@ export class Intake {
   }
 
   /**
-   * Processes at once what waits, because the connection ends.
+   * Processes what waits: when it is its turn, or at once because the connection ends.
    *
    * Fault: TLS reports the end right behind the last bytes, also to a reader that has stopped, so that the response ended before what
    * waited of it.

@@ -83,13 +83,14 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     // connection for one that waits.
     const weight = socket instanceof TLSSocket ? Number.POSITIVE_INFINITY : 1;
     interceptEnds(socket, (end) => {
-      if (this.#carried === null) end();
-      else {
-        endInTurn(this, weight, () => {
-          this.#intake?.deliver();
-          end();
-        });
+      if (this.#carried === null) {
+        end();
+        return;
       }
+      endInTurn(this, weight, () => {
+        this.#intake?.deliver();
+        end();
+      });
     });
     outliveFailedWrites(socket, this.#onWriteFailed);
     socket.on('error', (error) => {

@@ -446,8 +446,8 @@ describe('the API held to its description', () => {
     const more = 'redis: { timeout: 2s, durability: { timeout: 100ms } }';
     const unsettled = await startWithAdmin(store, { more });
     const itUnsettled = (...what: What) => referee.ask(unsettled, ...what);
-    // Until its plans are recorded as the last, the API of this gateway takes those of `without` for later ones, and gives no one a plan
-    // that they lack.
+    // Until the plans of this gateway are recorded as the latest, its API takes those of `without` for newer ones, and refuses a plan that
+    // they lack.
     await eventually(
       async () => (await itUnsettled('GET', '/admin/plans/history')).body.versions[0].version === version,
     );
