@@ -8,7 +8,7 @@ import { settled } from '../../src/admit/settle.ts';
 import { placeOf } from '../../src/admit/windows.ts';
 import { windowText } from '../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
-import { SETTLE_LUA } from '../../src/stores/redis/settlement-calls.ts';
+import { SETTLE } from '../../src/stores/redis/settlement-calls.ts';
 import { alsoCharging, withOwn } from '../support/allowance.ts';
 import { histories } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
@@ -30,7 +30,7 @@ test(
   'settled and settle.lua agree on every history of reserves, settled early, late and after their windows (reliability 288)',
   async () => {
     const ledger = twinLedger(redis);
-    const lua = withClock(SETTLE_LUA);
+    const lua = withClock(SETTLE.lua);
     let run = 0;
     let [givenBack, added] = [0, 0];
     await fc.assert(

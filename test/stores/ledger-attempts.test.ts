@@ -24,7 +24,7 @@ function ledgerOn(replies: readonly { readonly afterMs: number; readonly value: 
     const { afterMs, value } = replies[sent.push(name) - 1]!;
     setTimeout(() => (value instanceof Error ? reject(value) : resolve(Buffer.from(value))), afterMs);
   };
-  const redis = { defineCommand: () => {}, sendCommand } as unknown as RedisClient;
+  const redis = { sendCommand } as unknown as RedisClient;
   const circuit = new Circuit({ timeoutMs: TIMEOUT_MS, failures: 3, probeEveryMs: 100, probe: async () => 'PONG' });
   const ledger = new RedisLedger({ redis, circuit, publish: async () => {}, writes: null as unknown as DurableWrites });
   let outcome = 'waits';

@@ -3,10 +3,13 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import { byReadability } from '../../src/model/record.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
+import type { RedisClient } from '../../src/stores/redis/connection.ts';
 import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { API_KEYS } from '../../src/stores/redis/key-writes.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
-import { RecordWrite } from '../../src/stores/redis/record-writes.ts';
+import type { LuaScript } from '../../src/stores/redis/lua-script.ts';
+import { REPLACE, RecordWrite } from '../../src/stores/redis/record-writes.ts';
+import { DROP } from '../../src/stores/redis/records.ts';
 import { EVERYTHING, keySearchContract } from '../contracts/key-search.ts';
 import { keyStoreContract } from '../contracts/key-store.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';
@@ -175,12 +178,10 @@ describe('a creation that is refused', () => {
 describe('a digest that one gateway takes away and another brings back stays to be found', () => {
   type Step = (...args: string[]) => Promise<unknown>;
   /** Lets `meanwhile` happen just before a gateway takes a step. */
-  const interpose = (
-    redis: object,
-    step: 'get' | 'tollgateDrop' | 'tollgateReplace',
-    meanwhile: () => Promise<unknown>,
-  ) => {
-    const steps = redis as Record<string, Step>;
+  const interpose = (redis: RedisClient, at: 'get' | LuaScript<number>, meanwhile: () => Promise<unknown>) => {
+    const step = at === 'get' ? at : at.command;
+    if (at !== 'get') redis.defineCommand(step, at);
+    const steps = redis as unknown as Record<string, Step>;
     const original = steps[step]!.bind(redis);
     steps[step] = async (...args) => {
       steps[step] = original;
@@ -200,7 +201,7 @@ describe('a digest that one gateway takes away and another brings back stays to 
 
   test('when it comes back before the pointer is removed', async () => {
     const { one, other, put, key, digest } = await setUp();
-    interpose(one.redis, 'tollgateDrop', () => put(other, digest));
+    interpose(one.redis, DROP, () => put(other, digest));
     await put(one, `${digest}-new`);
     expect(await other.keys.findByDigest(digest)).toEqual(key);
   });
@@ -208,10 +209,10 @@ describe('a digest that one gateway takes away and another brings back stays to 
   test('when the pointer is removed before it comes back', async () => {
     const { one, other, put, key, digest } = await setUp();
     const [pointed, dropped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    interpose(one.redis, 'tollgateDrop', () => pointed.promise);
+    interpose(one.redis, DROP, () => pointed.promise);
     const taking = put(one, `${digest}-new`).then(() => dropped.resolve());
     // The other one has seen the pointer still there; before it writes the record, the pointer goes.
-    interpose(other.redis, 'tollgateReplace', () => {
+    interpose(other.redis, REPLACE, () => {
       pointed.resolve();
       return dropped.promise;
     });

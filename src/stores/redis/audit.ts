@@ -13,6 +13,7 @@ import type { RedisClient } from './connection.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
@@ -42,14 +43,14 @@ local function bounds()
 end`;
 
 /** Replies the bounds. KEYS: the hash of all records. ARGV: a number, to look only below it; empty for all. */
-const READ_BOUNDS_LUA = `${BOUNDS_LUA}
+const READ_BOUNDS = new LuaScript<[first: number, last: number]>(`${BOUNDS_LUA}
 if ARGV[1] == '' then return { bounds() } end
 local numbers = numberedFields()
 local before = tonumber(ARGV[1])
 for i = #numbers, 1, -1 do
   if numbers[i] < before then return { numbers[1], numbers[i] } end
 end
-return { 1, 0 }`;
+return { 1, 0 }`);
 
 /** Begins both scripts: reads the bounds of the hash of all records (KEYS[1]), and finds a record by its number and its id. */
 const FIND_LUA = `${BOUNDS_LUA}
@@ -72,7 +73,7 @@ end`;
  * the record's number, 0 if it is not known; its id; its revision; its text; how many records are kept, 0 to remove none. Writes
  * something in any case. Replies the number.
  */
-const PUT_LUA = `${FIND_LUA}
+const PUT = new LuaScript<number>(`${FIND_LUA}
 local number
 if found then
   number = found.number
@@ -98,22 +99,22 @@ if keep > 0 then
   end
   if first > before then redis.call('HSET', KEYS[1], 'first', first) end
 end
-return number`;
+return number`);
 
-/** Removes a record, and gives back the numbers at the end that have no record any more. KEYS and ARGV[1] and [2]: as for PUT_LUA. */
-const REMOVE_LUA = `${FIND_LUA}
+/** Removes a record, and gives back the numbers at the end that have no record any more. KEYS and ARGV[1] and [2]: as for PUT. */
+const REMOVE = new LuaScript<number>(`${FIND_LUA}
 if not found then return 0 end
 redis.call('HDEL', KEYS[1], found.number)
 local before = last
 while last >= first and before - last < ${MAX_REMOVED} and redis.call('HEXISTS', KEYS[1], last) == 0 do last = last - 1 end
 if last < before then redis.call('HSET', KEYS[1], 'last', last) end
-return 1`;
+return 1`);
 
 /**
  * Counts a refused attempt. KEYS: the hash of refused attempts (fields: keyspace.ts). ARGV: the actor; the action; the id of a new
  * entry; the text; how many entries are kept.
  */
-const REFUSE_LUA = `
+const REFUSE = new LuaScript<number>(`
 local time = redis.call('TIME')
 local stamp = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local field = ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. string.format('%.0f', math.floor(time[1] / 60))
@@ -141,14 +142,14 @@ for actor, number in pairs(entries) do
     most = actor
   end
 end
-return redis.call('HDEL', KEYS[1], oldest[most].field)`;
+return redis.call('HDEL', KEYS[1], oldest[most].field)`);
 
 /**
  * KEYS: the hash of loads (keyspace.ts). ARGV: the file; what it must be, empty for anything; what it becomes; the number since which
  * it may have become that already, empty if unknown; how many states are kept. Replies what it was, its number, and the number under
  * which it has become that.
  */
-const EXCHANGE_LUA = `
+const EXCHANGE = new LuaScript<[found: string | null, number: number, known: number | null]>(`
 local file, to, kept = ARGV[1], ARGV[3], tonumber(ARGV[5])
 local function read(field)
   local number, state = string.match(redis.call('HGET', KEYS[1], field) or '', '^(%d+) (.*)$')
@@ -173,18 +174,7 @@ if found ~= to and (not found or ARGV[2] == '' or found == ARGV[2]) then
   local value = string.format('%.0f', number) .. ' ' .. to
   redis.call('HSET', KEYS[1], file, value, file .. ' ' .. string.format('%.0f', number % kept), value)
 end
-return { found or false, number, false }`;
-
-interface Scripted {
-  tollgateAuditBounds(log: string, before: number | ''): Promise<[first: number, last: number]>;
-  tollgateAudit(log: string, ...args: (string | number)[]): Promise<number>;
-  tollgateAuditRemove(log: string, ...args: (string | number)[]): Promise<number>;
-  tollgateAuditRefuse(refusals: string, ...args: (string | number)[]): Promise<number>;
-  tollgateAuditLoad(
-    loads: string,
-    ...args: (string | number)[]
-  ): Promise<[found: string | null, number: number, known: number | null]>;
-}
+return { found or false, number, false }`);
 
 interface RedisAuditOptions {
   readonly redis: RedisClient;
@@ -199,24 +189,19 @@ interface RedisAuditOptions {
  */
 export class RedisAudit implements AuditStore {
   readonly places = { records: `${keyspace.audit} in Redis`, refusals: `${keyspace.auditRefusals} in Redis` };
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #writes: DurableWrites;
 
   constructor({ redis, circuit, writes }: RedisAuditOptions) {
-    redis.defineCommand('tollgateAuditBounds', { lua: READ_BOUNDS_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateAudit', { lua: PUT_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateAuditRemove', { lua: REMOVE_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateAuditRefuse', { lua: REFUSE_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateAuditLoad', { lua: EXCHANGE_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
     this.#writes = writes;
   }
 
   async put(record: AuditRecord, { number: earlier, keep, isLasting }: PutOptions): Promise<number> {
     const { id, revision, text } = record;
-    const put = () => this.#redis.tollgateAudit(keyspace.audit, earlier ?? 0, id, revision, text, keep ?? 0);
+    const put = () => PUT.run(this.#redis, [keyspace.audit], earlier ?? 0, id, revision, text, keep ?? 0);
     const number = await this.#run(put);
     // Others are not kept: anyone who may send a change that is refused could displace those that must be made again.
     if (isLasting) await this.#writes.settle(putAgain(record, number, keep));
@@ -230,7 +215,7 @@ export class RedisAudit implements AuditStore {
     readonly limit: number;
     readonly before: number | null;
   }): Promise<readonly KeptRecord[]> {
-    const bounds = (below: number | '') => this.#read(() => this.#redis.tollgateAuditBounds(keyspace.audit, below));
+    const bounds = (below: number | '') => this.#read(() => READ_BOUNDS.run(this.#redis, [keyspace.audit], below));
     let [first, next] = await bounds('');
     const found: KeptRecord[] = [];
     next = Math.min(next, (before ?? Number.MAX_SAFE_INTEGER) - 1);
@@ -255,18 +240,18 @@ export class RedisAudit implements AuditStore {
   }
 
   async remove(id: string, number: number | null): Promise<void> {
-    await this.#run(() => this.#redis.tollgateAuditRemove(keyspace.audit, number ?? 0, id));
+    await this.#run(() => REMOVE.run(this.#redis, [keyspace.audit], number ?? 0, id));
   }
 
   async refuse({ actor, action, id, text }: Refusal): Promise<void> {
     const name = keyspace.auditRefusals;
-    await this.#run(() => this.#redis.tollgateAuditRefuse(name, actor, action, id, text, MAX_REFUSALS), name);
+    await this.#run(() => REFUSE.run(this.#redis, [name], actor, action, id, text, MAX_REFUSALS), name);
   }
 
   async exchangeLoad(file: string, { from, to, since }: LoadStep) {
     const name = keyspace.auditLoads;
     const args = [file, from ?? '', to, since ?? '', KEPT_LOADS];
-    const [found, number, known] = await this.#run(() => this.#redis.tollgateAuditLoad(name, ...args), name);
+    const [found, number, known] = await this.#run(() => EXCHANGE.run(this.#redis, [name], ...args), name);
     return { found, number, known };
   }
 
@@ -313,7 +298,7 @@ function putAgain({ id, revision, text }: AuditRecord, first: number, keep: numb
     kind: 'record',
     remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(keyspace.audit);
-      const there = Number(await link.eval(PUT_LUA, 1, keyspace.audit, number, id, revision, text, keep ?? 0));
+      const there = Number(await link.eval(PUT.lua, 1, keyspace.audit, number, id, revision, text, keep ?? 0));
       const outcome = there === number ? 'there' : 'remade';
       number = there;
       return outcome;

@@ -1,21 +1,22 @@
 import type { CertificateStore, Lease, RecordChange } from '../../certificates/store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, Values } from './values.ts';
 
 /** KEYS[1] the lease. ARGV[1] the holder; [2] for how many milliseconds. */
-const LEASE_LUA = `
+const LEASE = new LuaScript<number>(`
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1`;
+return 1`);
 
 /**
  * KEYS[1] the lease; [2..] the records. ARGV[1] the holder; then for each record its text, empty to remove it, and its lifetime in
  * milliseconds, 0 for no end.
  */
-const WRITE_LUA = `
+const WRITE = new LuaScript<number>(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 for i = 2, #KEYS do
   local text, kept = ARGV[2 * i - 2], tonumber(ARGV[2 * i - 1])
@@ -23,24 +24,17 @@ for i = 2, #KEYS do
   elseif kept > 0 then redis.call('SET', KEYS[i], text, 'PX', kept)
   else redis.call('SET', KEYS[i], text) end
 end
-return 1`;
-
-interface Scripted {
-  tollgateLeaseCertificates(lease: string, holder: string, forMs: number): Promise<number>;
-  tollgateWriteCertificates(keys: number, ...args: (string | number)[]): Promise<number>;
-}
+return 1`);
 
 /** The records of ACME in Redis, all in one slot of a cluster. Those with private keys come sealed. */
 export class RedisCertificateStore implements CertificateStore {
   readonly isShared = true;
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #values: Values;
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
-    redis.defineCommand('tollgateLeaseCertificates', { lua: LEASE_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateWriteCertificates', { lua: WRITE_LUA });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
     this.#values = new Values(redis);
   }
@@ -54,7 +48,7 @@ export class RedisCertificateStore implements CertificateStore {
 
   async lease({ name, holder }: Lease, forMs: number): Promise<boolean> {
     const key = keyspace.certificates(name);
-    return (await this.#circuit.run(() => this.#redis.tollgateLeaseCertificates(key, holder, forMs), key)) === 1;
+    return (await this.#circuit.run(() => LEASE.run(this.#redis, [key], holder, forMs), key)) === 1;
   }
 
   async release(lease: Lease): Promise<void> {
@@ -64,7 +58,7 @@ export class RedisCertificateStore implements CertificateStore {
   async write({ name, holder }: Lease, changes: readonly RecordChange[]): Promise<boolean> {
     const keys = [name, ...changes.map((change) => change.name)].map(keyspace.certificates);
     const texts = changes.flatMap(({ text, keptMs }) => [text ?? '', Math.ceil(keptMs ?? 0)]);
-    const call = () => this.#redis.tollgateWriteCertificates(keys.length, ...keys, holder, ...texts);
+    const call = () => WRITE.run(this.#redis, keys, holder, ...texts);
     return (await this.#circuit.run(call, keys[0])) === 1;
   }
 }

@@ -4,6 +4,7 @@ import type { ChangeFeed, StoreChange } from '../../identify/record-store.ts';
 import { ClusterClient } from './cluster.ts';
 import { type RedisClient, ServerClient } from './connection.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 
 /**
@@ -13,7 +14,7 @@ import type { Calls } from './shards.ts';
  * Fault: another program has written something else in the place of the number, or one that JavaScript rounds. It is replaced, by the milliseconds since 1970,
  * which are more than any number of changes that a gateway has seen: a lower one would look as if changes had been lost.
  */
-const ANNOUNCE_LUA = `
+const ANNOUNCE = new LuaScript<number>(`
 local number = redis.pcall('INCR', KEYS[1])
 if type(number) == 'table' or number > 9007199254740991 then
   local time = redis.call('TIME')
@@ -21,11 +22,7 @@ if type(number) == 'table' or number > 9007199254740991 then
   redis.call('SET', KEYS[1], number)
 end
 redis.pcall('PUBLISH', ARGV[1], number .. ' ' .. ARGV[2])
-return tonumber(number)`;
-
-interface Scripted {
-  tollgateAnnounce(counter: string, channel: string, change: string): Promise<number>;
-}
+return tonumber(number)`);
 
 /**
  * The word for each kind of change in messages: `ban` for a change of an account, although it may also be a top-up or a reset.
@@ -51,7 +48,7 @@ interface RedisChangesOptions {
  * connection, a slow subscriber), by the number of changes, which each gateway polls four times a second.
  */
 export class RedisChanges implements ChangeFeed {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #channel: string;
   readonly #pollEveryMs: number;
@@ -69,8 +66,7 @@ export class RedisChanges implements ChangeFeed {
   #isClosed = false;
 
   constructor({ redis, circuit, pollEveryMs }: RedisChangesOptions) {
-    redis.defineCommand('tollgateAnnounce', { lua: ANNOUNCE_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
     this.#channel = keyspace.changesChannel('db' in redis.options ? (redis.options.db ?? 0) : 0);
     this.#pollEveryMs = pollEveryMs ?? 250;
@@ -87,7 +83,7 @@ export class RedisChanges implements ChangeFeed {
   async publish({ kind, keyId }: StoreChange): Promise<void> {
     const change = `${WORDS[kind]} ${keyId ?? '*'}`;
     await this.#circuit.run(
-      () => this.#redis.tollgateAnnounce(keyspace.changes, this.#channel, change),
+      () => ANNOUNCE.run(this.#redis, [keyspace.changes], this.#channel, change),
       keyspace.changes,
     );
   }

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { Command } from 'ioredis';
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
 import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
@@ -10,16 +9,15 @@ import { slicedCount, WINDOWS, type WindowCount, type WindowLimit, type WindowNa
 import { Failure } from '../../failure.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { luaFile } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 
-const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
-
-export const WINDOWS_LUA = script('./windows.lua');
+export const WINDOWS_LUA = luaFile('./windows.lua');
 /** The name of the channel on which scripts call back what is lent. */
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
-export const HISTORY_LUA = script('./history.lua');
+export const HISTORY_LUA = luaFile('./history.lua');
 /** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
-export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + RECALLS_LUA + script('./decide.lua');
+export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + RECALLS_LUA + luaFile('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;

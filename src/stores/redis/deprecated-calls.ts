@@ -8,10 +8,11 @@ import {
 } from '../../operations/deprecated-calls.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 
 /** KEYS: hash. ARGV: most fields, the field for further consumers, seconds to live, then consumers and calls in turn. */
-const ADD_LUA = `
+const ADD = new LuaScript<number>(`
 local fields = redis.call('HLEN', KEYS[1])
 for i = 4, #ARGV, 2 do
   local field = ARGV[i]
@@ -21,11 +22,7 @@ for i = 4, #ARGV, 2 do
   redis.call('HINCRBY', KEYS[1], field, ARGV[i + 1])
 end
 redis.call('EXPIRE', KEYS[1], ARGV[3])
-return fields`;
-
-interface Scripted {
-  tollgateDeprecatedCalls(key: string, ...args: (string | number)[]): Promise<number>;
-}
+return fields`);
 
 const LIVES_SECONDS = KEPT_DAYS * 86_400;
 /** Maximum consumers in one script call, and the page size of a scan. */
@@ -33,12 +30,11 @@ const CONSUMERS_AT_A_TIME = 1_000;
 
 /** One hash for each day and route, with a field for each consumer. */
 export class RedisDeprecatedCalls implements DeprecatedCalls {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
-    redis.defineCommand('tollgateDeprecatedCalls', { lua: ADD_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
   }
 
@@ -47,7 +43,7 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
     const all = [...calls];
     for (let from = 0; from < all.length; from += CONSUMERS_AT_A_TIME) {
       const args = all.slice(from, from + CONSUMERS_AT_A_TIME).flat();
-      const call = () => this.#redis.tollgateDeprecatedCalls(key, MAX_CONSUMERS, OTHERS, LIVES_SECONDS, ...args);
+      const call = () => ADD.run(this.#redis, [key], MAX_CONSUMERS, OTHERS, LIVES_SECONDS, ...args);
       await this.#circuit.run(call, key);
     }
   }

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import {
   ENDS_KEPT_MS,
   type FleetMessage,
@@ -15,22 +14,20 @@ import {
 import type { RedisClient } from './connection.ts';
 import { useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript, luaFile } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 
 type Reply = [now: number, reports: string[], questions: string[], answers: string[], ends: string[]];
 
-interface Scripted {
-  tollgateFleet(keys: number, ...args: (string | number)[]): Promise<Reply>;
-}
+const EXCHANGE = new LuaScript<Reply>(luaFile('./fleet.lua'));
 
 /** The messages of gateways to each other in Redis, all in one slot of a cluster. */
 export class RedisFleet implements FleetStore {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
-    redis.defineCommand('tollgateFleet', { lua: readFileSync(new URL('fleet.lua', import.meta.url), 'utf8') });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
   }
 
@@ -40,9 +37,7 @@ export class RedisFleet implements FleetStore {
     const bounds = [SHOWN_FOR_MS, REPORT_KEPT_MS, QUESTION_KEPT_MS, MAX_QUESTIONS, MAX_ANSWERS, ENDS_KEPT_MS, MAX_ENDS];
     const more = [...[...questions].flat(), ends.size, ...[...ends].flat(), ...answers.map(({ text }) => text)];
     const args = [id, report ?? '', readsReports ? 1 : 0, ...bounds, questions.size, ...more];
-    const [nowMs, reported, asked, answered, over] = await this.#run(() =>
-      this.#redis.tollgateFleet(names.length, ...names, ...args),
-    );
+    const [nowMs, reported, asked, answered, over] = await this.#run(() => EXCHANGE.run(this.#redis, names, ...args));
     const found = Array.from({ length: reported.length / 3 }, (_, i) => {
       return { id: reported[3 * i]!, atMs: Number(reported[3 * i + 1]), text: reported[3 * i + 2]! };
     });

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import { historiesOf } from '../../admit/account-id.ts';
 import { HISTORY_BYTES, LAST_HOUR_BYTES, lastUsedMsOf } from '../../admit/history.ts';
@@ -17,20 +16,21 @@ import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
 import { useOwn } from './foreign-values.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
+import { LuaScript, luaFile } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
 
 /** KEYS: the history of one consumer. ARGV: refusals, ban answers, the gateway's clock. */
-const ADD_LUA = `${HISTORY_LUA}
+const ADD = new LuaScript<null>(`${HISTORY_LUA}
 local time = redis.call('TIME')
 readGatewayClock(time[1])
-history().refused(KEYS[1], math.floor(time[1] / 3600), tonumber(ARGV[1]), tonumber(ARGV[2]))`;
+history().refused(KEYS[1], math.floor(time[1] / 3600), tonumber(ARGV[1]), tonumber(ARGV[2]))`);
 
 /** KEYS: the two names of the index. ARGV: most members, then for each consumer its id, when it ends and the rest. */
-const NOTE_LUA = readFileSync(new URL('./note-refused.lua', import.meta.url), 'utf8');
+const NOTE = new LuaScript<number>(luaFile('./note-refused.lua'));
 
 /** KEYS: the two names of the index. ARGV: most members. Reply: now, then id, end and the rest of each, the latest end first. */
-const LIST_LUA = `
+const LIST = new LuaScript<string[]>(`
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = { tostring(now) }
@@ -41,20 +41,14 @@ for i = #members - 1, 1, -2 do
   if type(rest) ~= 'string' then rest = '' end
   for _, value in ipairs({ members[i], members[i + 1], rest }) do reply[#reply + 1] = value end
 end
-return reply`;
-
-interface Scripted {
-  tollgateAddRefusals(history: string, refused: number, banned: number, ...clock: string[]): Promise<null>;
-  tollgateNoteRefused(ends: string, rest: string, ...args: (string | number)[]): Promise<number>;
-  tollgateListRefused(ends: string, rest: string, most: number): Promise<string[]>;
-}
+return reply`);
 
 /** Consumers in one call of the index. */
 const NOTED_AT_A_TIME = 500;
 
 /** The histories, which the decision script writes, and the index of the consumers that are refused now. */
 export class RedisHistory implements HistoryStore {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
 
@@ -69,10 +63,7 @@ export class RedisHistory implements HistoryStore {
     readonly wallMs?: () => number;
   }) {
     this.#wallMs = wallMs;
-    redis.defineCommand('tollgateAddRefusals', { lua: ADD_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateNoteRefused', { lua: NOTE_LUA, numberOfKeys: 2 });
-    redis.defineCommand('tollgateListRefused', { lua: LIST_LUA, numberOfKeys: 2 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
   }
 
@@ -131,12 +122,12 @@ export class RedisHistory implements HistoryStore {
       const args = some.flatMap(({ consumerId, untilMs, kind, window, cost, plan }) => {
         return [consumerId, untilMs, `${kind} ${window} ${cost} ${plan}`];
       });
-      await this.#circuit.run(() => this.#redis.tollgateNoteRefused(ends, rest, MAX_REFUSED, ...args), ends);
+      await this.#circuit.run(() => NOTE.run(this.#redis, [ends, rest], MAX_REFUSED, ...args), ends);
       const held = holdWrites(this.#redis);
       const added = some.filter(isCounted).flatMap(({ consumerId, refused, banned }) =>
         historiesOf(consumerId).map((id) => {
           const name = keyspace.history(id);
-          const add = () => this.#redis.tollgateAddRefusals(name, refused, banned, ...gatewayClock(this.#wallMs));
+          const add = () => ADD.run(this.#redis, [name], refused, banned, ...gatewayClock(this.#wallMs));
           return this.#circuit.run(add, name);
         }),
       );
@@ -150,7 +141,7 @@ export class RedisHistory implements HistoryStore {
     const { ends, rest } = keyspace.refusedNow;
     const message = `The list of those refused now in Redis cannot be used: \`${ends}\` is another program's, or this user may not use it. If you remove it, gateways begin it again.`;
     const [, ...reply] = await useOwn({ circuit: this.#circuit, name: ends, message, isRead: true }, () =>
-      this.#redis.tollgateListRefused(ends, rest, MAX_REFUSED),
+      LIST.run(this.#redis, [ends, rest], MAX_REFUSED),
     );
     const found: RefusedConsumer[] = [];
     for (let i = 0; i + 2 < reply.length; i += 3) {

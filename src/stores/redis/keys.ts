@@ -6,23 +6,20 @@ import type { RedisClient } from './connection.ts';
 import { API_KEYS } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { type LookUps, lookUpsOn } from './look-ups.ts';
+import { LuaScript } from './lua-script.ts';
 import { Records, type RecordsOptions } from './records.ts';
 import type { Calls } from './shards.ts';
 
 /** Sets a value unless there is one. KEYS: its name. ARGV: the value, milliseconds until it expires. Reply: the value there. */
-const RESERVE_LUA = `
+const RESERVE = new LuaScript<string>(`
 redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-return redis.call('GET', KEYS[1])`;
-
-interface Scripted {
-  tollgateReserve(key: string, id: string, forMs: number): Promise<string>;
-}
+return redis.call('GET', KEYS[1])`);
 
 const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
 
 /** API keys in Redis. A pointer from a digest to a key counts only while the record of the key has that digest. */
 export class RedisKeys extends Records<StoredKey> implements KeyStore {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #lookUps: LookUps;
   readonly #lookUpsEvenFull: LookUps;
@@ -30,8 +27,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
   constructor(options: RecordsOptions) {
     super(options, API_KEYS);
     const { redis, circuit } = options;
-    redis.defineCommand('tollgateReserve', { lua: RESERVE_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
     const { values } = this;
     this.#lookUps = lookUpsOn({ redis, circuit, values, way: 'run' });
@@ -66,7 +62,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
 
   async reserve(name: string, id: string, forMs: number): Promise<string> {
     const key = keyspace.reserved(name);
-    return this.#circuit.run(() => this.#redis.tollgateReserve(key, id, forMs), key);
+    return this.#circuit.run(() => RESERVE.run(this.#redis, [key], id, forMs), key);
   }
 
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'unknown' | 'taken')[]> {

@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
 import type { ResetUsage, TopUpTerms } from '../../admit/account-changes.ts';
 import { partsOfAccount } from '../../admit/account-id.ts';
@@ -22,26 +21,20 @@ import type { RedisClient } from './connection.ts';
 import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites, LastingWrite } from './durable-writes.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';
+import { LuaScript, luaFile } from './lua-script.ts';
 import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
+import { timeOf } from './server-clocks.ts';
 import { SettlementCalls } from './settlement-calls.ts';
 import type { Calls } from './shards.ts';
 import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { holdWrites } from './values.ts';
 
-const LIFT_LUA = NOTED_LUA + readFileSync(new URL('./lift.lua', import.meta.url), 'utf8');
-const READ_BANS_LUA = WINDOWS_LUA + readFileSync(new URL('./read-bans.lua', import.meta.url), 'utf8');
-const CARRY_BAN_LUA = readFileSync(new URL('./carry-ban.lua', import.meta.url), 'utf8');
-
-/** What `defineCommand` adds to a client. */
-interface Scripted {
-  tollgateLift(account: string, changes: string, change: string, again: ''): Promise<string | null>;
-  tollgateInFlight(account: string, holder: string, count: number): Promise<unknown>;
-  tollgateReadBans(size: number, ...accounts: readonly string[]): Promise<ReadBan[]>;
-  tollgateCarryBan(account: string, ...ban: readonly [...string[], number]): Promise<number>;
-}
-
-const IN_FLIGHT_LUA = WINDOWS_LUA + readFileSync(new URL('./in-flight.lua', import.meta.url), 'utf8');
+const LIFT = new LuaScript<string | null>(NOTED_LUA + luaFile('./lift.lua'));
+/** Exported for its test. */
+export const IN_FLIGHT = new LuaScript(WINDOWS_LUA + luaFile('./in-flight.lua'));
+const READ_BANS = new LuaScript<ReadBan[]>(WINDOWS_LUA + luaFile('./read-bans.lua'));
+const CARRY_BAN = new LuaScript<number>(luaFile('./carry-ban.lua'));
 
 interface RedisLedgerOptions {
   readonly redis: RedisClient;
@@ -65,7 +58,7 @@ interface RedisLedgerOptions {
  * script call for each consumer of the turn, and one socket write for each primary.
  */
 export class RedisLedger implements Ledger {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
@@ -78,11 +71,7 @@ export class RedisLedger implements Ledger {
   constructor({ redis, circuit, publish, writes, wallMs, onUnrecorded, decideLua, changesLua }: RedisLedgerOptions) {
     this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs, onUnrecorded });
     this.#settlements = new SettlementCalls(redis, circuit, wallMs, () => this.#decisions.storeNowMs);
-    redis.defineCommand('tollgateLift', { lua: LIFT_LUA, numberOfKeys: 2 });
-    redis.defineCommand('tollgateInFlight', { lua: IN_FLIGHT_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateReadBans', { lua: READ_BANS_LUA });
-    redis.defineCommand('tollgateCarryBan', { lua: CARRY_BAN_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
     this.#publish = publish;
     this.#writes = writes;
@@ -134,7 +123,7 @@ export class RedisLedger implements Ledger {
     const held = holdWrites(this.#redis);
     const calls = counts.map(({ accountId, count }) => {
       const name = keyspace.account(accountId);
-      return this.#circuit.run(() => this.#redis.tollgateInFlight(name, this.#holder, count), name);
+      return this.#circuit.run(() => IN_FLIGHT.run(this.#redis, [name], this.#holder, count), name);
     });
     held.release();
     await Promise.all(calls);
@@ -147,7 +136,7 @@ export class RedisLedger implements Ledger {
   async lift(consumerId: string): Promise<Durability | null> {
     const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
     const change = randomUUID();
-    const endedAt = await this.#circuit.run(() => this.#redis.tollgateLift(...names, change, ''), names[0]);
+    const endedAt = await this.#circuit.run(() => LIFT.run(this.#redis, names, change, ''), names[0]);
     if (endedAt === null) return null;
     const announce = () => this.#publish({ kind: 'account', keyId: consumerId });
     await announce();
@@ -157,12 +146,12 @@ export class RedisLedger implements Ledger {
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
     const [from, to] = [keyspace.account(fromAccountId), keyspace.account(toAccountId)];
     const [[read], keptMs] = await this.#circuit.run(
-      () => Promise.all([this.#redis.tollgateReadBans(1, from), this.#redis.pttl(from)]),
+      () => Promise.all([READ_BANS.run(this.#redis, [from]), this.#redis.pttl(from)]),
       from,
     );
     const fields = fieldsOf(read!);
     if (!banIn(fields)) return;
-    const carry = () => this.#redis.tollgateCarryBan(to, ...fields.map((field) => field ?? ''), keptMs);
+    const carry = () => CARRY_BAN.run(this.#redis, [to], ...fields.map((field) => field ?? ''), keptMs);
     if ((await this.#circuit.run(carry, to)) === 1) await this.#publish({ kind: 'account', keyId: toAccountId });
   }
 
@@ -206,8 +195,7 @@ export class RedisLedger implements Ledger {
       const [next, names] = await this.#circuit.read(scan, server);
       cursor = next;
       if (names.length === 0) continue;
-      const [seconds, microseconds] = await this.#circuit.read(() => server.time(), server);
-      const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+      const nowMs = await this.#circuit.read(() => timeOf(server), server);
       for (const [i, read] of (await this.#readBans(names)).entries()) {
         const ban = banIn(fieldsOf(read));
         const consumerId = accountIdIn(names[i]!, ACCOUNT_PREFIX);
@@ -224,7 +212,7 @@ export class RedisLedger implements Ledger {
     const calls = [];
     for (let i = 0; i < names.length; i += atOnce) {
       const some = names.slice(i, i + atOnce);
-      calls.push(this.#circuit.read(() => this.#redis.tollgateReadBans(some.length, ...some), some[0]!));
+      calls.push(this.#circuit.read(() => READ_BANS.run(this.#redis, some), some[0]!));
     }
     held.release();
     return (await Promise.all(calls)).flat();
@@ -266,7 +254,7 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
     kind: 'change',
     remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
       const link = await linkOf(names[0]);
-      const outcome = (await link.eval(LIFT_LUA, 2, ...names, change, endedAt)) === null ? 'there' : 'remade';
+      const outcome = (await link.eval(LIFT.lua, 2, ...names, change, endedAt)) === null ? 'there' : 'remade';
       if (outcome === 'remade') isAnnounced = false;
       if (!isAnnounced) await announce();
       isAnnounced = true;

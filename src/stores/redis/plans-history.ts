@@ -11,15 +11,16 @@ import {
 import type { RedisClient } from './connection.ts';
 import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 
 /** KEYS: the hash of the history (fields: keyspace.ts). ARGV: the number; the actor. */
-const CLAIM_LUA = `
+const CLAIM = new LuaScript<number>(`
 redis.call('HSET', KEYS[1], 'claim', ARGV[1] .. ' ' .. ARGV[2])
 local head = redis.call('HGET', KEYS[1], ARGV[1])
 local known = string.match(head or '', '^%S+ %S+ %S+ ')
 if known then redis.call('HSET', KEYS[1], ARGV[1], known .. ARGV[2]) end
-return 1`;
+return 1`);
 
 /**
  * Defines `keptNumbers`: the numbers of all entries, ascending, by the field `numbers`, or by the entries where it does not agree with them.
@@ -40,17 +41,17 @@ local function keptNumbers()
   return redis.call('HLEN', KEYS[1]) == others + 2 * #numbers and numbers or numberedFields()
 end`;
 
-/** KEYS: as for CLAIM_LUA. Replies the number and the head of each entry. */
-const LIST_LUA = `${NUMBERS_LUA}
+/** KEYS: as for CLAIM. Replies the number and the head of each entry. */
+const LIST = new LuaScript<(string | number)[]>(`${NUMBERS_LUA}
 local reply = {}
 for _, number in ipairs(keptNumbers()) do
   reply[#reply + 1] = number
   reply[#reply + 1] = redis.call('HGET', KEYS[1], number)
 end
-return reply`;
+return reply`);
 
-/** KEYS: as for CLAIM_LUA. ARGV: the number; the version; since when; the actor; the text; how many entries and bytes are kept. */
-const ADD_LUA = `${NUMBERS_LUA}
+/** KEYS: as for CLAIM. ARGV: the number; the version; since when; the actor; the text; how many entries and bytes are kept. */
+const ADD = new LuaScript<number>(`${NUMBERS_LUA}
 local number = tonumber(ARGV[1])
 local numbers, at = keptNumbers(), 1
 for i, kept in ipairs(numbers) do
@@ -71,38 +72,29 @@ for i = #numbers, math.max(1, #numbers - tonumber(ARGV[6]) + 1), -1 do
 end
 for i = 1, first - 1 do redis.call('HDEL', KEYS[1], numbers[i], numbers[i] .. ' text') end
 redis.call('HSET', KEYS[1], 'numbers', table.concat(numbers, ' ', first))
-return 1`;
-
-interface Scripted {
-  tollgatePlansClaim(history: string, number: number, actor: string): Promise<number>;
-  tollgatePlansList(history: string): Promise<(string | number)[]>;
-  tollgatePlansAdd(history: string, ...args: (string | number)[]): Promise<number>;
-}
+return 1`);
 
 /** The versions of plans.yaml in Redis: one hash, so that an entry is added and the oldest removed in one step. */
 export class RedisPlansHistory implements PlansHistory {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
-    redis.defineCommand('tollgatePlansClaim', { lua: CLAIM_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgatePlansList', { lua: LIST_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgatePlansAdd', { lua: ADD_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
   }
 
   async claim(number: number, by: Actor): Promise<void> {
-    await this.#run(() => this.#redis.tollgatePlansClaim(keyspace.plansHistory, number, JSON.stringify(by)));
+    await this.#run(() => CLAIM.run(this.#redis, [keyspace.plansHistory], number, JSON.stringify(by)));
   }
 
   async add({ number, version, sinceMs, by }: PlansVersion, text: string): Promise<void> {
     const args = [number, version, sinceMs, JSON.stringify(by), text, KEPT_VERSIONS, KEPT_TEXT_BYTES];
-    await this.#run(() => this.#redis.tollgatePlansAdd(keyspace.plansHistory, ...args));
+    await this.#run(() => ADD.run(this.#redis, [keyspace.plansHistory], ...args));
   }
 
   async list(): Promise<readonly Listed<KeptVersion>[]> {
-    const reply = await this.#read(() => this.#redis.tollgatePlansList(keyspace.plansHistory));
+    const reply = await this.#read(() => LIST.run(this.#redis, [keyspace.plansHistory]));
     const entries: Listed<KeptVersion>[] = [];
     for (let i = 0; i < reply.length; i += 2) {
       const number = Number(reply[i]);

@@ -3,6 +3,7 @@ import type { StoreChange } from '../../identify/record-store.ts';
 import type { StoredRecord } from '../../model/record.ts';
 import type { LastingWrite } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
 
 /*
@@ -80,11 +81,11 @@ local function noted(id)
 end`;
 
 /** Replaces a record if it has not changed since it was read. KEYS: record, changes. ARGV: before, after, change id. */
-export const REPLACE_LUA = `${NOTE_LUA}
+export const REPLACE = new LuaScript<number>(`${NOTE_LUA}
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 note(ARGV[3])
-return 1`;
+return 1`);
 
 /**
  * Repeats a change of a record. KEYS and ARGV as above, `before` empty if there was no record. Replies 1 if the record has
@@ -197,7 +198,7 @@ export class RecordWrite<T extends StoredRecord> implements LastingWrite {
       if (next === null) return 'superseded';
       await this.#lead(linkOf, this.#addedIn(next, there));
       const text = isDeepStrictEqual(next, there) ? String(reply) : JSON.stringify(next);
-      if ((await link.eval(REPLACE_LUA, 2, ...names, String(reply), text, change)) === 0) continue;
+      if ((await link.eval(REPLACE.lua, 2, ...names, String(reply), text, change)) === 0) continue;
       return text === reply ? 'there' : 'remade';
     }
   }

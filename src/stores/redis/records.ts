@@ -15,27 +15,22 @@ import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
-import { type Lead, leadsOnlyIn, REPLACE_LUA, type RecordKind, RecordWrite } from './record-writes.ts';
+import { LuaScript } from './lua-script.ts';
+import { type Lead, leadsOnlyIn, REPLACE, type RecordKind, RecordWrite } from './record-writes.ts';
 import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
 
 /** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
-const RANK_LUA = `
+const RANK = new LuaScript<number>(`
 redis.call('ZADD', KEYS[1], 'NX', ARGV[1], ARGV[2])
 local rank = redis.call('ZRANK', KEYS[1], ARGV[2])
 redis.call('ZREM', KEYS[1], ARGV[2])
-return rank`;
+return rank`);
 
-/** Deletes a value if it is the expected one. */
-const DROP_LUA = `
+/** Deletes a value if it is the expected one. Exported for its test. */
+export const DROP = new LuaScript<number>(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])`;
-
-interface Scripted {
-  tollgateReplace(record: string, changes: string, before: string, after: string, change: string): Promise<number>;
-  tollgateRank(index: string, score: number, id: string): Promise<number>;
-  tollgateDrop(key: string, expected: string): Promise<number>;
-}
+return redis.call('DEL', KEYS[1])`);
 
 export interface RecordsOptions {
   readonly redis: RedisClient;
@@ -65,7 +60,7 @@ const MAX_ATTEMPTS = 50;
  * after it, so a crash between two steps leaves at most a lead that no reader believes.
  */
 export class Records<T extends StoredRecord> implements RecordStore<T> {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #publish: (change: StoreChange) => Promise<void>;
   readonly #writes: DurableWrites;
@@ -74,10 +69,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
   readonly values: Values;
 
   constructor({ redis, circuit, publish, writes }: RecordsOptions, kind: RecordKind<T>) {
-    redis.defineCommand('tollgateReplace', { lua: REPLACE_LUA, numberOfKeys: 2 });
-    redis.defineCommand('tollgateRank', { lua: RANK_LUA, numberOfKeys: 1 });
-    redis.defineCommand('tollgateDrop', { lua: DROP_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.values = new Values(redis);
     this.#circuit = circuit;
     this.#publish = publish;
@@ -255,7 +247,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     for (const lead of added) await this.#insistOnLead(lead, record);
     const name = nameOf(record.id);
     const changes = keyspace.changesTo(record.id);
-    const replace = () => this.#redis.tollgateReplace(name, changes, text, after, change);
+    const replace = () => REPLACE.run(this.#redis, [name, changes], text, after, change);
     if ((await this.#in(name, replace)) === 0) return false;
     // Written again: a concurrent change that removed the same lead may have removed it after this one had written it.
     for (const lead of added) await this.#lead(lead, record);
@@ -290,7 +282,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
   async #dropLead(lead: Lead, { id }: T): Promise<void> {
     const { kind, name } = lead;
     await this.#in<number>(name, () =>
-      kind === 'list' ? this.#redis.zrem(name, id) : this.#redis.tollgateDrop(name, id),
+      kind === 'list' ? this.#redis.zrem(name, id) : DROP.run(this.#redis, [name], id),
     );
     const record = await this.get(id, { evenDeleted: true });
     // Another writer has added the lead again, and may have relied on the one that was just removed.
@@ -302,7 +294,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     if (rank !== null) return rank + 1;
     const record = await this.get(cursor, { evenDeleted: true });
     if (record === null) throw new Failure('refused', 'Unknown cursor.');
-    return this.#in(index, () => this.#redis.tollgateRank(index, record.createdAtMs, cursor));
+    return this.#in(index, () => RANK.run(this.#redis, [index], record.createdAtMs, cursor));
   }
 
   #text(id: string): Promise<Value> {

@@ -6,11 +6,12 @@ import {
 } from '../../identify/secret-use-store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
 
 /** KEYS: hash. ARGV: secret, day, seconds to live, most fields, then the secrets that the key has. */
-const NOTE_LUA = `
+const NOTE = new LuaScript<number>(`
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 if redis.call('HLEN', KEYS[1]) > tonumber(ARGV[4]) then
   local kept = {}
@@ -24,22 +25,17 @@ if redis.call('HLEN', KEYS[1]) > tonumber(ARGV[4]) then
   redis.call('DEL', KEYS[1])
   if #kept > 0 then redis.call('HSET', KEYS[1], unpack(kept)) end
 end
-return redis.call('EXPIRE', KEYS[1], ARGV[3])`;
-
-interface Scripted {
-  tollgateNoteSecret(key: string, ...args: (string | number)[]): Promise<number>;
-}
+return redis.call('EXPIRE', KEYS[1], ARGV[3])`);
 
 const LIVES_SECONDS = USES_KEPT_DAYS * 86_400;
 
 /** One hash for each key, with a field for each secret. */
 export class RedisSecretUses implements SecretUseStore {
-  readonly #redis: RedisClient & Scripted;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
   constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
-    redis.defineCommand('tollgateNoteSecret', { lua: NOTE_LUA, numberOfKeys: 1 });
-    this.#redis = redis as RedisClient & Scripted;
+    this.#redis = redis;
     this.#circuit = circuit;
   }
 
@@ -48,7 +44,7 @@ export class RedisSecretUses implements SecretUseStore {
     const noted = uses.map(({ keyId, secret, day, present }) => {
       const name = keyspace.secretUses(keyId);
       const args = [secret, day, LIVES_SECONDS, MAX_USES_OF_KEY, ...present];
-      return this.#circuit.run(() => this.#redis.tollgateNoteSecret(name, ...args).catch(nullIfForeign), name);
+      return this.#circuit.run(() => NOTE.run(this.#redis, [name], ...args).catch(nullIfForeign), name);
     });
     held.release();
     await Promise.all(noted);

@@ -10,7 +10,8 @@ export async function serverClocks(redis: RedisClient, circuit: Calls): Promise<
   return Promise.all(primaries.map((primary) => circuit.run(() => timeOf(primary), primary)));
 }
 
-async function timeOf(server: Redis): Promise<number> {
+/** Unix milliseconds. */
+export async function timeOf(server: Redis): Promise<number> {
   const [seconds, microseconds] = await server.time();
   return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
 }

@@ -1,23 +1,18 @@
-import { readFileSync } from 'node:fs';
 import { historyBehind } from '../../admit/account-id.ts';
 import { NothingDone, type SettlementOutcome, type UnitSettlement } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA, WINDOWS_LUA, windowText } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript, luaFile } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 import { holdWrites } from './values.ts';
 
 /** Exported for its test. */
-export const SETTLE_LUA = WINDOWS_LUA + HISTORY_LUA + readFileSync(new URL('./settle.lua', import.meta.url), 'utf8');
-
-/** What `defineCommand` adds to a client. */
-interface SettleCommand {
-  tollgateSettle(keys: number, ...args: (string | number)[]): Promise<number | string>;
-}
+export const SETTLE = new LuaScript<number | string>(WINDOWS_LUA + HISTORY_LUA + luaFile('./settle.lua'));
 
 /** Calls of settle.lua, which describes its arguments: one for each settlement, never sent twice. */
 export class SettlementCalls {
-  readonly #redis: RedisClient & SettleCommand;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
   readonly #storeNowMs: () => number;
@@ -27,8 +22,7 @@ export class SettlementCalls {
    * @param storeNowMs the store's clock, by which the periods of calendar windows are sent
    */
   constructor(redis: RedisClient, circuit: Calls, wallMs: (() => number) | undefined, storeNowMs: () => number) {
-    redis.defineCommand('tollgateSettle', { lua: SETTLE_LUA });
-    this.#redis = redis as RedisClient & SettleCommand;
+    this.#redis = redis;
     this.#circuit = circuit;
     this.#wallMs = wallMs;
     this.#storeNowMs = storeNowMs;
@@ -58,10 +52,7 @@ export class SettlementCalls {
     ];
     const clock = histories.length === 0 ? [] : gatewayClock(this.#wallMs);
     try {
-      const reply = await this.#circuit.run(
-        () => this.#redis.tollgateSettle(keys.length, ...keys, ...args, ...clock),
-        keys[0],
-      );
+      const reply = await this.#circuit.run(() => SETTLE.run(this.#redis, keys, ...args, ...clock), keys[0]);
       return reply === 0 ? 'settled' : 'lost';
     } catch (error) {
       return error instanceof NothingDone ? 'unsent' : 'lost';

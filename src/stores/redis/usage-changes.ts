@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import {
   changeWords,
@@ -27,18 +26,18 @@ import type { RedisClient } from './connection.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
+import { luaFile } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls } from './shards.ts';
 
-const script = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
-const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + script('./once.lua');
-const TOP_UPS_LUA = script('./top-ups.lua');
+const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + luaFile('./once.lua');
+const TOP_UPS_LUA = luaFile('./top-ups.lua');
 
 /** The scripts of the changes. Exported for the test that compares them with src/admit/account-changes.ts. */
 export const USAGE_CHANGES_LUA: UsageChangesLua = {
-  topUp: ONCE_LUA + TOP_UPS_LUA + script('./top-up.lua'),
-  undoTopUp: ONCE_LUA + TOP_UPS_LUA + script('./undo-top-up.lua'),
-  reset: ONCE_LUA + script('./reset-usage.lua'),
+  topUp: ONCE_LUA + TOP_UPS_LUA + luaFile('./top-up.lua'),
+  undoTopUp: ONCE_LUA + TOP_UPS_LUA + luaFile('./undo-top-up.lua'),
+  reset: ONCE_LUA + luaFile('./reset-usage.lua'),
 };
 
 export interface UsageChangesLua {

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { type DeferredUsage, NothingDone, type ReconciledUsage, type UsageReconciler } from '../../admit/ledger.ts';
 import { WINDOWS } from '../../admit/windows.ts';
 import type { CircuitOptions } from './circuit.ts';
@@ -6,21 +5,17 @@ import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA, WINDOWS_LUA } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
+import { LuaScript, luaFile } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 
 /** Exported for its test. */
-export const RECONCILE_USAGE_LUA =
-  WINDOWS_LUA + HISTORY_LUA + readFileSync(new URL('./reconcile-usage.lua', import.meta.url), 'utf8');
-
-interface ReconcileCommand {
-  tollgateReconcile(account: string, history: string, ...args: (number | string)[]): Promise<number[] | string>;
-}
+export const RECONCILE = new LuaScript<number[] | string>(WINDOWS_LUA + HISTORY_LUA + luaFile('./reconcile-usage.lua'));
 
 /**
  * Adds to Redis the usage that this gateway admitted while Redis was away: one script call per consumer, never sent twice.
  */
 export class RedisUsageReconciler implements UsageReconciler {
-  readonly #redis: RedisClient & ReconcileCommand;
+  readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
 
@@ -35,8 +30,7 @@ export class RedisUsageReconciler implements UsageReconciler {
     readonly wallMs?: () => number;
   }) {
     this.#wallMs = wallMs;
-    redis.defineCommand('tollgateReconcile', { lua: RECONCILE_USAGE_LUA, numberOfKeys: 2 });
-    this.#redis = redis as RedisClient & ReconcileCommand;
+    this.#redis = redis;
     this.#circuit = circuit;
   }
 
@@ -51,7 +45,7 @@ export class RedisUsageReconciler implements UsageReconciler {
     });
     try {
       const all = [ownNowMs ?? 0, windows.length, ...args, ...[...(hours ?? [])].flat(), ...gatewayClock(this.#wallMs)];
-      const reply = await this.#circuit.run(() => this.#redis.tollgateReconcile(key, history, ...all), key);
+      const reply = await this.#circuit.run(() => RECONCILE.run(this.#redis, [key, history], ...all), key);
       // The hash holds values that Tollgate did not write, so nothing was added.
       if (typeof reply === 'string') return { kind: 'lost' };
       return { kind: 'added', added: windows.filter((_, i) => reply[i] === 1).map(({ window }) => window) };
@@ -61,12 +55,9 @@ export class RedisUsageReconciler implements UsageReconciler {
   }
 }
 
-const TRIAL_LUA = `return redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])`;
+/** Exported for its test. */
+export const TRIAL = new LuaScript(`return redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])`);
 const TRIAL_TTL_MS = 1_000;
-
-interface TrialCommand {
-  tollgateTrial(key: string, ttlMs: number): Promise<unknown>;
-}
 
 /**
  * What a server must pass before it counts as back: it runs a script that writes. In a cluster one key tests only one
@@ -74,6 +65,5 @@ interface TrialCommand {
  */
 export function trialOn(redis: RedisClient): Pick<CircuitOptions, 'trial'> {
   if (redis instanceof ClusterClient) return {};
-  redis.defineCommand('tollgateTrial', { lua: TRIAL_LUA, numberOfKeys: 1 });
-  return { trial: () => (redis as RedisClient & TrialCommand).tollgateTrial(keyspace.trial, TRIAL_TTL_MS) };
+  return { trial: () => TRIAL.run(redis, [keyspace.trial], TRIAL_TTL_MS) };
 }

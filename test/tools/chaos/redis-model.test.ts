@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { placeOf } from '../../../src/admit/windows.ts';
-import { DECIDE_LUA, WINDOWS_LUA } from '../../../src/stores/redis/decision-call.ts';
+import { DECIDE_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
-import { RECONCILE_USAGE_LUA } from '../../../src/stores/redis/usage-reconciler.ts';
+import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
+import { RECONCILE } from '../../../src/stores/redis/usage-reconciler.ts';
 import { type ExecutedDecision, RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
 import { accountIn, additionIn, decisionParts } from '../../../tools/chaos/simulated/script-arguments.ts';
 import { Chance } from '../../../tools/kit/chance.ts';
@@ -62,7 +62,7 @@ const withoutFormerBan = (reply: string) => reply.replace(/ 0 0 \d$/, ' 0 0 0');
 const ONE_BUDGET =
   'the model of Redis gives the same replies as Redis to every sequence of decisions and reconciled usage, seed %d';
 test.each([20261122, SEED])(ONE_BUDGET, async (seed) => {
-  const [decideLua, reconcileLua] = [withClock(DECIDE_LUA), withClock(RECONCILE_USAGE_LUA)];
+  const [decideLua, reconcileLua] = [withClock(DECIDE_LUA), withClock(RECONCILE.lua)];
   const chance = new Chance(seed);
   for (let run = 0; run < tries(60, 600); run++) {
     let nowMs = T0;
@@ -94,8 +94,7 @@ test.each([20261122, SEED])(ONE_BUDGET, async (seed) => {
 // 393424792: a ban took the budget of one that was forgotten.
 const SEVERAL = 'it does the same to several budgets of one decision, and to reports of requests in flight, seed %d';
 test.each([20261124, 393424792, SEED])(SEVERAL, async (seed) => {
-  const inFlight = readFileSync(new URL('../../../src/stores/redis/in-flight.lua', import.meta.url), 'utf8');
-  const [decideLua, inFlightLua] = [withClock(DECIDE_LUA), withClock(WINDOWS_LUA + inFlight)];
+  const [decideLua, inFlightLua] = [withClock(DECIDE_LUA), withClock(IN_FLIGHT.lua)];
   const chance = new Chance(seed);
   for (let run = 0; run < tries(60, 600); run++) {
     let nowMs = T0;

@@ -12,7 +12,7 @@ import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../../src/stores/redis/connection.ts';
 import type { DurableWrites } from '../../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
-import { RedisUsageReconciler } from '../../../src/stores/redis/usage-reconciler.ts';
+import { RedisUsageReconciler, trialOn } from '../../../src/stores/redis/usage-reconciler.ts';
 import type { Step } from './history.ts';
 import { type Judge, TIMEOUT_MS } from './judge.ts';
 import { Link } from './link.ts';
@@ -51,7 +51,7 @@ export class SimulatedGateway {
       failures: FAILURES,
       probeEveryMs: PROBE_EVERY_MS,
       probe: () => link.ping(),
-      trial: () => link.tollgateTrial(),
+      ...trialOn(redis),
     });
     const ledger = new RedisLedger({
       redis,

@@ -1,6 +1,9 @@
 import type { LeaseTerms } from '../../../src/admit/lease.ts';
 import type { RecallFeed } from '../../../src/admit/leases.ts';
 import type { WindowName } from '../../../src/admit/windows.ts';
+import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
+import { SETTLE } from '../../../src/stores/redis/settlement-calls.ts';
+import { RECONCILE, TRIAL } from '../../../src/stores/redis/usage-reconciler.ts';
 import type { RedisServer, Reply } from './redis-server.ts';
 import { accountIn, additionIn, decisionParts, settlementIn } from './script-arguments.ts';
 
@@ -151,8 +154,6 @@ export class Link {
 
   // The methods of ioredis.
 
-  defineCommand(): void {}
-
   sendCommand({ name, args, resolve, reject }: Command): void {
     const [, size, ...rest] = args as string[];
     const parts = decisionParts(rest.slice(0, Number(size)), rest.slice(Number(size)));
@@ -170,7 +171,7 @@ export class Link {
     });
   }
 
-  tollgateReconcile(key: string, _history: string, ...args: number[]): Promise<unknown> {
+  [RECONCILE.command](_size: number, key: string, _history: string, ...args: number[]): Promise<unknown> {
     const accountId = accountIn(key);
     const addition = additionIn(args);
     const windows = addition.windows.map(({ window, spent }) => ({ to: window, cost: spent }));
@@ -181,18 +182,18 @@ export class Link {
   }
 
   /** It counts in no way that a later decision must wait for: each is sent once, and the store is right without it. */
-  tollgateSettle(size: number, ...args: (string | number)[]): Promise<unknown> {
+  [SETTLE.command](size: number, ...args: (string | number)[]): Promise<unknown> {
     const settlement = settlementIn(args.slice(0, size).map(String), args.slice(size).map(Number));
     const { accountId } = settlement;
     return this.#call(accountId, [], () => this.#server.settle(settlement));
   }
 
-  tollgateInFlight(key: string, holder: string, count: number): Promise<unknown> {
+  [IN_FLIGHT.command](_size: number, key: string, holder: string, count: number): Promise<unknown> {
     const accountId = accountIn(key);
     return this.#call(accountId, [], () => this.#server.reportInFlight(accountId, holder, count));
   }
 
-  tollgateTrial(): Promise<unknown> {
+  [TRIAL.command](): Promise<unknown> {
     return this.#ask(() => this.#server.write());
   }
 
