@@ -19,6 +19,8 @@ export default defineConfig({
     testTimeout: 60_000 * ROOM,
     hookTimeout: 60_000 * ROOM,
     expect: { poll: { timeout: 5_000 * ROOM } },
+    // Otherwise a message says `expected [ Array(1) ] to deeply equal []`, and CI prints nothing else of a failure.
+    chaiConfig: { truncateThreshold: 4_000 },
     // Many tests wait for deadlines rather than for the processor: of two, these take what they have.
     maxWorkers: 5,
     reporters: ['default', ...(report ? [['json', { outputFile: report }] as ['json', { outputFile: string }]] : [])],

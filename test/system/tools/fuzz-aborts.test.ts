@@ -3,6 +3,6 @@ import { runAborts } from '../../../tools/fuzz/aborts.ts';
 
 test('500 clients that leave at random moments leave no socket, timer or request behind, and one access line each', async () => {
   const { problems, lines } = await runAborts({ clients: 500, seed: 20_261_121 });
-  expect(problems).toEqual([]);
+  expect(problems.join('\n')).toBe('');
   expect(lines).toBeGreaterThan(250);
 });
