@@ -1,5 +1,6 @@
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client';
-import { CONNECTIONS_DROPPED, type Shortage } from './connection-metrics.ts';
+import { AggregatorRegistry, collectDefaultMetrics, type Registry } from 'prom-client';
+import { CONNECTIONS_DROPPED } from './connection-metrics.ts';
+import { MetricRegistry } from './metric-registry.ts';
 import { AUDIT_FAILURES, CHANGES_LOST, WORKERS_LOST, WORKERS_STUCK } from './metrics.ts';
 
 /** All metrics of one process at one moment, as plain data. */
@@ -32,47 +33,21 @@ const NOT_SUMMED: readonly (readonly [RegExp, string])[] = [
  * Prometheus reads a falling counter as a restart and would count everything again.
  */
 export class JoinedMetrics {
-  readonly #own = new Registry();
-  readonly #dropped: Counter<string>;
-  readonly #lost: Counter;
-  readonly #stuck: Counter;
-  readonly #auditFailures: Counter;
-  readonly #changesLost: Counter;
+  readonly #own = new MetricRegistry();
+  /** The supervisor closed a connection without a response: too many connections, also of one client address, or too few file descriptors left. */
+  readonly connectionDropped = this.#own.counted(...CONNECTIONS_DROPPED, ['connections', 'address', 'descriptors']);
+  /** A worker stopped responding or ended unexpectedly. */
+  readonly workerLost = this.#own.events(...WORKERS_LOST);
+  /** A worker no longer turned, and is killed. */
+  readonly workerStuck = this.#own.events(...WORKERS_STUCK);
+  /** An operator's change was not recorded, or its outcome was not. */
+  readonly auditFailed = this.#own.events(...AUDIT_FAILURES);
+  /** The store has lost acknowledged changes. */
+  readonly changesLost = this.#own.events(...CHANGES_LOST);
   #ended: Promise<Snapshot> = Promise.resolve([]);
 
   constructor() {
     collectDefaultMetrics({ register: this.#own });
-    const registers = [this.#own];
-    this.#dropped = new Counter({ ...CONNECTIONS_DROPPED, registers });
-    this.#lost = new Counter({ ...WORKERS_LOST, registers });
-    this.#stuck = new Counter({ ...WORKERS_STUCK, registers });
-    this.#auditFailures = new Counter({ ...AUDIT_FAILURES, registers });
-    this.#changesLost = new Counter({ ...CHANGES_LOST, registers });
-  }
-
-  /** The supervisor closed a connection without a response: too many connections, also of one client address, or too few file descriptors left. */
-  connectionDropped(reason: Exclude<Shortage, 'memory'>): void {
-    this.#dropped.inc({ reason });
-  }
-
-  /** A worker stopped responding or ended unexpectedly. */
-  workerLost(): void {
-    this.#lost.inc();
-  }
-
-  /** A worker no longer turned, and is killed. */
-  workerStuck(): void {
-    this.#stuck.inc();
-  }
-
-  /** An operator's change was not recorded, or its outcome was not. */
-  auditFailed(): void {
-    this.#auditFailures.inc();
-  }
-
-  /** The store has lost acknowledged changes. */
-  changesLost(): void {
-    this.#changesLost.inc();
   }
 
   /** Keeps the last counts of a process that has ended. */

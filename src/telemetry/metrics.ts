@@ -1,4 +1,4 @@
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { type Counter, collectDefaultMetrics } from 'prom-client';
 import type { LocalCount } from '../admit/decide-locally.ts';
 import type { ReconcileOutcome } from '../admit/usage-backlog.ts';
 import { WINDOWS, type WindowName } from '../admit/windows.ts';
@@ -9,6 +9,7 @@ import { statusClass } from '../http1/response-head.ts';
 import type { Ruling } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations, RequestTally } from './durations.ts';
+import { MetricRegistry } from './metric-registry.ts';
 import { type UnitMetrics, unitMetrics } from './unit-metrics.ts';
 
 export interface GatewayMetrics
@@ -17,7 +18,7 @@ export interface GatewayMetrics
     SettingsMetrics,
     OutageMetrics,
     UnitMetrics {
-  readonly registry: Registry;
+  readonly registry: MetricRegistry;
   record(exchange: Exchange): void;
   /** A request whose head could not be parsed was answered with this error code. */
   unparsed(code: string): void;
@@ -87,25 +88,25 @@ export interface UpstreamState {
 }
 
 /** The supervisor counts these. A gateway without a supervisor shows 0, so that the metric always exists. */
-export const WORKERS_LOST = {
-  name: 'tollgate_workers_lost_total',
-  help: 'Workers that stopped responding or ended unexpectedly.',
-};
+export const WORKERS_LOST = [
+  'tollgate_workers_lost_total',
+  'Workers that stopped responding or ended unexpectedly.',
+] as const;
 /** The supervisor counts these too. Each of them is also a lost worker. */
-export const WORKERS_STUCK = {
-  name: 'tollgate_workers_stuck_total',
-  help: 'Workers that were killed because they no longer turned.',
-};
+export const WORKERS_STUCK = [
+  'tollgate_workers_stuck_total',
+  'Workers that were killed because they no longer turned.',
+] as const;
 /** With several workers the supervisor counts these, because it serves the admin API. */
-export const AUDIT_FAILURES = {
-  name: 'tollgate_audit_failures_total',
-  help: 'Changes by operators whose record is missing or lacks its outcome.',
-};
+export const AUDIT_FAILURES = [
+  'tollgate_audit_failures_total',
+  'Changes by operators whose record is missing or lacks its outcome.',
+] as const;
 /** Like those: the process that serves the admin API makes the changes. */
-export const CHANGES_LOST = {
-  name: 'tollgate_changes_lost_total',
-  help: 'Times that the store had lost changes to keys and bans that this gateway had acknowledged.',
-};
+export const CHANGES_LOST = [
+  'tollgate_changes_lost_total',
+  'Times that the store had lost changes to keys and bans that this gateway had acknowledged.',
+] as const;
 /** The error code of every refusal of a policy, which chooses its codes itself. */
 const BY_POLICY = 'policy';
 /** By status: that of a client that has left, and the class of each other one. */
@@ -121,43 +122,25 @@ const RUNGS = 5;
  * never a path, a key or any other text from a client.
  */
 export function createMetrics(gauges: Gauges): GatewayMetrics {
-  const registry = new Registry();
+  const registry = new MetricRegistry();
   collectDefaultMetrics({ register: registry });
   const units = unitMetrics(registry);
   const recorders = [recordRequests(registry), recordDurations(registry, gauges.upstreams), recordQuotas(registry)];
-  counter(registry, WORKERS_LOST.name, WORKERS_LOST.help);
-  counter(registry, WORKERS_STUCK.name, WORKERS_STUCK.help);
-  const storeFailures = counter(
-    registry,
-    'tollgate_store_failures_total',
-    'Calls to the store that failed or were late.',
+  registry.events(...WORKERS_LOST);
+  registry.events(...WORKERS_STUCK);
+  const unparsed = registry.counter(
+    'tollgate_unparsed_requests_total',
+    'Requests refused before their head could be parsed, by error code.',
+    ['code'],
   );
-  const auditFailures = counter(registry, AUDIT_FAILURES.name, AUDIT_FAILURES.help);
-  const changesLost = counter(registry, CHANGES_LOST.name, CHANGES_LOST.help);
-  const logDrops = counter(
-    registry,
-    'tollgate_log_lines_dropped_total',
-    'Log lines dropped because standard output did not accept them.',
-  );
-  const unparsed = new Counter({
-    name: 'tollgate_unparsed_requests_total',
-    help: 'Requests refused before their head could be parsed, by error code.',
-    labelNames: ['code'],
-    registers: [registry],
-  });
   const unasked = unaskedAnswers(registry, gauges.upstreams);
   const retries = retriesOfUpstreams(registry, gauges.upstreams);
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
   threadMetrics(registry, gauges.thread);
-  const policies = policyMetrics(registry, gauges.policies);
   return {
     registry,
-    policyRan: (policy, outcome, ms) => {
-      policies.runs.inc({ policy, outcome });
-      policies.seconds.inc({ policy }, ms / 1000);
-    },
-    policyStrayed: (policy) => policies.strays.inc({ policy }),
+    ...policyMetrics(registry, gauges.policies),
     ...connectionMetrics(registry, gauges.certificateExpiresAtMs, gauges.isShortOfMemory),
     ...webSocketMetrics(registry, gauges.webSockets),
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
@@ -168,18 +151,21 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     unparsed: (code) => unparsed.inc({ code }),
     unaskedAnswer: (upstream) => unasked.inc({ upstream }),
     retried: (upstream, outcome) => retries.inc({ upstream, outcome }),
-    storeFailed: () => storeFailures.inc(),
-    auditFailed: () => auditFailures.inc(),
-    changesLost: () => changesLost.inc(),
+    storeFailed: registry.events('tollgate_store_failures_total', 'Calls to the store that failed or were late.'),
+    auditFailed: registry.events(...AUDIT_FAILURES),
+    changesLost: registry.events(...CHANGES_LOST),
     ...outageMetrics(registry),
     settled: units.settled,
-    logLineDropped: () => logDrops.inc(),
+    logLineDropped: registry.events(
+      'tollgate_log_lines_dropped_total',
+      'Log lines dropped because standard output did not accept them.',
+    ),
   };
 }
 
 type Recorder = (exchange: Exchange) => void;
 
-function recordRequests(registry: Registry): Recorder {
+function recordRequests(registry: MetricRegistry): Recorder {
   const requests = new RequestTally(
     registry,
     'tollgate_requests_total',
@@ -198,7 +184,7 @@ function recordRequests(registry: Registry): Recorder {
     );
 }
 
-function recordDurations(registry: Registry, upstreams: Gauges['upstreams']): Recorder {
+function recordDurations(registry: MetricRegistry, upstreams: Gauges['upstreams']): Recorder {
   const durations = new Durations(registry, {
     name: 'tollgate_request_duration_seconds',
     help: 'Time of a request: total, waiting for the store, with the upstream, and the rest in the gateway itself.',
@@ -216,25 +202,23 @@ function recordDurations(registry: Registry, upstreams: Gauges['upstreams']): Re
   };
 }
 
-function recordQuotas(registry: Registry): Recorder {
-  const near = new Counter({
-    name: 'tollgate_quota_near_limit_total',
-    help: 'Admitted requests that left at most a tenth of the binding window.',
-    labelNames: ['plan', 'window'],
-    registers: [registry],
-  });
+function recordQuotas(registry: MetricRegistry): Recorder {
+  const near = registry.counter(
+    'tollgate_quota_near_limit_total',
+    'Admitted requests that left at most a tenth of the binding window.',
+    ['plan', 'window'],
+  );
   const over = new RequestTally(
     registry,
     'tollgate_quota_refusals_total',
     'Requests refused for the quota or under a ban, by the window that refused.',
     ['plan', 'window', 'judgement'],
   );
-  const bans = new Counter({
-    name: 'tollgate_bans_total',
-    help: 'Bans imposed, by their rung on the ladder; the highest label counts all from there on.',
-    labelNames: ['plan', 'rung'],
-    registers: [registry],
-  });
+  const bans = registry.counter(
+    'tollgate_bans_total',
+    'Bans imposed, by their rung on the ladder; the highest label counts all from there on.',
+    ['plan', 'rung'],
+  );
   const shadows = new RequestTally(
     registry,
     'tollgate_shadow_refusals_total',
@@ -254,167 +238,120 @@ function recordQuotas(registry: Registry): Recorder {
   };
 }
 
-function unaskedAnswers(registry: Registry, upstreams: Gauges['upstreams']): Counter<'upstream'> {
-  return new Counter({
-    name: 'tollgate_upstream_unasked_answers_total',
-    help: 'Connections to an upstream closed because it sent bytes on them that answer no request.',
-    labelNames: ['upstream'],
-    registers: [registry],
-    collect() {
-      // Without a zero at the start, Prometheus sees no increase at the first count.
-      for (const { name } of upstreams()) this.inc({ upstream: name }, 0);
-    },
-  });
+function unaskedAnswers(registry: MetricRegistry, upstreams: Gauges['upstreams']): Counter<'upstream'> {
+  return registry.counter(
+    'tollgate_upstream_unasked_answers_total',
+    'Connections to an upstream closed because it sent bytes on them that answer no request.',
+    ['upstream'],
+    () => Iterator.from(upstreams()).map(({ name }) => ({ upstream: name })),
+  );
 }
 
 const RETRY_OUTCOMES: readonly RetryOutcome[] = ['answered', 'failed', 'abandoned', 'over_budget'];
 
-function retriesOfUpstreams(registry: Registry, upstreams: Gauges['upstreams']): Counter<'upstream' | 'outcome'> {
-  return new Counter({
-    name: 'tollgate_upstream_retries_total',
-    help: 'Retries by upstream: answered, failed too, abandoned by the client, or not made because the budget was used up.',
-    labelNames: ['upstream', 'outcome'],
-    registers: [registry],
-    collect() {
-      // Without a zero at the start, Prometheus sees no increase at the first count.
-      for (const { name } of upstreams()) {
-        for (const outcome of RETRY_OUTCOMES) this.inc({ upstream: name, outcome }, 0);
-      }
-    },
-  });
+function retriesOfUpstreams(registry: MetricRegistry, upstreams: Gauges['upstreams']): Counter<'upstream' | 'outcome'> {
+  return registry.counter(
+    'tollgate_upstream_retries_total',
+    'Retries by upstream: answered, failed too, abandoned by the client, or not made because the budget was used up.',
+    ['upstream', 'outcome'],
+    () =>
+      Iterator.from(upstreams()).flatMap(({ name }) => RETRY_OUTCOMES.map((outcome) => ({ upstream: name, outcome }))),
+  );
 }
 
 const POLICY_OUTCOMES: readonly Ruling['kind'][] = ['allowed', 'refused', 'failed'];
 
 /** @param names in the settings in force */
-function policyMetrics(registry: Registry, names: () => readonly string[] = () => []) {
-  const runs = new Counter({
-    name: 'tollgate_policy_runs_total',
-    help: 'Runs of policies by their name in gateway.yaml: allowed or refused the request, or failed (exception, late, invalid result).',
-    labelNames: ['policy', 'outcome'],
-    registers: [registry],
-    collect() {
-      // Without a zero at the start, Prometheus sees no increase at the first count.
-      for (const policy of names()) for (const outcome of POLICY_OUTCOMES) this.inc({ policy, outcome }, 0);
+function policyMetrics(
+  registry: MetricRegistry,
+  names: () => readonly string[] = () => [],
+): Pick<GatewayMetrics, 'policyRan' | 'policyStrayed'> {
+  const known = () => names().map((policy) => ({ policy }));
+  const runs = registry.counter(
+    'tollgate_policy_runs_total',
+    'Runs of policies by their name in gateway.yaml: allowed or refused the request, or failed (exception, late, invalid result).',
+    ['policy', 'outcome'],
+    () => names().flatMap((policy) => POLICY_OUTCOMES.map((outcome) => ({ policy, outcome }))),
+  );
+  const seconds = registry.counter(
+    'tollgate_policy_seconds_total',
+    'How long requests have waited for policies, by the name of the policy.',
+    ['policy'],
+    known,
+  );
+  const strays = registry.counter(
+    'tollgate_policy_stray_errors_total',
+    'Errors in what a policy has begun and no request waits for, such as a timer or a promise without a `catch`, by the name of the policy.',
+    ['policy'],
+    known,
+  );
+  return {
+    policyRan: (policy, outcome, ms) => {
+      runs.inc({ policy, outcome });
+      seconds.inc({ policy }, ms / 1000);
     },
-  });
-  const seconds = new Counter({
-    name: 'tollgate_policy_seconds_total',
-    help: 'How long requests have waited for policies, by the name of the policy.',
-    labelNames: ['policy'],
-    registers: [registry],
-    collect() {
-      for (const policy of names()) this.inc({ policy }, 0);
-    },
-  });
-  const strays = new Counter({
-    name: 'tollgate_policy_stray_errors_total',
-    help: 'Errors in what a policy has begun and no request waits for, such as a timer or a promise without a `catch`, by the name of the policy.',
-    labelNames: ['policy'],
-    registers: [registry],
-    collect() {
-      for (const policy of names()) this.inc({ policy }, 0);
-    },
-  });
-  return { runs, seconds, strays };
+    policyStrayed: (policy) => strays.inc({ policy }),
+  };
 }
 
-function counter(registry: Registry, name: string, help: string): Counter {
-  return new Counter({ name, help, registers: [registry] });
-}
-
-function addGauges(registry: Registry, gauges: Gauges): void {
+function addGauges(registry: MetricRegistry, gauges: Gauges): void {
   const { connections, inFlight, upstreams, store, isPepperWrong, storeClockDiffersByMs, replicasAway } = gauges;
-  gauge(registry, 'tollgate_connections', 'Client connections that are open.', connections);
-  gauge(registry, 'tollgate_in_flight', 'Requests that have not ended.', inFlight);
-  gauge(registry, 'tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
-  gauge(registry, 'tollgate_pepper_mismatch', '1 while KEY_PEPPER is not the pepper of the store, else 0.', () =>
+  registry.gauge('tollgate_connections', 'Client connections that are open.', connections);
+  registry.gauge('tollgate_in_flight', 'Requests that have not ended.', inFlight);
+  registry.gauge('tollgate_store_up', '1 while the store answers, 0 while it is away.', store);
+  registry.gauge('tollgate_pepper_mismatch', '1 while KEY_PEPPER is not the pepper of the store, else 0.', () =>
     isPepperWrong?.() === true ? 1 : 0,
   );
-  gauge(
-    registry,
+  registry.gauge(
     'tollgate_store_clock_difference_seconds',
     'By how much the clock of the store and that of this machine differ.',
     () => (storeClockDiffersByMs?.() ?? 0) / 1_000,
   );
-  gauge(
-    registry,
+  registry.gauge(
     'tollgate_replicas_away',
     'Replicas of the store that are away or behind. Meanwhile no change to a key is acknowledged.',
     () => replicasAway?.() ?? 0,
   );
-  gauge(registry, 'tollgate_workers', 'Processes that serve.', () => 1);
-  new Gauge({
-    name: 'tollgate_upstream_in_flight',
-    help: 'Requests with an upstream or waiting for a connection to it.',
-    labelNames: ['upstream'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { name, inFlight } of upstreams()) this.set({ upstream: name }, inFlight);
-    },
-  });
-  new Gauge({
-    name: 'tollgate_upstream_target_up',
-    help: '1 while a target of an upstream is used, 0 while it is left out.',
-    labelNames: ['upstream', 'target'],
-    registers: [registry],
-    collect() {
-      // Otherwise a target that a reload removed while it was left out would show 0 for ever.
-      this.reset();
-      for (const { name, targets } of upstreams()) {
-        for (const target of targets) this.set({ upstream: name, target: target.name }, target.usable ? 1 : 0);
-      }
-    },
-  });
+  registry.gauge('tollgate_workers', 'Processes that serve.', () => 1);
+  registry.gauges(
+    'tollgate_upstream_in_flight',
+    'Requests with an upstream or waiting for a connection to it.',
+    ['upstream'],
+    () => Iterator.from(upstreams()).map(({ name, inFlight }) => [{ upstream: name }, inFlight]),
+  );
+  registry.gauges(
+    'tollgate_upstream_target_up',
+    '1 while a target of an upstream is used, 0 while it is left out.',
+    ['upstream', 'target'],
+    () =>
+      Iterator.from(upstreams()).flatMap(({ name, targets }) =>
+        targets.map((target) => [{ upstream: name, target: target.name }, target.usable ? 1 : 0] as const),
+      ),
+  );
 }
 
-function threadMetrics(registry: Registry, use: ThreadUse = { workedMs: 0, waited: 0, late: 0, largestPart: 0 }): void {
-  total(registry, 'tollgate_thread_seconds_total', 'Time that the serving thread has worked for consumers.', () => {
+function threadMetrics(
+  registry: MetricRegistry,
+  use: ThreadUse = { workedMs: 0, waited: 0, late: 0, largestPart: 0 },
+): void {
+  registry.total('tollgate_thread_seconds_total', 'Time that the serving thread has worked for consumers.', () => {
     return use.workedMs / 1000;
   });
-  total(
-    registry,
+  registry.total(
     'tollgate_thread_waits_total',
     'How often a consumer beyond its share of the serving thread had to wait for its turn.',
     () => use.waited,
   );
-  total(
-    registry,
+  registry.total(
     'tollgate_thread_late_total',
     'Requests refused with `too_many_in_flight` because the wait for a turn on the serving thread was too long.',
     () => use.late,
   );
-  gauge(
-    registry,
+  registry.gauge(
     'tollgate_thread_largest_part',
     'The part of the serving thread that the busiest consumer had in the last second, from 0 to 1.',
     () => use.largestPart,
   );
-}
-
-/** A counter whose value is kept elsewhere. */
-function total(registry: Registry, name: string, help: string, read: () => number): void {
-  new Counter({
-    name,
-    help,
-    registers: [registry],
-    collect() {
-      this.reset();
-      this.inc(read());
-    },
-  });
-}
-
-function gauge(registry: Registry, name: string, help: string, read: () => number): void {
-  new Gauge({
-    name,
-    help,
-    registers: [registry],
-    collect() {
-      this.set(read());
-    },
-  });
 }
 
 /** Counts reloads of the settings and plans. */
@@ -434,57 +371,51 @@ interface Versions {
  * @param refusedFiles the files whose present content has faults
  */
 function settingsMetrics(
-  registry: Registry,
+  registry: MetricRegistry,
   versions: () => Versions | null = () => null,
   refusedFiles: () => readonly (keyof Versions)[] = () => [],
 ): SettingsMetrics {
-  const reloads = new Counter({
-    name: 'tollgate_reloads_total',
-    help: 'Changes of gateway.yaml and plans.yaml: loaded, or refused because they have faults.',
-    labelNames: ['outcome'],
-    registers: [registry],
-  });
-  // Without a zero at the start, Prometheus sees no increase at the first count.
-  for (const outcome of ['loaded', 'refused']) reloads.inc({ outcome }, 0);
-  new Gauge({
-    name: 'tollgate_settings_info',
-    help: 'Always 1; the labels are the versions of gateway.yaml and plans.yaml that are in force.',
-    labelNames: ['settings', 'plans'],
-    registers: [registry],
-    collect() {
-      this.reset();
+  registry.gauges(
+    'tollgate_settings_info',
+    'Always 1; the labels are the versions of gateway.yaml and plans.yaml that are in force.',
+    ['settings', 'plans'],
+    () => {
       const inForce = versions();
-      if (inForce !== null) this.set({ ...inForce }, 1);
+      return inForce === null ? [] : [[{ ...inForce }, 1]];
     },
-  });
-  new Gauge({
-    name: 'tollgate_settings_refused',
-    help: '1 while the file as it is now has faults, so the earlier version stays in force.',
-    labelNames: ['file'],
-    registers: [registry],
-    collect() {
+  );
+  registry.gauges(
+    'tollgate_settings_refused',
+    '1 while the file as it is now has faults, so the earlier version stays in force.',
+    ['file'],
+    () => {
       const refused = refusedFiles();
-      for (const file of ['settings', 'plans'] as const) this.set({ file }, refused.includes(file) ? 1 : 0);
+      return (['settings', 'plans'] as const).map((file) => [{ file }, refused.includes(file) ? 1 : 0]);
     },
-  });
-  return { settingsRead: (outcome) => reloads.inc({ outcome }) };
+  );
+  return {
+    settingsRead: registry.counted(
+      'tollgate_reloads_total',
+      'Changes of gateway.yaml and plans.yaml: loaded, or refused because they have faults.',
+      'outcome',
+      ['loaded', 'refused'],
+    ),
+  };
 }
 
 /**
  * The metric of the tokens' issuer.
  * @param up whether the gateway has its keys; null if the gateway accepts no tokens, and then there is no series
  */
-function tokenMetrics(registry: Registry, up: () => boolean | null = () => null): void {
-  new Gauge({
-    name: 'tollgate_token_keys_up',
-    help: "1 while the keys of the tokens' issuer are available, 0 while they are not; absent without jwt in gateway.yaml.",
-    registers: [registry],
-    collect() {
+function tokenMetrics(registry: MetricRegistry, up: () => boolean | null = () => null): void {
+  registry.gauge(
+    'tollgate_token_keys_up',
+    "1 while the keys of the tokens' issuer are available, 0 while they are not; absent without jwt in gateway.yaml.",
+    () => {
       const isUp = up();
-      this.remove();
-      if (isUp !== null) this.set(isUp ? 1 : 0);
+      return isUp === null ? null : Number(isUp);
     },
-  });
+  );
 }
 
 const OUTCOMES: readonly TunnelEnd[] = [
@@ -504,25 +435,16 @@ interface WebSocketMetrics {
 }
 
 /** @param open the number of open WebSockets */
-function webSocketMetrics(registry: Registry, open: () => number = () => 0): WebSocketMetrics {
-  const registers = [registry];
-  new Gauge({
-    name: 'tollgate_websockets',
-    help: 'WebSockets that are open.',
-    registers,
-    collect() {
-      this.set(open());
-    },
-  });
-  const ended = new Counter({
-    name: 'tollgate_websockets_total',
-    help: 'WebSockets that have ended, by how.',
-    labelNames: ['outcome'],
-    registers,
-  });
-  // Without a zero at the start, Prometheus sees no increase at the first count.
-  for (const outcome of OUTCOMES) ended.inc({ outcome }, 0);
-  return { webSocketClosed: (outcome) => ended.inc({ outcome }) };
+function webSocketMetrics(registry: MetricRegistry, open: () => number = () => 0): WebSocketMetrics {
+  registry.gauge('tollgate_websockets', 'WebSockets that are open.', open);
+  return {
+    webSocketClosed: registry.counted(
+      'tollgate_websockets_total',
+      'WebSockets that have ended, by how.',
+      'outcome',
+      OUTCOMES,
+    ),
+  };
 }
 
 /** Counts local decisions during an outage, and the reconciliation after it. */
@@ -535,38 +457,31 @@ interface OutageMetrics {
   backlogSizeFrom(read: () => number): void;
 }
 
-function outageMetrics(registry: Registry): OutageMetrics {
+const RECONCILE_OUTCOMES: readonly ReconcileOutcome[] = ['added', 'ended', 'lost'];
+
+function outageMetrics(registry: MetricRegistry): OutageMetrics {
   let backlogSize = () => 0;
-  const help = 'Consumers with requests that were admitted without the store and not yet added to it.';
-  new Gauge({
-    name: 'tollgate_store_owing',
-    help,
-    registers: [registry],
-    collect() {
-      this.set(backlogSize());
-    },
-  });
-  const alone = new Counter({
-    name: 'tollgate_local_decisions_total',
-    help: 'Requests decided without the store, by how the store counts them.',
-    labelNames: ['count'],
-    registers: [registry],
-  });
-  for (const count of ['owed', 'sent', 'uncounted'] satisfies LocalCount[]) alone.inc({ count }, 0);
-  const back = new Counter({
-    name: 'tollgate_given_back_total',
-    help: 'Cost of requests admitted without the store, by window and by its outcome when the store was back.',
-    labelNames: ['window', 'outcome'],
-    registers: [registry],
-  });
-  for (const window of WINDOWS) {
-    for (const outcome of ['added', 'ended', 'lost'] satisfies ReconcileOutcome[]) back.inc({ window, outcome }, 0);
-  }
+  registry.gauge(
+    'tollgate_store_owing',
+    'Consumers with requests that were admitted without the store and not yet added to it.',
+    () => backlogSize(),
+  );
+  const back = registry.counter(
+    'tollgate_given_back_total',
+    'Cost of requests admitted without the store, by window and by its outcome when the store was back.',
+    ['window', 'outcome'],
+    () => WINDOWS.flatMap((window) => RECONCILE_OUTCOMES.map((outcome) => ({ window, outcome }))),
+  );
   return {
     backlogSizeFrom: (read) => {
       backlogSize = read;
     },
-    decidedAlone: (count, requests) => alone.inc({ count }, requests),
+    decidedAlone: registry.counted(
+      'tollgate_local_decisions_total',
+      'Requests decided without the store, by how the store counts them.',
+      'count',
+      ['owed', 'sent', 'uncounted'] satisfies LocalCount[],
+    ),
     givenBack: (window, outcome, spent) => back.inc({ window, outcome }, spent),
   };
 }

@@ -1,7 +1,7 @@
-import { Counter, type Registry } from 'prom-client';
 import type { SettlementOutcome } from '../admit/ledger.ts';
 import type { PaidUnits } from '../gateway/metering.ts';
 import { RequestTally } from './durations.ts';
+import type { MetricRegistry } from './metric-registry.ts';
 
 /** What requests cost in units of their own. */
 export interface UnitMetrics {
@@ -10,7 +10,7 @@ export interface UnitMetrics {
 }
 
 export function unitMetrics(
-  registry: Registry,
+  registry: MetricRegistry,
 ): UnitMetrics & { readonly paid: (units: PaidUnits, plan: string | null) => void } {
   const requests = new RequestTally(
     registry,
@@ -24,16 +24,13 @@ export function unitMetrics(
     'What requests took of a unit in advance (reserved) and paid in the end (settled), by plan.',
     ['unit', 'plan', 'amount'],
   );
-  const settlements = new Counter({
-    name: 'tollgate_settlements_total',
-    help: 'Settlements on their way to the store, one for each request and account that it charged in a unit and whose cost was not what it took in advance. A lost one leaves that counted.',
-    labelNames: ['outcome'],
-    registers: [registry],
-  });
-  // Without a zero at the start, Prometheus sees no increase at the first count.
-  for (const outcome of ['settled', 'lost']) settlements.inc({ outcome }, 0);
   return {
-    settled: (outcome, count) => settlements.inc({ outcome }, count),
+    settled: registry.counted(
+      'tollgate_settlements_total',
+      'Settlements on their way to the store, one for each request and account that it charged in a unit and whose cost was not what it took in advance. A lost one leaves that counted.',
+      'outcome',
+      ['settled', 'lost'],
+    ),
     paid: (units, plan) => {
       for (const { unit, reserved, settled, why } of units) {
         requests.count(unit, why ?? 'known');
