@@ -252,6 +252,10 @@ describe('the check of', () => {
       ['src/listen/i.ts', 'response.shouldKeepAlive = false;'],
       ['src/listen/j.ts', 'socket.destroySoon = () => {};'],
     ],
+    'connections are reset by io/graceful-close.ts and nothing else': [
+      ['src/forward/a.ts', 'socket?.resetAndDestroy();'],
+      ['src/listen/b.ts', 'socket.resetAndDestroy = () => socket.destroy();'],
+    ],
     'names of hosts are looked up by io/resolver.ts and nothing else': [
       ['src/serve/a.ts', "import { lookup } from 'node:dns';"],
       ['src/serve/b.ts', "import { Resolver } from 'node:dns/promises';"],

@@ -2,6 +2,7 @@ import { constants, createBrotliCompress, createGzip, createZstdCompress } from 
 import type { ClientRequest, ResponseBody } from '../http1/client.ts';
 import type { Coding } from '../http1/content-coding.ts';
 import { partOf } from '../io/fair-shares.ts';
+import { reset } from '../io/graceful-close.ts';
 import type { PoolShare, PoolThreads, PoolWork } from '../io/pool-threads.ts';
 
 /** How many responses are compressed at a time; each takes up to 2 MB. */
@@ -124,7 +125,7 @@ export class CompressedResponse implements ResponseBody, PoolWork {
     });
     encoder.on('error', () => {
       this.#leave();
-      this.#response.socket?.resetAndDestroy();
+      if (this.#response.socket !== null) reset(this.#response.socket);
     });
     this.#response.once('close', this.#onClose);
   }

@@ -2,6 +2,7 @@ import type { ResponseBody } from '../http1/client.ts';
 import { IDEMPOTENT } from '../http1/request-line.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../io/deadlines.ts';
+import { reset } from '../io/graceful-close.ts';
 import { Pieces } from '../io/writes.ts';
 import {
   ClientBodyError,
@@ -384,7 +385,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
       this.#settle({ kind: 'broken', fault: faultOf(error) });
       const { socket } = this.#response;
       // One turn later, so that the bytes already written leave first.
-      if (socket !== null) setImmediate(() => socket.resetAndDestroy());
+      if (socket !== null) setImmediate(() => reset(socket));
     } else this.#settle({ kind: 'failed', fault: faultOf(error) });
   }
 

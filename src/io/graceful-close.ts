@@ -1,5 +1,7 @@
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { interceptDestroySoon, makeLast } from './node-internals.ts';
+import { rawOf } from './tls-carrier.ts';
 
 /** Closes the connection after this response; gently if part of the request has not been read. */
 export function closeAfter(
@@ -47,4 +49,24 @@ export function closeGently(socket: Socket): void {
   socket.once('end', () => socket.destroy());
   socket.end();
   socket.resume();
+}
+
+/**
+ * Closes a connection at once, and with a reset if it is TCP that is still open for writing: after a clean end, the other side would
+ * take what it has received for complete.
+ *
+ * Attack: a client resets its WebSocket to a service over TLS or on a Unix socket. Node (26.10) throws when it is to reset a socket
+ * that is not TCP itself, which ended the gateway.
+ *
+ * Fault: a client closes its half in the turn of the event loop in which its response breaks off. Node cannot reset a connection whose
+ * own half is being closed, and never closes it after that, so it counted towards `maxConnections` for ever.
+ */
+export function reset(socket: Duplex): void {
+  const raw = socket instanceof Socket ? rawOf(socket) : socket;
+  // A Unix socket has no port.
+  const isTcp = raw instanceof Socket && raw.remotePort !== undefined;
+  if (isTcp && !raw.destroyed && !raw.writableEnded) raw.resetAndDestroy();
+  else raw.destroy();
+  // Attack: Node (26.10) crashes (SIGSEGV) if both sockets are destroyed in the same turn within the callback of the TLS handshake.
+  if (raw !== socket) setImmediate(() => socket.destroy());
 }

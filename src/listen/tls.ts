@@ -341,7 +341,6 @@ export function createTlsStage(options: TlsStageOptions): {
     const { raw } = carrier;
     const { remoteAddress: address = '', remotePort: port = 0 } = raw;
     comesFrom(socket, { address, port });
-    resetThrough(socket, raw);
     options.onSecure(socket, raw);
   });
   return {
@@ -368,18 +367,4 @@ function contextOptions(certificate: Certificate | null, { minVersion }: TlsSett
 /** Attack: if certificates are optional, Node also accepts one that none of the authorities has signed. */
 function isAcceptable(socket: TLSSocket): boolean {
   return socket.authorized || socket.getPeerX509Certificate() === undefined;
-}
-
-/**
- * Makes `resetAndDestroy` work on the encrypted side: Node throws for a socket without a TCP handle of its own.
- *
- * Attack: Node 26.10 crashes (SIGSEGV) if both sockets are destroyed in the same turn within the handshake's callback.
- * So the encrypted side is destroyed one turn later.
- */
-function resetThrough(socket: TLSSocket, raw: Socket): void {
-  socket.resetAndDestroy = () => {
-    if (!raw.destroyed) raw.resetAndDestroy();
-    setImmediate(() => socket.destroy());
-    return socket;
-  };
 }

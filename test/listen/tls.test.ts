@@ -4,6 +4,7 @@ import { type AddressInfo, createConnection, createServer } from 'node:net';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
 import { beforeAll, expect, test } from 'vitest';
+import { reset } from '../../src/io/graceful-close.ts';
 import { type Certificate, type Certificates, createTlsStage } from '../../src/listen/tls.ts';
 import { eventually } from '../support/conditions.ts';
 import {
@@ -407,7 +408,7 @@ test('a connection that is reset within the callback of its handshake ends, and 
     certificates: { current } as Certificates,
     handshakeTimeoutMs: 5_000,
     http2: false,
-    onSecure: (socket) => socket.on('error', () => {}).resetAndDestroy(),
+    onSecure: (socket) => reset(socket.on('error', () => {})),
     onFailure: () => {},
     onWaste: () => {},
     answerPlainHttp: () => {},

@@ -95,6 +95,8 @@ const CONNECTING = [
 /** They connect to nothing but themselves, or not at all. */
 const WITHOUT_NAMES = ['src/io/node-internals.ts', 'src/forward/websocket/upgrade.ts'];
 const HTTP_EXCHANGE = 'src/io/http-exchange.ts';
+/** The second one in a self-test. */
+const RESETTING = ['src/io/graceful-close.ts', NODE_INTERNALS];
 /** How src would reach what Node does not document: members with an underscore, hidden symbols, and those known by name. */
 const UNDOCUMENTED = [
   /[\w)\]!]\??\._[a-z]\w*/,
@@ -277,6 +279,16 @@ export const RULES: Readonly<Record<string, Rule>> = {
           ? []
           : [`${path} has \`${found.trim()}\`: put it into ${NODE_INTERNALS}, with a self-test and a row of its page`];
       }),
+
+  'connections are reset by io/graceful-close.ts and nothing else': (sources) =>
+    [...sources]
+      .filter(
+        ([path, text]) => inSrc(path) && /\bresetAndDestroy\b/.test(withoutComments(text)) && !RESETTING.includes(path),
+      )
+      .map(
+        ([path]) =>
+          `${path} resets a connection itself: Node throws or leaves some open, use \`reset\` of io/graceful-close.ts`,
+      ),
 
   'names of hosts are looked up by io/resolver.ts and nothing else': (sources) => [
     ...offenders(

@@ -3,6 +3,7 @@ import { TLSSocket } from 'node:tls';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { afterReading } from '../../io/after-reading.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+import { reset } from '../../io/graceful-close.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
 import { type BufferReader, endInTurn, type Intake } from '../../io/read-buffers.ts';
 import { hasWaiting } from '../../io/tls-carrier.ts';
@@ -167,11 +168,11 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     this.#socket.destroy();
   }
 
-  /** Like `destroy`, but with a TCP reset. Only for a connection over plain TCP. */
+  /** Like `destroy`, but with a TCP reset. */
   reset(): void {
     this.#release();
     this.#reader.abandon();
-    this.#socket.resetAndDestroy();
+    reset(this.#socket);
   }
 
   onInformation(status: number, fields: readonly string[]): void {

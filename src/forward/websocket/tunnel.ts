@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
-import { closeGently } from '../../io/graceful-close.ts';
+import { closeGently, reset } from '../../io/graceful-close.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
 import { endInTurn } from '../../io/read-buffers.ts';
 
@@ -204,10 +204,4 @@ export class Tunnel implements Timed {
       bytesOut: this.#bytesOut,
     });
   }
-}
-
-/** Resets a connection. Node cannot reset one whose own half is being closed, and would then never close it. */
-function reset(socket: Socket): void {
-  if (socket.writableEnded) socket.destroy();
-  else if (!socket.destroyed) socket.resetAndDestroy();
 }

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { valuesOf } from '../../http1/fields.ts';
 import { BadResponseError, type ResponseHead, readResponseHead } from '../../http1/response-head.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
+import { reset } from '../../io/graceful-close.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 import type { AnswerBodyReader } from '../forward.ts';
 
@@ -101,7 +102,7 @@ export class NonUpgradeResponse implements Timed {
     const { socket } = this.#response;
     this.#settle(isGone ? { kind: 'client_gone', cause: error.message } : { kind: 'broken', fault: faultOf(error) });
     // If the connection ended cleanly, the client would take the response for complete.
-    socket?.resetAndDestroy();
+    if (socket !== null) reset(socket);
     this.#response.destroy();
   }
 

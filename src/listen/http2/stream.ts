@@ -141,11 +141,6 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     this.#endSession();
   }
 
-  /** The counterpart of a socket's method: the client must see that the response broke off. */
-  resetAndDestroy(): this {
-    return this.destroy();
-  }
-
   onInformation(status: number, fields: readonly string[]): void {
     // Without a prototype, because a field may have the name `constructor`.
     const headers: Record<string, number | string | string[]> = Object.create(null);

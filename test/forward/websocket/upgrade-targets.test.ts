@@ -6,13 +6,15 @@ import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type ClientOptions, WebSocket, WebSocketServer } from 'ws';
+import { eventually } from '../../support/conditions.ts';
 import { newAuthority, openEncrypted } from '../../support/encrypted.ts';
 import { atEnd } from '../../support/endings.ts';
 import { freePort } from '../../support/free-port.ts';
-import { openGateway } from '../../support/gateway.ts';
+import { openGateway, startGateway } from '../../support/gateway.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 import {
   asking,
+  logged,
   openWebSocket,
   rawClient,
   startWebSocketUpstream,
@@ -35,7 +37,7 @@ async function echoOn(server: Server, where: { readonly path?: string; readonly 
     for (const socket of sockets.clients) socket.terminate();
     server.close();
   });
-  return asked;
+  return { asked, open: sockets.clients };
 }
 
 async function expectEcho(socket: WebSocket) {
@@ -43,14 +45,19 @@ async function expectEcho(socket: WebSocket) {
   expect(String((await once(socket, 'message'))[0])).toBe('through');
 }
 
-test('a WebSocket over TLS, to an upstream over TLS whose certificate is checked', async () => {
+const encrypting = async () => {
   const theirs = await newAuthority();
-  const { cert, key: privateKey } = await theirs.issue('localhost');
-  const server = createEncryptedServer({ cert: await readFile(cert), key: await readFile(privateKey) });
-  const port = await freePort();
-  await echoOn(server, { port });
+  const { cert, key } = await theirs.issue('localhost');
+  const server = createEncryptedServer({ cert: await readFile(cert), key: await readFile(key) });
   const ca = join(await temporaryFolder(), 'ca.pem');
   await writeFile(ca, theirs.pem);
+  return { server, ca };
+};
+
+test('a WebSocket over TLS, to an upstream over TLS whose certificate is checked', async () => {
+  const { server, ca } = await encrypting();
+  const port = await freePort();
+  await echoOn(server, { port });
   const upstream = `https://localhost:${port}`;
   const trusting = await openEncrypted({ upstream, routes, upstreamSettings: { tls: `{ ca: ${ca} }` } });
   const { key } = await trusting.gateway.createKey('free');
@@ -71,13 +78,39 @@ test('a WebSocket over TLS, to an upstream over TLS whose certificate is checked
 
 test('an upstream on a Unix socket', async () => {
   const path = join(await temporaryFolder(), 'live.sock');
-  const asked = await echoOn(createServer(), { path });
+  const { asked } = await echoOn(createServer(), { path });
   const gateway = await openGateway({ upstream: `unix:${path}`, routes });
   const { key } = await gateway.createKey('free');
   const { socket } = await openWebSocket(gateway, key, '/v1/live?a=b');
   await expectEcho(socket);
   expect([asked[0]?.url, asked[0]?.headers.host]).toEqual(['/v1/live?a=b', 'localhost']);
 });
+
+// Attack: Node throws when it is to reset a socket that is not TCP itself, so one reset by a client ended the gateway.
+test.each(['over TLS', 'on a Unix socket'])(
+  'a client resets its WebSocket to an upstream %s: the upstream loses its connection too, and the gateway serves others (reliability 431)',
+  async (where) => {
+    const { server, ca } = await encrypting();
+    const path = join(await temporaryFolder(), 'live.sock');
+    const port = await freePort();
+    const isEncrypted = where === 'over TLS';
+    const { open } = await echoOn(isEncrypted ? server : createServer(), isEncrypted ? { port } : { path });
+    const gateway = await startGateway({
+      upstream: isEncrypted ? `https://localhost:${port}` : `unix:${path}`,
+      upstreamSettings: isEncrypted ? { tls: `{ ca: ${ca} }` } : {},
+      routes,
+    });
+    const { key } = await gateway.createKey('free');
+    const client = await rawClient(gateway, asking(key));
+    await client.head();
+    await eventually(() => expect(open.size).toBe(1));
+    client.socket.resetAndDestroy();
+    await eventually(() => expect(open.size).toBe(0));
+    await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'client_lost' }]));
+    await expectEcho((await openWebSocket(gateway, key)).socket);
+    expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
+  },
+);
 
 test('of several targets, one that cannot be reached is passed over, and nobody notices', async () => {
   const upstream = await startWebSocketUpstream();
