@@ -10,6 +10,7 @@ import { Failure } from './failure.ts';
 import { refuseUnlessRight } from './identify/pepper-record.ts';
 import { urlOfListener } from './io/listening.ts';
 import { checkNodeInternals } from './io/node-internals.ts';
+import { usageOf } from './operations/account-usage.ts';
 import { storeContext } from './operations/catalogue/contexts.ts';
 import { methodsOn, type OperationMethods } from './operations/catalogue/methods.ts';
 import { ownRecording } from './operations/recorded.ts';
@@ -232,7 +233,7 @@ function embedded(
     revokeKey: async (id) => {
       await operations.revokeKey({ id });
     },
-    usage: async (id) => context().operations.counts.of(String(id)),
+    usage: async (id) => usageOf(context(), String(id)),
     resetUsage: async (id) => {
       await operations.resetUsage({ id });
     },

@@ -1,10 +1,10 @@
 import { isTokenHolder } from '../identify/api-key.ts';
 import type { RefusedCount } from '../model/refusal.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
-import { NEAR_SHARE, type NearReport } from '../operations/live/near-limits.ts';
+import { NEAR_SHARE, type NearReport, nearLimits } from '../operations/live/near-limits.ts';
 import type { TrafficReport } from '../operations/live/traffic.ts';
-import type { Operations } from '../operations/operations.ts';
-import type { RefusedReport } from '../operations/refused-now.ts';
+import { atPresent, KEYS, type OperatorStore, recordOf } from '../operations/operator-store.ts';
+import { type RefusedReport, refusedConsumers } from '../operations/refused-now.ts';
 import { unreadableReport } from '../operations/unreadable.ts';
 import type { EventStream } from './event-streams.ts';
 
@@ -42,7 +42,7 @@ export interface NowEvent extends Lists {
 /** The event `now`: computed every 2 s for all who watch, and only while somebody does. */
 export class NowFeed {
   readonly #fleet: Fleet;
-  readonly #operations: () => Promise<Operations>;
+  readonly #store: () => Promise<OperatorStore>;
   readonly #wallMs: () => number;
   readonly #streams = new Set<EventStream>();
   #timer: NodeJS.Timeout | null = null;
@@ -53,10 +53,10 @@ export class NowFeed {
   /** The last event, for watchers that come until the next one; null while no one watches. */
   #last: string | null = null;
 
-  /** @param operations rejects with Failure while the store is away */
-  constructor(fleet: Fleet, operations: () => Promise<Operations>, wallMs: () => number) {
+  /** @param store rejects with Failure while the store is away */
+  constructor(fleet: Fleet, store: () => Promise<OperatorStore>, wallMs: () => number) {
     this.#fleet = fleet;
-    this.#operations = operations;
+    this.#store = store;
     this.#wallMs = wallMs;
   }
 
@@ -105,12 +105,12 @@ export class NowFeed {
   }
 
   async #named(counts: readonly RefusedCount[]): Promise<NowEvent['mostRefused']> {
-    const operations = await this.#operations().catch(() => null);
+    const store = await this.#store().catch(() => null);
     const named = await Promise.all(
       counts.map(async ({ id, ...count }) => {
         const known = this.#names.get(id) ?? { name: null, owner: null };
-        if (isTokenHolder(id) || operations === null) return { id, ...known, ...count };
-        const { name, owner } = await operations.show(id).then(
+        if (isTokenHolder(id) || store === null) return { id, ...known, ...count };
+        const { name, owner } = await recordOf(KEYS, store, id).then(
           (key) => key ?? known,
           () => known,
         );
@@ -122,10 +122,10 @@ export class NowFeed {
   }
 
   async #readLists(at: string): Promise<Lists> {
-    const operations = await this.#operations();
+    const store = atPresent(await this.#store());
     const refused: RefusedReport[] = [];
     let [refusedMore, lookedAt] = [false, 0];
-    for await (const { report } of operations.refusedNow({ after: null, scan: false })) {
+    for await (const { report } of refusedConsumers(store, { after: null, scan: false })) {
       if (refused.length === MAX_REFUSED || lookedAt === MAX_LOOKED_AT) {
         refusedMore = true;
         break;
@@ -134,7 +134,7 @@ export class NowFeed {
       lookedAt++;
     }
     const wanted = { share: NEAR_SHARE, most: MAX_NEAR };
-    const { keys: near, unreadable } = await operations.nearLimits(await this.#fleet.presence.near(), wanted);
+    const { keys: near, unreadable } = await nearLimits(store, await this.#fleet.presence.near(), wanted);
     const nearUnreadable = unreadableReport(unreadable.slice(0, MAX_NEAR));
     return { refused, refusedMore, near, nearUnreadable, asOf: at };
   }

@@ -2,9 +2,10 @@ import { Failure } from '../failure.ts';
 import { escapedText } from '../io/terminal-text.ts';
 import { filterValues } from '../model/attributes.ts';
 import { isCustomerId, isReadable, type StoredKey } from '../model/record.ts';
-import { folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
+import { everyCustomer } from '../operations/customers.ts';
+import { everyMatch, folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
 import type { OpenStore } from '../serve/open-store.ts';
-import { operationsOn } from './operations.ts';
+import { contextOn } from './operations.ts';
 
 /** What an id may be of. */
 type Kind = 'key' | 'customer';
@@ -111,7 +112,7 @@ const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGener
     const words = { nameOf: String, secretAdvice: '', formats: store.settings.keyFormats, keepsHistory: false };
     const filter = keyFilterFrom(given, true, words);
     if ('fault' in filter) return;
-    for await (const found of operationsOn(store).everyMatch(filter, () => {})) {
+    for await (const found of everyMatch(filter, contextOn(store))) {
       // One that cannot be read is found by its id alone.
       if (isReadable(found)) yield { ...found.key, kind: 'key', isRevoked: found.key.revokedAtMs !== null };
     }
@@ -119,13 +120,8 @@ const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGener
   async *customer(store, text) {
     if (text === '' || isSecretLike(text, store.settings.keyFormats)) return;
     const filter = { text, plan: null, ...filterValues(), expiringMs: null };
-    let cursor: string | null = null;
-    do {
-      const page = await operationsOn(store).customers.search(filter, { limit: PAGE, cursor });
-      for (const customer of page.customers) yield { ...customer, kind: 'customer', isRevoked: false };
-      cursor = page.cursor;
-    } while (cursor !== null);
+    for await (const customer of everyCustomer(filter, contextOn(store))) {
+      if (isReadable(customer)) yield { ...customer, kind: 'customer', isRevoked: false };
+    }
   },
 };
-
-const PAGE = 1_000;

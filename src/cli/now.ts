@@ -1,9 +1,10 @@
 import type { ExitCode } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
-import type { RefusedReport } from '../operations/refused-now.ts';
+import { atPresent } from '../operations/operator-store.ts';
+import { type RefusedReport, refusedConsumers } from '../operations/refused-now.ts';
 import { withStore } from '../serve/open-store.ts';
 import { CUSTOMER, customerCell } from './keys/text-form.ts';
-import { operationsOn } from './operations.ts';
+import { contextOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
 import { type Column, printTable } from './terminal/table.ts';
@@ -37,7 +38,7 @@ export const now: Command = {
       const refused: RefusedReport[] = [];
       const progress = new Progress(terminal, () => performance.now());
       let lookedAt = 0;
-      const consumers = operationsOn(store).refusedNow({ after: null, scan: options.scan === true });
+      const consumers = refusedConsumers(atPresent(contextOn(store)), { after: null, scan: options.scan === true });
       for await (const { report } of consumers) {
         progress.show('looked at', ++lookedAt, null, String);
         if (report !== null) refused.push(report);

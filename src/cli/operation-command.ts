@@ -1,12 +1,10 @@
 import type { z } from 'zod';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
-import type { KeyStore } from '../identify/record-store.ts';
 import { momentText } from '../io/time-text.ts';
 import { isCustomerId } from '../model/record.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
-import type { Operations } from '../operations/operations.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
 import { meantId, type Placeholder } from './meant-id.ts';
@@ -47,13 +45,13 @@ interface OperationCommand<O extends AnyOperation> {
   readonly check?: (words: Words, terminal: Terminal) => void;
   /** Asks the person. Returns what is printed instead if the answer is no, or null. */
   readonly confirm?: (
-    opened: { readonly keys: KeyStore; readonly operations: Operations },
+    opened: Pick<OpenStore, 'keys' | 'history'>,
     words: Words,
     terminal: Terminal,
   ) => Promise<string | null>;
   /** Asks the person for members of the input that were not given. @throws Failure `refused` if the person ends the input */
   readonly ask?: (
-    opened: { readonly keys: KeyStore },
+    opened: Pick<OpenStore, 'keys'>,
     words: Words,
     terminal: Terminal,
   ) => Promise<Readonly<Record<string, unknown>>>;
@@ -126,13 +124,13 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
         const meant = await withMeantIds(store, spec.spelled, members, terminal.error);
         const input = { ...meant, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
         const context = contextOn(store);
-        const declined = (await confirm?.({ keys: store.keys, ...context }, words, terminal)) ?? null;
+        const declined = (await confirm?.(store, words, terminal)) ?? null;
         if (declined !== null) {
           terminal.error(`${declined}\n`);
           return 1;
         }
         const recording = recordingOf(store, terminal.error);
-        const answers = (await question?.({ keys: store.keys }, words, terminal)) ?? {};
+        const answers = (await question?.(store, words, terminal)) ?? {};
         const ask = () => ({ input: { ...input, ...answers }, asked: { ...PLAINLY, once } });
         const on = id !== null && isCustomerId(id) ? ofCustomer : operation;
         const done = (await perform(on, { store: context }, recording, id, ask).catch(asCommand)) as DoneOf<O>;

@@ -1,6 +1,5 @@
 import type { Plan } from '../admit/plan.ts';
 import { type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
-import type { Operations } from '../operations/operations.ts';
 import { goneElsewhere, goneElsewhereText } from '../operations/plans/history.ts';
 import type { OpenKeys, OpenStore } from '../serve/open-store.ts';
 
@@ -9,11 +8,6 @@ export function contextOn(store: OpenStore): StoreContext {
   const { plans, plansVersion, settings } = store;
   const inForce = { plans: () => plans, plansVersion: () => plansVersion, settings: () => settings };
   return storeContext({ ...store, ...inForce, secretAdvice: '', nowMs: () => Date.now() });
-}
-
-/** The operations on the keys and bans of an open store, the same ones that the admin API offers. */
-export function operationsOn(store: OpenStore): Operations {
-  return contextOn(store).operations;
 }
 
 /** The plans that a file of keys may name: those of the settings, without those that gateways have removed since. */

@@ -1,10 +1,10 @@
 import { instantText, STEP_MS } from '../admit/history-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
-import { type AskedSpan, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
+import { type AskedSpan, spanFrom, type UsageRecord, usageRecords } from '../operations/usage-history.ts';
 import { withStore } from '../serve/open-store.ts';
 import { csvLine } from './keys/export.ts';
 import { meantId, type Placeholder } from './meant-id.ts';
-import { operationsOn } from './operations.ts';
+import { contextOn } from './operations.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
@@ -87,7 +87,7 @@ export const usageExport: Command = {
         word === undefined ? null : meantId(store, word, { of, isRead: true, note: terminal.error });
       const of = { key: await idOf(given.key, 'KEY_ID'), customer: await idOf(given.customer, 'CUSTOMER_ID') };
       const unread = new UnreadableRecords();
-      const records = operationsOn(store).usageRecords(span, of, unread.add);
+      const records = usageRecords(contextOn(store), span, of, unread.add);
       // An unknown key is an error before anything is printed.
       let next = await records.next();
       if (isCsv) terminal.out(csvLine(HEADER, terminal));

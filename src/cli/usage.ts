@@ -3,10 +3,11 @@ import { askedUnit, type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from 
 import { unitNamesIn } from '../admit/plan.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
+import { historyOf, operatorsUsageOf, usageOf } from '../operations/account-usage.ts';
 import type { KeyUsageReport } from '../operations/key-usage-report.ts';
 import { withStore } from '../serve/open-store.ts';
 import { meantId } from './meant-id.ts';
-import { operationsOn } from './operations.ts';
+import { contextOn } from './operations.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
@@ -59,22 +60,22 @@ export const usage: Command = {
       throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
     return withStore<ExitCode>(terminal.env, async (store) => {
       const id = await meantId(store, word, { of: 'ID', isRead: true, note: terminal.error });
-      const { counts } = operationsOn(store);
+      const context = contextOn(store);
       if (asked !== null) {
         const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');
         if ('fault' in known) throw new Failure('bad_usage', known.fault);
-        const report = await counts.history(id, asked, unit);
+        const report = await historyOf(context, id, asked, unit);
         if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(asChart(report, asked, terminal));
         if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
         return 0;
       }
       if (options.json === true) {
-        const report = await counts.of(id, plan);
+        const report = await usageOf(context, id, plan);
         terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         return 0;
       }
-      terminal.out(asText(await counts.forOperators(id, plan), terminal));
+      terminal.out(asText(await operatorsUsageOf(context, id, plan), terminal));
       return 0;
     });
   },

@@ -1,9 +1,8 @@
 import { createHmac, hash } from 'node:crypto';
-import type { Durability } from '../admit/ledger.ts';
 import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
-import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import type { CustomerStore, KeyStore, Updated } from '../identify/record-store.ts';
 import { orUnreadable, type StoredKey } from '../model/record.ts';
 import {
   deleted,
@@ -16,24 +15,16 @@ import {
 } from './key-changes.ts';
 
 /** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
-export interface Made {
-  readonly key: StoredKey;
+export interface MadeKey extends Updated<StoredKey> {
   readonly secret: string;
-  readonly durability: Durability;
 }
 
-/** The result of creating a key with an idempotency key. */
-export type Created =
-  | {
-      readonly kind: 'made' | 'repeated';
-      /** The key as it was created, without any later changes. */
-      readonly key: StoredKey;
-      readonly secret: string;
-      readonly durability: Durability;
-    }
+/** The result of a creation. A repeated one has the key as it was created, without any later changes. */
+export type Created<T> =
+  | ({ readonly kind: 'made' | 'repeated' } & T)
   /** The idempotency key was used before, with a different body. */
   | { readonly kind: 'reused' }
-  /** A key was created with this idempotency key, but its secret no longer works. */
+  /** The record that was created with this idempotency key is deleted, or the secret of that key no longer works. */
   | { readonly kind: 'ended'; readonly id: string; readonly how: SecretEnd };
 
 /** Why the secret in the first response no longer works. */
@@ -104,10 +95,10 @@ export async function buriedUnlessMoved(
 }
 
 /** Makes a key. @throws Failure `refused` */
-export async function createKey(attributesAt: AttributesAt, deps: CreateOnceDeps): Promise<Made> {
+export async function createKey(attributesAt: AttributesAt, deps: CreateOnceDeps): Promise<MadeKey> {
   const { keys, peppers, plans, random, nowMs } = deps;
-  const made = newKey(attributesAt(nowMs), { plans, pepper: peppers[0]!, random, nowMs });
-  return { ...made, durability: await keys.create(made.key) };
+  const { key: record, secret } = newKey(attributesAt(nowMs), { plans, pepper: peppers[0]!, random, nowMs });
+  return { record, secret, durability: await keys.create(record) };
 }
 
 /**
@@ -118,7 +109,7 @@ export async function createOnce(
   repeatable: Repeatable,
   attributesAt: AttributesAt,
   deps: CreateOnceDeps,
-): Promise<Created> {
+): Promise<Created<MadeKey>> {
   const found = await find(repeatable, attributesAt, deps);
   if (found !== null) return found;
   const attributes = attributesAt(deps.nowMs);
@@ -127,7 +118,7 @@ export async function createOnce(
   const salt = Buffer.from(deps.random(16)).toString('base64url');
   const made = make(repeatable, attributes, { ...candidate, salt, createdAtMs: deps.nowMs });
   try {
-    const durability = await deps.keys.create(made.key);
+    const durability = await deps.keys.create(made.record);
     return { kind: 'made', ...made, durability };
   } catch (error) {
     if (!(error instanceof Failure) || error.code !== 'refused') throw error;
@@ -156,7 +147,7 @@ async function find(
   attributesAt: AttributesAt,
   deps: CreateOnceDeps,
   reserved: Candidate | null = null,
-): Promise<Created | null> {
+): Promise<Created<MadeKey> | null> {
   const { keys, peppers, nowMs } = deps;
   const candidates = candidatesOf(repeatable.name, peppers, nowMs);
   for (const candidate of reserved === null ? candidates : [reserved, ...candidates]) {
@@ -193,19 +184,19 @@ function make(
   { name, body }: Repeatable,
   attributes: KeyAttributes,
   { id, pepper, salt, createdAtMs }: Candidate & { readonly salt: string; readonly createdAtMs: number },
-): { readonly key: StoredKey; readonly secret: string } {
+): Omit<MadeKey, 'durability'> {
   const secret = secretOf(name, salt, pepper);
   const key = keyOf(attributes, { id, createdAtMs, secret: storedSecret(secret, pepper, createdAtMs) });
-  return { key: { ...key, creation: { salt, body } }, secret };
+  return { record: { ...key, creation: { salt, body } }, secret };
 }
 
 /** How long a creation can be repeated (contract section 7, `Idempotency-Key`). */
-const REPEATABLE_MS = 86_400_000;
+export const REPEATABLE_MS = 86_400_000;
 /** A little less, so that no id is reserved any more when its key has become too old to be repeated. */
 const RESERVED_MS = REPEATABLE_MS - 60_000;
 
-/** A request to create a key that the client may repeat. */
-interface Repeatable {
+/** A request to create a key or a customer that the client may repeat. */
+export interface Repeatable {
   /** The client's Idempotency-Key. */
   readonly name: string;
   /** SHA-256 of the request's body, base64url. */

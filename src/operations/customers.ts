@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
-import type { Durability, LedgerView } from '../admit/ledger.ts';
-import { Failure } from '../failure.ts';
-import type { Random } from '../identify/api-key.ts';
-import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
-import { type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
+import type { Limits, Plan } from '../admit/plan.ts';
+import { Failure, Refused } from '../failure.ts';
+import { newCustomerId, type Random } from '../identify/api-key.ts';
+import type { Updated } from '../identify/record-store.ts';
+import { type AttributeEdits, changedAttributes, type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
 import {
   byReadability,
   isCustomerId,
@@ -16,18 +16,169 @@ import {
   type StoredKey,
   type UnreadableRecord,
 } from '../model/record.ts';
-import { type CustomerAttributes, deletedCustomer, newCustomer, refuseWithKeys } from './customer-changes.ts';
-import { moved, refuseMoveOf, revoked } from './key-changes.ts';
+import {
+  buriedUnlessMoved,
+  type Created,
+  createKey,
+  createOnce,
+  type MadeKey,
+  REPEATABLE_MS,
+  type Repeatable,
+  takenBack,
+} from './create-once.ts';
+import { type KeyAttributes, moved, refuseMoveOf, refusePast, refuseUnusable, revoked } from './key-changes.ts';
 import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';
-import { insistOnPlan } from './plans/history.ts';
-import { type Guard, RecordChanges, type RecordChangesOptions } from './record-changes.ts';
-import { visible } from './values.ts';
+import {
+  atPresent,
+  type Changed,
+  CUSTOMERS,
+  changeRecord,
+  everyRecord,
+  type Guard,
+  KEYS,
+  type OperatorStore,
+  recordOf,
+} from './operator-store.ts';
+import { goneElsewhereText, insistOnPlan } from './plans/history.ts';
+import { unreadableText } from './unreadable.ts';
 
-interface CustomerOperationsOptions extends RecordChangesOptions {
-  readonly customers: CustomerStore;
-  readonly keys: KeyStore;
-  readonly ledger: LedgerView;
+// What operators do with customers alone, and which customer a key belongs to.
+
+/** What a new customer is to have. */
+interface CustomerAttributes extends AttributeEdits {
+  readonly plan: string;
+  readonly limits: Limits;
+  readonly expiresAtMs: number | null;
+}
+
+interface CustomerSources {
+  /** The plans of plans.yaml by name. */
+  readonly plans: ReadonlyMap<string, Plan>;
   readonly random: Random;
+  /** Unix milliseconds. */
+  readonly nowMs: number;
+}
+
+/**
+ * Makes a customer. Its plan must exist, and every `custom` window must have a limit.
+ * @throws Failure `refused`
+ */
+export function newCustomer(
+  { plan, limits, expiresAtMs, ...attributes }: CustomerAttributes,
+  { plans, random, nowMs }: CustomerSources,
+): StoredCustomer {
+  refuseUnusable({ plan, limits }, plans, 'customer');
+  refusePast(expiresAtMs, nowMs, 'customer');
+  return {
+    id: newCustomerId(random),
+    plan,
+    limits,
+    ...changedAttributes({}, attributes),
+    createdAtMs: nowMs,
+    expiresAtMs,
+  };
+}
+
+/**
+ * Makes a customer.
+ * @param repeatable null: a repetition makes another customer
+ * @param attributesAt called with the time of the creation, to which `expires` may be relative
+ */
+export async function makeCustomer(
+  { customers, keys, plans, goneElsewhere, random, nowMs }: OperatorStore,
+  repeatable: Repeatable | null,
+  attributesAt: (nowMs: number) => CustomerAttributes,
+): Promise<Created<Updated<StoredCustomer>>> {
+  const atMs = nowMs();
+  const made = newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
+  insistOnPlan(made.plan, await goneElsewhere());
+  if (repeatable === null) return { kind: 'made', record: made, durability: await customers.create(made) };
+  const { name, body } = repeatable;
+  const digest = hash('sha256', JSON.stringify(['customer', name]));
+  const id = await keys.reserve(digest, made.id, REPEATABLE_MS);
+  if ((await customers.get(id, { evenDeleted: true })) === null) {
+    const record = { ...made, id, creation: { body } };
+    try {
+      return { kind: 'made', record, durability: await customers.create(record) };
+    } catch (error) {
+      // The same request has made it meanwhile, through this gateway or another one.
+      if (!(error instanceof Failure) || error.code !== 'refused') throw error;
+    }
+  }
+  // An update that changes nothing shows whether the customer is durable.
+  const present = await customers.update(id, (one) => one);
+  if (present === null) return { kind: 'ended', id, how: 'deleted' };
+  if (present.record.creation?.body !== body) return { kind: 'reused' };
+  return { kind: 'repeated', ...present };
+}
+
+/**
+ * Removes a customer for good, with its counters and bans. Its id stays as a tombstone. Deleting one twice is no error.
+ * @param revokesKeys false: refused while it has keys that are not revoked, or cannot be read. True: they are revoked first. A key
+ *   that is made or moved here meanwhile is revoked in both cases. Fault: it stayed behind, not revoked, after its secret was answered
+ * @returns as `unreadable` the keys that may be its and cannot be revoked, because they cannot be read. Without the customer none
+ *   of its keys is served
+ */
+export async function removeCustomer(
+  store: OperatorStore,
+  id: string,
+  { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: Guard | undefined },
+) {
+  const { customers, ledger, plans, nowMs } = store;
+  if (guard !== undefined) guard(await recordOf(CUSTOMERS, store, id));
+  let keysRevoked = 0;
+  if (revokesKeys) keysRevoked = (await revokeKeysOf(id, store)).revoked;
+  else {
+    const { readable, unreadable } = await liveKeysOf(id, store);
+    refuseWithKeys(id, readable.length, unreadable);
+  }
+  const done = await customers.delete(id, (customer) => {
+    if (customer.deletedAtMs === undefined) guard?.(customer);
+    return deletedCustomer(customer, nowMs());
+  });
+  if (done === null) return CUSTOMERS.unknown(id);
+  // A key that was made or moved here meanwhile is refused already, because it has no customer. One that is made or moved here from
+  // now on is taken back, because that looks at the customer after its write.
+  const late = await revokeKeysOf(id, store);
+  keysRevoked += late.revoked;
+  await ledger.forget(...accountsUnder(id, plans()));
+  return { ...done, keysRevoked, unreadable: late.unreadable };
+}
+
+async function revokeKeysOf(id: string, store: OperatorStore) {
+  const { keys, nowMs } = store;
+  const { readable, unreadable } = await liveKeysOf(id, store);
+  for (const key of readable) await keys.update(key.id, (one) => (one.customer === id ? revoked(one, nowMs()) : one));
+  return { revoked: readable.length, unreadable };
+}
+
+/** The keys of a customer that are not revoked, and those that cannot be read. */
+async function liveKeysOf(customer: string, { keys }: OperatorStore) {
+  const all = await Array.fromAsync(everyRecord<StoredKey>({ list: (page) => keys.list({ ...page, customer }) }));
+  return byReadability(all.filter((key) => !isReadable(key) || key.revokedAtMs === null));
+}
+
+/** The tombstone of a deleted customer: its id, under which no other is made. Deleting a customer twice is no error. */
+function deletedCustomer(customer: StoredCustomer, nowMs: number): StoredCustomer {
+  if (customer.deletedAtMs !== undefined) return customer;
+  const { id, createdAtMs } = customer;
+  return { id, plan: '', limits: {}, name: null, owner: null, createdAtMs, expiresAtMs: null, deletedAtMs: nowMs };
+}
+
+/** @throws Failure `conflict` if the customer has keys that are not revoked, or that cannot be read */
+function refuseWithKeys(id: string, keys: number, unreadable: readonly UnreadableRecord[]): void {
+  if (keys === 0 && unreadable.length > 0) {
+    throw new Failure(
+      'conflict',
+      `Customer ${id} may have keys that are not revoked: ${unreadableText(unreadable)}. Put them right first, or ask for its keys to be revoked with it: without their customer they are refused.`,
+    );
+  }
+  if (keys === 0) return;
+  const [have, them] = keys === 1 ? ['a key that is', 'it'] : [`${keys} keys that are`, 'them'];
+  throw new Failure(
+    'conflict',
+    `Customer ${id} has ${have} not revoked. Move or revoke ${them} first, or ask for ${them} to be revoked with the customer.`,
+  );
 }
 
 /** Which customers an operator asks for. Each condition that is not null must hold. */
@@ -49,251 +200,46 @@ interface FoundCustomers {
   readonly searched: number;
 }
 
-/** A creation that a request may repeat within 24 h. */
-interface Repeatable {
-  /** The Idempotency-Key. */
-  readonly name: string;
-  /** The digest of the body. */
-  readonly body: string;
-}
-
-type CreatedCustomer =
-  | { readonly kind: 'made' | 'repeated'; readonly record: StoredCustomer; readonly durability: Durability }
-  /** The Idempotency-Key was used before, with a different body. */
-  | { readonly kind: 'reused' }
-  /** The customer that it made is deleted. */
-  | { readonly kind: 'ended'; readonly id: string };
-
-const REPEATABLE_MS = 86_400_000;
-/** Customers and keys in one read. */
-const PAGE = 250;
-/** Customers that a page of a search looks at. */
+/** Customers that a page of a search looks at, and those in one read. */
 const MAX_LOOKED_AT = 20_000;
+const PAGE = 250;
 
-/**
- * The operations of operators on customers, and the moves of keys between them.
- * @throws Failure `not_found`, `refused`, `conflict`, `store_unavailable`, `store_corrupt` from every method
- */
-export class CustomerOperations extends RecordChanges<StoredCustomer> {
-  readonly #options: CustomerOperationsOptions;
-
-  constructor(options: CustomerOperationsOptions) {
-    super(options, { what: 'customer', store: options.customers, unknown: unknownCustomer });
-    this.#options = options;
-  }
-
-  /** @param attributesAt called with the time of the creation, to which `expires` may be relative */
-  async create(attributesAt: (nowMs: number) => CustomerAttributes) {
-    const record = await this.#made(attributesAt);
-    return { record, durability: await this.#options.customers.create(record) };
-  }
-
-  /** Makes a customer once: within 24 h, a repetition with the same Idempotency-Key returns the same one. */
-  async createOnce(
-    { name, body }: Repeatable,
-    attributesAt: (nowMs: number) => CustomerAttributes,
-  ): Promise<CreatedCustomer> {
-    const { customers, keys } = this.#options;
-    const made = await this.#made(attributesAt);
-    const digest = hash('sha256', JSON.stringify(['customer', name]));
-    const id = await keys.reserve(digest, made.id, REPEATABLE_MS);
-    const before = await customers.get(id, { evenDeleted: true });
-    if (before === null) {
-      const record = { ...made, id, creation: { body } };
-      try {
-        return { kind: 'made', record, durability: await customers.create(record) };
-      } catch (error) {
-        // The same request has made it meanwhile, through this gateway or another one.
-        if (!(error instanceof Failure) || error.code !== 'refused') throw error;
-      }
+/** Finds the customers that match a filter, a page at a time in the order of their creation. */
+export async function searchCustomers(
+  { customers, nowMs }: OperatorStore,
+  filter: CustomerFilter,
+  { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
+): Promise<FoundCustomers> {
+  const matches = testOf(filter, nowMs());
+  const found: StoredCustomer[] = [];
+  const unreadable: UnreadableRecord[] = [];
+  let searched = 0;
+  let after = cursor;
+  for (;;) {
+    const page = await customers.list({ limit: PAGE, cursor: after });
+    for (const customer of page.records) {
+      searched++;
+      if (!isReadable(customer)) unreadable.push(customer);
+      else if (matches(customer)) found.push(customer);
+      if (found.length + unreadable.length < limit) continue;
+      const isLast = customer === page.records.at(-1) && page.cursor === null;
+      return { customers: found, unreadable, cursor: isLast ? null : customer.id, searched };
     }
-    // An update that changes nothing shows whether the customer is durable.
-    const present = await customers.update(id, (one) => one);
-    if (present === null) return { kind: 'ended', id };
-    if (present.record.creation?.body !== body) return { kind: 'reused' };
-    return { kind: 'repeated', ...present };
-  }
-
-  async #made(attributesAt: (nowMs: number) => CustomerAttributes): Promise<StoredCustomer> {
-    const { plans, goneElsewhere, random, nowMs } = this.#options;
-    const atMs = nowMs();
-    const customer = newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
-    insistOnPlan(customer.plan, await goneElsewhere());
-    return customer;
-  }
-
-  /**
-   * Removes a customer for good, with its counters and bans. Its id stays as a tombstone. Deleting one twice is no error.
-   * @param revokesKeys false: refused while it has keys that are not revoked, or cannot be read. True: they are revoked first. A key
-   *   that is made or moved here meanwhile is revoked in both cases. Fault: it stayed behind, not revoked, after its secret was answered
-   * @returns as `unreadable` the keys that may be its and cannot be revoked, because they cannot be read. Without the customer none
-   *   of its keys is served
-   */
-  async delete(id: string, { revokesKeys, guard }: { readonly revokesKeys: boolean; readonly guard?: Guard }) {
-    const { customers, ledger, plans, nowMs } = this.#options;
-    if (guard !== undefined) guard(await this.show(id));
-    let keysRevoked = 0;
-    if (revokesKeys) keysRevoked = (await this.#revokeKeys(id)).revoked;
-    else {
-      const { readable, unreadable } = byReadability(await Array.fromAsync(this.#liveKeys(id)));
-      refuseWithKeys(id, readable.length, unreadable);
-    }
-    const done = await customers.delete(id, (customer) => {
-      if (customer.deletedAtMs === undefined) guard?.(customer);
-      return deletedCustomer(customer, nowMs());
-    });
-    if (done === null) return unknownCustomer(id);
-    // A key that was made or moved here meanwhile is refused already, because it has no customer. One that is made or moved here from
-    // now on is taken back, because that looks at the customer after its write.
-    const late = await this.#revokeKeys(id);
-    keysRevoked += late.revoked;
-    await ledger.forget(...accountsUnder(id, plans()));
-    return { ...done, keysRevoked, unreadable: late.unreadable };
-  }
-
-  async #revokeKeys(id: string) {
-    const { keys, nowMs } = this.#options;
-    const { readable, unreadable } = byReadability(await Array.fromAsync(this.#liveKeys(id)));
-    for (const key of readable) await keys.update(key.id, (one) => (one.customer === id ? revoked(one, nowMs()) : one));
-    return { revoked: readable.length, unreadable };
-  }
-
-  /** The keys of a customer that are not revoked, and those that cannot be read. */
-  async *#liveKeys(customer: string): AsyncGenerator<Listed<StoredKey>> {
-    let cursor: string | null = null;
-    do {
-      const page = await this.#options.keys.list({ limit: PAGE, cursor, customer });
-      for (const key of page.records) if (!isReadable(key) || key.revokedAtMs === null) yield key;
-      cursor = page.cursor;
-    } while (cursor !== null);
-  }
-
-  /** The customer of a new key, or of one that is moved. @throws Failure `refused` */
-  ofNewKey(id: string): Promise<StoredCustomer> {
-    return customerOfNewKey(id, this.#options.customers);
-  }
-
-  /** The customers of some keys, by id, without those that are deleted. */
-  async of(keys: readonly StoredKey[]): Promise<ReadonlyMap<string, Listed<StoredCustomer>>> {
-    const ids = [...new Set(keys.flatMap(({ customer }) => customer ?? []))];
-    const found = await Promise.all(ids.map((id) => orUnreadable(this.#options.customers.get(id))));
-    return new Map(found.flatMap((customer) => (customer === null ? [] : [[customer.id, customer]])));
-  }
-
-  /** Finds the customers that match a filter, a page at a time in the order of their creation. */
-  async search(
-    filter: CustomerFilter,
-    { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
-  ): Promise<FoundCustomers> {
-    const matches = testOf(filter, this.#options.nowMs());
-    const found: StoredCustomer[] = [];
-    const unreadable: UnreadableRecord[] = [];
-    let searched = 0;
-    let after = cursor;
-    for (;;) {
-      const page = await this.#options.customers.list({ limit: PAGE, cursor: after });
-      for (const customer of page.records) {
-        searched++;
-        if (!isReadable(customer)) unreadable.push(customer);
-        else if (matches(customer)) found.push(customer);
-        if (found.length + unreadable.length < limit) continue;
-        const isLast = customer === page.records.at(-1) && page.cursor === null;
-        return { customers: found, unreadable, cursor: isLast ? null : customer.id, searched };
-      }
-      after = page.cursor;
-      if (after === null || searched >= MAX_LOOKED_AT) return { customers: found, unreadable, cursor: after, searched };
-      // The embedded store answers within the same turn.
-      await nextTurn();
-    }
-  }
-
-  /** Yields every customer, also those that cannot be read, page by page. */
-  async *every(): AsyncGenerator<Listed<StoredCustomer>> {
-    let cursor: string | null = null;
-    do {
-      const page = await this.#options.customers.list({ limit: PAGE, cursor });
-      yield* page.records;
-      cursor = page.cursor;
-      await nextTurn();
-    } while (cursor !== null);
-  }
-
-  /**
-   * Moves a key to a customer, or away from its own. A ban in force moves with it; its counts start anew.
-   *
-   * Attack: a banned key is moved so that its ban ends, or a request is refused between the two steps. So the ban is carried before
-   * the key is changed, and again afterwards.
-   * @param customerId null: it leaves its customer
-   * @param plan the plan of a key that leaves its customer; null: that of the customer
-   */
-  async move(
-    keyId: string,
-    { customerId, plan }: { readonly customerId: string | null; readonly plan: string | null },
-    guard?: (before: StoredKey) => void,
-  ) {
-    const { keys, customers, ledger, plans, goneElsewhere } = this.#options;
-    const present = await keys.get(keyId);
-    if (present === null) return null;
-    guard?.(present);
-    refuseMoveOf(present);
-    const formerId = present.customer ?? null;
-    if (customerId !== null && plan !== null) throw new Failure('refused', PLAN_OF_CUSTOMER);
-    // With a plan a key can leave also a customer that cannot be read.
-    const left = async () => (plan === null && formerId !== null ? customers.get(formerId) : null);
-    const owner = customerId === null ? await left() : await this.ofNewKey(customerId);
-    const to = { customer: customerId, plan: plan ?? owner?.plan ?? present.plan };
-    const [from, target] = [accountIdOf(keyId, formerId), accountIdOf(keyId, customerId)];
-    // What would be refused carries no ban.
-    moved(present, to, plans().plans);
-    insistOnPlan(to.plan, await goneElsewhere());
-    if (from !== target) {
-      // A ban from an earlier stay, which may have been lifted since where the key is now.
-      await ledger.lift(target);
-      await ledger.carryBan(from, target);
-    }
-    let before: StoredKey = present;
-    const updated = await keys.update(keyId, (key) => {
-      before = key;
-      guard?.(key);
-      if ((key.customer ?? null) !== formerId) {
-        throw new Failure('conflict', `Key ${keyId} has been moved by another operator meanwhile. Look at it again.`);
-      }
-      return moved(key, to, plans().plans);
-    });
-    if (updated === null) return null;
-    if (from !== target) await ledger.carryBan(from, target);
-    if (customerId !== null && (await orUnreadable(customers.get(customerId))) === null) {
-      await this.#moveBack(before, customerId);
-    }
-    return { before, ...updated };
-  }
-
-  /**
-   * Undoes a move to a customer that was deleted meanwhile, unless the deletion has revoked the key.
-   * @param before the key before the move
-   * @throws Failure `conflict`
-   */
-  async #moveBack(before: StoredKey, customerId: string): Promise<never> {
-    const { keys, ledger } = this.#options;
-    const former = before.customer ?? null;
-    const back = await keys.update(before.id, (key) => {
-      if (key.customer !== customerId || key.revokedAtMs !== null) return key;
-      return moved(key, { customer: former, plan: before.plan }, null);
-    });
-    await ledger.carryBan(accountIdOf(before.id, customerId), accountIdOf(before.id, former));
-    const end = back?.record.revokedAtMs == null ? 'stays where it was' : 'was revoked with it';
-    throw new Failure('conflict', `Customer ${customerId} was deleted meanwhile. Key ${before.id} ${end}.`);
+    after = page.cursor;
+    if (after === null || searched >= MAX_LOOKED_AT) return { customers: found, unreadable, cursor: after, searched };
+    // The embedded store answers within the same turn.
+    await nextTurn();
   }
 }
 
-/** @throws Failure `refused` */
-export async function customerOfNewKey(id: string, customers: Pick<CustomerStore, 'get'>): Promise<StoredCustomer> {
-  const customer = isCustomerId(id) ? await customers.get(id) : null;
-  if (customer !== null) return customer;
-  throw new Failure('refused', 'There is no customer with this id. `tollgate customers list` shows the ids.');
+/** Yields every customer that matches a filter, and every one that may and cannot be read. */
+export async function* everyCustomer(
+  filter: CustomerFilter,
+  { customers, nowMs }: OperatorStore,
+): AsyncGenerator<Listed<StoredCustomer>> {
+  const matches = testOf(filter, nowMs());
+  for await (const customer of everyRecord(customers)) if (!isReadable(customer) || matches(customer)) yield customer;
 }
-
-export const PLAN_OF_CUSTOMER = 'The plan of a key of a customer is that of the customer: leave `plan` out.';
 
 function testOf(filter: CustomerFilter, nowMs: number): (one: StoredCustomer) => boolean {
   const { text, plan, expiringMs } = filter;
@@ -312,10 +258,107 @@ function testOf(filter: CustomerFilter, nowMs: number): (one: StoredCustomer) =>
   };
 }
 
-/** Throws that there is no such customer. Text without the form of an id is not repeated: it may be a secret given by mistake. */
-export function unknownCustomer(id: string): never {
-  const message = isCustomerId(id)
-    ? `There is no customer ${visible(id)}.`
-    : 'There is no customer with this id. The id of a customer begins with cus_. `tollgate customers list` shows the ids.';
-  throw new Failure('not_found', message);
+export const PLAN_OF_CUSTOMER = 'The plan of a key of a customer is that of the customer: leave `plan` out.';
+
+/** @throws Failure `refused` */
+export async function customerOfNewKey(
+  id: string,
+  { customers }: Pick<OperatorStore, 'customers'>,
+): Promise<StoredCustomer> {
+  const customer = isCustomerId(id) ? await customers.get(id) : null;
+  if (customer !== null) return customer;
+  throw new Failure('refused', 'There is no customer with this id. `tollgate customers list` shows the ids.');
+}
+
+/**
+ * Makes a key, unless its customer or its plan goes meanwhile.
+ * @param repeatable null: a repetition makes another key
+ * @param attributesAt called with the time of the creation, to which `expires` may be relative
+ */
+export async function createOwnedKey(
+  store: OperatorStore,
+  repeatable: Repeatable | null,
+  attributesAt: (nowMs: number) => KeyAttributes,
+): Promise<Created<MadeKey>> {
+  const sources = { ...atPresent(store), plans: store.plans().plans };
+  const made: Created<MadeKey> =
+    repeatable === null
+      ? { kind: 'made', ...(await createKey(attributesAt, sources)) }
+      : await createOnce(repeatable, attributesAt, sources);
+  if (made.kind === 'made') await insistOnOwner(made.record, store);
+  return made;
+}
+
+/** @throws Failure `conflict` if the customer or the plan of a new key has gone meanwhile. The key is taken back then */
+async function insistOnOwner(key: StoredKey, store: OperatorStore): Promise<void> {
+  const deps = atPresent(store);
+  const why = await takenBack(key, deps);
+  if (why !== null) throw new Refused('conflict', why, { keyId: key.id });
+  if (key.customer !== undefined) return;
+  const isHere = deps.plans.plans.has(key.plan);
+  if (isHere && !(await store.goneElsewhere()).has(key.plan)) return;
+  if (!(await buriedUnlessMoved(key, deps))) return;
+  const ending = isHere ? goneElsewhereText(key.plan) : `The plan ${key.plan} was removed meanwhile`;
+  throw new Refused('conflict', `${ending}, so the key was taken back.`, { keyId: key.id });
+}
+
+/**
+ * Moves a key to a customer, or away from its own. A ban in force moves with it; its counts start anew.
+ *
+ * Attack: a banned key is moved so that its ban ends, or a request is refused between the two steps. So the ban is carried before
+ * the key is changed, and again afterwards.
+ * @param customerId null: it leaves its customer
+ * @param plan the plan of a key that leaves its customer; null: that of the customer
+ */
+export async function moveToCustomer(
+  store: OperatorStore,
+  keyId: string,
+  { customerId, plan }: { readonly customerId: string | null; readonly plan: string | null },
+  guard?: Guard,
+): Promise<Changed<StoredKey>> {
+  const { customers, ledger, plans, goneElsewhere } = store;
+  const present = await recordOf(KEYS, store, keyId);
+  guard?.(present);
+  refuseMoveOf(present);
+  const formerId = present.customer ?? null;
+  if (customerId !== null && plan !== null) throw new Failure('refused', PLAN_OF_CUSTOMER);
+  // With a plan a key can leave also a customer that cannot be read.
+  const left = async () => (plan === null && formerId !== null ? customers.get(formerId) : null);
+  const owner = customerId === null ? await left() : await customerOfNewKey(customerId, store);
+  const to = { customer: customerId, plan: plan ?? owner?.plan ?? present.plan };
+  const [from, target] = [accountIdOf(keyId, formerId), accountIdOf(keyId, customerId)];
+  // What would be refused carries no ban.
+  moved(present, to, plans().plans);
+  insistOnPlan(to.plan, await goneElsewhere());
+  if (from !== target) {
+    // A ban from an earlier stay, which may have been lifted since where the key is now.
+    await ledger.lift(target);
+    await ledger.carryBan(from, target);
+  }
+  const toCustomer = (key: StoredKey) => {
+    if ((key.customer ?? null) === formerId) return moved(key, to, plans().plans);
+    throw new Failure('conflict', `Key ${keyId} has been moved by another operator meanwhile. Look at it again.`);
+  };
+  const changed = await changeRecord(KEYS, store, keyId, toCustomer, guard);
+  if (from !== target) await ledger.carryBan(from, target);
+  if (customerId !== null && (await orUnreadable(customers.get(customerId))) === null) {
+    await moveBack(changed.before, customerId, store);
+  }
+  return changed;
+}
+
+/**
+ * Undoes a move to a customer that was deleted meanwhile, unless the deletion has revoked the key.
+ * @param before the key before the move
+ * @throws Failure `conflict`
+ */
+async function moveBack(before: StoredKey, customerId: string, { keys, ledger }: OperatorStore): Promise<never> {
+  const former = before.customer ?? null;
+  const back = await keys.update(before.id, (key) => {
+    if (key.customer !== customerId || key.revokedAtMs !== null) return key;
+    return moved(key, { customer: former, plan: before.plan }, null);
+  });
+  await ledger.carryBan(accountIdOf(before.id, customerId), accountIdOf(before.id, former));
+  const end = back?.record.revokedAtMs == null ? 'stays where it was' : 'was revoked with it';
+  throw new Failure('conflict', `Customer ${customerId} was deleted meanwhile. Key ${before.id} ${end}.`);
 }

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { accountsOf, shadowIdOf } from '../admit/account-id.ts';
+import { accountsOf } from '../admit/account-id.ts';
 import { DAYS_KEPT } from '../admit/history.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { META_NAME } from '../http1/field-rules.ts';
@@ -15,6 +15,8 @@ import {
   type StoredKey,
   UnreadableRecord,
 } from '../model/record.ts';
+import { dayOf, lastUsedOn } from './key-uses.ts';
+import { atPresent, type OperatorStore } from './operator-store.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*
@@ -44,6 +46,12 @@ export interface KeyFilter extends FilterValues {
   readonly all: boolean;
 }
 
+/** The keys of a customer that are not revoked. */
+export function keysOfCustomer(customer: string): KeyFilter {
+  const anything = { text: null, meta: null, plan: null, ...filterValues(), expiringMs: null, unusedDays: null };
+  return { ...anything, customer, all: false };
+}
+
 export interface FoundKey {
   readonly key: StoredKey;
   /** The day (`2026-11-21`, UTC) on which it was used last, null if none is kept; undefined if the filter did not ask. */
@@ -51,7 +59,7 @@ export interface FoundKey {
 }
 
 /** A page of a search. It may have fewer keys than its limit, even none, although another page follows. */
-export interface FoundKeys {
+interface FoundKeys {
   readonly keys: readonly FoundKey[];
   /** The keys that were looked at and that, or whose last use, cannot be read, so that they may match. */
   readonly unreadable: readonly UnreadableRecord[];
@@ -217,6 +225,29 @@ export async function searchKeys(
 }
 
 /**
+ * Yields every key that matches a filter, and every one that may and cannot be read.
+ * @param onPage called after each page with the number of keys that were looked at so far
+ */
+export async function* everyMatch(
+  filter: KeyFilter,
+  store: OperatorStore,
+  onPage: (searched: number) => void = () => {},
+): AsyncGenerator<Listed<FoundKey>> {
+  let cursor: string | null = null;
+  let searched = 0;
+  do {
+    const page: FoundKeys = await searchKeys(filter, { limit: PAGE, cursor }, atPresent(store));
+    yield* page.keys;
+    yield* page.unreadable;
+    searched += page.searched;
+    onPage(searched);
+    cursor = page.cursor;
+  } while (cursor !== null);
+}
+
+const PAGE = 100;
+
+/**
  * Leaves out the keys on another plan. That of a key of a customer is the customer's; the keys of a customer that cannot be read may be on
  * it. @param plan null: none is left out
  */
@@ -264,30 +295,7 @@ function unreadableUse(id: string): UnreadableRecord {
   return new UnreadableRecord(id, message);
 }
 
-/**
- * The day on which something of each consumer was counted last, its refusals included: `2026-11-21`, UTC; null if nothing is
- * kept, undefined if what is kept cannot be read. While a plan is not enforced, the history is that of the shadow.
- * @throws Failure `store_unavailable`
- */
-export async function lastUsedOn(
-  ids: readonly string[],
-  history: Pick<HistoryStore, 'lastUsedMs'>,
-): Promise<readonly (string | null | undefined)[]> {
-  if (ids.length === 0) return [];
-  const times = await history.lastUsedMs([...ids, ...ids.map(shadowIdOf)]);
-  return ids.map((_, i) => {
-    const both = [times[i], times[ids.length + i]];
-    const known = both.filter((ms) => typeof ms === 'number');
-    if (known.length > 0) return dayOf(Math.max(...known));
-    return both.includes(undefined) ? undefined : null;
-  });
-}
-
 const DAY_MS = 86_400_000;
-
-function dayOf(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
-}
 
 /** Whether a key matches, but for its last use. */
 function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {

@@ -14,7 +14,7 @@ import {
   type RecordedChange,
   stateOf,
 } from './audit-trail.ts';
-import type { Changed } from './record-changes.ts';
+import type { Changed } from './operator-store.ts';
 import type { MadeUsageChange } from './usage-changes.ts';
 
 /** What an operation has changed. */

@@ -11,8 +11,10 @@ import {
   STEPS_KEPT,
 } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
+import { unitNamesIn } from '../admit/plan.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
-import { isReadable, orUnreadable, type UnreadableRecord } from '../model/record.ts';
+import { isReadable, orUnreadable, type StoredKey, type UnreadableRecord } from '../model/record.ts';
+import { CUSTOMERS, everyRecord, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */
@@ -74,29 +76,70 @@ export interface UsageRecord extends ReportedBucket {
 const READ_AT_ONCE = 100;
 
 /**
- * Yields what every key used, revoked ones included, oldest key first, and then every token caller. It reads some
- * consumers at a time, so that the whole is never in memory.
- * @param keys every key
- * @param units those in which each has a history besides that of requests
- * @param onUnreadable called with each history that cannot be read, and is left out
- * @throws Failure `store_unavailable`
+ * Yields what every consumer used by hour or by day, also in each unit of the plans in force: each key, revoked ones included, oldest
+ * first, then each token caller. It reads some consumers at a time, so that the whole is never in memory.
+ * @param of only this key, which may be revoked, or token caller, and only what was used under this customer; null for all
+ * @param onUnreadable called with each record or history that cannot be read: what the key used is left out, the plan of the customer's keys is null
+ * @throws Failure `store_unavailable`; `not_found` at the first step, if there is no such key or customer
  */
 export async function* usageRecords(
-  keys: AsyncIterable<Consumer>,
-  store: Pick<HistoryStore, 'of' | 'consumerIds'>,
+  store: OperatorStore,
   span: AskedSpan,
-  units: readonly string[],
-  onUnreadable: (history: UnreadableRecord) => void,
+  of: { readonly key: string | null; readonly customer: string | null },
+  onUnreadable: (record: UnreadableRecord) => void,
 ): AsyncGenerator<readonly UsageRecord[]> {
-  for await (const some of inGroups(keys)) yield recordsOf(some, store, span, units, onUnreadable);
-  for await (const some of inGroups(tokenHolders(store))) yield recordsOf(some, store, span, units, onUnreadable);
+  // A deleted customer still has a bill, as long as its keys are there.
+  if (of.customer !== null && (await orUnreadable(store.customers.get(of.customer, { evenDeleted: true }))) === null)
+    CUSTOMERS.unknown(of.customer);
+  const units = unitNamesIn(store.plans());
+  const consumers =
+    of.key === null ? everyConsumer(store, onUnreadable) : [await consumerOf(of.key, store, onUnreadable)];
+  for await (const some of inGroups(consumers)) {
+    const records = await recordsOf(some, store.history, span, units, onUnreadable);
+    yield of.customer === null ? records : records.filter(({ customer }) => customer === of.customer);
+  }
 }
 
 type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & Parameters<typeof accountsOf>[0];
 
 /** A token caller, of whom the store has the id alone. */
-export function withoutKey(id: string): Consumer {
+function withoutKey(id: string): Consumer {
   return { id, name: null, owner: null, plan: null };
+}
+
+/** Whether an id is that of a caller with tokens, or of its account with a customer. */
+export function isTokenCaller(id: string): boolean {
+  const { consumerId } = partsOfAccount(id);
+  return consumerId !== null && isTokenHolder(consumerId);
+}
+
+type OnUnreadable = (record: UnreadableRecord) => void;
+
+async function consumerOf(id: string, store: OperatorStore, onUnreadable: OnUnreadable): Promise<Consumer> {
+  return isTokenCaller(id) ? withoutKey(id) : withPlan(await recordOf(KEYS, store, id), store, onUnreadable);
+}
+
+/** Every key, then every token caller. `onUnreadable` is called once for each record. */
+async function* everyConsumer(store: OperatorStore, onUnreadable: OnUnreadable): AsyncGenerator<Consumer> {
+  const told = new Set<string>();
+  const once = (record: UnreadableRecord) => {
+    if (!told.has(record.id)) onUnreadable(record);
+    told.add(record.id);
+  };
+  for await (const key of everyRecord(store.keys)) {
+    if (isReadable(key)) yield await withPlan(key, store, once);
+    else once(key);
+  }
+  yield* tokenHolders(store.history);
+}
+
+/** The key with the plan that it has: that of its customer, if it has one; null if that cannot be read. */
+async function withPlan(key: StoredKey, { customers }: OperatorStore, onUnreadable: OnUnreadable): Promise<Consumer> {
+  const customer = key.customer === undefined ? null : await orUnreadable(customers.get(key.customer));
+  if (customer === null) return key;
+  if (isReadable(customer)) return { ...key, plan: customer.plan };
+  onUnreadable(customer);
+  return { ...key, plan: null };
 }
 
 /**
@@ -104,7 +147,7 @@ export function withoutKey(id: string): Consumer {
  * @param onUnreadable called with each history that cannot be read, and is left out
  * @throws Failure `store_unavailable`
  */
-export async function recordsOf(
+async function recordsOf(
   consumers: readonly Consumer[],
   store: Pick<HistoryStore, 'of'>,
   span: AskedSpan,
@@ -163,7 +206,7 @@ async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGen
   }
 }
 
-async function* inGroups<T>(all: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+async function* inGroups<T>(all: AsyncIterable<T> | Iterable<T>): AsyncGenerator<readonly T[]> {
   let group: T[] = [];
   for await (const one of all) {
     group.push(one);

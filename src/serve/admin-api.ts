@@ -84,7 +84,7 @@ export function adminApiOn(
   });
   // Audit lines are written at every LOG_LEVEL but `silent`.
   const audit = logger.child({}, { level: logger.level === 'silent' ? 'silent' : 'info' });
-  const operations = async () => contextOf(await stores(), inForce).operations;
+  const store = async () => contextOf(await stores(), inForce);
   const { live } = surroundings;
   return adminApi({
     authenticator: access.authenticator,
@@ -96,7 +96,7 @@ export function adminApiOn(
         store,
         plans: {
           ...plansAdmin,
-          operations: store.operations,
+          plans: store.plans,
           versions: () => inForce.versions,
           users: opened,
           auditStore: opened.audit,
@@ -116,7 +116,7 @@ export function adminApiOn(
       const name = await takeSignIn(code, { keys, peppers, random: randomBytes });
       return name === null ? { refused: 'used' } : { name };
     },
-    live: live === null ? null : { ...live, operations, now: new NowFeed(live.fleet, operations, nowMs) },
+    live: live === null ? null : { ...live, store, now: new NowFeed(live.fleet, store, nowMs) },
     audit: (line) => audit.info(line, 'audit'),
     onDefect: (error, requestId) => logger.error({ err: error, requestId }, 'a defect'),
   });

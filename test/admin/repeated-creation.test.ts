@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Plan } from '../../src/admit/plan.ts';
 import { isWellFormed } from '../../src/identify/api-key.ts';
-import { createOnce } from '../../src/operations/create-once.ts';
+import { createOnce, type MadeKey } from '../../src/operations/create-once.ts';
 import type { KeyAttributes } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
@@ -159,7 +159,7 @@ describe('by the clock', () => {
     expect(again).toEqual({ ...first, kind: 'repeated' });
     const later = await create(atMs + 24 * HOUR_MS);
     expect(later.kind).toBe('made');
-    expect(later).not.toMatchObject({ key: { id: (first as { key: { id: string } }).key.id } });
+    expect(later).not.toMatchObject({ record: { id: (first as MadeKey).record.id } });
   });
 
   test('a name stands for its key at a gateway whose clock is behind, around midnight', async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { digestOf } from '../../src/identify/api-key.ts';
+import { digestOf, type KeyFormat } from '../../src/identify/api-key.ts';
 import { keyOfSecret } from '../../src/operations/find-key.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
 import { FakeStore } from '../identify/fake-store.ts';
@@ -11,8 +11,8 @@ const NOW_MS = 1_800_000_000_000;
 async function storeWith(...keys: ReturnType<typeof someKey>['key'][]) {
   const store = new FakeStore();
   for (const key of keys) await store.create(key);
-  return (secret: string, formats: Parameters<typeof keyOfSecret>[1]['formats'] = []) =>
-    keyOfSecret(secret, { keys: store, peppers: PEPPERS, formats, nowMs: NOW_MS });
+  return (secret: string, formats: readonly KeyFormat[] = []) =>
+    keyOfSecret(secret, { keys: store, peppers: PEPPERS, keyFormats: () => formats, nowMs: () => NOW_MS });
 }
 
 test.each(PEPPERS)('a secret is found under %j', async (pepper) => {
@@ -22,7 +22,7 @@ test.each(PEPPERS)('a secret is found under %j', async (pepper) => {
 
 test('a secret under a pepper that is no longer given is not found', async () => {
   const { key, secret } = someKey({}, 'another pepper');
-  expect(await (await storeWith(key))(secret)).toBeNull();
+  await expect((await storeWith(key))(secret)).rejects.toMatchObject({ code: 'not_found' });
 });
 
 test('a secret of another gateway is found if a format describes it, and only then', async () => {
@@ -34,7 +34,7 @@ test('a secret of another gateway is found if a format describes it, and only th
     key: imported,
     isCurrent: true,
   });
-  expect(await find(secret)).toBeNull();
+  await expect(find(secret)).rejects.toMatchObject({ code: 'not_found' });
 });
 
 test.each([
@@ -51,5 +51,5 @@ test('a secret that was rotated away is found and is not current; that of a dele
   const rotated = { ...key, secrets: [], retired: [digest] };
   expect(await (await storeWith(rotated))(secret)).toEqual({ key: rotated, isCurrent: false });
   const tombstone = deleted({ ...key, revokedAtMs: 1 }, 2);
-  expect(await (await storeWith(tombstone))(secret)).toBeNull();
+  await expect((await storeWith(tombstone))(secret)).rejects.toMatchObject({ code: 'not_found' });
 });

@@ -1,16 +1,19 @@
 import { expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
-import { operationsOn } from '../../src/cli/operations.ts';
+import { contextOn } from '../../src/cli/operations.ts';
 import { UnreadableRecord } from '../../src/model/record.ts';
+import { nearLimits } from '../../src/operations/live/near-limits.ts';
+import { atPresent } from '../../src/operations/operator-store.ts';
 import { withStore } from '../../src/serve/open-store.ts';
 import { emptyStore } from '../support/empty-store.ts';
+import { newCustomer, newKey } from './new-records.ts';
 
 test('a customer that cannot be read is listed once and takes no place of a caller near a limit (reliability 362)', async () => {
   await withStore(await emptyStore(), async (store) => {
-    const operations = operationsOn(store);
+    const context = contextOn(store);
     const attributes = { plan: 'pro', limits: {}, name: null, owner: null, notes: null, expiresAtMs: null };
-    const damaged = (await operations.customers.create(() => attributes)).record.id;
-    const near = [await operations.create(() => attributes), await operations.create(() => attributes)];
+    const damaged = await newCustomer(context, attributes);
+    const near = [await newKey(context, attributes), await newKey(context, attributes)];
     const customers = new Proxy(store.customers, {
       get: (target, name: keyof typeof store.customers) =>
         name === 'get'
@@ -18,12 +21,12 @@ test('a customer that cannot be read is listed once and takes no place of a call
           : target[name].bind(target),
     });
     const ids = Array.from({ length: 120 }, (_, i) => accountIdOf(`key_${i}`, damaged));
-    const candidates = [...ids, ...near.map(({ key }) => key.id)].map((id) => ({
+    const candidates = [...ids, ...near.map(({ id }) => id)].map((id) => ({
       ...({ id, plan: 'pro', window: 'minute', cost: 1, share: 0, atMs: 0 } as const),
     }));
-    const found = await operationsOn({ ...store, customers }).nearLimits(candidates, { share: 0, most: 2 });
+    const found = await nearLimits(atPresent({ ...context, customers }), candidates, { share: 0, most: 2 });
     expect(found.unreadable.map(({ id }) => id)).toEqual([damaged]);
-    expect(found.keys.map(({ id }) => id).toSorted()).toEqual(near.map(({ key }) => key.id).toSorted());
+    expect(found.keys.map(({ id }) => id).toSorted()).toEqual(near.map(({ id }) => id).toSorted());
     return 0;
   });
 });

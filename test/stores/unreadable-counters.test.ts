@@ -3,7 +3,8 @@ import { accountIdOf } from '../../src/admit/account-id.ts';
 import { historyReport } from '../../src/admit/history-report.ts';
 import type { Ledger, LedgerView } from '../../src/admit/ledger.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { operationsOn } from '../../src/cli/operations.ts';
+import { contextOn } from '../../src/cli/operations.ts';
+import { resetCounts, usageOf } from '../../src/operations/account-usage.ts';
 import { withStore } from '../../src/serve/open-store.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
@@ -11,6 +12,7 @@ import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { openForGateway } from '../../src/stores/redis/open.ts';
 import { STORES } from '../cli/ledger-commands.ts';
+import { newCustomer, newKey } from '../operations/new-records.ts';
 import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { redisCommand, testRedis } from '../support/redis.ts';
@@ -135,18 +137,18 @@ test('in the embedded store a reset without a gateway replaces an account that c
 test('an account of a customer that cannot be read is named for its key, and a reset that repairs nothing fails (reliability 365)', async () => {
   const env = await STORES.Redis!();
   await withStore(env, async (store) => {
-    const operations = operationsOn(store);
+    const context = contextOn(store);
     const attributes = { plan: 'pro', name: null, owner: null, notes: null, expiresAtMs: null };
-    const { record: customer } = await operations.customers.create(() => ({ ...attributes, limits: {} }));
-    const { key } = await operations.create(() => ({ ...attributes, limits: { minute: 9 }, customer: customer.id }));
-    const [own, shared] = [accountIdOf(key.id, customer.id), customer.id].map((id) => keyspace.account(id));
+    const customer = await newCustomer(context, { ...attributes, limits: {} });
+    const { id } = await newKey(context, { ...attributes, limits: { minute: 9 }, customer });
+    const [own, shared] = [accountIdOf(id, customer), customer].map((id) => keyspace.account(id));
     await redisCommand(env.REDIS_URL!, 'SET', shared!, 'of another program');
     const message = (place: string) => ({
       code: 'store_corrupt',
       message: expect.stringContaining(`${place} in Redis`),
     });
-    await expect(operations.counts.of(key.id)).rejects.toMatchObject(message(shared!));
-    expect((await operations.counts.reset(key.id, null, null)).kind).toBe('made');
+    await expect(usageOf(context, id)).rejects.toMatchObject(message(shared!));
+    expect((await resetCounts(context, id, null, null)).kind).toBe('made');
     const { ledger } = store;
     const lazy = new Proxy(ledger, {
       get: (target, name: keyof LedgerView) =>
@@ -155,12 +157,12 @@ test('an account of a customer that cannot be read is named for its key, and a r
           : (target[name] as (...words: unknown[]) => unknown).bind(target),
     });
     await redisCommand(env.REDIS_URL!, 'SET', own!, 'of another program');
-    const { counts } = operationsOn({ ...store, ledger: lazy });
-    await expect(counts.reset(key.id, null, null)).rejects.toMatchObject(message(own!));
-    await expect(counts.reset(customer.id, ['minute'], null)).rejects.toMatchObject(message(shared!));
-    expect((await operations.counts.reset(key.id, null, null)).kind).toBe('made');
-    expect((await operations.counts.reset(customer.id, null, null)).kind).toBe('made');
-    expect(await operations.counts.of(key.id)).toMatchObject({ windows: { minute: { used: 0 } } });
+    const unrepaired = { ...context, ledger: lazy };
+    await expect(resetCounts(unrepaired, id, null, null)).rejects.toMatchObject(message(own!));
+    await expect(resetCounts(unrepaired, customer, ['minute'], null)).rejects.toMatchObject(message(shared!));
+    expect((await resetCounts(context, id, null, null)).kind).toBe('made');
+    expect((await resetCounts(context, customer, null, null)).kind).toBe('made');
+    expect(await usageOf(context, id)).toMatchObject({ windows: { minute: { used: 0 } } });
     return 0;
   });
 });

@@ -2,10 +2,9 @@ import type { ExitCode } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
 import { byReadability, orUnreadable, UnreadableRecord } from '../../model/record.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
-import { banReport } from '../../operations/operations.ts';
+import { banReport, bansInForce } from '../../operations/bans-in-force.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { CUSTOMER, customerCell, json, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
-import { operationsOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -36,7 +35,7 @@ export const bansList: Command = {
   },
   async run({ options }, terminal) {
     const work = async (store: OpenStore): Promise<ExitCode> => {
-      const { readable, unreadable } = byReadability(await operationsOn(store).bans());
+      const { readable, unreadable } = byReadability(await bansInForce(store));
       const bans = readable.toSorted((a, b) => a.ban.untilMs - b.ban.untilMs);
       if (options.json === true) {
         terminal.out(json([...bans.map(banReport), ...unreadable.map(unreadableEntry)]));

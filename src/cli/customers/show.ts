@@ -5,7 +5,10 @@ import { filterValues } from '../../model/attributes.ts';
 import { limitsCell } from '../../model/plan.ts';
 import { byReadability, type UnreadableRecord } from '../../model/record.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
+import { everyCustomer } from '../../operations/customers.ts';
 import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
+import { everyMatch, keysOfCustomer } from '../../operations/key-search.ts';
+import { CUSTOMERS, recordOf } from '../../operations/operator-store.ts';
 import { withStore } from '../../serve/open-store.ts';
 import {
   attributeCells,
@@ -17,7 +20,7 @@ import {
 import { linesOf, suspendedRows } from '../keys/show.ts';
 import { heldText, json, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
-import { operationsOn } from '../operations.ts';
+import { contextOn } from '../operations.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -34,8 +37,6 @@ const COLUMNS: readonly Column[] = [
   { head: 'expires', rank: 3 },
   { head: 'state', rank: 2.5, isStatus: true },
 ];
-/** Customers in one read, and keys of the customer that is shown. */
-const PAGE = 100;
 
 /** `tollgate customers list`. */
 export const customersList: Command = {
@@ -66,16 +67,9 @@ export const customersList: Command = {
     const expiringMs = expiring === null ? null : readDuration('--expiring', expiring);
     const filter = { text: text ?? null, plan: of('plan'), ...filterValues(givenFilters({ options })), expiringMs };
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const { customers } = operationsOn(store);
-      const found: CustomerReport[] = [];
-      const unreadable: UnreadableRecord[] = [];
-      let cursor: string | null = null;
-      do {
-        const page = await customers.search(filter, { limit: PAGE, cursor });
-        found.push(...page.customers.map((one) => customerReport(one, store.plans, Date.now())));
-        unreadable.push(...page.unreadable);
-        cursor = page.cursor;
-      } while (cursor !== null);
+      const all = await Array.fromAsync(everyCustomer(filter, contextOn(store)));
+      const { readable, unreadable } = byReadability(all);
+      const found = readable.map((one) => customerReport(one, store.plans, Date.now()));
       const isFiltered = Object.values(filter).some((value) => value !== null);
       const none = isFiltered
         ? 'No customer matches.'
@@ -121,19 +115,10 @@ export const customersShow: Command = {
   },
   async run({ options, positionals: [word] }, terminal) {
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const operations = operationsOn(store);
+      const context = contextOn(store);
       const id = await meantId(store, word!, { of: 'CUSTOMER_ID', isRead: true, note: terminal.error });
-      const customer = await operations.customers.show(id);
-      const filter = {
-        text: null,
-        meta: null,
-        plan: null,
-        ...filterValues(),
-        expiringMs: null,
-        unusedDays: null,
-        all: false,
-      };
-      const all = await Array.fromAsync(operations.everyMatch({ ...filter, customer: id }, () => {}));
+      const customer = await recordOf(CUSTOMERS, store, id);
+      const all = await Array.fromAsync(everyMatch(keysOfCustomer(id), context));
       const { readable: found, unreadable } = byReadability(all);
       const report = customerReport(customer, store.plans, Date.now());
       const owners = new Map([[customer.id, customer]]);

@@ -8,13 +8,12 @@ import { isSameDigest } from '../../identify/api-key.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { isKey, kindOf } from '../../model/record.ts';
-import type { Operations } from '../../operations/operations.ts';
+import { everyRecord } from '../../operations/operator-store.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/transfer/backup-text.ts';
 import { numberOf } from '../../operations/transfer/records.ts';
 import { type RestoredRecord, restored } from '../../operations/transfer/restore.ts';
 import { openSealed, sealed } from '../../operations/transfer/sealed-file.ts';
 import { embeddedPeppers, type OpenKeys, withKeys, withStore } from '../../serve/open-store.ts';
-import { operationsOn } from '../operations.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -74,7 +73,7 @@ export const keysBackup: Command = {
           progress.show('keys', keys, null, String);
         };
         const head = { peppers: store.peppers, nowMs: Date.now() };
-        const text = backupText(everyRecord(operationsOn(store)), head, { onKeys, onUnreadable: unread.add });
+        const text = backupText(customersAndKeys(store), head, { onKeys, onUnreadable: unread.add });
         try {
           await writeWhole(file, sealed(text, passphrase, randomBytes), refuseReplacing);
         } finally {
@@ -95,9 +94,9 @@ export const keysBackup: Command = {
   },
 };
 
-async function* everyRecord(operations: Operations) {
-  yield* operations.customers.every();
-  yield* operations.everyKey({ all: true });
+async function* customersAndKeys({ customers, keys }: OpenKeys) {
+  yield* everyRecord(customers);
+  yield* everyRecord(keys);
 }
 
 /**

@@ -12,6 +12,7 @@ import {
   updateKey,
 } from '../../operations/catalogue/keys.ts';
 import { shortReport, type WholeKeyReport, withSecret } from '../../operations/key-report.ts';
+import { lastDayOf } from '../../operations/key-uses.ts';
 import { operationCommand } from '../operation-command.ts';
 import { type Command, isYes, type Words } from '../terminal/command.ts';
 import { spelledAttributes } from './attribute-options.ts';
@@ -207,12 +208,12 @@ export const keysRevoke: Command = operationCommand({
   json: 'Prints the key as `keys list` does, with revokedAt.',
   // An operator can revoke a leaked key also while plans.yaml has a fault.
   open: { needsPlans: false },
-  async confirm({ keys, operations }, { options, positionals }, { question = null }) {
+  async confirm({ keys, history }, { options, positionals }, { question = null }) {
     if (options.yes === true || question === null) return null;
     const key = await keys.get(positionals[0]!);
     // Nothing is asked about a key that does not exist or was revoked before.
     if (key === null || key.revokedAtMs !== null) return null;
-    const usedOn = await operations.lastUsedOn(key);
+    const usedOn = await lastDayOf(key, history);
     const lastUse = usedOn === null ? 'no use on record' : `last used ${usedOn}`;
     return (await isConfirmed('Revoke', key, lastUse, question)) ? null : 'Nothing was revoked.';
   },

@@ -77,7 +77,12 @@ export const keysCreate: Command = {
 
 /** @param customerId null: it belongs to none */
 async function create(customerId: string | null, store: OpenKeys, words: Words, terminal: Terminal): Promise<ExitCode> {
-  const { key, secret, durability, owner } = await recordedByCommand(store, terminal.error, {
+  const {
+    record: key,
+    secret,
+    durability,
+    owner,
+  } = await recordedByCommand(store, terminal.error, {
     action: 'key.create',
     target: null,
     work: async () => {
@@ -93,7 +98,7 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
       });
       return { ...made, owner };
     },
-    changeOf: ({ key, durability }) => changeOfRecord({ record: key, durability }),
+    changeOf: changeOfRecord,
   });
   const owners = new Map(owner === null ? [] : [[owner.id, owner]]);
   const report = withSecret(keyReport(key, store.plans, { customers: owners, nowMs: key.createdAtMs }), secret);
@@ -126,9 +131,9 @@ async function customerMeant(word: string, store: OpenStore, { error }: Terminal
   return meantId(store, word, { of: 'CUSTOMER_ID', isRead: false, note: error });
 }
 
-async function customerNamed(id: string, { customers }: OpenKeys) {
+async function customerNamed(id: string, store: OpenKeys) {
   const { customerOfNewKey } = await import('../../operations/customers.ts');
-  return customerOfNewKey(id, customers);
+  return customerOfNewKey(id, store);
 }
 
 function attributesOf(words: Words, nowMs: number) {

@@ -5,9 +5,8 @@ import { allAttributes, cellOf, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../
 import { limitsCell } from '../../model/plan.ts';
 import { isReadable, isSuspended, type StoredKey, UnreadableRecord } from '../../model/record.ts';
 import { timeOf } from '../../operations/key-report.ts';
-import type { Operations } from '../../operations/operations.ts';
-import { withStore } from '../../serve/open-store.ts';
-import { operationsOn } from '../operations.ts';
+import { customersOf, everyRecord } from '../../operations/operator-store.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
@@ -47,14 +46,14 @@ export const keysExport: Command = {
     const isJson = options.json === true;
     return withStore<ExitCode>(terminal.env, async (store) => {
       if (!isJson) terminal.out(csvLine(HEADER, terminal));
-      const operations = operationsOn(store);
       const unread = new UnreadableRecords();
-      const planOf = plansOfKeys(operations, unread);
-      for await (const stored of operations.everyKey({ all: options.all === true })) {
+      const planOf = plansOfKeys(store, unread);
+      for await (const stored of everyRecord(store.keys)) {
         if (!isReadable(stored)) {
           unread.add(stored);
           continue;
         }
+        if (options.all !== true && stored.revokedAtMs !== null) continue;
         const key = { ...stored, plan: await planOf(stored) };
         terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key), terminal));
       }
@@ -68,10 +67,10 @@ export const keysExport: Command = {
 };
 
 /** Finds the plan of a key: that of its customer, if it has one; null if that cannot be read. Each customer is read once. */
-function plansOfKeys(operations: Operations, unread: UnreadableRecords) {
+function plansOfKeys(store: OpenStore, unread: UnreadableRecords) {
   const known = new Map<string, Promise<string | null>>();
   const planOf = async (customer: string, key: StoredKey) => {
-    const found = (await operations.customers.of([key])).get(customer);
+    const found = (await customersOf([key], store)).get(customer);
     if (!(found instanceof UnreadableRecord)) return found?.plan ?? key.plan;
     unread.add(found);
     return null;

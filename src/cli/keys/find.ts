@@ -1,7 +1,9 @@
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm, isWellFormed } from '../../identify/api-key.ts';
+import { keyOfSecret } from '../../operations/find-key.ts';
+import { reportWithUses } from '../../operations/key-uses.ts';
 import { withStore } from '../../serve/open-store.ts';
-import { operationsOn } from '../operations.ts';
+import { contextOn } from '../operations.ts';
 import type { Command } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
 import { keyText, shownKey } from './show.ts';
@@ -37,9 +39,9 @@ export const keysFind: Command = {
       );
     }
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const operations = operationsOn(store);
-      const { key, isCurrent } = await operations.find(secret);
-      const report = await operations.wholeReport(key);
+      const context = contextOn(store);
+      const { key, isCurrent } = await keyOfSecret(secret, context);
+      const report = await reportWithUses(key, context);
       if (options.json === true) terminal.out(json({ key: shownKey(report), isCurrent }));
       else {
         terminal.out(await keyText(key, report, store, terminal));

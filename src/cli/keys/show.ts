@@ -17,10 +17,12 @@ import {
   suspendedNow,
   timeOf,
 } from '../../operations/key-report.ts';
-import { type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
+import { everyMatch, type FoundKey, type GivenFilter, keyFilterFrom } from '../../operations/key-search.ts';
+import { reportWithUses } from '../../operations/key-uses.ts';
+import { customersOf, KEYS, recordOf } from '../../operations/operator-store.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
-import { operationsOn } from '../operations.ts';
+import { contextOn } from '../operations.ts';
 import { type Command, type Terminal, type Words, wrapped } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
@@ -102,9 +104,12 @@ export const keysList: Command = {
       if ('fault' in filter) throw new Failure('bad_usage', filter.fault);
       const progress = new Progress(terminal, () => performance.now());
       const onPage = (searched: number) => progress.show('keys', searched, null, String);
-      const all = await Array.fromAsync(operationsOn(store).everyMatch(filter, onPage)).finally(() => progress.end());
+      const all = await Array.fromAsync(everyMatch(filter, contextOn(store), onPage)).finally(() => progress.end());
       const { readable: found, unreadable } = byReadability(all);
-      const customers = await operationsOn(store).customers.of(found.map(({ key }) => key));
+      const customers = await customersOf(
+        found.map(({ key }) => key),
+        store,
+      );
       if (options.json === true) {
         const nowMs = Date.now();
         const reports = found.map(({ key, ...lastUse }) => ({
@@ -201,8 +206,8 @@ export const keysShow: Command = {
     const [word] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
       const id = await meantId(store, word, { of: 'KEY_ID', isRead: true, note: terminal.error });
-      const key = await operationsOn(store).show(id);
-      const report = await operationsOn(store).wholeReport(key);
+      const key = await recordOf(KEYS, store, id);
+      const report = await reportWithUses(key, contextOn(store));
       if (options.json === true) terminal.out(json(shownKey(report)));
       else terminal.out(await keyText(key, report, store, terminal));
       return 0;

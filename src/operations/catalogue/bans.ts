@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { byReadability, isReadable } from '../../model/record.ts';
-import { banReport } from '../operations.ts';
+import { banReport, bansInForce, endBan } from '../bans-in-force.ts';
+import { atPresent } from '../operator-store.ts';
 import { changeOfLift } from '../recorded.ts';
-import { type RefusedReport, refusedReport } from '../refused-now.ts';
+import { type RefusedReport, refusedConsumers, refusedReport } from '../refused-now.ts';
 import { insistOnReason, reason } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { spentReport } from '../usage-changes.ts';
@@ -35,11 +36,11 @@ export const listRefused = defineOperation({
     cursor,
   }),
   result: 'A page of refused callers.',
-  async run({ operations }, { limit, cursor: from, scan }) {
+  async run(store, { limit, cursor: from, scan }) {
     const consumers: RefusedReport[] = [];
     let lookedAt = 0;
     let last: string | null = null;
-    for await (const { id, report } of operations.refusedNow({ after: from ?? null, scan })) {
+    for await (const { id, report } of refusedConsumers(atPresent(store), { after: from ?? null, scan })) {
       if (consumers.length === limit || lookedAt === MAX_LOOKED_AT) return { output: { consumers, cursor: last } };
       if (report !== null) consumers.push(report);
       lookedAt++;
@@ -74,8 +75,8 @@ export const listBans = defineOperation({
     unreadable,
   }),
   result: 'A page of bans.',
-  async run({ operations }, { limit, cursor: from }) {
-    const found = (await operations.bans())
+  async run(store, { limit, cursor: from }) {
+    const found = (await bansInForce(store))
       .map((one) => (isReadable(one) ? banReport(one) : one))
       .filter(({ id }) => from === undefined || id > from)
       .sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -106,9 +107,9 @@ export const liftBan = defineOperation({
   }),
   result: 'It is lifted.',
   fails: { not_found: true },
-  async run({ operations }, { id, reason = null }) {
+  async run(store, { id, reason = null }) {
     insistOnReason(reason);
-    const lifted = await operations.lift(id);
+    const lifted = await endBan(store, id);
     return { output: { id, lifted: true as const, spent: lifted.spent }, change: changeOfLift(id, lifted, reason) };
   },
 });

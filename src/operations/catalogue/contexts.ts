@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import type { Plans } from '../../admit/plan.ts';
 import type { Settings } from '../../config/settings.ts';
-import type { KeyFormat } from '../../identify/api-key.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { DeprecatedCalls } from '../deprecated-calls.ts';
 import {
@@ -10,7 +10,7 @@ import {
   deprecationReports,
 } from '../deprecations.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import { Operations, type OperationsOptions } from '../operations.ts';
+import type { OperatorStore } from '../operator-store.ts';
 import type { PlanDrafts } from '../plans/drafts.ts';
 import { goneElsewhere } from '../plans/history.ts';
 import type { PlansHistory } from '../plans/history-store.ts';
@@ -21,8 +21,7 @@ import type { PlanUserStores } from '../plans-in-use.ts';
 // What operations work on. Each face builds these from what it has open.
 
 /** An open store, with the settings that decide how operators may use it. */
-export interface StoreContext {
-  readonly operations: Operations;
+export interface StoreContext extends OperatorStore {
   /** The record of changes. */
   readonly auditStore: AuditStore;
   readonly plansHistory: PlansHistory;
@@ -30,18 +29,14 @@ export interface StoreContext {
   readonly deprecations: (days: number) => Promise<readonly DeprecationReport[]>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
-  /** Returns the formats of keys that were made elsewhere. */
-  readonly keyFormats: () => readonly KeyFormat[];
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
   /** What an operator is to do with a secret instead of searching for it. */
   readonly secretAdvice: string;
-  /** Unix milliseconds. */
-  readonly nowMs: () => number;
 }
 
 /** What a store context is made of. */
-interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'goneElsewhere' | 'random' | 'nowMs'> {
+interface StoreParts extends Omit<OperatorStore, 'keyFormats' | 'goneElsewhere' | 'random'> {
   /** Returns the version of plans.yaml that is in force. */
   readonly plansVersion: () => string;
   readonly audit: AuditStore;
@@ -50,8 +45,6 @@ interface StoreParts extends Omit<OperationsOptions, 'keyFormats' | 'goneElsewhe
   /** Returns the settings in force. */
   readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory'>;
   readonly secretAdvice: string;
-  /** Unix milliseconds. */
-  readonly nowMs: () => number;
 }
 
 export function storeContext({
@@ -64,20 +57,17 @@ export function storeContext({
   nowMs,
   ...parts
 }: StoreParts): StoreContext {
-  const keyFormats = () => settings().keyFormats;
   const of = { deprecatedCalls, keys: parts.keys };
   return {
-    operations: new Operations({
-      ...parts,
-      goneElsewhere: () => goneElsewhere(parts.plans(), plansHistory, plansVersion()),
-      ...{ keyFormats, random: randomBytes, nowMs },
-    }),
+    ...parts,
+    goneElsewhere: () => goneElsewhere(parts.plans(), plansHistory, plansVersion()),
+    random: randomBytes,
     auditStore: audit,
     plansHistory,
     deprecations: (days) => deprecationReports(settings().routes, of, { days, nowMs: nowMs() }),
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
-    keyFormats,
+    keyFormats: () => settings().keyFormats,
     keepsHistory: () => settings().usageHistory,
     secretAdvice,
     nowMs,
@@ -86,7 +76,8 @@ export function storeContext({
 
 /** The plans of a gateway, and its plans.yaml. */
 export interface PlansContext {
-  readonly operations: Pick<Operations, 'plans'>;
+  /** Returns the plans in force. */
+  readonly plans: () => Plans;
   /** Returns the versions of gateway.yaml and plans.yaml that are in force. */
   readonly versions: () => { readonly settings: string; readonly plans: string };
   readonly drafts: PlanDrafts;
@@ -104,7 +95,7 @@ export interface PlansContext {
 export interface LiveContext {
   readonly fleet: Fleet;
   /** Rejects with Failure while the store is away. */
-  readonly operations: () => Promise<Operations>;
+  readonly store: () => Promise<OperatorStore>;
 }
 
 export interface Contexts {

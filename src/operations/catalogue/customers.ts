@@ -1,16 +1,29 @@
 import { z } from 'zod';
-import { Failure, Refused } from '../../failure.ts';
+import { Failure } from '../../failure.ts';
 import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
-import { isSuspended, type StoredCustomer } from '../../model/record.ts';
-import { bodyDigestOf } from '../create-once.ts';
+import type { StoredCustomer } from '../../model/record.ts';
 import { customer, customerReport } from '../customer-report.ts';
+import { makeCustomer, removeCustomer, searchCustomers } from '../customers.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
-import { changeOfDeletion, changeOfRecord } from '../recorded.ts';
+import { keysOfCustomer, searchKeys } from '../key-search.ts';
+import { atPresent, CUSTOMERS, recordOf } from '../operator-store.ts';
+import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
-import type { StoreContext } from './contexts.ts';
-import { DURATION_PATTERN, editsOf, editsOfKind, moment, msOf, newAttributes, newSuspensionOf, plan } from './keys.ts';
-import { type Done, defineOperation } from './operation.ts';
+import { defineOperation } from './operation.ts';
+import {
+  CREATING,
+  createdDone,
+  DURATION_PATTERN,
+  moment,
+  newAttributes,
+  plan,
+  repeatableOf,
+  resuming,
+  type ShownKind,
+  suspending,
+  updating,
+} from './record-operations.ts';
 
 /** Keys that the report of one customer has. */
 const MAX_KEYS = 100;
@@ -24,6 +37,13 @@ const shownCustomer = customer
     unreadable,
   })
   .meta({ id: 'ShownCustomer' });
+
+const SHOWN_CUSTOMERS: ShownKind<StoredCustomer, typeof customer> = {
+  ...CUSTOMERS,
+  output: customer,
+  result: 'The customer.',
+  report: async (record, { plans, nowMs }) => customerReport(record, plans(), nowMs()),
+};
 
 export const listCustomers = defineOperation({
   name: 'listCustomers',
@@ -60,29 +80,26 @@ export const listCustomers = defineOperation({
     unreadable,
   }),
   result: 'A page of customers.',
-  async run({ operations, nowMs }, { q = null, plan = null, expiring = null, limit, cursor, ...given }) {
+  async run(store, { q = null, plan = null, expiring = null, limit, cursor, ...given }) {
     const expiringMs = expiring === null ? null : durationFrom(expiring);
     if (expiring !== null && expiringMs === null) throw new Failure('refused', `expiring ${DURATION_RULE}.`);
     const filter = { text: q, plan, ...filterValues(given), expiringMs };
-    const found = await operations.customers.search(filter, { limit, cursor: cursor ?? null });
-    const customers = found.customers.map((one) => customerReport(one, operations.plans, nowMs()));
+    const found = await searchCustomers(store, filter, { limit, cursor: cursor ?? null });
+    const { plans, nowMs } = atPresent(store);
+    const customers = found.customers.map((one) => customerReport(one, plans, nowMs));
     const { searched, unreadable } = found;
     return { output: { customers, cursor: found.cursor, searched, unreadable: unreadableReport(unreadable) } };
   },
 });
 
 export const createCustomer = defineOperation({
+  ...CREATING,
   name: 'createCustomer',
   line: 'POST /customers',
   tag: 'customers',
-  role: 'admin',
   sentence: 'Makes a customer, whose keys share one plan and its limits.',
   description: 'With `Idempotency-Key`, the same request within 24 h gets the same customer and makes no second one.',
-  on: 'store',
   action: 'customer.create',
-  creates: true,
-  isVersioned: true,
-  once: 'With the quotes of a structured field or without them.',
   input: z
     .strictObject(
       {
@@ -101,31 +118,12 @@ export const createCustomer = defineOperation({
   output: customer,
   result: 'The customer.',
   fails: { conflict: 'The customer that this Idempotency-Key made is deleted.' },
-  async run({ operations }, input, { once, body }) {
-    const { plan, ...given } = input;
+  async run(store, { plan, ...given }, asked) {
     const attributesAt = (nowMs: number) => ({ plan, ...newAttributes(given, nowMs) });
-    const { customers, plans } = operations;
-    const made =
-      once === null
-        ? { kind: 'made' as const, ...(await customers.create(attributesAt)) }
-        : await customers.createOnce({ name: once, body: bodyDigestOf(body) }, attributesAt);
-    if (made.kind === 'reused') {
-      const message =
-        'This Idempotency-Key came with another body before. Use a new one for each customer that is to be made.';
-      throw new Refused('idempotency_key_reused', message);
-    }
-    if (made.kind === 'ended') {
-      const message = `Customer ${made.id}, which this Idempotency-Key made, was deleted. Use a new one.`;
-      throw new Refused('conflict', message, { customerId: made.id });
-    }
-    const { record, durability, kind } = made;
-    const isRepeated = kind === 'repeated';
-    return {
-      output: customerReport(record, plans, record.createdAtMs),
-      change: { ...changeOfRecord({ record, durability }), outcome: isRepeated ? 'repeated' : 'done' },
-      record,
-      isRepeated,
-    };
+    const created = await makeCustomer(store, repeatableOf(asked), attributesAt);
+    return createdDone(CUSTOMERS, created, async ({ record }) =>
+      customerReport(record, store.plans(), record.createdAtMs),
+    );
   },
 });
 
@@ -140,107 +138,54 @@ export const showCustomer = defineOperation({
   output: shownCustomer,
   result: 'The customer, with its keys.',
   fails: { not_found: true },
-  async run({ operations, nowMs }, { id }) {
-    const { customers, plans } = operations;
-    const customer = await customers.show(id);
-    const { keys, cursor, unreadable } = await operations.search(
-      {
-        text: null,
-        meta: null,
-        plan: null,
-        ...filterValues(),
-        customer: id,
-        expiringMs: null,
-        unusedDays: null,
-        all: false,
-      },
-      { limit: MAX_KEYS, cursor: null },
-    );
+  async run(store, { id }) {
+    const customer = await recordOf(CUSTOMERS, store, id);
+    const page = { limit: MAX_KEYS, cursor: null };
+    const { keys, cursor, unreadable } = await searchKeys(keysOfCustomer(id), page, atPresent(store));
+    const { plans, nowMs } = atPresent(store);
     const owners = new Map([[id, customer]]);
-    const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs(), owners));
-    const report = { ...customerReport(customer, plans, nowMs()), keys: reports, keysCursor: cursor };
+    const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs, owners));
+    const report = { ...customerReport(customer, plans, nowMs), keys: reports, keysCursor: cursor };
     return { output: { ...report, unreadable: unreadableReport(unreadable) }, record: customer };
   },
 });
 
 export const updateCustomer = defineOperation({
+  ...updating(SHOWN_CUSTOMERS, 'CustomerEdits'),
   name: 'updateCustomer',
   line: 'PATCH /customers/{id}',
   tag: 'customers',
-  role: 'operator',
   sentence:
     'Changes the plan, limits, name, owner, notes or end of a customer, or who may call what with its keys, for all of them within a second. What was counted stays.',
-  description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
-  on: 'store',
   action: 'customer.update',
-  isVersioned: true,
-  isGuarded: true,
-  alsoAs: 'application/merge-patch+json',
-  input: editsOfKind('customer').meta({
-    id: 'CustomerEdits',
-    minProperties: 1,
-    examples: [{ plan: 'business', limits: { minute: null } }],
-  }),
-  output: customer,
-  result: 'The customer.',
   fails: { not_found: true },
-  async run(context, { id, ...given }, { guard }) {
-    const edits = editsOf(given, context.nowMs());
-    const changed = await context.operations.customers.update(id, edits, guard);
-    return { ...shown(changed.record, context), change: changeOfRecord(changed) };
-  },
 });
 
 export const suspendCustomer = defineOperation({
+  ...suspending(SHOWN_CUSTOMERS, 'NewCustomerSuspension'),
   name: 'suspendCustomer',
   line: 'POST /customers/{id}/suspend',
   tag: 'customers',
-  role: 'operator',
   sentence:
     'Suspends a customer until a moment, or until it is resumed. Every gateway refuses its callers within a second.',
   description:
     'Requests with its keys, and with tokens that name it, get 403 `suspended` and are not counted, as those of a suspended key; its keys, ' +
     'counts and bans stay. A customer that is suspended gets the new end and reason. The record of changes says who suspended it; its ' +
     'callers do not learn that.',
-  on: 'store',
   action: 'customer.suspend',
-  isVersioned: true,
-  isGuarded: true,
-  input: newSuspensionOf('customer').meta({
-    id: 'NewCustomerSuspension',
-    examples: [{ until: '24h', reason: 'asked for by billing' }],
-  }),
-  output: customer,
-  result: 'The customer.',
   fails: { not_found: true },
-  async run(context, { id, until = null, reason = null }, { guard }) {
-    const untilMs = msOf(until, context.nowMs());
-    const changed = await context.operations.customers.suspend(id, { untilMs, reason }, guard);
-    return { ...shown(changed.record, context), change: changeOfRecord(changed, changed.record === changed.before) };
-  },
 });
 
 export const resumeCustomer = defineOperation({
+  ...resuming(SHOWN_CUSTOMERS),
   name: 'resumeCustomer',
   line: 'POST /customers/{id}/resume',
   tag: 'customers',
-  role: 'operator',
   sentence: 'Ends the suspension of a customer. Every gateway serves its callers within a second.',
   description:
     'A key that is suspended itself stays suspended. To resume a customer that is not suspended is no mistake.',
-  on: 'store',
   action: 'customer.resume',
-  isVersioned: true,
-  isGuarded: true,
-  input: z.strictObject({}, 'must be an object'),
-  output: customer,
-  result: 'The customer.',
   fails: { not_found: true },
-  async run(context, { id }, { guard }) {
-    const changed = await context.operations.customers.resume(id, guard);
-    const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
-    return { ...shown(changed.record, context), change: changeOfRecord(changed, !wasSuspended) };
-  },
 });
 
 const keysRule = 'must be revoke';
@@ -279,16 +224,12 @@ export const deleteCustomer = defineOperation({
     not_found: true,
     conflict: 'The customer has keys that are not revoked, or may have some that cannot be read.',
   },
-  async run({ operations }, { id, keys }, { guard }) {
-    const options = { revokesKeys: keys === 'revoke', ...(guard === undefined ? {} : { guard }) };
-    const { keysRevoked, unreadable, ...deleted } = await operations.customers.delete(id, options);
+  async run(store, { id, keys }, { guard }) {
+    const deletion = await removeCustomer(store, id, { revokesKeys: keys === 'revoke', guard });
+    const { keysRevoked, unreadable, ...deleted } = deletion;
     return {
       output: { id, deleted: true as const, keysRevoked, unreadable: unreadableReport(unreadable) },
       change: changeOfDeletion(deleted),
     };
   },
 });
-
-function shown(stored: StoredCustomer, { operations, nowMs }: StoreContext): Done<z.output<typeof customer>> {
-  return { output: customerReport(stored, operations.plans, nowMs()), record: stored };
-}

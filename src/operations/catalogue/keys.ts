@@ -1,16 +1,17 @@
 import { z } from 'zod';
-import type { Limits } from '../../admit/plan.ts';
-import { Failure, Refused } from '../../failure.ts';
-import { filterShape, filterValues, type RecordKind, shapeOf } from '../../model/attributes.ts';
-import { isSuspended, type StoredKey } from '../../model/record.ts';
-import { bodyDigestOf, type SecretEnd } from '../create-once.ts';
-import { PLAN_OF_CUSTOMER } from '../customers.ts';
-import type { RecordEdits } from '../key-changes.ts';
-import { key, usedSecrets, type WholeKeyReport, wholeKeyReport } from '../key-report.ts';
-import { keyFilterFrom } from '../key-search.ts';
-import type { Operations } from '../operations.ts';
-import { changeOfDeletion, changeOfRecord } from '../recorded.ts';
-import { reason } from '../suspensions.ts';
+import { accountIdOf, accountsOf, accountsUnder } from '../../admit/account-id.ts';
+import { Failure } from '../../failure.ts';
+import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
+import type { StoredKey } from '../../model/record.ts';
+import { banOf } from '../bans-in-force.ts';
+import { createOwnedKey, customerOfNewKey, moveToCustomer, PLAN_OF_CUSTOMER } from '../customers.ts';
+import { keyOfSecret } from '../find-key.ts';
+import { deleted, newSecret, revoked, rotated, withSecretEnded } from '../key-changes.ts';
+import { key, usedSecrets, wholeKeyReport } from '../key-report.ts';
+import { keyFilterFrom, searchKeys } from '../key-search.ts';
+import { lastDayOf, reportWithUses } from '../key-uses.ts';
+import { atPresent, changeRecord, customersOf, KEYS, recordOf } from '../operator-store.ts';
+import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import {
   count,
@@ -18,52 +19,33 @@ import {
   DURATION_RULE,
   day,
   durationFrom,
-  editedLimits,
   flag,
   limits,
-  MOMENT_RULE,
-  momentFrom,
   PAGE,
   standingBan,
   textRule,
 } from '../values.ts';
-import type { StoreContext } from './contexts.ts';
-import { type Done, defineOperation } from './operation.ts';
+import { defineOperation } from './operation.ts';
+import {
+  CREATING,
+  changedDone,
+  changing,
+  createdDone,
+  DURATION_PATTERN,
+  moment,
+  newAttributes,
+  plan,
+  planRule,
+  repeatableOf,
+  resuming,
+  type ShownKind,
+  suspending,
+  updating,
+} from './record-operations.ts';
 
-export const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
 const DEFAULT_OVERLAP_MS = 86_400_000;
 
-const planRule = 'must be the name of a plan';
-const momentRule = `${MOMENT_RULE}, or null for never`;
-export const moment = z
-  .string(momentRule)
-  .refine((text) => momentFrom(text, 0) !== null, momentRule)
-  .nullable()
-  .describe('An RFC 3339 time, a date (midnight UTC), or a duration from now such as 90d; null means never.')
-  .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
-export const plan = z.string(planRule).describe('One of the plans in force.');
 const customerRule = 'must be the id of a customer';
-/** The input of a change of a key or a customer. */
-export function editsOfKind<K extends RecordKind>(kind: K) {
-  const windows = "Windows that are absent stay as they are; null restores the plan's own number.";
-  const members = {
-    plan: plan.optional(),
-    ...shapeOf(kind, 'edited'),
-    expiresAt: moment.optional(),
-    limits: editedLimits.optional().describe(windows),
-  };
-  return z
-    .strictObject(members, 'must be an object')
-    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.');
-}
-
-/** @param given what `editsOfKind` has read */
-export function editsOf(
-  { expiresAt, ...given }: z.output<ReturnType<typeof editsOfKind<'customer'>>>,
-  nowMs: number,
-): RecordEdits {
-  return { ...given, ...(expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, nowMs) }) } as RecordEdits;
-}
 
 const lastUsedOn = day
   .nullable()
@@ -79,6 +61,14 @@ const keyWithSecret = key
     key: z.string().describe('The secret. It cannot be shown again.').meta({ pattern: '^tg_live_[0-9A-Za-z]{38}$' }),
   })
   .meta({ id: 'KeyWithSecret' });
+
+const SHOWN_KEYS: ShownKind<StoredKey, typeof key> = {
+  ...KEYS,
+  output: key,
+  result: 'The key, without any secret.',
+  report: async (record, store) =>
+    wholeKeyReport(record, store.plans(), store.nowMs(), await customersOf([record], store)),
+};
 
 const CONFLICT = 'The present state of the key does not allow it, for example because it is revoked.';
 
@@ -134,7 +124,6 @@ export const listKeys = defineOperation({
   }),
   result: 'A page of keys.',
   async run(context, { q, all, limit, cursor, ...given }) {
-    const { operations, nowMs } = context;
     const { plan = null, customer = null, expiring = null, unused = null } = given;
     const filter = keyFilterFrom({ text: q ?? null, plan, ...filterValues(given), customer, expiring, unused }, all, {
       nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
@@ -143,10 +132,14 @@ export const listKeys = defineOperation({
       keepsHistory: context.keepsHistory(),
     });
     if ('fault' in filter) throw new Failure('refused', filter.fault);
-    const found = await operations.search(filter, { limit, cursor: cursor ?? null });
-    const customers = await operations.customers.of(found.keys.map(({ key }) => key));
+    const found = await searchKeys(filter, { limit, cursor: cursor ?? null }, atPresent(context));
+    const { plans, nowMs } = atPresent(context);
+    const customers = await customersOf(
+      found.keys.map(({ key }) => key),
+      context,
+    );
     const keys = found.keys.map(({ key, ...lastUse }) => ({
-      ...wholeKeyReport(key, operations.plans, nowMs(), customers),
+      ...wholeKeyReport(key, plans, nowMs, customers),
       ...lastUse,
     }));
     const { cursor: next, searched, unreadable } = found;
@@ -154,29 +147,18 @@ export const listKeys = defineOperation({
   },
 });
 
-/** What a new key or customer is to have, apart from its plan. */
-export function newAttributes<
-  G extends { readonly expiresAt?: string | null | undefined; readonly limits?: object | undefined },
->({ expiresAt, limits, ...attributes }: G, nowMs: number) {
-  return { ...attributes, limits: (limits ?? {}) as Limits, expiresAtMs: msOf(expiresAt ?? null, nowMs) };
-}
-
 export const createKey = defineOperation({
+  ...CREATING,
   name: 'createKey',
   line: 'POST /keys',
   tag: 'keys',
-  role: 'admin',
   sentence: 'Makes an API key and shows its secret, this once.',
   description:
     'With `Idempotency-Key`, the same request within 24 h gets the same response, secret included, and makes no second key, whichever ' +
     'gateway answers. The secret is not kept for that: it is derived again from the Idempotency-Key, so choose one that cannot be guessed, ' +
     'such as a UUID, and do not log it. Once that secret no longer works, because the key was revoked or has expired or the secret was ' +
     'rotated away, the response is 409 without it.',
-  on: 'store',
   action: 'key.create',
-  creates: true,
-  isVersioned: true,
-  once: 'With the quotes of a structured field or without them.',
   input: z
     .strictObject(
       {
@@ -215,51 +197,22 @@ export const createKey = defineOperation({
     conflict:
       'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away. Or its customer was deleted, or its plan removed, while it was made: it was then taken back.',
   },
-  async run({ operations }, input, { once, body }) {
-    const of = await ownerOf(operations, input);
-    const { plan: _, customer: __, ...given } = input;
-    const attributesAt = (nowMs: number) => ({ ...of, ...newAttributes(given, nowMs) });
-    const made =
-      once === null
-        ? { kind: 'made' as const, ...(await operations.create(attributesAt)) }
-        : await operations.createOnce({ name: once, body: bodyDigestOf(body) }, attributesAt);
-    if (made.kind === 'reused') {
-      const message =
-        'This Idempotency-Key came with another body before. Use a new one for each key that is to be made.';
-      throw new Refused('idempotency_key_reused', message);
-    }
-    if (made.kind === 'ended') {
-      const message = `Key ${made.id}, which this Idempotency-Key made, ${ENDED[made.how]}. Use a new Idempotency-Key to make another key.`;
-      throw new Refused('conflict', message, { keyId: made.id });
-    }
-    const { key, secret, kind, durability } = made;
-    const customers = await operations.customers.of([key]);
-    const { id, ...rest } = wholeKeyReport(key, operations.plans, key.createdAtMs, customers);
-    const isRepeated = kind === 'repeated';
-    return {
-      output: { id, key: secret, ...rest },
-      change: { ...changeOfRecord({ record: key, durability }), outcome: isRepeated ? 'repeated' : 'done' },
-      record: key,
-      isRepeated,
-    };
+  async run(store, { plan, customer, ...given }, asked) {
+    const owner =
+      customer === undefined ? { plan: plan! } : { plan: (await customerOfNewKey(customer, store)).plan, customer };
+    const attributesAt = (nowMs: number) => ({ ...owner, ...newAttributes(given, nowMs) });
+    const created = await createOwnedKey(store, repeatableOf(asked), attributesAt);
+    return createdDone(KEYS, created, async ({ record, secret }) => {
+      const { id, ...rest } = wholeKeyReport(
+        record,
+        store.plans(),
+        record.createdAtMs,
+        await customersOf([record], store),
+      );
+      return { id, key: secret, ...rest };
+    });
   },
 });
-
-/** The plan of a new key, or that of its customer. One of them is given. @throws Failure `refused` */
-async function ownerOf(
-  { customers }: Operations,
-  { plan, customer }: { readonly plan?: string | undefined; readonly customer?: string | undefined },
-): Promise<{ readonly plan: string; readonly customer?: string }> {
-  if (customer === undefined) return { plan: plan! };
-  return { plan: (await customers.ofNewKey(customer)).plan, customer };
-}
-
-const ENDED: Readonly<Record<SecretEnd, string>> = {
-  revoked: 'is revoked',
-  expired: 'has expired',
-  rotated: 'has another secret since',
-  deleted: 'was deleted',
-};
 
 const secretRule = 'must be the secret of a key, a text';
 
@@ -288,10 +241,10 @@ export const findKey = defineOperation({
   }),
   result: 'The key.',
   fails: { not_found: true },
-  async run(context, { secret }) {
+  async run(store, { secret }) {
     // Secrets have no spaces, but people copy some along.
-    const { key, isCurrent } = await context.operations.find(secret.trim());
-    return { output: { key: await reportOn(key, context), isCurrent } };
+    const { key, isCurrent } = await keyOfSecret(secret.trim(), store);
+    return { output: { key: await SHOWN_KEYS.report(key, store), isCurrent } };
   },
 });
 
@@ -306,61 +259,38 @@ export const showKey = defineOperation({
   output: shownKey,
   result: 'The key, without any secret.',
   fails: { not_found: true },
-  async run({ operations }, { id }) {
-    const key = await operations.show(id);
-    const [report, lastUsedOn] = await Promise.all([operations.wholeReport(key), operations.lastUsedOn(key)]);
+  async run(store, { id }) {
+    const key = await recordOf(KEYS, store, id);
+    const [report, lastUsedOn] = await Promise.all([reportWithUses(key, store), lastDayOf(key, store.history)]);
     return { output: { ...report, lastUsedOn }, record: key };
   },
 });
 
 export const updateKey = defineOperation({
+  ...updating(SHOWN_KEYS, 'KeyEdits'),
   name: 'updateKey',
   line: 'PATCH /keys/{id}',
   tag: 'keys',
-  role: 'operator',
   sentence:
     'Changes the plan, limits, name, owner, notes or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.',
-  description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
-  on: 'store',
   action: 'key.update',
-  isVersioned: true,
-  isGuarded: true,
-  alsoAs: 'application/merge-patch+json',
-  input: editsOfKind('key').meta({
-    id: 'KeyEdits',
-    minProperties: 1,
-    examples: [{ plan: 'business', limits: { minute: null } }],
-  }),
-  output: key,
-  result: 'The key, without any secret.',
   fails: { not_found: true, conflict: true },
-  async run(context, { id, ...given }, { guard }) {
-    const changed = await context.operations.update(id, editsOf(given, context.nowMs()), guard);
-    return { ...(await shown(changed.record, context)), change: changeOfRecord(changed) };
-  },
 });
 
 export const revokeKey = defineOperation({
+  ...changing(SHOWN_KEYS),
   name: 'revokeKey',
   line: 'DELETE /keys/{id}',
   tag: 'keys',
-  role: 'operator',
   sentence: 'Revokes a key and all its secrets for good. Every gateway refuses it within a second.',
   description:
     'The key can still be read, until it is deleted. To revoke it twice is no mistake; the first time stands.',
-  on: 'store',
   action: 'key.revoke',
-  isVersioned: true,
-  isGuarded: true,
-  output: key,
-  result: 'The key, without any secret.',
   fails: { not_found: true },
-  async run(context, { id }, { guard }) {
-    const changed = await context.operations.revoke(id, guard);
-    return {
-      ...(await shown(changed.record, context)),
-      change: changeOfRecord(changed, changed.before.revokedAtMs !== null),
-    };
+  async run(store, { id }, { guard }) {
+    const nowMs = store.nowMs();
+    const changed = await changeRecord(KEYS, store, id, (key) => revoked(key, nowMs), guard);
+    return changedDone(SHOWN_KEYS, store, changed, changed.before.revokedAtMs !== null);
   },
 });
 
@@ -371,18 +301,15 @@ const movedKey = key
   .meta({ id: 'MovedKey' });
 
 export const moveKey = defineOperation({
+  ...changing(SHOWN_KEYS),
   name: 'moveKey',
   line: 'POST /keys/{id}/move',
   tag: 'keys',
-  role: 'operator',
   sentence: 'Moves a key to a customer, or away from its own. A ban in force moves with it, and its counts start anew.',
   description:
     'Its secrets, its own limits and what operators see of its past use stay. A key that leaves its customer keeps the plan of the ' +
     'customer unless `plan` names another one. To move a key to where it is changes nothing.',
-  on: 'store',
   action: 'key.move',
-  isVersioned: true,
-  isGuarded: true,
   input: z
     .strictObject(
       {
@@ -398,93 +325,50 @@ export const moveKey = defineOperation({
   output: movedKey,
   result: 'The key, without any secret, and its ban.',
   fails: { not_found: true, conflict: CONFLICT },
-  async run(context, { id, customer, plan }, { guard }) {
-    const { before, record, durability, ban } = await context.operations.move(
-      id,
-      { customerId: customer, plan: plan ?? null },
-      guard,
-    );
-    const report = await reportOn(record, context);
+  async run(store, { id, customer: customerId, plan = null }, { guard }) {
+    const changed = await moveToCustomer(store, id, { customerId, plan }, guard);
+    const { before, record } = changed;
+    const ban = await banOf(accountIdOf(id, record.customer ?? null), store);
     const standing = ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) };
-    return {
-      output: { ...report, ban: standing },
-      change: changeOfRecord({ before, record, durability }, before.customer === record.customer),
-      record,
-    };
+    const { output, ...done } = await changedDone(SHOWN_KEYS, store, changed, before.customer === record.customer);
+    return { ...done, output: { ...output, ban: standing } };
   },
 });
 
-/** What is asked of the suspension of a key or a customer. */
-export function newSuspensionOf(what: 'key' | 'customer') {
-  const until = `When it ends by itself; null or absent: only when the ${what} is resumed.`;
-  return z.strictObject({ until: moment.optional().describe(until), reason: reason.optional() }, 'must be an object');
-}
-
 export const suspendKey = defineOperation({
+  ...suspending(SHOWN_KEYS, 'NewSuspension'),
   name: 'suspendKey',
   line: 'POST /keys/{id}/suspend',
   tag: 'keys',
-  role: 'operator',
   sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
   description:
     'Its requests get 403 `suspended` and are not counted; its counts, bans and secrets stay. A key that is suspended gets the new end ' +
     'and reason. The record of changes says who suspended it; the caller does not learn that.',
-  on: 'store',
   action: 'key.suspend',
-  isVersioned: true,
-  isGuarded: true,
-  input: newSuspensionOf('key').meta({
-    id: 'NewSuspension',
-    examples: [{ until: '24h', reason: 'asked for by billing' }],
-  }),
-  output: key,
-  result: 'The key, without any secret.',
   fails: { not_found: true, conflict: CONFLICT },
-  async run(context, { id, until = null, reason = null }, { guard }) {
-    const untilMs = msOf(until, context.nowMs());
-    const changed = await context.operations.suspend(id, { untilMs, reason }, guard);
-    return {
-      ...(await shown(changed.record, context)),
-      change: changeOfRecord(changed, changed.record === changed.before),
-    };
-  },
 });
 
 export const resumeKey = defineOperation({
+  ...resuming(SHOWN_KEYS),
   name: 'resumeKey',
   line: 'POST /keys/{id}/resume',
   tag: 'keys',
-  role: 'operator',
   sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
   description: 'To resume a key that is not suspended is no mistake.',
-  on: 'store',
   action: 'key.resume',
-  isVersioned: true,
-  isGuarded: true,
-  input: z.strictObject({}, 'must be an object'),
-  output: key,
-  result: 'The key, without any secret.',
   fails: { not_found: true, conflict: CONFLICT },
-  async run(context, { id }, { guard }) {
-    const changed = await context.operations.resume(id, guard);
-    const wasSuspended = isSuspended(changed.before.suspended, context.nowMs());
-    return { ...(await shown(changed.record, context)), change: changeOfRecord(changed, !wasSuspended) };
-  },
 });
 
 export const rotateKey = defineOperation({
+  ...changing(SHOWN_KEYS),
   name: 'rotateKey',
   line: 'POST /keys/{id}/rotate',
   tag: 'keys',
-  role: 'operator',
   sentence:
     'Makes a new secret for a key and shows it once. The secrets before it keep working for a while, under the same quota.',
   description:
     'A client that misses the response and sends the request again makes a third secret; If-Match prevents that.',
-  on: 'store',
   action: 'key.rotate',
-  isVersioned: true,
-  isGuarded: true,
   input: z
     .strictObject(
       {
@@ -507,32 +391,32 @@ export const rotateKey = defineOperation({
   output: keyWithSecret,
   result: 'The key, with its new secret.',
   fails: { not_found: true, conflict: true },
-  async run(context, { id, overlap, leaked }, { guard }) {
+  async run(store, { id, overlap, leaked }, { guard }) {
     const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
     const overlapMs = leaked ? 0 : keptMs;
-    const { secret, ...changed } = await context.operations.rotate(id, overlapMs, guard);
-    const { id: keyId, ...rest } = await reportOn(changed.record, context);
-    return { output: { id: keyId, key: secret, ...rest }, change: changeOfRecord(changed), record: changed.record };
+    const nowMs = store.nowMs();
+    const { secret, stored } = newSecret({ pepper: store.peppers[0]!, random: store.random, nowMs });
+    const changed = await changeRecord(KEYS, store, id, (key) => rotated(key, stored, overlapMs, nowMs), guard);
+    const { output, ...done } = await changedDone(SHOWN_KEYS, store, changed, false);
+    const { id: keyId, ...rest } = output;
+    return { ...done, output: { id: keyId, key: secret, ...rest } };
   },
 });
 
 const last4Rule = 'must be the last four characters of the secret, and no more of it';
 
 export const endSecret = defineOperation({
+  ...changing(SHOWN_KEYS),
   name: 'endSecret',
   // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
   line: 'POST /keys/{id}/secrets/end',
   tag: 'keys',
-  role: 'operator',
   sentence:
     'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
   description:
     'A secret that has ended does not work again. The only secret that works is not ended this way, and neither is one of several that end ' +
     'with the same characters: 409.',
-  on: 'store',
   action: 'secret.end',
-  isVersioned: true,
-  isGuarded: true,
   input: z.strictObject(
     {
       last4: z
@@ -543,15 +427,14 @@ export const endSecret = defineOperation({
     },
     'must be an object',
   ),
-  output: key,
-  result: 'The key, without any secret.',
   fails: {
     not_found: 'There is no such key, or it has no secret that works and ends so.',
     conflict: 'The key is revoked, it is its only secret that works, or several secrets end so.',
   },
-  async run(context, { id, last4 }, { guard }) {
-    const changed = await context.operations.endSecret(id, last4, guard);
-    return { ...(await shown(changed.record, context)), change: changeOfRecord(changed) };
+  async run(store, { id, last4 }, { guard }) {
+    const nowMs = store.nowMs();
+    const changed = await changeRecord(KEYS, store, id, (key) => withSecretEnded(key, last4, nowMs), guard);
+    return changedDone(SHOWN_KEYS, store, changed, false);
   },
 });
 
@@ -573,20 +456,16 @@ export const deleteKey = defineOperation({
   output: z.strictObject({ id: z.string(), deleted: z.literal(true) }),
   result: 'It is deleted.',
   fails: { not_found: true, conflict: CONFLICT },
-  async run({ operations }, { id }, { guard }) {
-    const deleted = await operations.delete(id, guard);
-    return { output: { id, deleted: true as const }, change: changeOfDeletion(deleted) };
+  async run(store, { id }, { guard }) {
+    const { keys, ledger, secretUses, plans, nowMs } = store;
+    const atMs = nowMs();
+    const done = await keys.delete(id, (key) => {
+      if (key.deletedAtMs === undefined) guard?.(key);
+      return deleted(key, atMs);
+    });
+    if (done === null) return KEYS.unknown(id);
+    await ledger.forget(...accountsOf(done.before).flatMap((one) => accountsUnder(one, plans())));
+    await secretUses.forget(id);
+    return { output: { id, deleted: true as const }, change: changeOfDeletion(done) };
   },
 });
-
-async function shown(stored: StoredKey, context: StoreContext): Promise<Done<z.output<typeof key>>> {
-  return { output: await reportOn(stored, context), record: stored };
-}
-
-async function reportOn(stored: StoredKey, { operations, nowMs }: StoreContext): Promise<WholeKeyReport> {
-  return wholeKeyReport(stored, operations.plans, nowMs(), await operations.customers.of([stored]));
-}
-
-export function msOf(text: string | null, nowMs: number): number | null {
-  return text === null ? null : momentFrom(text, nowMs);
-}

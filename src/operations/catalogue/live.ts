@@ -2,12 +2,13 @@ import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
 import { judgement, lastCalls, refusal } from '../../model/refusal.ts';
+import { usageOf } from '../account-usage.ts';
 import type { FoundRefusal } from '../fleet/explanations.ts';
-import { NEAR_SHARE, nearLimit } from '../live/near-limits.ts';
+import { NEAR_SHARE, nearLimit, nearLimits } from '../live/near-limits.ts';
 import { adviceSince } from '../live/refusal-text.ts';
 import { complete, gateways } from '../live/shapes.ts';
 import { trafficOutput } from '../live/traffic.ts';
-import type { Operations } from '../operations.ts';
+import { atPresent, KEYS, type OperatorStore, recordOf } from '../operator-store.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import type { LiveContext } from './contexts.ts';
 import { defineOperation, defineStream } from './operation.ts';
@@ -78,9 +79,9 @@ export const listNear = defineOperation({
   }),
   result: 'The keys.',
   fails: { store_unavailable: true },
-  async run({ fleet, operations }, { used = NEAR_SHARE }) {
+  async run({ fleet, store }, { used = NEAR_SHARE }) {
     const wanted = { share: Number(used), most: MAX_NEAR };
-    const { keys, unreadable } = await (await operations()).nearLimits(await fleet.presence.near(), wanted);
+    const { keys, unreadable } = await nearLimits(atPresent(await store()), await fleet.presence.near(), wanted);
     return { output: { keys, unreadable: unreadableReport(unreadable) } };
   },
 });
@@ -113,11 +114,11 @@ export const explainRefusal = defineOperation({
   output: z.strictObject({ refusals: z.array(shownRefusal).min(1).max(10) }),
   result: 'The refusals.',
   fails: { not_found: 'No gateway remembers a refusal with this request id.' },
-  async run({ fleet, operations }, { requestId }) {
+  async run({ fleet, store }, { requestId }) {
     const found = REQUEST_ID.test(requestId) ? await fleet.explanations.find({ requestId }) : NOTHING;
     if (found === null) throw new Refused('busy', TOO_MANY);
     if (found.refusals.length === 0) throw new Failure('not_found', NO_REFUSAL);
-    return { output: { refusals: await asOfNow(found.refusals, operations) } };
+    return { output: { refusals: await asOfNow(found.refusals, store) } };
   },
 });
 
@@ -157,11 +158,11 @@ export const listRefusals = defineOperation({
     })
     .meta({ id: 'RefusalsOfCaller' }),
   result: 'The refusals; empty if no gateway remembers one.',
-  async run({ fleet, operations }, { caller }) {
+  async run({ fleet, store }, { caller }) {
     const found = await fleet.explanations.find({ caller });
     if (found === null) throw new Refused('busy', TOO_MANY);
     const { last = null, admittedAt = null, refusedSince = null } = found.calls ?? {};
-    const refusals = await asOfNow(found.refusals, operations);
+    const refusals = await asOfNow(found.refusals, store);
     return { output: { complete: fleet.presence.isComplete, last, admittedAt, refusedSince, refusals } };
   },
 });
@@ -170,12 +171,12 @@ export const listRefusals = defineOperation({
  * The refusals with name and owner of their keys, and what to do about them now: an operator may have lifted the ban. Of callers with
  * tokens, and where the store does not answer, names are null and the advice considers only the time.
  */
-async function asOfNow(found: readonly FoundRefusal[], operations: LiveContext['operations']) {
+async function asOfNow(found: readonly FoundRefusal[], store: LiveContext['store']) {
   const asked = new Map<string, Promise<unknown>>();
-  const once = <T>(what: string, ask: (opened: Operations) => Promise<T>) => {
+  const once = <T>(what: string, ask: (opened: OperatorStore) => Promise<T>) => {
     const known =
       asked.get(what) ??
-      operations()
+      store()
         .then(ask)
         .catch(() => null);
     asked.set(what, known);
@@ -184,8 +185,9 @@ async function asOfNow(found: readonly FoundRefusal[], operations: LiveContext['
   const shown = [];
   for (const one of found) {
     const id = one.consumerId === null || isTokenHolder(one.consumerId) ? null : one.consumerId;
-    const key = id === null ? null : await once(`key ${id}`, (opened) => opened.show(id));
-    const usage = id === null || one.retryAt === null ? null : await once(`usage ${id}`, ({ counts }) => counts.of(id));
+    const key = id === null ? null : await once(`key ${id}`, (opened) => recordOf(KEYS, opened, id));
+    const usage =
+      id === null || one.retryAt === null ? null : await once(`usage ${id}`, (opened) => usageOf(opened, id));
     const [name, owner, advice] = [key?.name ?? null, key?.owner ?? null, adviceSince(one, usage)];
     shown.push({ ...one, name, owner, advice });
   }

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Role } from '../../config/admin-tokens.ts';
 import type { StoredRecord } from '../../model/record.ts';
 import type { Action, Actor } from '../audit-trail.ts';
-import type { Guard } from '../record-changes.ts';
+import type { Guard } from '../operator-store.ts';
 import type { Change } from '../recorded.ts';
 import type { DeepReadonly } from '../values.ts';
 import type { Contexts } from './contexts.ts';

@@ -1,6 +1,5 @@
 import { isCustomerId } from '../../model/record.ts';
-import { unknownCustomer } from '../customers.ts';
-import { unknownKey } from '../operations.ts';
+import { unknownCustomer, unknownKey } from '../operator-store.ts';
 import { type Recording, recorded } from '../recorded.ts';
 import type { Contexts } from './contexts.ts';
 import type { Asked, Done, Operation } from './operation.ts';

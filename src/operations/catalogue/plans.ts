@@ -98,8 +98,8 @@ export const showPlans = defineOperation({
       .describe('Failed authentications that one client address may make.'),
   }),
   result: 'The plans.',
-  async run({ operations, versions }) {
-    const { plans, failedAuthenticationPerMinute } = operations.plans;
+  async run({ plans: inForce, versions }) {
+    const { plans, failedAuthenticationPerMinute } = inForce();
     return {
       output: {
         versions: versions(),

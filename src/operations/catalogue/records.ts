@@ -6,6 +6,7 @@ import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
+import { KEYS, recordOf } from '../operator-store.ts';
 import { suspension } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { count, cursor, limitName, limits, PAGE, PAST_RULE, pastFrom, textRule, time } from '../values.ts';
@@ -37,9 +38,9 @@ export const showKeyDeprecations = defineOperation({
   }),
   result: 'The routes that the key has called.',
   fails: { not_found: true },
-  async run({ operations, deprecatedCallsOf }, { id, days }) {
-    if (!isTokenHolder(id)) await operations.show(id);
-    return { output: { routes: await deprecatedCallsOf(id, days) } };
+  async run(store, { id, days }) {
+    if (!isTokenHolder(id)) await recordOf(KEYS, store, id);
+    return { output: { routes: await store.deprecatedCallsOf(id, days) } };
   },
 });
 

@@ -2,13 +2,16 @@ import { z } from 'zod';
 import { WINDOWS } from '../../admit/windows.ts';
 import { isZone } from '../../config/plans.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { addTopUp, historyOf, operatorsUsageOf, resetCounts, takeTopUpBack } from '../account-usage.ts';
 import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
 import { endFrom, resetReport, topUpReport, type UsageChange, undoneReport } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
 import { amount, count, limitName, textRule, time } from '../values.ts';
-import { type Done, defineOperation } from './operation.ts';
+import type { StoreContext } from './contexts.ts';
+import { type Asked, type Done, defineOperation } from './operation.ts';
+import type { Named } from './record-operations.ts';
 
 export const showUsage = defineOperation({
   name: 'showUsage',
@@ -28,7 +31,7 @@ export const showUsage = defineOperation({
   result:
     'What `GET /usage` shows the holder of the key, with the kinds of its windows, top-ups and the ladder of bans.',
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, plan }) => ({ output: await operations.counts.forOperators(id, plan ?? null) }),
+  run: async (store, { id, plan }) => ({ output: await operatorsUsageOf(store, id, plan ?? null) }),
 });
 
 const ONCE = 'Makes the change once. The same change under the same name changes nothing for 24 hours.';
@@ -69,26 +72,30 @@ const newTopUp = z
   )
   .meta({ id: 'NewTopUp', examples: [{ window: 'day', amount: 500, until: 'today', reason: 'TICKET-12' }] });
 
+const toppingUp = {
+  role: 'operator',
+  on: 'store',
+  once: ONCE,
+  input: newTopUp,
+  output: topUpReport,
+  result: DONE,
+  fails: { not_found: true, conflict: true },
+  run: async (store: StoreContext, { id, ...given }: z.output<typeof newTopUp> & Named, { once }: Asked) =>
+    doneOnce(id, await addTopUp(store, id, given, once)),
+} as const;
+
 export const topUp = defineOperation({
+  ...toppingUp,
   name: 'topUp',
   line: 'POST /keys/{id}/topups',
   tag: 'keys',
-  role: 'operator',
   sentence:
     'Adds to the limit of one window of a key, until that window ends or until you say, on every gateway within a second.',
   description:
     'Without `until`, a fixed or calendar window that is not open opens now, and a sliding window, which has no end, keeps the amount for one ' +
     'length. Another top-up of the same window adds to the first. All top-ups of a window end together: while one is in ' +
     'force, another that ends at another time is refused with 409 if either was given `until`. A ban stays.',
-  on: 'store',
   action: 'key.topup',
-  once: ONCE,
-  input: newTopUp,
-  output: topUpReport,
-  result: DONE,
-  fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, ...given }, { once }) =>
-    doneOnce(id, await operations.counts.topUp(id, given, once)),
 });
 
 const undoing = {
@@ -98,6 +105,8 @@ const undoing = {
   output: undoneReport,
   result: 'It is taken back.',
   fails: { not_found: 'There is no such key or customer, or no such top-up is in force.', conflict: true },
+  run: async (store: StoreContext, { id, topUp: named }: Named & { readonly topUp: string }) =>
+    doneOnce(id, await takeTopUpBack(store, id, named)),
 } as const;
 
 export const undoTopUp = defineOperation({
@@ -109,7 +118,6 @@ export const undoTopUp = defineOperation({
     'Takes a top-up of a key back, on every gateway within a second. What was used of it stays counted: nothing is left if that is more than the limit.',
   description:
     '`topUp` is the id of the top-up, as the usage of the key shows it; or the name of a window, such as `day`, for all top-ups of it.',
-  run: async ({ operations }, { id, topUp: named }) => doneOnce(id, await operations.counts.undoTopUp(id, named)),
 });
 
 const windowsRule = `must be an array of different windows, each one of ${WINDOWS.join(', ')}, or that of a group of routes or a unit, such as search-minute`;
@@ -127,13 +135,8 @@ const newReset = z.strictObject(
   'must be an object',
 );
 
-export const resetUsage = defineOperation({
-  name: 'resetUsage',
-  line: 'POST /keys/{id}/usage/reset',
-  tag: 'keys',
+const resetting = {
   role: 'operator',
-  sentence:
-    'Sets what a key has used to nothing, and clears its strikes, on every gateway within a second. Top-ups and a ban stay.',
   on: 'store',
   action: 'usage.reset',
   once: ONCE,
@@ -141,8 +144,17 @@ export const resetUsage = defineOperation({
   output: resetReport,
   result: DONE,
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id, windows }, { once }) =>
-    doneOnce(id, await operations.counts.reset(id, windows ?? null, once)),
+  run: async (store: StoreContext, { id, windows }: z.output<typeof newReset> & Named, { once }: Asked) =>
+    doneOnce(id, await resetCounts(store, id, windows ?? null, once)),
+} as const;
+
+export const resetUsage = defineOperation({
+  ...resetting,
+  name: 'resetUsage',
+  line: 'POST /keys/{id}/usage/reset',
+  tag: 'keys',
+  sentence:
+    'Sets what a key has used to nothing, and clears its strikes, on every gateway within a second. Top-ups and a ban stay.',
 });
 
 function doneOnce<T extends object>(id: string, changed: UsageChange<T>): Done<T> {
@@ -197,25 +209,30 @@ const historyReport = z
     examples: [{ step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }] }],
   });
 
+const showingHistory = {
+  role: 'viewer',
+  on: 'store',
+  input: askedSpan,
+  output: historyReport,
+  fails: { not_found: true },
+  async run(store: StoreContext, { id, ...asked }: z.output<typeof askedSpan> & Named) {
+    const { from = null, to = null, step = null, unit = null } = asked;
+    const span = spanFrom({ from, to, step }, store.nowMs());
+    if ('fault' in span) throw new Failure('refused', span.fault);
+    return { output: await historyOf(store, id, span, unit) };
+  },
+} as const;
+
 export const showHistory = defineOperation({
+  ...showingHistory,
   name: 'showHistory',
   line: 'GET /keys/{id}/history',
   tag: 'keys',
-  role: 'viewer',
   sentence: 'What a key has used, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
   description:
     'The key may be revoked. The id may also be that of a caller with JSON Web Tokens (`jwt_…`). An hour or day is in the response ' +
     'if any part of it lies between `from` and just before `to`. The list is empty if nothing was used or if `usage.history` is off.',
-  on: 'store',
-  input: askedSpan,
-  output: historyReport,
   result: 'What `GET /usage?history` shows the holder of the key.',
-  fails: { not_found: true },
-  async run({ operations, nowMs }, { id, from = null, to = null, step = null, unit = null }) {
-    const span = spanFrom({ from, to, step }, nowMs());
-    if ('fault' in span) throw new Failure('refused', span.fault);
-    return { output: await operations.counts.history(id, span, unit) };
-  },
 });
 
 // The same of customers. The limits that the keys of a customer share are its own here: `minute` is what a key sees as
@@ -234,24 +251,17 @@ export const showCustomerUsage = defineOperation({
   output: keyUsage,
   result: 'As of a key.',
   fails: { not_found: true, conflict: true },
-  run: async ({ operations }, { id }) => ({ output: await operations.counts.forOperators(id) }),
+  run: async (store, { id }) => ({ output: await operatorsUsageOf(store, id) }),
 });
 
 export const topUpCustomer = defineOperation({
+  ...toppingUp,
   name: 'topUpCustomer',
   line: 'POST /customers/{id}/topups',
   tag: 'customers',
-  role: 'operator',
   sentence:
     'Adds to a limit that the keys of a customer share, until its window ends or until you say, on every gateway within a second.',
-  on: 'store',
   action: 'customer.topup',
-  once: ONCE,
-  input: newTopUp,
-  output: topUpReport,
-  result: DONE,
-  fails: { not_found: true, conflict: true },
-  run: topUp.run,
 });
 
 export const undoCustomerTopUp = defineOperation({
@@ -261,40 +271,26 @@ export const undoCustomerTopUp = defineOperation({
   tag: 'customers',
   sentence: 'Takes a top-up of a customer back, on every gateway within a second. What was used of it stays counted.',
   description: '`topUp` is the id of the top-up; or the name of a window, such as `day`, for all top-ups of it.',
-  run: undoTopUp.run,
 });
 
 export const resetCustomerUsage = defineOperation({
+  ...resetting,
   name: 'resetCustomerUsage',
   line: 'POST /customers/{id}/usage/reset',
   tag: 'customers',
-  role: 'operator',
   sentence:
     'Sets what the keys of a customer have used together to nothing, and clears the strikes of the customer, on every gateway within a second. ' +
     'What each key may take of it, top-ups and bans stay.',
-  on: 'store',
-  action: 'usage.reset',
-  once: ONCE,
-  input: newReset,
-  output: resetReport,
-  result: DONE,
-  fails: { not_found: true, conflict: true },
-  run: resetUsage.run,
 });
 
 export const showCustomerHistory = defineOperation({
+  ...showingHistory,
   name: 'showCustomerHistory',
   line: 'GET /customers/{id}/history',
   tag: 'customers',
-  role: 'viewer',
   sentence:
     'What the keys of a customer have used together, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
   description:
     'It is the sum of what its keys have used while they belonged to it, those that were deleted since among them.',
-  on: 'store',
-  input: askedSpan,
-  output: historyReport,
   result: 'As of a key.',
-  fails: { not_found: true },
-  run: showHistory.run,
 });

@@ -17,7 +17,7 @@ import {
   type RecordKind,
 } from '../../model/attributes.ts';
 import { type AppliedEntry, isKey, kindOf, type StoredCustomer, type StoredRecord } from '../../model/record.ts';
-import { newCustomer } from '../customer-changes.ts';
+import { newCustomer } from '../customers.ts';
 import { edited, keyOf, type RecordEdits, validateAttributes } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';
 

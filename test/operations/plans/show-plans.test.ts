@@ -17,7 +17,7 @@ test('the plans in force have groups, bounds of each key and of requests in flig
   const parsed = parsePlans(PLANS, 'plans.yaml');
   if ('faults' in parsed) throw new Error(parsed.faults[0]!.message);
   const versions = () => ({ settings: '0123456789ab', plans: '0123456789ab' });
-  const context = { operations: { plans: parsed.value }, versions } as never;
+  const context = { plans: () => parsed.value, versions } as never;
   const { output } = await showPlans.run(context, {} as never, {} as never);
   const shown = (showPlans.output as z.ZodType<typeof output>).parse(output);
   expect(shown.plans).toMatchObject([

@@ -1,0 +1,196 @@
+import { z } from 'zod';
+import type { Limits } from '../../admit/plan.ts';
+import { Refused } from '../../failure.ts';
+import type { Updated } from '../../identify/record-store.ts';
+import { type RecordKind, shapeOf } from '../../model/attributes.ts';
+import { isSuspended, type StoredRecord } from '../../model/record.ts';
+import { bodyDigestOf, type Created, type Repeatable, type SecretEnd } from '../create-once.ts';
+import { edited, type RecordEdits, resumed, suspended } from '../key-changes.ts';
+import { type Changed, changeRecord, type Kind } from '../operator-store.ts';
+import { insistOnPlan } from '../plans/history.ts';
+import { changeOfRecord } from '../recorded.ts';
+import { reason } from '../suspensions.ts';
+import { type DeepReadonly, editedLimits, MOMENT_RULE, momentFrom } from '../values.ts';
+import type { StoreContext } from './contexts.ts';
+import type { Asked, Done } from './operation.ts';
+
+// What operators do with keys and customers alike. The files of both kinds add to each operation its name, path and sentences.
+
+/** A kind of records, as operators see it. */
+export interface ShownKind<T extends StoredRecord, Out extends z.ZodType> extends Kind<T> {
+  readonly output: Out;
+  /** What the output is, in one sentence. */
+  readonly result: string;
+  readonly report: (record: T, context: StoreContext) => Promise<DeepReadonly<z.output<Out>>>;
+}
+
+/** The member of the path of an operation on one record. */
+export interface Named {
+  readonly id: string;
+}
+
+export const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
+
+export const planRule = 'must be the name of a plan';
+export const plan = z.string(planRule).describe('One of the plans in force.');
+
+const momentRule = `${MOMENT_RULE}, or null for never`;
+export const moment = z
+  .string(momentRule)
+  .refine((text) => momentFrom(text, 0) !== null, momentRule)
+  .nullable()
+  .describe('An RFC 3339 time, a date (midnight UTC), or a duration from now such as 90d; null means never.')
+  .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
+
+function msOf(text: string | null, nowMs: number): number | null {
+  return text === null ? null : momentFrom(text, nowMs);
+}
+
+/** What a new key or customer is to have, apart from its plan. */
+export function newAttributes<
+  G extends { readonly expiresAt?: string | null | undefined; readonly limits?: object | undefined },
+>({ expiresAt, limits, ...attributes }: G, nowMs: number) {
+  return { ...attributes, limits: (limits ?? {}) as Limits, expiresAtMs: msOf(expiresAt ?? null, nowMs) };
+}
+
+/** What all creations have in common. */
+export const CREATING = {
+  role: 'admin',
+  on: 'store',
+  creates: true,
+  isVersioned: true,
+  once: 'With the quotes of a structured field or without them.',
+} as const;
+
+export function repeatableOf({ once, body }: Asked): Repeatable | null {
+  return once === null ? null : { name: once, body: bodyDigestOf(body) };
+}
+
+/** @throws Refused if the Idempotency-Key was used for something else, or what it made has ended */
+export async function createdDone<T extends StoredRecord, M extends Updated<T>, Out>(
+  { what }: Kind<T>,
+  created: Created<M>,
+  reportOf: (made: M) => Promise<DeepReadonly<Out>>,
+): Promise<Done<Out>> {
+  if (created.kind === 'reused') {
+    const message = `This Idempotency-Key came with another body before. Use a new one for each ${what} that is to be made.`;
+    throw new Refused('idempotency_key_reused', message);
+  }
+  if (created.kind === 'ended') {
+    const { id, how } = created;
+    const [noun, advice] = NOUNS[what];
+    const message = `${noun} ${id}, which this Idempotency-Key made, ${ENDED[how]}. ${advice}`;
+    throw new Refused('conflict', message, what === 'key' ? { keyId: id } : { customerId: id });
+  }
+  const isRepeated = created.kind === 'repeated';
+  return {
+    output: await reportOf(created),
+    change: { ...changeOfRecord(created), outcome: isRepeated ? 'repeated' : 'done' },
+    record: created.record,
+    isRepeated,
+  };
+}
+
+const NOUNS: Readonly<Record<RecordKind, readonly [noun: string, advice: string]>> = {
+  key: ['Key', 'Use a new Idempotency-Key to make another key.'],
+  customer: ['Customer', 'Use a new one.'],
+};
+
+const ENDED: Readonly<Record<SecretEnd, string>> = {
+  revoked: 'is revoked',
+  expired: 'has expired',
+  rotated: 'has another secret since',
+  deleted: 'was deleted',
+};
+
+/** What all changes of one record have in common. */
+export function changing<T extends StoredRecord, Out extends z.ZodType>({ output, result }: ShownKind<T, Out>) {
+  return { role: 'operator', on: 'store', isVersioned: true, isGuarded: true, output, result } as const;
+}
+
+function editsOfKind<K extends RecordKind>(kind: K) {
+  const windows = "Windows that are absent stay as they are; null restores the plan's own number.";
+  const members = {
+    plan: plan.optional(),
+    ...shapeOf(kind, 'edited'),
+    expiresAt: moment.optional(),
+    limits: editedLimits.optional().describe(windows),
+  };
+  return z
+    .strictObject(members, 'must be an object')
+    .refine((edits) => Object.keys(edits).length > 0, 'The body changes nothing.');
+}
+
+type GivenEdits = z.output<ReturnType<typeof editsOfKind<'customer'>>>;
+
+/** Changes the attributes of a record. @param id of the schema of the edits */
+export function updating<K extends RecordKind, T extends StoredRecord, Out extends z.ZodType>(
+  kind: ShownKind<T, Out> & { readonly what: K },
+  id: string,
+) {
+  return {
+    ...changing(kind),
+    description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
+    alsoAs: 'application/merge-patch+json',
+    input: editsOfKind(kind.what).meta({
+      id,
+      minProperties: 1,
+      examples: [{ plan: 'business', limits: { minute: null } }],
+    }),
+    async run(context: StoreContext, { id, expiresAt, ...given }: GivenEdits & Named, { guard }: Asked) {
+      const { goneElsewhere, plans } = context;
+      const nowMs = context.nowMs();
+      const ends = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, nowMs) };
+      const edits = { ...given, ...ends } as RecordEdits;
+      if (edits.plan !== undefined) insistOnPlan(edits.plan, await goneElsewhere());
+      const sources = { plans: plans().plans, nowMs };
+      const changed = await changeRecord(kind, context, id, (one) => edited(one, edits, sources, kind.what), guard);
+      return changedDone(kind, context, changed, false);
+    },
+  } as const;
+}
+
+/** Suspends a record until a moment, or until it is resumed. @param id of the schema of what is asked for */
+export function suspending<T extends StoredRecord, Out extends z.ZodType>(kind: ShownKind<T, Out>, id: string) {
+  const untilText = `When it ends by itself; null or absent: only when the ${kind.what} is resumed.`;
+  const input = z
+    .strictObject({ until: moment.optional().describe(untilText), reason: reason.optional() }, 'must be an object')
+    .meta({ id, examples: [{ until: '24h', reason: 'asked for by billing' }] });
+  return {
+    ...changing(kind),
+    input,
+    async run(
+      context: StoreContext,
+      { id, until = null, reason = null }: z.output<typeof input> & Named,
+      { guard }: Asked,
+    ) {
+      const nowMs = context.nowMs();
+      const given = { untilMs: msOf(until, nowMs), reason };
+      const changed = await changeRecord(kind, context, id, (one) => suspended(one, given, nowMs), guard);
+      return changedDone(kind, context, changed, changed.record === changed.before);
+    },
+  } as const;
+}
+
+/** Ends the suspension of a record. */
+export function resuming<T extends StoredRecord, Out extends z.ZodType>(kind: ShownKind<T, Out>) {
+  return {
+    ...changing(kind),
+    input: z.strictObject({}, 'must be an object'),
+    async run(context: StoreContext, { id }: Named, { guard }: Asked) {
+      const changed = await changeRecord(kind, context, id, resumed, guard);
+      return changedDone(kind, context, changed, !isSuspended(changed.before.suspended, context.nowMs()));
+    },
+  } as const;
+}
+
+/** @param isSame whether it already was as requested */
+export async function changedDone<T extends StoredRecord, Out extends z.ZodType>(
+  { report }: ShownKind<T, Out>,
+  context: StoreContext,
+  changed: Changed<T>,
+  isSame: boolean,
+): Promise<Done<z.output<Out>>> {
+  const { record } = changed;
+  return { output: await report(record, context), change: changeOfRecord(changed, isSame), record };
+}
