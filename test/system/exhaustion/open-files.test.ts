@@ -105,7 +105,7 @@ test.skipIf(!hasPrlimit)(
       listen: FROM_PROXY,
       openFiles: 360,
     });
-    expect(gateway.process.stdout).toMatch(
+    await gateway.process.until(
       /"level":40,.*listen\.maxConnections: 10000 do not fit: this process may have 360 files open and keeps 220 of them .*, so 140 connections are taken .* to 10220 /,
     );
     const { key } = await gateway.createKey('endless');
@@ -173,6 +173,8 @@ test.skipIf(!hasPrlimit)(
       upstreamSettings: { maxConnections: 60 },
       openFiles: 300,
     });
+    // The lines of the workers may come after that of the supervisor.
+    await gateway.process.stop();
     const warnings = gateway.process.stdout.split('\n').filter((line) => line.includes('do not fit'));
     // Of the 60 connections to the upstream, each has 30.
     expect(warnings).toEqual([expect.stringMatching(/each of 2 workers .* 300 .* 190 of them .*, so 220 connections/)]);
