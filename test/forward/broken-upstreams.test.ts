@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openEncrypted, openHttp2 } from '../support/encrypted.ts';
@@ -71,6 +70,11 @@ const ODD: Record<string, [bytes: string, status: number, body: string]> = {
 let gateway: TestGateway;
 let upstream: RawUpstream;
 let key: string;
+/** The connection of the answer that the upstream has begun and the test breaks off. */
+let broken: Socket | null = null;
+
+/** A part of an exchange: once the client has the head of the answer, its connection to the upstream is reset. */
+const resetAfterHead = (responses: readonly unknown[]) => responses.length > 0 && broken!.resetAndDestroy();
 
 beforeAll(async () => {
   const cases = new Map([...Object.entries(UNUSABLE), ...Object.entries(CUT)]);
@@ -78,12 +82,9 @@ beforeAll(async () => {
   upstream = await startRawUpstream((socket, request) => {
     const name = /\?([\w.-]+)/.exec(request.toString('latin1'))?.[1] ?? '';
     if (name === 'stall') socket.write(`${OK}Content-Length: 10\r\n\r\nhalf`);
-    else if (name === 'reset') {
-      socket.write(`${OK}Content-Length: 10\r\n\r\nhalf`);
-      setTimeout(() => socket.resetAndDestroy(), 50);
-    } else if (name === 'reset-until-close') {
-      socket.write(`${OK}\r\nhalf`);
-      setTimeout(() => socket.resetAndDestroy(), 50);
+    else if (name.startsWith('reset')) {
+      broken = socket;
+      socket.write(`${OK}${name === 'reset' ? 'Content-Length: 10\r\n' : ''}\r\nhalf`);
     } else if (cases.has(name)) socket.end(Buffer.from(cases.get(name) as string, 'latin1'));
     else socket.write(TWO);
   });
@@ -119,11 +120,9 @@ test.each(Object.keys(UNUSABLE))(
 test.each([...Object.keys(CUT), 'reset', 'stall'])(
   'an answer that breaks off after its head (%s) breaks the client’s connection: it never ends as if it were whole (reliability 75, 76, 77)',
   async (name) => {
-    const { responses, closed } = await rawExchange(
-      gateway.port,
-      `GET /v1/pets?${name} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`,
-      { until: 'closed' },
-    );
+    const bytes = `GET /v1/pets?${name} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+    const parts = name === 'reset' ? [bytes, resetAfterHead] : bytes;
+    const { responses, closed } = await rawExchange(gateway.port, parts, { until: 'closed' });
     expect(responses).toHaveLength(1);
     expect(responses[0]?.status).toBe(200);
     expect(responses[0]?.complete).toBe(false);
@@ -160,7 +159,8 @@ test('a head that comes together with a broken body reaches a client of HTTP/2, 
 test('an answer to HTTP/1.0 that breaks off ends with a reset, since its end is the end of the connection (reliability 76, 77)', async () => {
   for (const name of ['short-chunks', 'reset-until-close']) {
     const bytes = `GET /v1/pets?${name} HTTP/1.0\r\nAuthorization: Bearer ${key}\r\n\r\n`;
-    const { responses, reset } = await rawExchange(gateway.port, bytes, { until: 'closed' });
+    const parts = name === 'reset-until-close' ? [bytes, resetAfterHead] : bytes;
+    const { responses, reset } = await rawExchange(gateway.port, parts, { until: 'closed' });
     expect(reset).toBe(true);
     expect(responses[0]?.complete ?? false).toBe(false);
   }
@@ -209,7 +209,6 @@ test('bytes behind an answer are never the answer to the next request (reliabili
   for (let i = 0; i < 4; i++) {
     const answer = await alone.get('/v1/pets', own.key);
     expect(await answer.text()).not.toContain('poison');
-    await delay(20);
   }
   expect(other.connections).toBeGreaterThan(1);
 });
@@ -232,7 +231,6 @@ test.each([
       { methods: [method] },
     );
     expect(first.bytes.toString()).not.toMatch(/stray|poison/);
-    await delay(20);
     const next = await alone.get('/v1/pets', own.key);
     expect([next.status, await next.text()]).toEqual([200, '{}']);
   },

@@ -90,12 +90,14 @@ describe('two gateways on one Redis', () => {
     for (const caller of [id, customer]) {
       for (const gateway of [one, other]) {
         const { status, body } = await ask(gateway, 'GET', `/admin/refusals?caller=${caller}`);
-        const ids = body.refusals.map(({ requestId }: { requestId: string }) => requestId);
-        expect([status, body.complete, ids]).toEqual([200, true, ['globex-4', 'globex-3']]);
+        // Both may have been refused within one millisecond, and then either may be first.
+        const ids = body.refusals.map(({ requestId }: { requestId: string }) => requestId).sort();
+        expect([status, body.complete, ids]).toEqual([200, true, ['globex-3', 'globex-4']]);
+        expect(body.refusals[0].at >= body.refusals[1].at).toBe(true);
         expect(new Set(body.refusals.map(({ gateway: of }: { gateway: string }) => of)).size).toBe(2);
         expect(body.refusals[0]).toMatchObject({ consumerId: id, path: '/v1/pets', code: 'rate_limit_exceeded' });
         expect(body.last).toEqual({ at: expect.any(String), clientAddress: body.refusals[0].clientAddress });
-        expect(body.admittedAt < body.refusedSince).toBe(true);
+        expect(body.admittedAt <= body.refusedSince).toBe(true);
         expect(body.refusedSince <= body.refusals[1].at).toBe(true);
       }
     }
@@ -114,8 +116,9 @@ describe('two gateways on one Redis', () => {
     await eventually(
       async () => {
         for (const gateway of [one, other]) {
-          await gateway.get('/v1/pets?token=hidden', key);
+          // Once the second is shown, the first would have been.
           await gateway.get('/v1/pets', otherKey);
+          await gateway.get('/v1/pets?token=hidden', key);
         }
         const gateways = new Set(seen().map(({ gateway }: { gateway: string }) => gateway));
         expect(gateways.size).toBe(2);

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
-import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
+import { eventually } from '../../support/conditions.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { createKey, jsonOf } from './command.ts';
@@ -45,9 +45,10 @@ test('busy keys get exactly their limit from three gateways in windows of each k
   const third = Math.floor(withRevoked.length / 3);
   const answers: Answer[] = [];
   for (const [round, from] of [0, third, 2 * third].entries()) {
+    const before = fleet.reached(revoked.id);
     const sent = fleet.send(withRevoked.slice(from, round === 2 ? undefined : from + third));
     // In the middle of the load.
-    await delay(20);
+    if (round < 2) await eventually(() => expect(fleet.reached(revoked.id)).toBeGreaterThan(before));
     if (round === 0) await writeFile(first!.env.TOLLGATE_PLANS!, plansWith(1));
     else if (round === 1) await runCommand(first!.env, 'keys', 'revoke', revoked.id);
     answers.push(...(await sent));
