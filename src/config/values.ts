@@ -55,6 +55,12 @@ export function durationMs(text: string): number {
   return digits === undefined ? Number.NaN : Number(digits) * UNIT_MS[unit as keyof typeof UNIT_MS];
 }
 
+/** Writes a duration as settings have it, in the largest unit without a fraction: `90s`, `1m`. */
+export function writtenDuration(ms: number): string {
+  const [unit, length] = Object.entries(UNIT_MS).findLast(([, each]) => ms % each === 0)!;
+  return `${ms / length}${unit}`;
+}
+
 /** A timeout: above zero, and within the longest delay of a Node.js timer (2^31 - 1 ms). */
 export const timeout = () => duration('1ms', '24d');
 

@@ -1,8 +1,9 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Limits, Plans } from '../admit/plan.ts';
-import { eachWindow, WINDOWS, type WindowName } from '../admit/windows.ts';
+import type { Plans } from '../admit/plan.ts';
+import { eachWindow, type WindowName } from '../admit/windows.ts';
 import type { CustomerStore, KeyStore, RecordPage } from '../identify/record-store.ts';
+import { windowsIn } from '../model/plan.ts';
 import { isReadable, type StoredCustomer, type StoredKey } from '../model/record.ts';
 import { unreadableText } from './unreadable.ts';
 
@@ -153,10 +154,6 @@ class LiveCounts {
     this.byPlan.set(plan, made);
     return made;
   }
-}
-
-function windowsIn(limits: Limits): readonly WindowName[] {
-  return WINDOWS.filter((window) => limits[window] !== undefined);
 }
 
 function isInForce({ expiresAtMs }: Pick<StoredKey, 'expiresAtMs'>, nowMs: number): boolean {

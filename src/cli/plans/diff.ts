@@ -1,6 +1,7 @@
 import { Failure } from '../../failure.ts';
-import { type AffectedPlan, affectedBy, ReachedCallers, reachesOf } from '../../operations/plans/affected.ts';
-import { changesBetween, isRefused, type PlansChange } from '../../operations/plans/changes.ts';
+import { affectedBy, ReachedCallers, reachesOf } from '../../operations/plans/affected.ts';
+import { changesBetween, isRefused } from '../../operations/plans/changes.ts';
+import type { AffectedPlan, PlansChange } from '../../operations/plans/draft-report.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { unreadableText } from '../../operations/unreadable.ts';
 import { withKeys } from '../../serve/open-store.ts';

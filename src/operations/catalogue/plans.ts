@@ -3,14 +3,14 @@ import { Refused } from '../../failure.ts';
 import { formText, type LimitsPart, type Plan, shownPlan, windowsIn } from '../../model/plan.ts';
 import { byReadability } from '../../model/record.ts';
 import { versionState } from '../load-record.ts';
+import { checked, compared, simulated } from '../plans/draft-report.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { readHistory, shownVersion, versionNamed, versionReport } from '../plans/history.ts';
 import { KEPT_VERSIONS } from '../plans/history-store.ts';
-import type { Simulation } from '../plans/simulation.ts';
 import { announceWritten, untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { count, limit, time, windowName } from '../values.ts';
+import { count, time } from '../values.ts';
 import type { PlansContext } from './contexts.ts';
 import { type Asked, defineOperation } from './operation.ts';
 import { actor } from './records.ts';
@@ -22,60 +22,10 @@ const SIMULATION_BYTES = 28 * 1024 * 1024;
 
 const version = z.string().meta({ pattern: '^[0-9a-f]{12}$' });
 
-const fault = z
-  .strictObject({
-    line: count.min(1),
-    column: count.min(1),
-    path: z.string().describe('Where in the document: `plans.free.limits.minute`; empty for the whole.'),
-    message: z.string().describe('What is wrong and what is allowed.'),
-  })
-  .meta({ id: 'Fault' });
-
-const checked = z
-  .strictObject({
-    faults: z.array(fault),
-    moreFaults: count.describe('Further faults, which are left out.'),
-    warnings: z.array(fault),
-    moreWarnings: count.describe('Further warnings, which are left out.'),
-  })
-  .meta({ id: 'Checked' });
-
 /** The error of a draft with faults that was to be written. */
 export const invalidPlans = checked
   .extend({ code: z.literal('invalid_plans'), message: z.string(), status: z.literal(422) })
   .meta({ id: 'InvalidPlans' });
-
-type SimulatedBucket = Simulation['timeline']['buckets'][number];
-
-/** What a simulation found; the command has its form. */
-const simulated = z
-  .looseObject({
-    plans: z.string(),
-    fromPlans: z.string().nullable(),
-    logs: z.array(z.string()),
-    from: time,
-    to: time,
-    isEstimate: z.boolean(),
-    differs: z.looseObject({}),
-    notes: z.array(z.string()),
-    lines: z.looseObject({}),
-    inForce: z.looseObject({}),
-    totals: z.looseObject({}),
-    byPlan: z.array(z.looseObject({})),
-    withoutStore: z.looseObject({}),
-    keys: z.array(z.looseObject({})),
-  })
-  .nullable()
-  .describe(
-    'As `tollgate plans simulate --json`, with at most 1,000 keys, the most changed first, each with `ownLimits`, its limits that are ' +
-      "not its plan's (null if that is not known). Null if there are faults.",
-  ) as z.ZodType as z.ZodType<Simulation['report'] | null>;
-const bucket = z.looseObject({
-  from: time,
-  requests: z.number().min(0),
-  recorded: z.looseObject({}),
-  simulated: z.looseObject({}),
-}) as z.ZodType as z.ZodType<SimulatedBucket>;
 
 const draft = z
   .strictObject({ text: z.string().describe('The text of plans.yaml. More than 512 KiB are a fault.') })
@@ -165,78 +115,7 @@ export const diffPlans = defineOperation({
   on: 'plans',
   maxBytes: DRAFT_BYTES,
   input: draft,
-  output: checked
-    .extend({
-      changes: z
-        .array(
-          z.strictObject({
-            plan: z.string().nullable().describe('Null for a setting outside the plans.'),
-            what: z
-              .string()
-              .describe(
-                'The path below the plan, such as `limits.minute` or `groups.search.limits.day`; `plan` for the whole plan, `groups.search` for a whole group.',
-              ),
-            change: z.enum(['added', 'removed', 'raised', 'lowered', 'changed']),
-            from: z.union([z.number(), z.string()]).nullable(),
-            to: z.union([z.number(), z.string()]).nullable(),
-            keys: z.int().nullable().describe('Live keys that the change affects; null if they could not be counted.'),
-            customers: z
-              .int()
-              .nullable()
-              .describe('Live customers that the change affects; null if they could not be counted.'),
-            breaks: z.boolean().describe('The gateway could no longer serve these keys.'),
-          }),
-        )
-        .describe('Empty if there are faults.'),
-      affected: z
-        .array(
-          z.strictObject({
-            plan: z.string(),
-            keys: count.describe('Live keys without a customer for which something changes.'),
-            customers: count.describe('Live customers for which something changes, or for whose keys.'),
-            callers: z
-              .array(
-                z.strictObject({
-                  id: z.string().describe('Of a key or of a customer.'),
-                  name: z.string().nullable(),
-                  owner: z.string().nullable(),
-                  breaks: z
-                    .boolean()
-                    .describe(
-                      'The gateway could no longer serve it: its plan is gone, or needs a limit of its own that it lacks.',
-                    ),
-                  limits: z
-                    .array(z.strictObject({ window: windowName, from: limit.nullable(), to: limit.nullable() }))
-                    .describe(
-                      'The limits of the whole plan that change for it, with its own in place of the plan’s; null for none. Empty if only something else changes.',
-                    ),
-                }),
-              )
-              .describe('The first 50 of the plan, customers first, and the first 1,000 in all.'),
-          }),
-        )
-        .nullable()
-        .describe(
-          'Whom the draft affects, by plan. A limit of its own spares a key or a customer. Null if there are faults, or if keys could not be counted.',
-        ),
-      refused: z.array(z.string()).describe('Why gateways would refuse the file although it has no fault.'),
-      live: z
-        .strictObject({
-          keysRead: count,
-          isComplete: z.boolean().describe('False: there are too many keys, or the store is away.'),
-          unreadable: z
-            .array(z.string())
-            .describe(
-              'The ids of the keys and customers whose records cannot be read. They are not counted, and may be affected.',
-            ),
-        })
-        .nullable()
-        .describe('The count of live keys; null if there are faults.'),
-      patch: z
-        .string()
-        .describe('Unified diff from the file to the text; empty if there are faults or the texts are the same.'),
-    })
-    .meta({ id: 'PlansDiff' }),
+  output: compared,
   result: 'The differences.',
   run: async ({ drafts, users }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, users)) }),
 });
@@ -264,37 +143,7 @@ export const simulatePlans = defineOperation({
       log: z.string().optional().describe('Lines of the log, from one or more gateways. Instead of `record`.'),
     })
     .meta({ id: 'SimulationRequest' }),
-  output: checked
-    .extend({
-      span: z
-        .strictObject({ from: time, to: time, requests: count.min(1) })
-        .nullable()
-        .describe('Null if there are faults.'),
-      report: simulated,
-      baseline: z
-        .strictObject({
-          verdicts: count.describe(
-            'Requests with another verdict than the recorded one. Above 0, requests are missing from the record, or other limits were in force.',
-          ),
-        })
-        .optional()
-        .describe('How the plans in force, unchanged, would have decided the same requests.'),
-      moreKeys: count.optional().describe('Further keys that were or would be refused.'),
-      timeline: z
-        .strictObject({
-          stepSeconds: z.number(),
-          buckets: z.array(bucket),
-        })
-        .optional(),
-      kept: z.string().nullable().optional().describe('What the recent record covers, as a sentence; null for `log`.'),
-      isComplete: z
-        .boolean()
-        .optional()
-        .describe(
-          'Whether all gateways gave all requests that they remember. False while the store is away; true for `log`.',
-        ),
-    })
-    .meta({ id: 'Simulation' }),
+  output: simulated,
   result: 'The simulation.',
   run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.simulate(body as Uint8Array)) }),
 });

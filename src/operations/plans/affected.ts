@@ -1,35 +1,12 @@
 import type { Limit, Limits, Plan, Plans } from '../../admit/plan.ts';
 import { WINDOWS, type WindowName } from '../../admit/windows.ts';
 import type { PlanUser } from '../plans-in-use.ts';
-import type { PlansChange } from './changes.ts';
+import type { AffectedPlan, PlansChange } from './draft-report.ts';
 
 // Which keys and customers a change of plans affects. Keys of customers are not named: their customer stands for them.
 
 /** Callers that are named of one plan, and of all plans together. The others are counted. */
 export const MAX_NAMED = { ofPlan: 50, inAll: 1_000 };
-
-/** A plan whose change affects live keys or customers. */
-export interface AffectedPlan {
-  readonly plan: string;
-  /** Keys without a customer for which something changes. */
-  readonly keys: number;
-  readonly customers: number;
-  /** The first of both, customers first. */
-  readonly callers: readonly AffectedCaller[];
-}
-
-interface AffectedCaller extends Named {
-  /** The gateway could no longer serve it: its plan is gone, or asks for a limit of its own that it has not. */
-  readonly breaks: boolean;
-  /** The limits that change for it: of the whole plan, with its own in their place. Empty if only something else changes, such as bans. */
-  readonly limits: readonly {
-    readonly window: WindowName;
-    /** Null if it had no limit. */
-    readonly from: Limit | null;
-    /** Null if it has no limit any more. */
-    readonly to: Limit | null;
-  }[];
-}
 
 type Named = Pick<PlanUser, 'id' | 'name' | 'owner'>;
 
@@ -118,7 +95,11 @@ export function affectedBy(
   });
 }
 
-function changedLimits(old: Plan | undefined, now: Plan | undefined, own: Limits): AffectedCaller['limits'] {
+function changedLimits(
+  old: Plan | undefined,
+  now: Plan | undefined,
+  own: Limits,
+): AffectedPlan['callers'][number]['limits'] {
   return WINDOWS.flatMap((window) => {
     const [from, to] = [old, now].map((plan) => limitIn(plan, own, window));
     return from === to ? [] : [{ window, from: from!, to: to! }];

@@ -1,3 +1,4 @@
+import { writtenDuration } from '../../config/values.ts';
 import {
   type BanRule,
   groupText,
@@ -8,31 +9,11 @@ import {
   type PlanUnit,
   type WindowForm,
   wholeForm,
+  windowsIn,
 } from '../../model/plan.ts';
 import { eachWindow, WINDOWS, type WindowName } from '../../model/values.ts';
 import type { LiveKeys, LiveKeysByPlan } from '../plans-in-use.ts';
-
-/** One difference between two files of plans. */
-export interface PlansChange {
-  /** Null for a setting outside the plans. */
-  readonly plan: string | null;
-  /**
-   * The path below the plan, such as `limits.minute`, `limits.minute.window`, `units.tokens.day`, `groups.search.limits.day` or `enforce`; `plan` for the
-   * whole plan, `groups.search` for a whole group, `units.tokens` for a whole unit, and `groups.search.routes` for each pattern that was added or removed.
-   */
-  readonly what: string;
-  readonly change: 'added' | 'removed' | 'raised' | 'lowered' | 'changed';
-  /** Null if the old file has no value. */
-  readonly from: number | string | null;
-  /** Null if the new file has no value. */
-  readonly to: number | string | null;
-  /** How many live keys the change affects. A key with its own limit is not affected. Null if the keys were not counted. */
-  readonly keys: number | null;
-  /** How many live customers it affects; null if they were not counted. */
-  readonly customers: number | null;
-  /** True if the gateway could no longer serve these keys. */
-  readonly breaks: boolean;
-}
+import type { PlansChange } from './draft-report.ts';
 
 /** The difference in words: `starter minute 10 → 6`, `plan pro added`. */
 export function changeText({ plan, what, change, from, to }: PlansChange): string {
@@ -89,18 +70,21 @@ function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly Pl
       breaks: one.to === 'custom',
     })),
   );
-  const shadows = [old, now].map(({ shadow, shadowForms }) => ({ limits: shadow, forms: shadowForms }));
   const others = [
     ...changesOfForms(name, 'limits', old, now),
     ...lostForms(name, old, now),
     ...changesOfBans(name, old.bans, now.bans),
     ...change(name, 'enforce', String(old.enforce), String(now.enforce)),
-    ...changesOfLimits(name, 'shadow', shadows[0]!, shadows[1]!),
-    ...changesOfUnits(name, 'units', old.units, now.units),
+    ...changesOfLimits(name, 'shadow', shadowOf(old), shadowOf(now)),
+    ...changesOfUnits(name, 'units', [old.units, now.units]),
     ...changesOfGroups(old, now),
     ...change(name, 'in-flight', old.inFlight ?? null, now.inFlight ?? null),
   ];
   return [...limits, ...affecting(others, live), ...changesForCustomers(old, now, live)];
+}
+
+function shadowOf({ shadow, shadowForms }: Plan): LimitsPart {
+  return { limits: shadow, forms: shadowForms };
 }
 
 /** What differs for keys of customers alone. */
@@ -110,7 +94,7 @@ function changesForCustomers(old: Plan, now: Plan, live: LiveKeys | null): reado
   const whole = [
     ...(now.bans === null ? [] : change(name, 'bans.of', of!, isOf!)),
     ...changesOfForms(name, 'each-key', old.eachKey ?? NO_LIMITS, now.eachKey ?? NO_LIMITS),
-    ...changesOfUnits(name, 'each-key.units', old.eachKey?.units, now.eachKey?.units),
+    ...changesOfUnits(name, 'each-key.units', [old.eachKey?.units, now.eachKey?.units]),
     ...change(name, 'each-key.in-flight', old.eachKey?.inFlight ?? null, now.eachKey?.inFlight ?? null),
   ];
   const limits = WINDOWS.flatMap((window) => {
@@ -122,40 +106,43 @@ function changesForCustomers(old: Plan, now: Plan, live: LiveKeys | null): reado
 }
 
 function changesOfGroups(old: Plan, now: Plan): readonly PlansChange[] {
-  const [before, after] = [old, now].map(({ groups = [] }) => new Map(groups.map((group) => [group.name, group])));
-  return [...new Set([...before!.keys(), ...after!.keys()])].flatMap((name) => {
-    const [was, is] = [before!.get(name), after!.get(name)];
-    const path = `groups.${name}`;
-    if (was === undefined || is === undefined) {
-      return change(old.name, path, was === undefined ? null : groupText(was), is === undefined ? null : groupText(is));
-    }
-    const { routes } = is;
+  const plan = old.name;
+  return changesOfNamed(plan, 'groups', [old.groups, now.groups], groupText, (path, was, is) => {
+    const [gone, added] = [without(was.routes, is.routes), without(is.routes, was.routes)];
     return [
-      ...was.routes
-        .filter((route) => !routes.includes(route))
-        .flatMap((route) => change(old.name, `${path}.routes`, route, null)),
-      ...routes
-        .filter((route) => !was.routes.includes(route))
-        .flatMap((route) => change(old.name, `${path}.routes`, null, route)),
-      ...changesOfLimits(old.name, `${path}.limits`, was, is),
-      ...changesOfUnits(old.name, `${path}.units`, was.units, is.units),
-      ...change(old.name, `${path}.instead`, String(was.instead), String(is.instead)),
+      ...gone.flatMap((route) => change(plan, `${path}.routes`, route, null)),
+      ...added.flatMap((route) => change(plan, `${path}.routes`, null, route)),
+      ...changesOfLimits(plan, `${path}.limits`, was, is),
+      ...changesOfUnits(plan, `${path}.units`, [was.units, is.units]),
+      ...change(plan, `${path}.instead`, String(was.instead), String(is.instead)),
     ];
   });
 }
 
-function changesOfUnits(
+function without(all: readonly string[], others: readonly string[]): readonly string[] {
+  return all.filter((one) => !others.includes(one));
+}
+
+function changesOfUnits(plan: string, path: string, units: BeforeAndAfter<PlanUnit>): readonly PlansChange[] {
+  return changesOfNamed(plan, path, units, limitsText, (at, was, is) => changesOfLimits(plan, at, was, is));
+}
+
+type BeforeAndAfter<T> = readonly [old: readonly T[] | undefined, now: readonly T[] | undefined];
+
+/** What differs between parts with names: of one that both files have what `changesOf` finds, of any other the whole. */
+function changesOfNamed<T extends { readonly name: string }>(
   plan: string,
   path: string,
-  old: readonly PlanUnit[] = [],
-  now: readonly PlanUnit[] = [],
+  parts: BeforeAndAfter<T>,
+  textOf: (part: T) => string,
+  changesOf: (path: string, was: T, is: T) => readonly PlansChange[],
 ): readonly PlansChange[] {
-  const [before, after] = [old, now].map((units) => new Map(units.map((unit) => [unit.name, unit])));
-  return [...new Set([...before!.keys(), ...after!.keys()])].flatMap((name) => {
-    const [was, is] = [before!.get(name), after!.get(name)];
-    if (was !== undefined && is !== undefined) return changesOfLimits(plan, `${path}.${name}`, was, is);
-    const [from = null, to = null] = [was, is].map((unit) => unit && limitsText(unit));
-    return change(plan, `${path}.${name}`, from, to);
+  const names = new Set(parts.flatMap((all = []) => all.map(({ name }) => name)));
+  return [...names].flatMap((name) => {
+    const [was, is] = parts.map((all) => all?.find((part) => part.name === name));
+    const at = `${path}.${name}`;
+    if (was !== undefined && is !== undefined) return changesOf(at, was, is);
+    return change(plan, at, was === undefined ? null : textOf(was), is === undefined ? null : textOf(is));
   });
 }
 
@@ -181,7 +168,7 @@ function changesOfLimits(plan: string, path: string, old: LimitsPart, now: Limit
 
 /** What differs in the kinds of windows that NEW limits. A key's own limit has the kind of its plan. */
 function changesOfForms(plan: string, path: string, old: LimitsPart, now: LimitsPart): readonly PlansChange[] {
-  return WINDOWS.filter((window) => now.limits[window] !== undefined).flatMap((window) => {
+  return windowsIn(now.limits).flatMap((window) => {
     const isNew = old.limits[window] === undefined;
     const to = settingsOf(window, now.forms?.[window]);
     // A new window is a fixed one unless NEW says otherwise.
@@ -206,15 +193,12 @@ type WindowSettings = Readonly<Record<'window' | 'slices' | 'align' | 'zone' | '
 
 /** What differs for keys with their own limit of a window that NEW lacks: it loses the kind that the plan gave it. */
 function lostForms(plan: string, old: LimitsPart, now: LimitsPart): readonly PlansChange[] {
-  return WINDOWS.filter((window) => old.limits[window] !== undefined && now.limits[window] === undefined).flatMap(
-    (window) =>
-      changesOfSettings(
-        `limits.${window}`,
-        plan,
-        settingsOf(window, old.forms?.[window]),
-        settingsOf(window, undefined),
-      ),
-  );
+  return windowsIn(old.limits)
+    .filter((window) => now.limits[window] === undefined)
+    .flatMap((window) => {
+      const had = settingsOf(window, old.forms?.[window]);
+      return changesOfSettings(`limits.${window}`, plan, had, settingsOf(window, undefined));
+    });
 }
 
 const NO_SETTINGS = { window: null, slices: null, align: null, zone: null, anchor: null } as const;
@@ -234,7 +218,7 @@ function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): 
   if (old === null || now === null) return change(plan, 'bans', old && 'on', now && 'on');
   const durations = (['withinMs', 'firstMs', 'longestMs', 'forgetMs'] as const).flatMap((name) => {
     const changed = change(plan, `bans.${name.slice(0, -2)}`, old[name], now[name]);
-    return changed.map((one) => ({ ...one, from: durationText(old[name]), to: durationText(now[name]) }));
+    return changed.map((one) => ({ ...one, from: writtenDuration(old[name]), to: writtenDuration(now[name]) }));
   });
   return [
     ...change(plan, 'bans.after', old.after, now.after),
@@ -261,18 +245,4 @@ function kindOf(from: Value, to: Value): PlansChange['change'] {
 function sizeOf(value: number | string): number | null {
   if (typeof value === 'number') return value;
   return value === 'unlimited' ? Number.POSITIVE_INFINITY : null;
-}
-
-const UNITS = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-  ['ms', 1],
-] as const;
-
-/** The duration as plans.yaml writes it: `90s`, `1m`. */
-function durationText(ms: number): string {
-  const [unit, length] = UNITS.find(([, length]) => ms % length === 0) ?? ['ms', 1];
-  return `${ms / length}${unit}`;
 }

@@ -6,11 +6,12 @@ import { faultOfText } from '../../config/read-file.ts';
 import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import { type CountedUsers, faultsOfLostPlans } from '../plans-in-use.ts';
 import { visible } from '../values.ts';
-import { type AffectedPlan, affectedBy, type ReachedPlan, type Reaches, reachesOf } from './affected.ts';
-import { changesBetween, changeText, type PlansChange } from './changes.ts';
+import { affectedBy, type ReachedPlan, type Reaches, reachesOf } from './affected.ts';
+import { changesBetween, changeText } from './changes.ts';
+import type { Checked, Results } from './draft-report.ts';
 import { patchOf } from './patch.ts';
 import { groupsOfRecorded } from './recorded-groups.ts';
-import { RecordedRequests, type Simulation, simulate } from './simulation.ts';
+import { RecordedRequests, simulate } from './simulation.ts';
 import { lostPlansOf, type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
 
 // The program of a thread of PlanDrafts (drafts.ts). It does one task, on bodies and files that may take long to read.
@@ -34,48 +35,6 @@ interface Users {
   readonly routes: readonly PricedRoute[];
   readonly patterns: readonly string[];
   readonly hasTokens: boolean;
-}
-
-/** What a task leads to. */
-export interface Results {
-  readonly check: Checked;
-  readonly diff: Checked & {
-    /** Empty if the draft has faults. */
-    readonly changes: readonly PlansChange[];
-    /** Null if the live keys could not be counted. */
-    readonly affected: readonly AffectedPlan[] | null;
-    /** Why a gateway would refuse the draft although it has no fault: live keys use a plan that it removes. */
-    readonly refused: readonly string[];
-    /** Null if the draft has faults. */
-    readonly live: Pick<LiveCount, 'keysRead' | 'isComplete' | 'unreadable'> | null;
-    readonly patch: string;
-  };
-  readonly simulate: Checked &
-    (
-      | (Simulation & { readonly kept: string | null; readonly isComplete: boolean })
-      | { readonly span: null; readonly report: null }
-    );
-  /** `text`, `plans` and `removed` are there if the draft has no fault. */
-  readonly sound: Checked & {
-    readonly sound: {
-      readonly text: string;
-      readonly plans: ReadonlySet<string>;
-      readonly removed: readonly string[];
-      /** The differences from the plans in force, in words; the first `MAX_SHOWN`. */
-      readonly changes: readonly string[];
-    } | null;
-  };
-}
-
-/** A fault as the admin API reports it: without a file, for it is in the draft. */
-type DraftFault = Omit<Fault, 'file'>;
-
-/** The first faults and warnings of a draft, and how many more there are. */
-export interface Checked {
-  readonly faults: readonly DraftFault[];
-  readonly moreFaults: number;
-  readonly warnings: readonly DraftFault[];
-  readonly moreWarnings: number;
 }
 
 /** The count of live keys. */
@@ -279,7 +238,7 @@ function shown(draft: Draft, more: readonly Fault[] = []): Checked {
   };
 }
 
-function withoutFile({ line, column, path, message }: Fault): DraftFault {
+function withoutFile({ line, column, path, message }: Fault): Checked['faults'][number] {
   return { line, column, path, message };
 }
 

@@ -9,7 +9,8 @@ import type { Route } from '../../routing/route.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys, type PlanUserStores } from '../plans-in-use.ts';
 import { ReachedCallers, type Reaches } from './affected.ts';
-import type { FromThread, LiveCount, Question, RefusedDraft, Results, Task, ToThread } from './draft-thread.ts';
+import type { Results } from './draft-report.ts';
+import type { FromThread, LiveCount, Question, RefusedDraft, Task, ToThread } from './draft-thread.ts';
 import type { PlansFile } from './plans-file.ts';
 import { type PricedRoute, patternsOf } from './warnings.ts';
 

@@ -1,8 +1,8 @@
 import type { Plans } from '../../admit/plan.ts';
 import { logLineOf, type RecentRequest } from '../../simulate/recent-record.ts';
 import { type GroupsOf, Recording, type RunStorage } from '../../simulate/recording.ts';
-import { type Replay, replay } from '../../simulate/replay.ts';
-import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
+import { replay } from '../../simulate/replay.ts';
+import { keyReport, mostChanged, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
 
 /** The keys of a report that are listed: those with the most changes. */
 const MAX_KEYS = 1_000;
@@ -41,25 +41,6 @@ export class RecordedRequests {
   }
 }
 
-/** A simulation as the admin API reports it. */
-export interface Simulation {
-  readonly span: { readonly from: string; readonly to: string; readonly requests: number };
-  /** As `plans simulate --json`, with at most 1,000 keys, the most changed first. */
-  readonly report: Report & { readonly keys: readonly ReturnType<typeof keyReport>[] };
-  /**
-   * In how many requests the plans in force, unchanged, lead to another verdict than the recorded one: above 0 if requests
-   * are missing from the record, or other limits were in force.
-   */
-  readonly baseline: { readonly verdicts: number };
-  /** How many further keys were or would be refused. */
-  readonly moreKeys: number;
-  /** Counts by time; `from` is RFC 3339. */
-  readonly timeline: {
-    readonly stepSeconds: number;
-    readonly buckets: readonly ({ readonly from: string } & Replay['totals'])[];
-  };
-}
-
 /**
  * Replays recorded requests under other plans, in memory.
  * @param plans `before`: those in force; `after`: those that are tried
@@ -69,7 +50,7 @@ export function simulate(
   recorded: RecordedRequests,
   { before, after }: { readonly before: Plans; readonly after: Plans },
   sources: Sources,
-): Simulation | { readonly fault: string } {
+) {
   const recording = recorded.whole();
   if ('fault' in recording) return recording;
   const replayed = replay(recording, { plans: after, before });

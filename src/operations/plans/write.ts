@@ -4,7 +4,7 @@ import { Failure } from '../../failure.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { Actor } from '../audit-trail.ts';
 import { type PlanUserStores, retentionOf } from '../plans-in-use.ts';
-import type { Results } from './draft-thread.ts';
+import type { Results } from './draft-report.ts';
 import type { PlansHistory } from './history-store.ts';
 import type { PlansFile, Replacement } from './plans-file.ts';
 
