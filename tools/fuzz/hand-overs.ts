@@ -9,6 +9,7 @@ import { FLAG, fieldBlock, frame, PREFACE, settings, TYPE, uint32 } from '../../
 import { Encryption, type LeavingClient, openLeavingClient } from '../../test/support/leaving-client.ts';
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
 import { REQUEST_KINDS, type RequestKind } from '../../test/support/request-kinds.ts';
+import { LATE_MS, paced } from '../../test/support/room.ts';
 import { startTellingUpstream, type TellingUpstream } from '../../test/support/telling-upstream.ts';
 import { Chance } from '../kit/chance.ts';
 import { inLanes } from '../kit/lanes.ts';
@@ -37,8 +38,8 @@ const AT_A_TIME = 64;
 /** Connections between two looks at what is left of them. */
 const LOOK_EVERY = 1_000;
 /** Of all deadlines of the gateways: a client that does nothing is waited for in earnest. */
-const DEADLINE_MS = 3_000;
-/** The client has left, or the last of its requests has been answered: after this long nothing of it is there. */
+const DEADLINE_MS = paced(3_000);
+/** All clients have left: after this long, longer on a busy machine, nothing of them is there. */
 const GONE_WITHIN_MS = 5_000;
 const MAX_REQUESTS = 6;
 const MAX_PIECES = 6;
@@ -140,7 +141,7 @@ function scriptOf(chance: Chance, number: number): Script {
  * answer, a half one for its body.
  */
 function withinMsOf({ sent }: Script): number {
-  return GONE_WITHIN_MS + DEADLINE_MS * sent.length;
+  return LATE_MS + DEADLINE_MS * sent.length;
 }
 
 function pauseOf(chance: Chance): number {

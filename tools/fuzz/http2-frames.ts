@@ -10,6 +10,7 @@ import { connect } from 'node:tls';
 import { createAuthority } from '../../test/support/certificates.ts';
 import { CODE, FLAG, fieldBlock, frame, PREFACE, settings, TYPE, uint32 } from '../../test/support/http2-frames.ts';
 import { leftOpen, type OpenResources, restingResources } from '../../test/support/open-resources.ts';
+import { LATE_MS, paced } from '../../test/support/room.ts';
 import { Chance } from '../kit/chance.ts';
 import { inLanes } from '../kit/lanes.ts';
 import { startWatchedGateway, type WatchedGateway } from './gateway.ts';
@@ -53,7 +54,7 @@ export async function runFrames({ sessions, seed, onProgress = () => {} }: Frame
   const upstream = await startWitness();
   const { cert, key } = await (await createAuthority(folder)).issue('localhost');
   const gateway = await startWatchedGateway({
-    listen: { tls: `{ cert: ${cert}, key: ${key} }`, headersTimeout: '2s', maxBodyBytes: '64KiB' },
+    listen: { tls: `{ cert: ${cert}, key: ${key} }`, headersTimeout: `${paced(2_000)}ms`, maxBodyBytes: '64KiB' },
     upstreams: `  store: { targets: ['${upstream.origin}'] }`,
     routes: '  - { path: /f/**, methods: [GET, POST, DELETE], upstream: store, body: true }',
     callers: 1,
@@ -141,7 +142,8 @@ async function good({ gateway, apiKey, ca }: Stage): Promise<void> {
   session.on('error', () => {});
   try {
     const stream = session.request({ ':path': '/f/good', authorization: `Bearer ${apiKey}` });
-    const late = setTimeout(() => stream.destroy(new Error('an honest client got no answer within 5 s')), 5_000);
+    const tooLate = new Error(`an honest client got no answer within ${LATE_MS} ms`);
+    const late = setTimeout(() => stream.destroy(tooLate), LATE_MS);
     const [head] = await once(stream, 'response').finally(() => clearTimeout(late));
     stream.resume();
     if (head[':status'] !== 200) throw new Error(`an honest client got ${head[':status']}`);

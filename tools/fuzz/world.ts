@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { LATE_MS } from '../../test/support/room.ts';
 import type { AnswerCase } from './answers.ts';
 import { talk } from './client.ts';
 import {
@@ -45,7 +46,8 @@ export interface Lane {
 
 /** Keys that a lane uses in turn: what arrives late for one exchange must not count for the next. */
 const KEYS_PER_LANE = 4;
-const QUIET_MS = 4_000;
+/** Longer than the gateway waits for an upstream. */
+const QUIET_MS = 1_000 + LATE_MS;
 const METHODS = '[GET, POST, PUT, PATCH, DELETE, OPTIONS]';
 
 /** Starts a world with room for `lanes` exchanges at a time. */
