@@ -1,4 +1,4 @@
-import { Socket, type TcpNetConnectOpts } from 'node:net';
+import { type NetConnectOpts, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { afterReading } from './after-reading.ts';
@@ -272,7 +272,8 @@ type TakeBytes = (bytes: Buffer) => void;
  * tenth of the cost of a refusal. Node offers that (`onread`) only for outgoing connections, so an accepted connection
  * is moved to a new socket.
  *
- * All that clients send passes through here, whatever reads it, and what services send over TLS, so here is the budget of a turn of the event loop.
+ * All that clients send passes through here, whatever reads it, and what services send over TLS and through tunnels, so here is the
+ * budget of a turn of the event loop.
  *
  * Attack: libuv reads each ready connection up to 32 times before any timer runs. 100 WebSockets or uploads of one key made turns of
  * hundreds of milliseconds, in which all others waited. So large pieces, and all that exceed what a turn allows, are processed for
@@ -281,6 +282,11 @@ type TakeBytes = (bytes: Buffer) => void;
 export class SharedBufferSocket extends Socket {
   /** Receives the bytes; null if the connection is read as a stream. */
   taker: TakeBytes | null = null;
+  /**
+   * Whether the readers of the stream no longer need the bytes that it has emitted; null if they may keep them. With new memory for each
+   * piece the garbage collector took two thirds of the time of a WebSocket that carries much.
+   */
+  isPassedOn: (() => boolean) | null = null;
   /** Who shares a turn with it: the network of its client, once that is known. */
   owner: unknown = this;
   /** The most bytes that are processed at once. */
@@ -333,7 +339,7 @@ export class SharedBufferSocket extends Socket {
   }
 
   /** Opens a connection. What ends it is not deferred, so that none is taken for idle that its service has closed. */
-  static to(address: TcpNetConnectOpts): SharedBufferSocket {
+  static to(address: NetConnectOpts): SharedBufferSocket {
     return new SharedBufferSocket(address).connect(address);
   }
 
@@ -370,13 +376,13 @@ export class SharedBufferSocket extends Socket {
     READS.begin(this.owner, this.#inTurn);
     this.#isLent = false;
     if (this.#waiting === null) return this.#readsOn;
-    this.#waiting = this.taker === null ? ownCopy(this.#waiting) : this.#kept(this.#waiting);
+    this.#waiting = this.#kept(this.#waiting);
     return false;
   }
 
-  /** @returns a copy, if it is large in a buffer that is used again once the taker has had all of it */
+  /** @returns a copy, if it is large in a buffer that is used again once the reader has had all of it */
   #kept(bytes: Buffer): Buffer {
-    if (bytes.length < MIN_GIVEN_BYTES) return ownCopy(bytes);
+    if (bytes.length < MIN_GIVEN_BYTES || (this.taker ?? this.isPassedOn) === null) return ownCopy(bytes);
     this.#copy = WAITING.take();
     bytes.copy(this.#copy);
     return this.#copy.subarray(0, bytes.length);
@@ -414,9 +420,12 @@ export class SharedBufferSocket extends Socket {
       this.taker(bytes);
       return true;
     }
-    // The stream keeps the bytes.
+    const piece = isLent ? this.#kept(bytes) : bytes;
+    const copy = this.#copy;
     this.#copy = null;
-    return this.push(isLent ? ownCopy(bytes) : bytes);
+    const readsOn = this.push(piece);
+    if (copy !== null && this.readableLength === 0 && this.isPassedOn?.()) WAITING.give(copy);
+    return readsOn;
   }
 }
 

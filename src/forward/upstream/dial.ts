@@ -1,4 +1,4 @@
-import { connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type NetConnectOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { outliveFailedWrites } from '../../io/node-internals.ts';
 import { type Intake, SharedBufferSocket } from '../../io/read-buffers.ts';
@@ -57,7 +57,7 @@ const HANDSHAKE_BYTES = 32 * 1024;
 /**
  * Opens a connection, including the TLS handshake, within `connectTimeoutMs`. Calls either `connected` or `failed`,
  * once, and never before this function returns.
- * @param intake delivers the bytes received, over https from the handshake on; null if the socket is read as a stream
+ * @param intake delivers the bytes received, over https from the handshake on; null if the socket is read as a stream, in turn as those of clients
  * @returns a function that gives up, after which neither callback is called
  */
 export function dial(
@@ -103,11 +103,12 @@ export function dial(
 }
 
 function open(address: UpstreamAddress, { tls, lookup = NAMES.lookup }: DialOptions, intake: Intake | null): Socket {
-  const onread = intake === null ? {} : { onread: intake.onread };
-  if (address.kind === 'unix') return connectTcp({ path: address.path, ...onread });
+  const connectTo = (to: NetConnectOpts) =>
+    intake === null ? SharedBufferSocket.to(to) : connectTcp({ ...to, onread: intake.onread });
+  if (address.kind === 'unix') return connectTo({ path: address.path });
   const { host, port } = address;
   const to = { host, port, noDelay: true, keepAlive: true, lookup };
-  if (address.kind === 'http') return connectTcp({ ...to, ...onread });
+  if (address.kind === 'http') return connectTo(to);
   return encrypted(SharedBufferSocket.to(to), { host, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
 }
 

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeGently, reset } from '../../io/graceful-close.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
-import { endInTurn } from '../../io/read-buffers.ts';
+import { endInTurn, SharedBufferSocket } from '../../io/read-buffers.ts';
 
 /** Why a tunnel ended. */
 export type TunnelEnd =
@@ -28,9 +28,6 @@ export interface TunnelRecord {
   /** Bytes sent to the client after the 101. */
   readonly bytesOut: number;
 }
-
-/** After a piece of this size, a service is read on in the next turn of the event loop. libuv would read up to 32 in one. */
-const LARGE_BYTES = 16 * 1024;
 
 interface TunnelOptions {
   /** How long it may stay open without a byte in either direction. */
@@ -119,17 +116,10 @@ export class Tunnel implements Timed {
     this.#upstream.on('data', (chunk: Buffer) => {
       this.#bytesOut += chunk.length;
       this.#passed();
-      if (chunk.length < LARGE_BYTES || this.#upstream.isPaused()) return;
-      this.#upstream.pause();
-      setImmediate(this.#readOn);
     });
+    reuseMemory(this.#client, this.#upstream);
+    reuseMemory(this.#upstream, this.#client);
   }
-
-  /** Attack: 60 tunnels whose service always sends made turns of 100 ms. What clients send has its turns in SharedBufferSocket. */
-  readonly #readOn = (): void => {
-    // Otherwise it is read on once the client has taken what waits.
-    if (!this.#client.writableNeedDrain) this.#upstream.resume();
-  };
 
   onDeadline(): void {
     const nowMs = this.#deadlines.nowMs();
@@ -204,4 +194,9 @@ export class Tunnel implements Timed {
       bytesOut: this.#bytesOut,
     });
   }
+}
+
+/** The other side needs the bytes of a piece until the system has accepted all that was written to it. */
+function reuseMemory(side: Socket, other: Socket): void {
+  if (side instanceof SharedBufferSocket) side.isPassedOn = () => other.writableLength === 0;
 }

@@ -4,6 +4,8 @@ import { ProxyServer } from 'http-proxy-3';
 import { BadResponseError } from '../../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptDestroySoon, leaveConnection, requestOn, setTarget } from '../../io/node-internals.ts';
+import { SharedBufferSocket } from '../../io/read-buffers.ts';
+import { rawOf } from '../../io/tls-carrier.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 import type { AnswerBodyReader, ResponseTimeouts } from '../forward.ts';
 import type { RequestAddress } from '../upstream/connection.ts';
@@ -153,6 +155,9 @@ class Upgrading implements Timed {
     this.#socket = socket;
     // Either side may close its half and continue to read. This must be set before that happens.
     socket.allowHalfOpen = true;
+    // What the service sends has the turns of the client to which it goes.
+    const [client, service] = [rawOf(this.#client.socket), rawOf(socket)];
+    if (client instanceof SharedBufferSocket && service instanceof SharedBufferSocket) service.owner = client.owner;
     const { target, fields, protocol } = this.#request;
     this.#hooks.sent();
     try {

@@ -4,8 +4,10 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { createServer as createEncryptedServer } from 'node:https';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { type ClientOptions, WebSocket, WebSocketServer } from 'ws';
+import { networkOf } from '../../../src/identify/failed-attempts.ts';
+import { SharedBufferSocket } from '../../../src/io/read-buffers.ts';
 import { eventually } from '../../support/conditions.ts';
 import { newAuthority, openEncrypted } from '../../support/encrypted.ts';
 import { atEnd } from '../../support/endings.ts';
@@ -111,6 +113,15 @@ test.each(['over TLS', 'on a Unix socket'])(
     expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
   },
 );
+
+test('what a service sends through a WebSocket has the turns of the client to which it goes (reliability 413)', async () => {
+  const opening = vi.spyOn(SharedBufferSocket, 'to');
+  atEnd(() => opening.mockRestore());
+  const gateway = await openGateway({ upstream: (await startWebSocketUpstream()).origin, routes });
+  const { key } = await gateway.createKey('free');
+  await expectEcho((await openWebSocket(gateway, key)).socket);
+  expect(opening.mock.results.map(({ value }) => value.owner)).toEqual([networkOf('127.0.0.1')]);
+});
 
 test('of several targets, one that cannot be reached is passed over, and nobody notices', async () => {
   const upstream = await startWebSocketUpstream();
