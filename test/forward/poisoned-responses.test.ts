@@ -1,7 +1,10 @@
+import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
+import { eventually } from '../support/conditions.ts';
 import { openGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startRawUpstream } from '../support/upstream.ts';
+import { metric } from '../support/web-sockets.ts';
 
 // One connection to the upstream, requests of several clients waiting for it: what comes behind an answer must never be
 // taken for the answer to the next of them.
@@ -17,14 +20,19 @@ test('a second answer in the packets of the first is given to nobody, even where
   // Head and body together are exactly what is read in one go: what is behind them comes in another.
   const head = (length: number) => `${OK}Content-Length: ${String(length).padStart(6, '0')}\r\n\r\n`;
   const body = 'a'.repeat(65_536 - head(0).length);
+  let asked = null as Socket | null;
   const upstream = await startRawUpstream((socket, bytes) => {
-    if (!bytes.toString('latin1').startsWith('GET /v1/pets?first')) socket.write(`${OK}Content-Length: 4\r\n\r\ngood`);
-    else setTimeout(() => socket.write(`${head(body.length)}${body}${OK}Content-Length: 8\r\n\r\nPOISONED`), 50);
+    if (bytes.toString('latin1').startsWith('GET /v1/pets?first')) asked = socket;
+    else socket.write(`${OK}Content-Length: 4\r\n\r\ngood`);
   });
   const { gateway, key } = await own(upstream.origin);
   for (let i = 0; i < 5; i++) {
     const first = gateway.get('/v1/pets?first', key);
+    await eventually(() => expect(asked).not.toBeNull());
     const second = gateway.get('/v1/pets?second', key);
+    await eventually(async () => expect(await metric(gateway, 'tollgate_in_flight')).toBe(2));
+    asked!.write(`${head(body.length)}${body}${OK}Content-Length: 8\r\n\r\nPOISONED`);
+    asked = null;
     expect((await (await first).text()).length).toBe(body.length);
     expect(await (await second).text()).toBe('good');
   }

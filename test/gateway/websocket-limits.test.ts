@@ -4,7 +4,7 @@ import { WebSocket } from 'ws';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
-import { LATE_MS } from '../support/room.ts';
+import { LATE_MS, paced } from '../support/room.ts';
 import {
   asking,
   logged,
@@ -219,7 +219,7 @@ test('the WebSockets of a key of a suspended customer are closed within a second
 
 describe('a gateway that stops', () => {
   test('takes no new WebSocket, lets those that are open go on, and says nothing in them', async () => {
-    gateway = await start('', { drainDelay: '1s', drainTimeout: '10s' });
+    gateway = await start('', { drainDelay: `${paced(1_000)}ms`, drainTimeout: '1m' });
     const { key } = await gateway.createKey('free');
     const { socket } = await openWebSocket(gateway, key);
     const kept = await rawClient(gateway);
@@ -231,7 +231,12 @@ describe('a gateway that stops', () => {
     kept.socket.write(asking(key));
     const answer = await kept.answer();
     expect([answer.status, answer.header('retry-after')]).toEqual([503, '1']);
-    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    const serves = () =>
+      fetch(gateway.origin).then(
+        () => true,
+        () => false,
+      );
+    await eventually(async () => expect(await serves()).toBe(false));
     expect([socket.readyState, said]).toEqual([WebSocket.OPEN, 0]);
     socket.send('still here');
     expect(String((await once(socket, 'message'))[0])).toBe('still here');

@@ -114,7 +114,7 @@ test('an upload that is under way is finished (reliability 119)', async () => {
   await eventually(() => expect(upstream.requests).toHaveLength(1));
   gateway.process.signal('SIGTERM');
   await eventually(async () => expect(await readiness(gateway)).toMatchObject({ draining: true }));
-  await delay(200);
+  await eventually(async () => expect(await canConnect(gateway)).toBe(false));
   running.socket.write('half');
   expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
   expect(running.text).toMatch(/^HTTP\/1\.1 200 OK/);
@@ -193,11 +193,9 @@ test('two signals within a second are one (reliability 119)', async () => {
   const running = await open(gateway, request('/v1/pets?hold', key));
   await eventually(() => expect(held).toHaveLength(1));
   gateway.process.signal('SIGINT');
-  await delay(150);
   gateway.process.signal('SIGTERM');
   gateway.process.signal('SIGINT');
   await eventually(async () => expect(await readiness(gateway)).toMatchObject({ draining: true }));
-  await delay(200);
   held[0]?.end('{}');
   expect(await gateway.process.exit).toEqual({ code: 0, signal: null });
   expect(running.text).toMatch(/^HTTP\/1\.1 200 OK/);
@@ -208,7 +206,8 @@ test('a second signal, more than a second after the first, ends it at once (reli
   await open(gateway, request('/v1/pets?hold', key));
   await eventually(() => expect(held).toHaveLength(1));
   gateway.process.signal('SIGTERM');
-  await delay(1_300);
+  await eventually(async () => expect(await readiness(gateway)).toMatchObject({ draining: true }));
+  await delay(1_100);
   const again = performance.now();
   gateway.process.signal('SIGTERM');
   expect(await gateway.process.exit).toEqual({ code: 128 + 15, signal: null });

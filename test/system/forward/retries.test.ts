@@ -238,7 +238,7 @@ describe('the deadline for the head of the response (reliability 183)', () => {
   });
 
   test('begins with the first attempt, however late that fails', async () => {
-    const late = (socket: Socket) => setTimeout(() => say(503)(socket), 1_200);
+    const late = (socket: Socket) => setTimeout(() => say(503)(socket), 600);
     const { gateway, ask, seen } = await start([late, hang], { upstreamSettings: { responseTimeout: '1500ms' } });
     const took = stopwatch();
     expect((await ask()).status).toBe(504);
@@ -246,7 +246,7 @@ describe('the deadline for the head of the response (reliability 183)', () => {
     expect(seen).toHaveLength(2);
     const { cause } = await lastLine(gateway);
     const [, leftMs] = /^no head within (\d+) ms$/.exec(String(cause)) ?? expect.fail(String(cause));
-    expect(Number(leftMs)).toBeLessThanOrEqual(300);
+    expect(Number(leftMs)).toBeLessThanOrEqual(900);
   });
 });
 
