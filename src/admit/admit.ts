@@ -173,7 +173,7 @@ export class Admitter {
     const known = batches.find((batch) => isAlike(batch, wanted));
     if (known !== undefined) return known;
     const accountIds = accountIdsOf(wanted.consumerId, wanted.allowance);
-    const batch: Batch = { ...wanted, accountIds, waiting: [], timer: null, state: 'new' };
+    const batch: Batch = { ...wanted, accountIds, waiting: [], deadline: null, state: 'new' };
     batches.push(batch);
     return batch;
   }
@@ -184,8 +184,8 @@ export class Admitter {
       // The batch was decided locally when its deadline passed.
       if (batch.state !== 'new') continue;
       const batches = this.#batchesOf(batch.consumerId);
-      // A batch with a timer has waited too and keeps its own deadline.
-      const same = batches.findIndex((other) => other.timer === null && isAlike(other, batch));
+      // A batch with a deadline has waited too and keeps it.
+      const same = batches.findIndex((other) => other.deadline === null && isAlike(other, batch));
       if (same >= 0) join(batch, batches.splice(same, 1)[0]!);
       batches.unshift(batch);
     }

@@ -1,4 +1,5 @@
 import { throwLater } from '../io/after-reading.ts';
+import type { ReplyDeadline } from '../io/deadlines.ts';
 import type { AccountIds } from './account-id.ts';
 import type { Amounts } from './decide.ts';
 import type { Allowance } from './plan.ts';
@@ -30,7 +31,7 @@ export interface Batch {
   readonly waiting: AdmissionListener[];
   /** How long they may still wait for the store, milliseconds; null: the whole timeout. */
   readonly withinMs: number | null;
-  timer: NodeJS.Timeout | null;
+  deadline: ReplyDeadline | null;
   state: 'new' | 'sent' | 'answered';
   /** Left out before its requests have waited for units that other gateways may return. */
   wait?: LeaseWait;
@@ -71,7 +72,7 @@ export function belongsTo(
 export function answer(batch: Batch, admissionOf: (index: number) => Admission): void {
   if (batch.state === 'answered') return;
   batch.state = 'answered';
-  if (batch.timer !== null) clearTimeout(batch.timer);
+  batch.deadline?.cancel();
   for (let i = 0; i < batch.waiting.length; i++) {
     try {
       batch.waiting[i]!.onAdmission(admissionOf(i));

@@ -1,4 +1,4 @@
-import { setReplyTimeout } from '../io/deadlines.ts';
+import { ReplyDeadlines } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
 import { answer, type Batch, isAlike, join } from './batch.ts';
 import type { Amounts, Outcome } from './decide.ts';
@@ -49,6 +49,7 @@ export class DecisionDispatcher {
   readonly #shared = new Map<string, number>();
 
   readonly #waits: LeaseWaits;
+  readonly #deadlines = new ReplyDeadlines();
 
   constructor(options: DecisionDispatcherOptions) {
     this.#options = options;
@@ -81,8 +82,8 @@ export class DecisionDispatcher {
           !enterLanes(batch, lanes[isDeferred ? 'deferred' : 'clear'], lanes[isDeferred ? 'clear' : 'deferred'])
         )
           apart.push(batch);
-        else if (isDeferred) deferred.push(this.#startTimer(batch, withinMs ?? timeoutMs));
-        else clear.push(this.#startTimer(batch, withinMs));
+        else if (isDeferred) deferred.push(this.#startDeadline(batch, withinMs ?? timeoutMs));
+        else clear.push(this.#startDeadline(batch, withinMs));
       }
     }
     this.#begin(clear);
@@ -144,13 +145,13 @@ export class DecisionDispatcher {
     const { withinMs } = batch;
     const held = this.#inFlight.get(lane) ?? null;
     // One that has waited for another call keeps its own deadline.
-    const mayJoin = withinMs === null && batch.timer === null;
+    const mayJoin = withinMs === null && batch.deadline === null;
     const same = mayJoin ? held?.find((other) => isAlike(other, batch)) : undefined;
     if (same !== undefined) {
       join(same, batch);
       return;
     }
-    this.#startTimer(batch, withinMs ?? this.#options.timeoutMs);
+    this.#startDeadline(batch, withinMs ?? this.#options.timeoutMs);
     if (held === null) this.#inFlight.set(lane, [batch]);
     else held.push(batch);
   }
@@ -236,7 +237,7 @@ export class DecisionDispatcher {
   #wait(batch: Batch, admitted: number, forMs: number): void {
     const waiting = batch.waiting.splice(admitted);
     // The store has answered, so that what is left of their time for it counts no more, and they are asked about together.
-    this.#waits.add({ ...batch, waiting, withinMs: null, timer: null, state: 'new' }, forMs);
+    this.#waits.add({ ...batch, waiting, withinMs: null, deadline: null, state: 'new' }, forMs);
   }
 
   #settleInFlight({ allowance, accountIds: ids, state }: Batch, outcome: Outcome | null | undefined): void {
@@ -262,9 +263,9 @@ export class DecisionDispatcher {
     return batches.map(() => null);
   }
 
-  #startTimer(batch: Batch, withinMs: number | null): Batch {
-    if (withinMs === null || batch.timer !== null) return batch;
-    batch.timer = setReplyTimeout(() => this.#decideLocally(batch, batch.state === 'new'), withinMs);
+  #startDeadline(batch: Batch, withinMs: number | null): Batch {
+    if (withinMs === null || batch.deadline !== null) return batch;
+    batch.deadline = this.#deadlines.set(() => this.#decideLocally(batch, batch.state === 'new'), withinMs);
     return batch;
   }
 
@@ -299,7 +300,7 @@ function laneCountOf({ allowance: { boundsInFlight, budgets } }: Batch): number 
 
 /** Admits as many requests of a batch, from the first on, as a lease suffices for. */
 function answerFromLease(batch: Batch, leases: Leases): void {
-  const { consumerId, allowance, cost, waiting, timer } = batch;
+  const { consumerId, allowance, cost, waiting, deadline } = batch;
   const verdicts: Verdict[] = [];
   while (verdicts.length < waiting.length) {
     const verdict = leases.admit(consumerId, allowance, cost);
@@ -308,7 +309,7 @@ function answerFromLease(batch: Batch, leases: Leases): void {
   }
   if (verdicts.length === 0) return;
   const all = verdicts.length === waiting.length;
-  const admitted = { ...batch, waiting: waiting.splice(0, verdicts.length), timer: all ? timer : null };
+  const admitted = { ...batch, waiting: waiting.splice(0, verdicts.length), deadline: all ? deadline : null };
   if (all) batch.state = 'answered';
   answer(admitted, (index) => ({ kind: 'decided', verdict: verdicts[index]!, source: 'lease' }));
 }

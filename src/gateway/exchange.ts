@@ -157,6 +157,8 @@ export class ExchangeRecorder implements Exchange {
   isOverRetryBudget = false;
   totalMs = 0;
   storeMs = 0;
+  /** What of `storeMs` counts for how long the request may wait for the store, by the `REPLY_CLOCK`. */
+  waitedMs = 0;
   upstreamMs = 0;
   bytesIn = 0;
   bytesOut = 0;
@@ -184,7 +186,10 @@ export class ExchangeRecorder implements Exchange {
 
   identified({ id, consumer, allowance, tokenExpiresAtMs }: Caller): void {
     // A token is verified without the store, so the time waited until now was spent on its issuer.
-    if (tokenExpiresAtMs !== null) this.storeMs = 0;
+    if (tokenExpiresAtMs !== null) {
+      this.storeMs = 0;
+      this.waitedMs = 0;
+    }
     this.judgement = 'undecided';
     this.consumerId = consumer === null ? null : consumer.id;
     this.accountId = consumer === null ? null : id;

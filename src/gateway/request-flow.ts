@@ -24,6 +24,7 @@ import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/clie
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import type { UnreadableIdentity } from '../identify/record-store.ts';
+import { REPLY_CLOCK } from '../io/deadlines.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
 import type { Charge } from '../meter/charge.ts';
@@ -254,7 +255,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   }
 
   #refuseIdentity(identified: Exclude<Identified, { kind: 'caller' }>): void {
-    this.#await(notIdentified(this.#deps, this.#head!, this.#origin, identified, this.#record.storeMs), this.#refuseAs);
+    this.#await(
+      notIdentified(this.#deps, this.#head!, this.#origin, identified, this.#record.waitedMs),
+      this.#refuseAs,
+    );
   }
 
   /** The caller is known, so this is no failed attempt of its address. It does not learn by whom and why it was suspended. */
@@ -267,7 +271,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   // Usage: a request for `GET /usage` ends here, and is not counted.
 
   #askUsage(head: Head, caller: Caller): void {
-    this.#await(usageResponse(this.#deps, this.#match, head, caller, this.#record.storeMs), this.#onUsage);
+    this.#await(usageResponse(this.#deps, this.#match, head, caller, this.#record.waitedMs), this.#onUsage);
   }
 
   #onUsage(answer: UsageBody | Refusal): void {
@@ -442,7 +446,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       this.#onDecision({ kind: 'decided', verdict, source: null });
       return;
     }
-    const admission = admitter.ask(id, allowance, cost, this.#record.storeMs, this, this.#charging?.amounts);
+    const admission = admitter.ask(id, allowance, cost, this.#record.waitedMs, this, this.#charging?.amounts);
     if (admission !== null) this.#onDecision(admission);
     else this.#record.asked(this.#deps.monotonicMs());
   }
@@ -843,10 +847,12 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   /**
    * The client may have disconnected while a step was waiting.
-   * @param waitedMs how long the store, or the token's issuer, took
+   * @param tookMs how long the store, or the token's issuer, took
+   * @param waitedMs the same by the `REPLY_CLOCK`
    */
-  clientStillWaiting(waitedMs: number): boolean {
-    this.#record.storeMs += waitedMs;
+  clientStillWaiting(tookMs: number, waitedMs = 0): boolean {
+    this.#record.storeMs += tookMs;
+    this.#record.waitedMs += waitedMs;
     if (this.#finished || this.#response.headersSent) return false;
     if (!this.#response.destroyed && !this.#request.socket.destroyed) return true;
     this.#finish(CLIENT_CLOSED_REQUEST, null, 'the client left');
@@ -925,8 +931,8 @@ function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd {
 
 /** A request with a step that waits for a value, which may already be available. */
 interface Waiter {
-  /** @returns false if the value is no longer needed. @param waitedMs how long the value took */
-  clientStillWaiting(waitedMs: number): boolean;
+  /** @returns false if the value is no longer needed. @param tookMs how long the value took; waitedMs: by the `REPLY_CLOCK` */
+  clientStillWaiting(tookMs: number, waitedMs?: number): boolean;
   /** Handles an exception of the promise, or of the step that follows. */
   onDefect(error: unknown): void;
   /** The thread has worked for it since `fromMs` (monotonic). */
@@ -951,10 +957,12 @@ function whenFulfilled<W extends Waiter, T>(
   next: (this: W, value: T) => void,
 ): void {
   const askedAtMs = nowMs();
+  const waitsFromMs = REPLY_CLOCK.nowMs();
   const fulfilled = (result: T) => {
     const answeredAtMs = nowMs();
+    const waitedMs = REPLY_CLOCK.nowMs() - waitsFromMs;
     try {
-      if (waiter.clientStillWaiting(answeredAtMs - askedAtMs)) next.call(waiter, result);
+      if (waiter.clientStillWaiting(answeredAtMs - askedAtMs, waitedMs)) next.call(waiter, result);
     } catch (error) {
       waiter.onDefect(error);
     }

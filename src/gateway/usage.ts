@@ -9,7 +9,7 @@ import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
 import { type UnreadableIdentity, unreadable } from '../identify/record-store.ts';
-import { setReplyTimeout } from '../io/deadlines.ts';
+import { ReplyDeadlines } from '../io/deadlines.ts';
 import { UnreadableRecord } from '../model/record.ts';
 
 /** The response to `GET /usage`: its body, and the verdict for its rate-limit fields. */
@@ -63,6 +63,7 @@ export class Usage {
   readonly #options: UsageOptions;
   readonly #reads: LRUCache<string, Read<Answer>>;
   readonly #histories: LRUCache<string, Read<Histories>>;
+  readonly #deadlines = new ReplyDeadlines();
 
   constructor(options: UsageOptions) {
     this.#options = options;
@@ -79,7 +80,8 @@ export class Usage {
     const read = this.#read(this.#reads, id, () => this.#ask(id, allowance));
     if (read.settled !== undefined) return this.#present(id, allowance, read.settled);
     const { timeoutMs } = this.#options;
-    const answer = timeoutMs === undefined ? read.answer : within(read.answer, timeoutMs - waitedMs);
+    const answer =
+      timeoutMs === undefined ? read.answer : this.#deadlines.within(read.answer, timeoutMs - waitedMs, () => null);
     return answer.then((settled) => this.#present(id, allowance, settled));
   }
 
@@ -98,7 +100,7 @@ export class Usage {
     const { answer } = this.#read(this.#histories, historyIn(id, unit), () => this.#askHistories(id, unit));
     const [body, histories] = await Promise.all([
       this.of(id, allowance, waitedMs),
-      timeoutMs === undefined ? answer : within(answer, timeoutMs - waitedMs),
+      timeoutMs === undefined ? answer : this.#deadlines.within(answer, timeoutMs - waitedMs, () => null),
     ]);
     if (body === null || 'kind' in body) return body;
     if (histories === null || 'kind' in histories) return histories;
@@ -173,14 +175,4 @@ function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
   return banInForce(accounts, nowMs) !== null
     ? verdictOf(outcome, allowance, 0)
     : { ...verdictOnBudgets(accounts, allowance, nowMs, 0), inFlight: inFlight ?? null };
-}
-
-function within<T>(promise: Promise<T>, leftMs: number): Promise<T | null> {
-  return new Promise((resolve) => {
-    const timer = setReplyTimeout(() => resolve(null), Math.max(leftMs, 0));
-    void promise.then((value) => {
-      clearTimeout(timer);
-      resolve(value);
-    });
-  });
 }

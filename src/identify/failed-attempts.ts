@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
-import { setReplyTimeout } from '../io/deadlines.ts';
+import { ReplyDeadlines } from '../io/deadlines.ts';
 
 /** The failed-authentication budget of a client address. */
 export interface Budget {
@@ -61,6 +61,7 @@ export class FailedAttempts {
   readonly #options: FailedAttemptsOptions;
   readonly #counts: LRUCache<string, FailureCount>;
   readonly #keyOf: (address: string) => string;
+  readonly #deadlines = new ReplyDeadlines();
   /** The wall clock minus the monotonic one, so that the end of a minute is the same moment in each answer. */
   #offsetMs = Number.NaN;
 
@@ -130,10 +131,7 @@ export class FailedAttempts {
   #within<T>(counted: Promise<T>, waitedMs: number): Promise<T> {
     const { timeoutMs } = this.#options;
     if (timeoutMs === undefined || waitedMs <= 0) return counted;
-    return new Promise((resolve, reject) => {
-      const timer = setReplyTimeout(reject, Math.max(timeoutMs - waitedMs, 0));
-      counted.then(resolve, reject).finally(() => clearTimeout(timer));
-    });
+    return this.#deadlines.within(counted, timeoutMs - waitedMs, () => Promise.reject());
   }
 
   #present(address: string, nowMs: number): FailureCount | null {

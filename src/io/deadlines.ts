@@ -77,10 +77,131 @@ export class Deadlines {
   };
 }
 
+/** What a stall of this thread counts as at most when a reply is awaited (contract section 6). */
+const MOST_OF_STALL_MS = 25;
+/** How often the time is counted while a reply is awaited. Less than `MOST_OF_STALL_MS`, so that all of it counts if there is no stall. */
+const COUNT_EVERY_MS = 20;
+/** A timer has a resolution of one millisecond and may fire early by less than that. */
+const EARLY_MS = 1;
+
 /**
- * A timer for a reply of another process. It fires one turn of the event loop after its time, so that a reply that
- * arrived while this process was busy is read before it counts as late. `clearTimeout` cancels it.
+ * The time for which replies are awaited, milliseconds: the silence of others, not of this process. It runs while a deadline of
+ * `ReplyDeadlines` is set.
+ *
+ * Fault: cold code, a garbage collection or a machine without a free processor stops this thread for as long as Redis is waited for. What
+ * needs several replies, one after the other, was then decided without Redis, beyond an exact limit, although Redis answered each at once.
  */
-export function setReplyTimeout(onLate: () => void, timeoutMs: number): NodeJS.Timeout {
-  return setTimeout(() => setImmediate(onLate), timeoutMs);
+class ReplyClock {
+  #countedMs = 0;
+  #countedAtMs = 0;
+
+  nowMs(): number {
+    return this.#countedMs + Math.min(performance.now() - this.#countedAtMs, MOST_OF_STALL_MS);
+  }
+
+  /** The next stall begins now at the earliest. Not called for each request: a long turn would count whole. */
+  count(): void {
+    this.#countedMs = this.nowMs();
+    this.#countedAtMs = performance.now();
+  }
+}
+
+export const REPLY_CLOCK = new ReplyClock();
+
+/** The deadline of one reply. */
+export class ReplyDeadline {
+  readonly onLate: () => void;
+  /** By the `REPLY_CLOCK`. */
+  readonly atMs: number;
+  /** Its index among those of its owner. Only the owner sets it. */
+  slot: number;
+  readonly #owner: ReplyDeadlines;
+
+  constructor(owner: ReplyDeadlines, onLate: () => void, atMs: number, slot: number) {
+    this.#owner = owner;
+    this.onLate = onLate;
+    this.atMs = atMs;
+    this.slot = slot;
+  }
+
+  leftMs(): number {
+    return this.atMs - REPLY_CLOCK.nowMs();
+  }
+
+  cancel(): void {
+    this.#owner.cancel(this);
+  }
+}
+
+/**
+ * Deadlines of replies of another process, under one timer: replies are hardly ever late, and a timer for each would cost a tenth
+ * of a call. One that has passed takes effect a turn of the event loop later, so that a reply that has arrived is read before.
+ */
+export class ReplyDeadlines {
+  /** An array and no Set: frequent additions and removals make a Set allocate new tables. */
+  readonly #deadlines: ReplyDeadline[] = [];
+  #timer: NodeJS.Timeout | null = null;
+  #firesAtMs = 0;
+
+  /** @param onLate may still be called in the turn in which the deadline is cancelled */
+  set(onLate: () => void, timeoutMs: number): ReplyDeadline {
+    if (this.#timer === null) REPLY_CLOCK.count();
+    const nowMs = REPLY_CLOCK.nowMs();
+    const deadline = new ReplyDeadline(this, onLate, nowMs + timeoutMs, this.#deadlines.length);
+    this.#deadlines.push(deadline);
+    this.#checkAt(deadline.atMs, nowMs);
+    return deadline;
+  }
+
+  /** The reply, or what `late` returns if it has not come within this time. */
+  within<T, L>(reply: Promise<T>, timeoutMs: number, late: () => L | Promise<L>): Promise<T | L> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.set(() => resolve(late()), timeoutMs);
+      reply.then(
+        (value) => {
+          this.cancel(deadline);
+          resolve(value);
+        },
+        (error) => {
+          this.cancel(deadline);
+          reject(error);
+        },
+      );
+    });
+  }
+
+  cancel(deadline: ReplyDeadline): void {
+    if (this.#deadlines[deadline.slot] !== deadline) return;
+    const last = this.#deadlines.pop()!;
+    if (last === deadline) return;
+    this.#deadlines[deadline.slot] = last;
+    last.slot = deadline.slot;
+  }
+
+  #checkAt(atMs: number, nowMs: number): void {
+    const inMs = Math.min(Math.max(atMs - nowMs, 0), COUNT_EVERY_MS);
+    if (this.#timer !== null) {
+      if (this.#firesAtMs <= nowMs + inMs) return;
+      clearTimeout(this.#timer);
+    }
+    this.#firesAtMs = nowMs + inMs;
+    this.#timer = setTimeout(this.#check, inMs);
+  }
+
+  readonly #check = (): void => {
+    this.#timer = null;
+    REPLY_CLOCK.count();
+    const nowMs = REPLY_CLOCK.nowMs();
+    let nextAtMs = Number.POSITIVE_INFINITY;
+    // From the end, because the place of one that is cancelled is taken by one that has been checked.
+    for (let i = this.#deadlines.length - 1; i >= 0; i--) {
+      const deadline = this.#deadlines[i]!;
+      if (deadline.atMs > nowMs + EARLY_MS) nextAtMs = Math.min(nextAtMs, deadline.atMs);
+      else {
+        this.cancel(deadline);
+        setImmediate(deadline.onLate);
+      }
+    }
+    if (this.#deadlines.length > 0) this.#checkAt(nextAtMs, nowMs);
+  };
 }

@@ -1,4 +1,4 @@
-import { setReplyTimeout } from '../io/deadlines.ts';
+import { ReplyDeadlines } from '../io/deadlines.ts';
 import { inPolicy } from './context.ts';
 import type { Policy, PolicyCaller, PolicyRequest } from './policy.ts';
 import { ALLOWED, type Allowed, readResult } from './result.ts';
@@ -56,6 +56,7 @@ export class PolicyChain {
   readonly #policies: readonly NamedPolicy[];
   readonly #observer: PolicyObserver;
   readonly #time: PolicyTime;
+  readonly #deadlines = new ReplyDeadlines();
 
   constructor(policies: readonly NamedPolicy[], observer: PolicyObserver, time: PolicyTime) {
     this.#policies = policies;
@@ -99,9 +100,14 @@ export class PolicyChain {
     const ms = monotonicMs() - calledAtMs;
     if (ms > timeoutMs) this.#observer.wasSlow(name, ms);
     if (promise === null) return this.#rulingOf(name, ms, end);
-    return endOf(promise, Math.max(0, timeoutMs - ms)).then((later) =>
-      this.#rulingOf(name, monotonicMs() - calledAtMs, later),
+    const settled = promise.then<End, End>(
+      (value) => ({ value }),
+      (error: unknown) => ({ error }),
     );
+    // What the policy does when it is late has no effect.
+    return this.#deadlines
+      .within(settled, timeoutMs - ms, () => 'late' as const)
+      .then((later) => this.#rulingOf(name, monotonicMs() - calledAtMs, later));
   }
 
   #rulingOf(policy: string, ms: number, end: End): Ruling {
@@ -133,21 +139,6 @@ function rulingOf(policy: string, end: End, timeoutMs: number): Ruling {
  */
 function adopted(value: PromiseLike<unknown>): Promise<unknown> {
   return new Promise((resolve) => resolve(value));
-}
-
-/** Waits for the result, or until it is late. What the policy does afterwards has no effect. Never rejects. */
-function endOf(promise: Promise<unknown>, leftMs: number): Promise<End> {
-  return new Promise((resolve) => {
-    const timer = setReplyTimeout(() => resolve('late'), leftMs);
-    const ended = (end: End) => {
-      clearTimeout(timer);
-      resolve(end);
-    };
-    promise.then(
-      (value) => ended({ value }),
-      (error: unknown) => ended({ error }),
-    );
-  });
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

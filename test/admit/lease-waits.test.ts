@@ -17,7 +17,7 @@ function batchOf(consumerId: string): Batch {
     amounts: undefined,
     withinMs: null,
     waiting,
-    timer: null,
+    deadline: null,
     state: 'new',
   };
 }

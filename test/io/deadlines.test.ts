@@ -1,27 +1,77 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
-import { expect, test } from 'vitest';
-import { setReplyTimeout } from '../../src/io/deadlines.ts';
+import { describe, expect, test } from 'vitest';
+import { ReplyDeadlines } from '../../src/io/deadlines.ts';
+import { busyFor } from '../support/busy-for.ts';
+import { holdTime } from '../support/hold-time.ts';
 import { listen } from '../support/listening.ts';
 
-test('a reply that arrived while the process was busy is read before its timeout fires', async () => {
-  const server = createServer();
-  const client = connect((await listen(server)).port, '127.0.0.1');
-  const [service] = (await once(server, 'connection')) as [Socket];
-  const events: string[] = [];
-  client.on('data', () => events.push('reply'));
-  const late = new Promise<void>((resolve) => {
-    setReplyTimeout(() => {
-      events.push('late');
-      resolve();
-    }, 5);
+const never = new Promise<never>(() => {});
+
+/** What has become of each call by now. */
+function watch(calls: Readonly<Record<string, Promise<unknown>>>): Record<string, unknown> {
+  const ends: Record<string, unknown> = {};
+  for (const [name, call] of Object.entries(calls)) {
+    call.then(
+      (value) => (ends[name] = value),
+      (error) => (ends[name] = error),
+    );
+  }
+  return ends;
+}
+
+describe('the deadlines of replies', () => {
+  test('run out each at its own time, whichever began first', async () => {
+    const pass = holdTime();
+    const deadlines = new ReplyDeadlines();
+    const within = (ms: number) => deadlines.within(never, ms, () => 'late');
+    const ends = watch({ long: within(50), short: within(20) });
+    await pass(10);
+    const later = watch({ later: within(50) });
+    await pass(9);
+    expect(ends).toEqual({});
+    await pass(1);
+    expect(ends).toEqual({ short: 'late' });
+    await pass(29);
+    expect(ends).not.toHaveProperty('long');
+    await pass(1);
+    expect(ends).toHaveProperty('long', 'late');
+    expect(later).toEqual({});
+    await pass(10);
+    expect(later).toEqual({ later: 'late' });
   });
-  service.write('reply');
-  const busyUntilMs = performance.now() + 50;
-  while (performance.now() < busyUntilMs);
-  await late;
-  expect(events).toEqual(['reply', 'late']);
-  client.destroy();
-  service.destroy();
-  server.close();
+
+  test('leave alone what is answered, and what is answered late', async () => {
+    const pass = holdTime();
+    const deadlines = new ReplyDeadlines();
+    const answers = Array.from({ length: 3 }, () => Promise.withResolvers<string>());
+    const calls = answers.map(({ promise }) => deadlines.within(promise, 20, () => Promise.reject('late')));
+    const ends = watch({ inTime: calls[0]!, refused: calls[1]!, late: calls[2]! });
+    await pass(19);
+    answers[0]!.resolve('yes');
+    answers[1]!.reject('no');
+    await pass(1);
+    answers[2]!.resolve('too late');
+    await pass(100);
+    expect(ends).toEqual({ inTime: 'yes', refused: 'no', late: 'late' });
+  });
+
+  test('count a stall of this thread as 25 ms at most, so that what needs three replies is not late because of it (reliability 437)', async () => {
+    const server = createServer();
+    const client = connect((await listen(server)).port, '127.0.0.1');
+    const [service] = (await once(server, 'connection')) as [Socket];
+    const deadlines = new ReplyDeadlines();
+    const threeReplies = async () => {
+      for (let i = 0; i < 3; i++) {
+        service.write('reply');
+        busyFor(120);
+        await once(client, 'data');
+      }
+      return 'answered';
+    };
+    expect(await deadlines.within(threeReplies(), 100, () => 'late')).toBe('answered');
+    client.destroy();
+    service.destroy();
+    server.close();
+  });
 });

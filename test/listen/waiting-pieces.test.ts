@@ -4,6 +4,7 @@ import { connect } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import type { ClientRequest, ClientResponse } from '../../src/http1/client.ts';
 import type { CertificateSource } from '../../src/listen/tls.ts';
+import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
@@ -16,11 +17,6 @@ const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 const POST = `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${LARGE}\r\n\r\n${'x'.repeat(LARGE)}`;
 
 const turn = () => new Promise(setImmediate);
-
-function spin(ms: number): void {
-  const untilMs = performance.now() + ms;
-  while (performance.now() < untilMs);
-}
 
 /** A listener that is busy with uploads of its clients, and kept connections of the same address that have had one response. */
 async function busyListener(isEncrypted: boolean, more: Parameters<typeof openListener>[0] = {}) {
@@ -44,7 +40,7 @@ async function busyListener(isEncrypted: boolean, more: Parameters<typeof openLi
       read: (_, work) => {
         pieces++;
         // More than the large pieces of a turn may take.
-        spin(1);
+        busyFor(1);
         work();
         return true;
       },

@@ -6,6 +6,7 @@ import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { allowance } from '../support/allowance.ts';
+import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -30,11 +31,6 @@ function circuitWith(options: Partial<CircuitOptions>) {
 
 const failing = (circuit: Circuit, call: () => Promise<unknown>) =>
   expect(circuit.run(call)).rejects.toMatchObject({ code: 'store_unavailable' });
-
-function busyFor(ms: number): void {
-  const untilMs = performance.now() + ms;
-  while (performance.now() < untilMs);
-}
 
 describe('the circuit', () => {
   test.each([

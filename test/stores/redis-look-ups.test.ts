@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { someKey } from '../identify/some-key.ts';
+import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
 import { holdTime } from '../support/hold-time.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
@@ -123,6 +124,27 @@ describe('look-ups of one turn of the event loop', () => {
     expect(nobody).toEqual({ status: 'fulfilled', value: null });
     await server.resume();
     await eventually(async () => expect(await keys.findByDigest(digest)).toEqual(key));
+  });
+
+  test('succeed although this thread stalls for longer than their deadline behind each of their calls (reliability 437)', async () => {
+    const { url } = await testRedis();
+    const { keys, redis, circuit } = await gatewayOn(url, { timeoutMs: 100 });
+    const { key, digest } = someKey();
+    await keys.create(key);
+    const watched = redis as unknown as { mget: Mget };
+    const mget = watched.mget.bind(redis);
+    let stalls = 0;
+    const stall = () => {
+      busyFor(150);
+      stalls++;
+    };
+    watched.mget = (names) => {
+      // When it has been sent.
+      queueMicrotask(stall);
+      return mget(names);
+    };
+    expect(await keys.findByDigest(digest)).toEqual(key);
+    expect([stalls, circuit.state]).toEqual([2, 'present']);
   });
 
   test('whose link is cut fail at once', async () => {

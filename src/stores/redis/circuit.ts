@@ -1,5 +1,6 @@
 import { NothingDone } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
+import { ReplyDeadlines } from '../../io/deadlines.ts';
 
 export interface CircuitOptions {
   /** The deadline of each call. */
@@ -61,7 +62,8 @@ export class Circuit {
   #room = Number.POSITIVE_INFINITY;
   #inFlight = 0;
   readonly #queue = new Set<Waiting>();
-  readonly #deadlines = new CallDeadlines();
+  readonly #deadlines = new ReplyDeadlines();
+  readonly #late = () => Promise.reject(new Late(this.#options.timeoutMs));
   #answeredAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CircuitOptions) {
@@ -85,7 +87,7 @@ export class Circuit {
     if (this.#inFlight < this.#room) this.#inFlight++;
     else leftMs = await this.#waitForRoom(timeoutMs);
     try {
-      const value = await this.#deadlines.within(call(), leftMs, timeoutMs);
+      const value = await this.#deadlines.within(call(), leftMs, this.#late);
       this.#succeeded();
       return value;
     } catch (error) {
@@ -103,7 +105,7 @@ export class Circuit {
     if (this.#state === 'present' || !this.#answersReads) return this.run(call);
     const { timeoutMs } = this.#options;
     try {
-      return await this.#deadlines.within(call(), timeoutMs, timeoutMs);
+      return await this.#deadlines.within(call(), timeoutMs, this.#late);
     } catch (error) {
       throw asFailure(error);
     }
@@ -117,16 +119,15 @@ export class Circuit {
   /** Waits until there is room. @returns the rest of `timeoutMs` */
   #waitForRoom(timeoutMs: number): Promise<number> {
     return new Promise((resolve, reject) => {
-      const untilMs = performance.now() + timeoutMs;
       const late = () => waiting.leave(() => reject(new NothingDone('Redis had too much to catch up with.')));
-      const timer = setTimeout(late, timeoutMs);
+      const deadline = this.#deadlines.set(late, timeoutMs);
       const waiting: Waiting = {
         enter: () => {
           this.#inFlight++;
-          waiting.leave(() => resolve(Math.max(untilMs - performance.now(), 1)));
+          waiting.leave(() => resolve(Math.max(deadline.leftMs(), 1)));
         },
         leave: (then) => {
-          clearTimeout(timer);
+          deadline.cancel();
           this.#queue.delete(waiting);
           then();
         },
@@ -207,7 +208,7 @@ export class Circuit {
 
   async #probe(): Promise<void> {
     const { probe, trial, timeoutMs } = this.#options;
-    const isBack = await this.#deadlines.within(probe().then(trial), timeoutMs, timeoutMs).then(
+    const isBack = await this.#deadlines.within(probe().then(trial), timeoutMs, this.#late).then(
       () => true,
       (error) => {
         this.#reason = this.#reasonOf(error);
@@ -274,86 +275,5 @@ function reasonOf(error: unknown): string {
 export class Late extends Failure {
   constructor(withinMs: number) {
     super('store_unavailable', `Redis did not answer within ${withinMs} ms.`);
-  }
-}
-
-interface OpenCall {
-  /** By `performance.now()`. */
-  readonly deadlineAtMs: number;
-  /** Its index in `#open`. */
-  slot: number;
-  late(): void;
-}
-
-/** A timer has a resolution of one millisecond and may fire early by less than that. */
-const EARLY_MS = 1;
-
-/**
- * The deadlines of all calls of one store, under one timer. Calls are hardly ever late, and a timer for each would cost a
- * tenth of the call.
- *
- * A deadline measures the silence of the store, not of this process: if the process was busy, it reads the replies that
- * have arrived (one turn of the event loop) before a call counts as late, as `setReplyTimeout` does for one call.
- */
-export class CallDeadlines {
-  /** An array and no Set: frequent additions and removals make a Set allocate new tables. */
-  readonly #open: OpenCall[] = [];
-  #timer: NodeJS.Timeout | null = null;
-  #firesAtMs = Number.POSITIVE_INFINITY;
-
-  /**
-   * The result of `call`, or a rejection with Late after `timeoutMs`.
-   * @param reportedMs the deadline that the error message names, milliseconds
-   */
-  within<T>(call: Promise<T>, timeoutMs: number, reportedMs: number): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const open: OpenCall = {
-        deadlineAtMs: performance.now() + timeoutMs,
-        slot: this.#open.length,
-        late: () => reject(new Late(reportedMs)),
-      };
-      this.#open.push(open);
-      this.#fireAt(open.deadlineAtMs);
-      call.then(
-        (value) => {
-          this.#close(open);
-          resolve(value);
-        },
-        (error) => {
-          this.#close(open);
-          reject(error);
-        },
-      );
-    });
-  }
-
-  #fireAt(atMs: number): void {
-    if (this.#firesAtMs <= atMs) return;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#firesAtMs = atMs;
-    this.#timer = setTimeout(() => this.#check(), Math.max(atMs - performance.now(), 1));
-    // The connection of an open call keeps the process alive. Without open calls, this timer must not.
-    this.#timer.unref();
-  }
-
-  #check(): void {
-    this.#timer = null;
-    this.#firesAtMs = Number.POSITIVE_INFINITY;
-    const nowMs = performance.now() + EARLY_MS;
-    for (const open of [...this.#open]) {
-      if (open.deadlineAtMs > nowMs) this.#fireAt(open.deadlineAtMs);
-      else {
-        this.#close(open);
-        setImmediate(open.late);
-      }
-    }
-  }
-
-  #close(open: OpenCall): void {
-    if (this.#open[open.slot] !== open) return;
-    const last = this.#open.pop()!;
-    if (last === open) return;
-    this.#open[open.slot] = last;
-    last.slot = open.slot;
   }
 }

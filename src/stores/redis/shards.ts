@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
 import { NothingDone } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import { setReplyTimeout } from '../../io/deadlines.ts';
-import { Circuit, type CircuitChange, type CircuitOptions, type CircuitState } from './circuit.ts';
+import { ReplyDeadlines } from '../../io/deadlines.ts';
+import { Circuit, type CircuitChange, type CircuitOptions, type CircuitState, Late } from './circuit.ts';
 import { addressOfNode, ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 
@@ -58,6 +58,7 @@ class ClusterCircuit implements StoreCircuit {
   readonly #circuits = new Map<string, Circuit>();
   #state: CircuitState = 'present';
   #reached = false;
+  readonly #deadlines = new ReplyDeadlines();
 
   constructor(cluster: ClusterClient, options: StoreCircuitOptions) {
     this.#cluster = cluster;
@@ -94,13 +95,8 @@ class ClusterCircuit implements StoreCircuit {
 
   runSteps<T>(way: keyof Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
     const { timeoutMs } = this.#options;
-    return new Promise((resolve, reject) => {
-      const late = () => reject(new Failure('store_unavailable', `Redis did not answer within ${timeoutMs} ms.`));
-      const timer = setReplyTimeout(late, timeoutMs);
-      work((call, about) => this[way](call, about))
-        .then(resolve, reject)
-        .finally(() => clearTimeout(timer));
-    });
+    const done = work((call, about) => this[way](call, about));
+    return this.#deadlines.within(done, timeoutMs, () => Promise.reject(new Late(timeoutMs)));
   }
 
   close(): void {

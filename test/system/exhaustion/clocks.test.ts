@@ -91,32 +91,43 @@ test('no step of a request reads the wall clock by itself (reliability 71)', asy
 // Attack: the one thread is busy for longer than Redis is waited for (a collection of garbage, a huge answer of somebody
 // else's). The replies lie in the socket meanwhile; if they are called late, the store is called away for no fault of its
 // own. And the operator must be able to see that it was us.
-test('a stall longer than redis.timeout calls no reply late, is seen in the metrics, and costs no request (reliability 71)', async () => {
-  const upstream = await startUpstream();
-  const redis = await privateRedis();
-  const gateway = await startGateway({
-    upstream: upstream.origin,
-    more: 'redis: { timeout: 300ms }',
-    env: {
-      REDIS_URL: redis.url,
-      KEY_PEPPER: 'a pepper that only the tests use',
-      NODE_OPTIONS: `--import ${join(import.meta.dirname, 'stalls.ts')}`,
-      STALL_MS: String(STALL_MS),
-    },
-  });
-  const { key } = await gateway.createKey('endless');
-  expect((await gateway.get('/v1/pets', key)).status).toBe(200);
-  const seen = await metricOf(gateway.adminPort, 'nodejs_eventloop_lag_max_seconds');
-  gateway.process.signal('SIGUSR2');
-  await gateway.process.until(/armed/);
-  const asked = Array.from({ length: 40 }, () => gateway.get('/v1/pets', key));
-  const statuses = (await Promise.all(asked)).map(({ status }) => status);
-  expect(new Set(statuses)).toEqual(new Set([200]));
-  await gateway.process.until(/stalled/);
-  expect(seen).toBeLessThan((STALL_MS - 100) / 1_000);
-  expect(await metricOf(gateway.adminPort, 'nodejs_eventloop_lag_max_seconds')).toBeGreaterThan(
-    (STALL_MS - 100) / 1_000,
-  );
-  expect(await metricOf(gateway.adminPort, 'tollgate_store_failures_total')).toBe(0);
-  expect(await metricOf(gateway.adminPort, 'tollgate_store_up')).toBe(1);
-});
+test.each([
+  ['decision', 'evalsha'],
+  ['look-up of a key', 'mget'],
+])(
+  'a stall during a %s longer than redis.timeout calls no reply late, is seen in the metrics, costs no request, and no request is decided without Redis (reliability 71, 437)',
+  async (_of, command) => {
+    const upstream = await startUpstream();
+    const redis = await privateRedis();
+    const gateway = await startGateway({
+      upstream: upstream.origin,
+      more: 'redis: { timeout: 300ms }',
+      env: {
+        REDIS_URL: redis.url,
+        KEY_PEPPER: 'a pepper that only the tests use',
+        NODE_OPTIONS: `--import ${join(import.meta.dirname, 'stalls.ts')}`,
+        STALL_MS: String(STALL_MS),
+        STALL_AT: command,
+      },
+    });
+    const [{ key }, { key: unknown }] = [await gateway.createKey('endless'), await gateway.createKey('endless')];
+    expect((await gateway.get('/v1/pets', key)).status).toBe(200);
+    const seen = await metricOf(gateway.adminPort, 'nodejs_eventloop_lag_max_seconds');
+    gateway.process.signal('SIGUSR2');
+    await gateway.process.until(/armed/);
+    const asked = Array.from({ length: 40 }, (_, i) => gateway.get('/v1/pets', i % 2 === 0 ? key : unknown));
+    const statuses = (await Promise.all(asked)).map(({ status }) => status);
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    await gateway.process.until(/stalled/);
+    expect(seen).toBeLessThan((STALL_MS - 100) / 1_000);
+    expect(await metricOf(gateway.adminPort, 'nodejs_eventloop_lag_max_seconds')).toBeGreaterThan(
+      (STALL_MS - 100) / 1_000,
+    );
+    expect(await metricOf(gateway.adminPort, 'tollgate_store_failures_total')).toBe(0);
+    expect(await metricOf(gateway.adminPort, 'tollgate_store_up')).toBe(1);
+    await gateway.process.stop();
+    const lines = gateway.process.stdout.split('\n').filter((line) => line.includes('"msg":"request"'));
+    expect(lines).toHaveLength(41);
+    expect(lines.filter((line) => line.includes('"source":"local"'))).toEqual([]);
+  },
+);
