@@ -69,7 +69,7 @@ interface Spelling {
 }
 
 /** What a text is made with. */
-interface Print {
+export interface Print {
   /** Writes Unix seconds. */
   readonly seconds: (at: number) => string;
   /** Writes Unix milliseconds or an RFC 3339 time. */

@@ -8,71 +8,33 @@ import {
   undoCustomerTopUp,
   undoTopUp,
 } from '../operations/catalogue/usage.ts';
-import type { TopUpReport, UndoneTopUpReport } from '../operations/usage-changes.ts';
 import { operationCommand } from './operation-command.ts';
+import { recordCommands } from './record-commands.ts';
 import type { Command } from './terminal/command.ts';
 
 // The commands that change what is counted: `topup` and `undo-topup` of keys and customers, `usage reset` and
 // `bans lift`.
 
-const TOP_UP_JSON =
-  'Prints {"id","window","amount","limit","until","topUp","reason"}, the time in Unix seconds; `topUp` is the id for undo-topup.';
-const UNDONE_JSON = 'Prints {"id","window","amount","limit","until"}: what was taken back, and what stays.';
+const [KEYS, CUSTOMERS] = [recordCommands('key'), recordCommands('customer')];
 
 /** `tollgate keys topup`: adds to one window of a key for a time. */
 export const keysTopUp: Command = operationCommand({
-  name: 'keys topup',
+  ...KEYS.toppingUp,
   operation: topUp,
   examples: [
-    'tollgate keys topup KEY_ID --window day --amount 500',
+    ...KEYS.toppingUp.examples,
     'tollgate keys topup KEY_ID --window day --amount 500 --until today --zone Europe/Berlin --reason TICKET-12',
   ],
-  json: TOP_UP_JSON,
-  text: ({ output }, { seconds }) => topUpText(output, seconds),
 });
 
 /** `tollgate customers topup`: adds to a limit that the keys of a customer share. */
-export const customersTopUp: Command = operationCommand({
-  name: 'customers topup',
-  operation: topUpCustomer,
-  positional: 'CUSTOMER_ID',
-  examples: ['tollgate customers topup CUSTOMER_ID --window day --amount 500'],
-  json: TOP_UP_JSON,
-  text: ({ output }, { seconds }) => topUpText(output, seconds),
-});
-
-function topUpText({ id, window, limit, until, topUp: made }: TopUpReport, seconds: (at: number) => string): string {
-  if (until === null) return `The top-up has ended or was undone: the ${window} limit of ${id} is ${limit}.\n`;
-  const noun = isCustomerId(id) ? 'customers' : 'keys';
-  const undo = `\`tollgate ${noun} undo-topup ${id} ${made}\` takes it back.`;
-  return `The ${window} limit of ${id} is ${limit}; the top-up ends ${seconds(until)}.\n${undo}\n`;
-}
+export const customersTopUp: Command = operationCommand({ ...CUSTOMERS.toppingUp, operation: topUpCustomer });
 
 /** `tollgate keys undo-topup`: takes a top-up of a key back. */
-export const keysUndoTopUp: Command = operationCommand({
-  name: 'keys undo-topup',
-  operation: undoTopUp,
-  part: 'TOP_UP',
-  examples: ['tollgate keys undo-topup KEY_ID TOP_UP_ID', 'tollgate keys undo-topup KEY_ID day'],
-  json: UNDONE_JSON,
-  text: ({ output }, { seconds }) => undoneText(output, seconds),
-});
+export const keysUndoTopUp: Command = operationCommand({ ...KEYS.undoing, operation: undoTopUp });
 
 /** `tollgate customers undo-topup`: takes a top-up of a customer back. */
-export const customersUndoTopUp: Command = operationCommand({
-  name: 'customers undo-topup',
-  operation: undoCustomerTopUp,
-  positional: 'CUSTOMER_ID',
-  part: 'TOP_UP',
-  examples: ['tollgate customers undo-topup CUSTOMER_ID TOP_UP_ID', 'tollgate customers undo-topup CUSTOMER_ID day'],
-  json: UNDONE_JSON,
-  text: ({ output }, { seconds }) => undoneText(output, seconds),
-});
-
-function undoneText({ id, window, amount, limit, until }: UndoneTopUpReport, seconds: (at: number) => string): string {
-  const rest = until === null ? '' : `; what is still added to it ends ${seconds(until)}`;
-  return `${amount} were taken back: the ${window} limit of ${id} is ${limit}${rest}.\n`;
-}
+export const customersUndoTopUp: Command = operationCommand({ ...CUSTOMERS.undoing, operation: undoCustomerTopUp });
 
 /** `tollgate usage reset`: sets what a key has used to nothing. */
 export const usageReset: Command = operationCommand({

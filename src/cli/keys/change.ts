@@ -14,43 +14,19 @@ import {
 import { shortReport, type WholeKeyReport, withSecret } from '../../operations/key-report.ts';
 import { lastDayOf } from '../../operations/key-uses.ts';
 import { operationCommand } from '../operation-command.ts';
-import { type Command, isYes, type Words } from '../terminal/command.ts';
-import { spelledAttributes } from './attribute-options.ts';
-import { resumedText, SUSPENSION_SPELLED, suspendedText } from './suspension-options.ts';
-import { heldText, readDuration, readLimits, readMoment, secretLabelOf } from './text-form.ts';
+import { recordCommands, spelledRecord } from '../record-commands.ts';
+import { type Command, isYes } from '../terminal/command.ts';
+import { heldText, readDuration, secretLabelOf } from './text-form.ts';
 
 // The commands that change one key: `keys update`, `rotate`, `end-secret`, `suspend`, `resume`, `revoke` and `delete`.
 
+const KEYS = recordCommands('key');
+
 /** `tollgate keys update`: changes the attributes of a key. Its secrets, counters and bans stay. */
 export const keysUpdate: Command = operationCommand({
-  name: 'keys update',
+  ...KEYS.changing('update'),
   operation: updateKey,
-  examples: [
-    'tollgate keys update KEY_ID --plan business',
-    'tollgate keys update KEY_ID --limit minute=500 --expires never',
-  ],
-  spelled: {
-    plan: { about: 'Moves it to another plan of plans.yaml.' },
-    ...spelledAttributes('key', 'change'),
-    limits: {
-      option: 'limit',
-      value: 'WINDOW=NUMBER',
-      about:
-        "A limit of its own, such as minute=500; minute=default goes back to its plan's. May be given once per window.",
-      read: (_: unknown, words: Words) => readLimits(words, true),
-    },
-    expiresAt: {
-      option: 'expires',
-      value: 'WHEN',
-      about: 'When it ends: in 90d, or on 2030-12-31, or at an RFC 3339 time, or never.',
-      read: (when: string) => {
-        if (when === 'never') return null;
-        readMoment('--expires', when, 0);
-        return when;
-      },
-    },
-  },
-  json: 'Prints the key as `keys list` does.',
+  spelled: { plan: { about: 'Moves it to another plan of plans.yaml.' }, ...spelledRecord('key', 'change') },
   asJson: ({ output }) => shortReport(output),
   text: ({ output: { id, plan, customer, expiresAt, ...report } }, { moment }) => {
     const text = heldText(report);
@@ -173,28 +149,17 @@ export const keysEndSecret: Command = operationCommand({
 
 /** `tollgate keys suspend`: a key that is refused until it is resumed, or for a while. */
 export const keysSuspend: Command = operationCommand({
-  name: 'keys suspend',
+  ...KEYS.suspending,
   operation: suspendKey,
-  examples: [
-    'tollgate keys suspend KEY_ID',
-    "tollgate keys suspend KEY_ID --until 24h --reason 'asked for by billing'",
-  ],
-  spelled: SUSPENSION_SPELLED,
   json: 'Prints the key as `keys list` does, with suspended.',
-  open: { needsPlans: false },
   asJson: ({ output }) => ({ ...shortReport(output), ...(output.suspended && { suspended: output.suspended }) }),
-  text: ({ output, change }, { id, moment }) => suspendedText(id, output.suspended, change, moment),
 });
 
 /** `tollgate keys resume`: ends a suspension. */
 export const keysResume: Command = operationCommand({
-  name: 'keys resume',
+  ...KEYS.resuming,
   operation: resumeKey,
-  examples: ['tollgate keys resume KEY_ID'],
-  json: 'Prints the key as `keys list` does.',
-  open: { needsPlans: false },
   asJson: ({ output }) => shortReport(output),
-  text: ({ output, change }, { id }) => resumedText(id, change, output.customer),
 });
 
 /** `tollgate keys revoke`: ends a key for good (contract section 1). */
@@ -224,23 +189,11 @@ export const keysRevoke: Command = operationCommand({
 
 /** `tollgate keys delete`: permanently removes a key that is revoked or has expired. */
 export const keysDelete: Command = operationCommand({
-  name: 'keys delete',
+  ...KEYS.deleting,
   isForRevoked: true,
   operation: deleteKey,
   examples: ['tollgate keys delete KEY_ID', 'tollgate keys delete KEY_ID --yes'],
-  options: {
-    yes: {
-      type: 'boolean',
-      short: 'y',
-      about: 'Deletes without asking; required where there is no terminal to ask on.',
-    },
-  },
   json: 'Prints {"id","deleted"}.',
-  open: { needsPlans: false },
-  check({ options }, { question = null }) {
-    if (options.yes === true || question !== null) return;
-    throw new Failure('bad_usage', 'A deleted key cannot be restored. Give --yes to delete it.');
-  },
   async confirm({ keys }, { options, positionals }, { question }) {
     if (options.yes === true) return null;
     const key = await keys.get(positionals[0]!);
