@@ -1,3 +1,4 @@
+import type { Ban, StoredAccount } from '../model/account.ts';
 import {
   type Lease,
   type LeaseTerms,
@@ -18,7 +19,6 @@ import {
   type LimitName,
   presentCount,
   type ToppedUpLimit,
-  type TopUpNote,
   type TopUps,
   type WindowCount,
   type WindowLimit,
@@ -26,34 +26,15 @@ import {
   withTopUps,
 } from './windows.ts';
 
-/** Refusals that count towards a ban. The count starts from 0 again at `endsAtMs`. */
-export interface Strikes {
-  readonly count: number;
-  readonly endsAtMs: number;
-}
+export type { Ban } from '../model/account.ts';
 
-/** The last ban, in force until `untilMs`. It is kept after that, because the next one has `number + 1`. */
-export interface Ban {
-  readonly number: number;
-  readonly untilMs: number;
-  /** The window whose refusal led to the ban. */
-  readonly window: WindowName;
-  /** The name of the budget that the window belongs to; left out for the consumer's own. */
-  readonly budget?: string;
-}
+type Strikes = StoredAccount['strikes'];
 
 /** Whole numbers from 0, by the name of the unit. */
 export type Amounts = Readonly<Record<string, number>>;
 
-/** The counters, strikes and ban of one account. Windows that are not open are absent. */
-export interface AccountState {
-  readonly windows: Readonly<Partial<Record<WindowName, WindowCount>>>;
-  readonly strikes: Strikes;
-  readonly ban: Ban | null;
-  /** What operators have added to limits; left out if nothing is in force. */
-  readonly topUps?: TopUps;
-  /** What those sums are made of, for operators. A decision leaves it out, and `accountsAfter` keeps it. */
-  readonly topUpNotes?: readonly TopUpNote[];
+/** What is counted for one account. */
+export interface AccountState extends StoredAccount {
   /** What gateways have borrowed; left out if nothing is lent. */
   readonly leases?: readonly Lease[];
 }

@@ -1,7 +1,9 @@
+import type { SliceCounts, StoredAccount, TopUp, WindowCount } from '../model/account.ts';
 import { type WindowForm, wholeForm } from '../model/plan.ts';
 import type { LimitName, WindowName } from '../model/values.ts';
 import { type Calendar, calendarOf } from './calendar.ts';
 
+export type { SliceCounts, TopUp, TopUpNote, WindowCount } from '../model/account.ts';
 export type { WindowForm } from '../model/plan.ts';
 export {
   budgetOf,
@@ -42,27 +44,6 @@ export interface WindowLimit {
   readonly calendar?: Calendar;
 }
 
-/** What has been counted in an open window. */
-export interface WindowCount {
-  readonly used: number;
-  /** When no part of it counts any more (store's clock, Unix milliseconds). */
-  readonly endsAtMs: number;
-  /** The parts of `used`, if it was counted as a sliding window. */
-  readonly slices?: SliceCounts;
-}
-
-/** The counts of a sliding window, in the slices of a grid. */
-export interface SliceCounts {
-  /** Slices per length. */
-  readonly per: number;
-  /** The beginning of slice 0, Unix milliseconds. Slice `i` begins `floor(i * length / per)` after it. */
-  readonly startsAtMs: number;
-  /** The number of the first slice in `counts`, from 0 to `per - 1`. */
-  readonly first: number;
-  /** One count for each slice, the oldest first. The first and the last are not 0. */
-  readonly counts: readonly number[];
-}
-
 /** The window with a limit. */
 export function windowLimit(window: WindowName, limit: number, form?: WindowForm): WindowLimit {
   const { calendar, ...whole } = wholeForm(window, form);
@@ -78,29 +59,7 @@ export function formOf({ slices, calendar }: WindowLimit): WindowForm {
   };
 }
 
-/** An amount that an operator has added to the limit of one consumer's window. */
-export interface TopUp {
-  readonly amount: number;
-  /** Unix milliseconds. */
-  readonly untilMs: number;
-}
-
-/** One of the top-ups that make up the sum of a window: for reports, and to undo it. Decisions do not read it. */
-export interface TopUpNote {
-  readonly id: string;
-  readonly window: WindowName;
-  readonly amount: number;
-  /** That of the sum: all top-ups of a window end together. */
-  readonly untilMs: number;
-  /** Whether an operator named the end, of this one or of one that was in force; it is that of the window otherwise. */
-  readonly hasOwnEnd: boolean;
-  /** When it was made, Unix milliseconds. */
-  readonly atMs: number;
-  /** Empty without one. */
-  readonly reason: string;
-}
-
-export type TopUps = Readonly<Partial<Record<WindowName, TopUp>>>;
+export type TopUps = NonNullable<StoredAccount['topUps']>;
 
 /** A limit with what an operator has added to it at present. */
 export interface ToppedUpLimit extends WindowLimit {

@@ -55,6 +55,7 @@ const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, the records, and the one decision with its numbers.
 const FOR_STORES = [
+  'src/model/account.ts',
   'src/model/record.ts',
   'src/identify/record-store.ts',
   'src/identify/pepper-record.ts',

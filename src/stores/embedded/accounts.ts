@@ -4,6 +4,7 @@ import { type AccountChange, changed } from '../../admit/account-changes.ts';
 import { type AccountState, UNSEEN } from '../../admit/decide.ts';
 import { type FoundBan, MADE_ONCE_MS } from '../../admit/ledger.ts';
 import { WINDOWS, type WindowForm, windowLimit } from '../../admit/windows.ts';
+import { account, ban, moment } from '../../model/account.ts';
 import { answering } from './database.ts';
 
 /** One row of the table of accounts. */
@@ -62,7 +63,7 @@ export class AccountsTable {
     for (const { consumer_id, state, expires_at_ms } of rows) {
       yield {
         consumerId: String(consumer_id),
-        state: parsed<AccountState>(String(state), STATE),
+        state: parsed<AccountState>(String(state), account),
         expiresAtMs: Number(expires_at_ms),
       };
     }
@@ -71,7 +72,7 @@ export class AccountsTable {
   /** The account with its pending changes that can be read. Null if the row does not hold a valid account. */
   get(consumerId: string): AccountState | null {
     const row = this.#db.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(consumerId);
-    const state = row === undefined ? UNSEEN : parsed<AccountState>(String(row.state), STATE);
+    const state = row === undefined ? UNSEEN : parsed<AccountState>(String(row.state), account);
     return state === null ? null : withPending(state, this.pending(consumerId));
   }
 
@@ -205,37 +206,6 @@ function textOf(change: AccountChange): string {
   return JSON.stringify({ ...change, of: { window, limit, form: { slices, calendar: calendar?.form } } });
 }
 
-const count = z.int().min(0);
-const moment = z.number().min(0);
-const slices = z
-  .object({ per: z.int().min(1).max(30), startsAtMs: moment, first: count, counts: z.array(count).min(1).max(31) })
-  .refine(({ per, first }) => first < per);
-const BAN = z.object({
-  number: z.int().min(1),
-  untilMs: moment,
-  window: z.enum(WINDOWS),
-  budget: z.string().optional(),
-});
-const STATE = z.object({
-  windows: z.partialRecord(z.enum(WINDOWS), z.object({ used: count, endsAtMs: moment, slices: slices.optional() })),
-  strikes: z.object({ count, endsAtMs: moment }),
-  ban: BAN.nullable(),
-  topUps: z.partialRecord(z.enum(WINDOWS), z.object({ amount: z.int().min(1), untilMs: moment })).optional(),
-  topUpNotes: z
-    .array(
-      z.object({
-        id: z.string(),
-        window: z.enum(WINDOWS),
-        amount: z.int().min(1),
-        untilMs: moment,
-        hasOwnEnd: z.boolean(),
-        atMs: moment,
-        reason: z.string(),
-      }),
-    )
-    .optional(),
-});
-
 const FORM = z.object({
   slices: z.int().min(1).max(30).optional(),
   calendar: z
@@ -244,11 +214,11 @@ const FORM = z.object({
 });
 const CHANGE = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('lift') }),
-  z.object({ kind: z.literal('ban'), ban: BAN }),
+  z.object({ kind: z.literal('ban'), ban }),
   z.object({
     kind: z.literal('top-up'),
     of: z
-      .object({ window: z.enum(WINDOWS), limit: count, form: FORM })
+      .object({ window: z.enum(WINDOWS), limit: z.int().min(0), form: FORM })
       .transform(({ window, limit, form }) => windowLimit(window, limit, form as WindowForm)),
     amount: z.int().min(1),
     terms: z.object({ id: z.string(), untilMs: moment.optional(), reason: z.string().optional() }).optional(),
