@@ -46,5 +46,6 @@ test('500 internal_error: a key whose plan has gone from plans.yaml is no defect
     cause: `plans.yaml has no usable plan 'small' for ${orphan.id}`,
   });
   expect((await gateway.get('/v1/pets', other.key)).status).toBe(200);
+  await gateway.process.stop();
   expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
 });

@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -30,6 +30,11 @@ export function attackedGateway() {
     );
     expect(upstream.requests.map(({ url }) => url).filter((url) => url.includes('smuggled'))).toEqual([]);
     expect((await gateway.get('/v1/pets?alive', key)).status).toBe(200);
+  });
+
+  // The last lines of the log are written at the end.
+  afterAll(async () => {
+    await gateway.process.stop();
     expect(gateway.process.stdout + gateway.process.stderr).not.toMatch(/a defect|uncaught/i);
   });
 

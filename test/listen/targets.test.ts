@@ -172,5 +172,6 @@ test.each(['/public/../v1/pets', '//v1/pets', '/v1/pets%00', '/V1/PETS', '/v1/pe
 
 test('after all of them the gateway lives, and nothing of it was a defect (reliability 44)', async () => {
   expect((await ask('/v1/pets')).status).toBe(200);
+  await gateway.process.stop();
   expect(gateway.process.stdout + gateway.process.stderr).not.toMatch(/a defect|uncaught/i);
 });

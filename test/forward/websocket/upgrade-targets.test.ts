@@ -110,6 +110,7 @@ test.each(['over TLS', 'on a Unix socket'])(
     await eventually(() => expect(open.size).toBe(0));
     await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'client_lost' }]));
     await expectEcho((await openWebSocket(gateway, key)).socket);
+    await gateway.process.stop();
     expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
   },
 );

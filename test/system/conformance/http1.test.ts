@@ -92,6 +92,7 @@ describe('all rows together', () => {
 
   test('left a gateway that serves, and that has seen no defect', async () => {
     expect((await stage.gateway.get('/')).status).toBe(200);
+    await stage.gateway.process.stop();
     expect(stage.gateway.process.stdout + stage.gateway.process.stderr).not.toMatch(
       /a defect|uncaught|internal_error/i,
     );

@@ -85,6 +85,7 @@ test('nothing is left of all these sessions, and no request reached the upstream
   // The gateway breaks off a request whose body turns out to be malformed.
   const brokenOff = ['ECONNRESET', 'HPE_INVALID_EOF_STATE'];
   expect(upstream.refused.filter((error) => !brokenOff.includes((error as NodeJS.ErrnoException).code!))).toEqual([]);
+  await gateway.process.stop();
   expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
   expect(gateway.process.stderr).toBe('');
 });

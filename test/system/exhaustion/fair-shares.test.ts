@@ -228,6 +228,7 @@ describe('One key', () => {
     for (let i = 0; i < 15; i++) await (await gateway.get('/v1/pets', spent)).text();
     const banned = await gateway.get('/v1/pets', spent);
     expect(await banned.json()).toMatchObject({ code: 'api_key_banned' });
+    await gateway.process.stop();
     expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
   });
 

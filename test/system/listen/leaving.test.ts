@@ -124,7 +124,9 @@ test('A storm of clients that reset at every stage ends nothing, and leaves noth
   });
   await expectNothingLeft();
   await eventually(() => expect(upstream.open).toBeLessThanOrEqual(1));
-  expect((await gateway.get('/v1/pets?alive', key)).status).toBe(200);
+  expect((await gateway.get('/v1/pets?alive', key, { headers: { 'X-Request-Id': 'alive' } })).status).toBe(200);
+  // The lines of those that left come before this one.
+  await gateway.process.until(/"requestId":"alive"/);
   expect(gateway.process.stdout + gateway.process.stderr).not.toMatch(/a defect|uncaught/i);
 });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
-import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { eventually } from '../../../support/conditions.ts';
 import { accessLines, askHttp2, metricsOf, openHttp2, startEncrypted } from '../../../support/encrypted.ts';
 import {
@@ -46,6 +46,11 @@ let before: { readonly lines: number; readonly requests: number; readonly broken
 
 beforeAll(async () => {
   shared = await start();
+});
+
+afterAll(async () => {
+  await shared.gateway.process.stop();
+  expect(shared.gateway.process.stdout).not.toMatch(/a defect|uncaught/);
 });
 
 beforeEach(() => use(shared));
@@ -111,7 +116,6 @@ async function expectOver(session: RawSession, reason?: string): Promise<void> {
     expect(metrics).toMatch(/^tollgate_in_flight 0$/m);
     expect(metrics).toMatch(/^tollgate_connections 1$/m);
   });
-  expect(it.gateway.process.stdout).not.toMatch(/a defect|uncaught/);
   expect(it.gateway.process.stderr).toBe('');
 }
 
