@@ -5,8 +5,8 @@ import { afterReading } from '../../io/after-reading.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { reset } from '../../io/graceful-close.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
-import { type BufferReader, endInTurn, type Intake } from '../../io/read-buffers.ts';
-import { hasWaiting } from '../../io/tls-carrier.ts';
+import { type BufferReader, endInTurn, type Intake, SharedBufferSocket } from '../../io/read-buffers.ts';
+import { hasWaiting, rawOf } from '../../io/tls-carrier.ts';
 import { TextWriter } from '../../io/writes.ts';
 import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
 
@@ -139,6 +139,9 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
   carry(request: ForwardRequest, carried: InFlightRequest): void {
     this.#carried = carried;
     this.#isSilent = true;
+    // Attack: each connection over TLS had turns of its own, so that a consumer had as many as it had responses.
+    const raw = rawOf(this.#socket);
+    if (raw instanceof SharedBufferSocket) raw.owner = carried.share;
     this.#reader.begin(request.method);
     const { body } = request;
     const head = requestHead(request, this.#address);

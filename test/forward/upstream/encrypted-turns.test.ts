@@ -3,17 +3,18 @@ import { readFile } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
 import { createServer, type TLSSocket, type TlsOptions } from 'node:tls';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { UpstreamConnection } from '../../../src/forward/upstream/connection.ts';
 import { addressOf, dial } from '../../../src/forward/upstream/dial.ts';
 import { Deadlines } from '../../../src/io/deadlines.ts';
-import { readInTurn } from '../../../src/io/read-buffers.ts';
+import { readInTurn, SharedBufferSocket } from '../../../src/io/read-buffers.ts';
 import { hasWaiting } from '../../../src/io/tls-carrier.ts';
 import { eventually } from '../../support/conditions.ts';
 import { newAuthority } from '../../support/encrypted.ts';
 import { atEnd } from '../../support/endings.ts';
-import { startGateway } from '../../support/gateway.ts';
+import { openGateway, startGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
+import { asking, rawClient } from '../../support/web-sockets.ts';
 
 const CONNECTIONS = 16;
 const RECORDS = 4_000;
@@ -117,4 +118,21 @@ test('a connection whose bytes wait for their turn carries no further request (r
   sockets[0]!.write(`HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n${'x'.repeat(4_000)}`);
   expect(await taken.promise).toBe(false);
   if (!socket.destroyed) await once(socket, 'close');
+});
+
+// Attack: each connection had turns of its own, so that a caller with many responses had as many before another one had its first.
+test('the responses of a caller share its turns (reliability 444)', async () => {
+  const to = vi.spyOn(SharedBufferSocket, 'to');
+  atEnd(() => to.mockRestore());
+  let asked = 0;
+  const { target } = await startService(() => asked++);
+  const gateway = await openGateway({ upstream: target, upstreamSettings: { tls: '{ verify: false }' } });
+  const [one, other] = [await gateway.createKey('endless'), await gateway.createKey('endless')];
+  for (const { key } of [one, one, other]) {
+    const before = asked;
+    await rawClient(gateway, asking(key, '/v1/pets', ''));
+    await eventually(() => expect(asked).toBe(before + 1));
+  }
+  const owners = to.mock.results.map(({ value }) => (value as SharedBufferSocket).owner);
+  expect(owners.map((owner) => owner === owners[0])).toEqual([true, true, false]);
 });
