@@ -162,15 +162,14 @@ export class BodySender {
    * response is read before a write can fail.
    */
   readonly #flush = (): void => {
-    const bytes = this.#held.take();
-    if (bytes === null) return;
-    if (this.#body.framing === 'chunked') {
-      this.#socket.cork();
-      this.#socket.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
-      this.#socket.write(bytes);
-      this.#socket.write('\r\n', 'latin1');
-      this.#socket.uncork();
-    } else this.#socket.write(bytes);
+    const length = this.#held.bytes;
+    if (length === 0) return;
+    const socket = this.#socket;
+    socket.cork();
+    if (this.#body.framing === 'chunked') socket.write(`${length.toString(16)}\r\n`, 'latin1');
+    for (const piece of this.#held.takeEach()) socket.write(piece);
+    if (this.#body.framing === 'chunked') socket.write('\r\n', 'latin1');
+    socket.uncork();
     if (this.#done || !this.#socket.writableNeedDrain) return;
     this.#body.source.pause();
     if (this.#probes !== null) return;

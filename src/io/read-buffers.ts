@@ -2,34 +2,13 @@ import { type NetConnectOpts, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { afterReading } from './after-reading.ts';
+import { BUFFER_BYTES, type Buffers, MIN_GIVEN_BYTES, ownCopy, PIECES } from './buffers.ts';
 import { type AcceptedHandle, interceptEnds, moveConnection, type OnRead, readInto, readOn } from './node-internals.ts';
 import { Turns } from './turns.ts';
 
 /*
  * Buffers for reading from connections, shared or used again. By default Node allocates one of 64 KiB for each read.
  */
-
-const BUFFER_BYTES = 64 * 1024;
-/** Buffers that are kept for reuse, 4 MiB in total. */
-const MAX_KEPT = 64;
-
-/**
- * A pool of buffers for pieces of large bodies. A new buffer for each piece would be garbage outside V8's heap.
- * Measured: with responses of 100 KiB the garbage collector took two fifths of all time.
- */
-export class Buffers {
-  readonly #kept: Buffer[] = [];
-
-  /** @returns a buffer of `BUFFER_BYTES` with arbitrary contents */
-  take(): Buffer {
-    return this.#kept.pop() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES);
-  }
-
-  /** @param buffer no longer read by any code: its next bytes may be another client's */
-  give(buffer: Buffer): void {
-    if (this.#kept.length < MAX_KEPT) this.#kept.push(buffer);
-  }
-}
 
 /** The reader of a connection's bytes. */
 export interface BufferReader {
@@ -106,8 +85,6 @@ const BYTES_PER_MS = INTAKE_IN_TURN_BYTES / 10;
 const FEW_BYTES = 4 * 1024;
 const CHEAP_BYTES_PER_MS = 40 * 1024;
 
-/** Smaller pieces are copied, because each would keep its whole buffer in use. */
-const MIN_GIVEN_BYTES = 16 * 1024;
 /** Shared by all connections: the bytes are processed before anything else is read. */
 const SHARED = Buffer.allocUnsafeSlow(BUFFER_BYTES);
 const FEW = SHARED.subarray(0, FEW_BYTES);
@@ -220,9 +197,8 @@ export class Intake {
   };
 }
 
-const CLIENT_BUFFER_BYTES = 64 * 1024;
 /** Shared by all connections: the bytes are processed, or copied, before anything else is read. */
-const SHARED_BY_CLIENTS = Buffer.allocUnsafeSlow(CLIENT_BUFFER_BYTES);
+const SHARED_BY_CLIENTS = Buffer.allocUnsafeSlow(BUFFER_BYTES);
 /**
  * A connection is read into this part of it, until that does not hold all that has arrived.
  *
@@ -233,8 +209,6 @@ const FIRST_PART = SHARED_BY_CLIENTS.subarray(0, 8 * 1024);
 /** A piece that is all that has arrived is processed at once, as long as those of a turn are no more than this, with so much for each. */
 const SMALL_IN_TURN_BYTES = 192 * 1024;
 const EACH_BYTES = 4 * 1024;
-/** For large pieces that wait. With new memory for each, a response of 1 MB from a service over TLS cost a third more. */
-const WAITING = new Buffers();
 const SMALL_READS = new BytesOfTurn(SMALL_IN_TURN_BYTES);
 /**
  * A small piece that is encrypted and takes longer than this is slow. After one, small pieces are processed at once for `SLOW_TURN_MS` of
@@ -290,7 +264,7 @@ export class SharedBufferSocket extends Socket {
   /** Who shares a turn with it: the network of its client, once that is known. */
   owner: unknown = this;
   /** The most bytes that are processed at once. */
-  pieceBytes = CLIENT_BUFFER_BYTES;
+  pieceBytes = BUFFER_BYTES;
   /** How many times as much as those of others its bytes count. */
   weight = 1;
   /** A piece that waits for its turn. The connection is not read meanwhile, even if a reader resumes it. */
@@ -376,16 +350,9 @@ export class SharedBufferSocket extends Socket {
     READS.begin(this.owner, this.#inTurn);
     this.#isLent = false;
     if (this.#waiting === null) return this.#readsOn;
-    this.#waiting = this.#kept(this.#waiting);
+    this.#copy = PIECES.copy(this.#waiting);
+    this.#waiting = this.#copy;
     return false;
-  }
-
-  /** @returns a copy, if it is large in a buffer that is used again once the reader has had all of it */
-  #kept(bytes: Buffer): Buffer {
-    if (bytes.length < MIN_GIVEN_BYTES || (this.taker ?? this.isPassedOn) === null) return ownCopy(bytes);
-    this.#copy = WAITING.take();
-    bytes.copy(this.#copy);
-    return this.#copy.subarray(0, bytes.length);
   }
 
   /** @returns whether there is more to process */
@@ -401,7 +368,7 @@ export class SharedBufferSocket extends Socket {
     const isLent = this.#isLent;
     if (!this.destroyed) this.#readsOn = this.#deliver(piece, isLent);
     if (this.#waiting !== null) return true;
-    if (this.#copy !== null) WAITING.give(this.#copy);
+    if (this.#copy !== null) PIECES.giveBack(this.#copy);
     this.#copy = null;
     if (this.destroyed) return false;
     if (!isLent && this.#readsOn && !this.isPaused()) readOn(this, piece.length);
@@ -420,11 +387,11 @@ export class SharedBufferSocket extends Socket {
       this.taker(bytes);
       return true;
     }
-    const piece = isLent ? this.#kept(bytes) : bytes;
-    const copy = this.#copy;
+    // The stream keeps the bytes.
     this.#copy = null;
+    const piece = isLent ? PIECES.copy(bytes) : bytes;
     const readsOn = this.push(piece);
-    if (copy !== null && this.readableLength === 0 && this.isPassedOn?.()) WAITING.give(copy);
+    if (this.isPassedOn !== null && this.readableLength === 0 && this.isPassedOn()) PIECES.giveBack(piece);
     return readsOn;
   }
 }
@@ -447,16 +414,4 @@ export function readInTurn(socket: Socket, work: () => void): void {
  */
 export function endInTurn(owner: unknown, weight: number, end: () => void): void {
   ENDS.later(owner, weight, end);
-}
-
-/**
- * Copies bytes into memory of their own.
- *
- * Attack: Node takes the memory for small copies from a pool, where a single byte that waits keeps 8 KiB in use. A client
- * that sends single bytes would make the gateway hold thousands of times as much.
- */
-export function ownCopy(bytes: Buffer): Buffer {
-  const own = Buffer.allocUnsafeSlow(bytes.length);
-  bytes.copy(own);
-  return own;
 }

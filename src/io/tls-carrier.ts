@@ -1,9 +1,10 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
+import { ownCopy } from './buffers.ts';
 import { threadCpuMs } from './clocks.ts';
 import { carriedBy } from './node-internals.ts';
-import { ownCopy, SharedBufferSocket } from './read-buffers.ts';
+import { SharedBufferSocket } from './read-buffers.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 /** Of the bytes of a TLS connection, this many may bring nothing, and as many more in each second. */

@@ -48,6 +48,9 @@ export class TextWriter {
   };
 }
 
+/** On average. Copying larger pieces costs more than writing each. */
+const LARGE_BYTES = 8 * 1024;
+
 /**
  * Pieces of a body that are held until everything that arrived with them has been read, and are then written as one.
  * Written one by one, chunks of one byte would cost 200 times their size on a connection that does not accept them.
@@ -81,5 +84,17 @@ export class Pieces {
     this.#others = null;
     this.#bytes = 0;
     return others === null ? first : Buffer.concat(others);
+  }
+
+  /** All pieces, as one if they are small. */
+  takeEach(): readonly Buffer[] {
+    const others = this.#others;
+    const areLarge = others !== null && this.#bytes >= others.length * LARGE_BYTES;
+    const whole = areLarge ? null : this.take();
+    if (whole !== null) return [whole];
+    this.#first = null;
+    this.#others = null;
+    this.#bytes = 0;
+    return others ?? [];
   }
 }

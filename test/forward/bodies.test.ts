@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { type OutgoingHttpHeaders, request } from 'node:http';
 import { createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
@@ -51,20 +51,30 @@ const sha = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('he
 const rssBytes = () =>
   Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8'))?.[1]) * 1024;
 
+/** Sends a body that the upstream sends back. */
+async function echoed(body: Buffer, framing: OutgoingHttpHeaders): Promise<unknown> {
+  const outgoing = request(`${gateway.origin}/v1/pets`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${key}`, ...framing },
+  });
+  outgoing.end(body);
+  const [answer] = await once(outgoing, 'response');
+  const back = Buffer.concat(await answer.toArray());
+  return [answer.statusCode, back.length, sha(back)];
+}
+
 test.each([0, 1, 65_537, MiB])('%d bytes up and down again are the same bytes, sized and in chunks', async (size) => {
   const body = randomBytes(size);
-  for (const chunked of [false, true]) {
-    const outgoing = request(`${gateway.origin}/v1/pets`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${key}`,
-        ...(chunked ? { 'Transfer-Encoding': 'chunked' } : { 'Content-Length': size }),
-      },
-    });
-    outgoing.end(body);
-    const [answer] = await once(outgoing, 'response');
-    const back = Buffer.concat(await answer.toArray());
-    expect([answer.statusCode, back.length, sha(back)]).toEqual([200, size, sha(body)]);
+  for (const framing of [{ 'Transfer-Encoding': 'chunked' }, { 'Content-Length': size }]) {
+    expect(await echoed(body, framing)).toEqual([200, size, sha(body)]);
+  }
+});
+
+test('uploads at the same time keep their bytes, while the memory for reading is used again', async () => {
+  for (let round = 0; round < 4; round++) {
+    const bodies = Array.from({ length: 8 }, () => randomBytes(MiB));
+    const backs = await Promise.all(bodies.map((body) => echoed(body, { 'Content-Length': MiB })));
+    expect(backs).toEqual(bodies.map((body) => [200, MiB, sha(body)]));
   }
 });
 

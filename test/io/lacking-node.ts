@@ -68,6 +68,15 @@ const LACKS: Readonly<Record<string, () => void>> = {
     alter(Socket.prototype, 'removeListener', { get: (_, socket) => () => socket });
   },
   'packets that are shown': () => alter(Duplex.prototype, 'parser', hidden),
+  'bodies that are copied': () => {
+    type Take = (chunk: Buffer) => void;
+    const get = (once: unknown, request: object) => (event: string, take: Take) =>
+      Reflect.apply(once as typeof EventEmitter.prototype.once, request, [
+        event,
+        (chunk: Buffer) => take(chunk.fill('b')),
+      ]);
+    alter(http.IncomingMessage.prototype, 'once', { get });
+  },
   'resume by its method': () => alter(Duplex.prototype, 'resume', ignored),
   'shouldKeepAlive that is obeyed': () => alter(ServerResponse.prototype, 'shouldKeepAlive', ignored),
   'deadlines that are watched': () =>

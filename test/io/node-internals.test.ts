@@ -34,6 +34,7 @@ const REFUSED = [
   ['one listener for data', /reads connections in another way, so pipelined requests could be smuggled/],
   ['a parser that leaves the connection alone', /reads connections in another way, so pipelined requests/],
   ['packets that are shown', /does not show the packet that it parses, so malformed request lines could be smuggled/],
+  ['bodies that are copied', /does not copy bodies, so those of two clients could be mixed/],
   ['resume by its method', /resumes connections in another way, so request bodies could fill the memory/],
   ['shouldKeepAlive that is obeyed', /keeps a connection open whose last response is written/],
   ['deadlines that are watched', /does not watch over deadlines/],

@@ -1,5 +1,6 @@
+import type { Buffers } from '../../io/buffers.ts';
 import type { Deadlines } from '../../io/deadlines.ts';
-import { type Buffers, Intake } from '../../io/read-buffers.ts';
+import { Intake } from '../../io/read-buffers.ts';
 import { type ConnectionKeeper, UpstreamConnection } from './connection.ts';
 import { addressOf, type DialOptions, dial, type UpstreamAddress } from './dial.ts';
 

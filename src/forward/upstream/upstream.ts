@@ -1,6 +1,6 @@
+import { Buffers } from '../../io/buffers.ts';
 import { Deadlines } from '../../io/deadlines.ts';
 import { FairShares, type Share } from '../../io/fair-shares.ts';
-import { Buffers } from '../../io/read-buffers.ts';
 import { NoUpstreamError } from '../faults.ts';
 import type { UpstreamConnection } from './connection.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';

@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { PIECES } from '../../io/buffers.ts';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { interceptDestroySoon, interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
@@ -41,7 +42,8 @@ export interface BodyReading {
 
 /**
  * Feeds the bytes of one connection to the parser of node:http, one request at a time. The bytes after a request are
- * held unparsed until that request has been answered.
+ * held unparsed until that request has been answered. The parser copies the pieces of a body that it announces, so the
+ * memory of what it has read is used again.
  *
  * Attack: node:http parses all that has arrived and announces pipelined requests all at once. A request that is refused
  * as ambiguous, with `Connection: close`, would then be followed to the upstream by the next one, although the response
@@ -267,7 +269,11 @@ export class RequestFeed {
     }
     const rest = this.#rest;
     this.#rest = NOTHING;
-    if (rest.length === 0 || this.#isOver) return;
+    if (this.#isOver) return;
+    if (rest.length === 0) {
+      PIECES.giveBack(bytes);
+      return;
+    }
     this.#hold(rest);
     if (chunksLeft <= 0) this.#schedule();
   }
