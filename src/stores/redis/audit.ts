@@ -15,7 +15,8 @@ import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
+import { pagesOf } from './values.ts';
 
 /** Maximum numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
 const MAX_REMOVED = 1_000;
@@ -176,9 +177,7 @@ if found ~= to and (not found or ARGV[2] == '' or found == ARGV[2]) then
 end
 return { found or false, number, false }`);
 
-interface RedisAuditOptions {
-  readonly redis: RedisClient;
-  readonly circuit: Calls;
+interface RedisAuditOptions extends StoreConnection {
   /** Makes records durable. */
   readonly writes: DurableWrites;
 }
@@ -258,11 +257,8 @@ export class RedisAudit implements AuditStore {
   async refusals(): Promise<readonly KeptRefusals[]> {
     const name = keyspace.auditRefusals;
     const found = new Map<string, KeptRefusals>();
-    let cursor = '0';
-    do {
-      const from = cursor;
-      const [next, values] = await this.#read(() => this.#redis.hscan(name, from, 'COUNT', MAX_REFUSALS), name);
-      cursor = next;
+    const scan = (cursor: string) => this.#redis.hscan(name, cursor, 'COUNT', MAX_REFUSALS);
+    for await (const values of pagesOf((cursor) => this.#read(() => scan(cursor), name))) {
       for (let i = 0; i < values.length; i += 2) {
         const [field, value] = [values[i]!, values[i + 1]!];
         const [, id = field, firstMs, lastMs = 0, count = 1, text = value] =
@@ -276,7 +272,7 @@ export class RedisAudit implements AuditStore {
           lastMs: Number(lastMs),
         });
       }
-    } while (cursor !== '0');
+    }
     return [...found.values()];
   }
 

@@ -2,7 +2,7 @@ import type { CertificateStore, Lease, RecordChange } from '../../certificates/s
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 import { FOREIGN, Values } from './values.ts';
 
 /** KEYS[1] the lease. ARGV[1] the holder; [2] for how many milliseconds. */
@@ -33,7 +33,7 @@ export class RedisCertificateStore implements CertificateStore {
   readonly #circuit: Calls;
   readonly #values: Values;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     this.#redis = redis;
     this.#circuit = circuit;
     this.#values = new Values(redis);

@@ -5,7 +5,7 @@ import { ClusterClient } from './cluster.ts';
 import { type RedisClient, ServerClient } from './connection.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 
 /**
  * Counts a change and publishes it with its number, atomically. If an ACL forbids the channel, gateways find the change
@@ -36,9 +36,7 @@ const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
   [WORDS.account, 'account'],
 ]);
 
-interface RedisChangesOptions {
-  readonly redis: RedisClient;
-  readonly circuit: Calls;
+interface RedisChangesOptions extends StoreConnection {
   /** How often the number of changes is polled; 250 ms if left out. A missed change is noticed by the second poll. */
   readonly pollEveryMs?: number;
 }

@@ -10,7 +10,7 @@ import { Failure } from '../../failure.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { luaFile } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 
 export const WINDOWS_LUA = luaFile('./windows.lua');
 /** The name of the channel on which scripts call back what is lent. */
@@ -22,9 +22,7 @@ export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + RECALLS_LUA + luaFile('./d
 /** How often a call is made with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
 
-interface DecisionCallsOptions {
-  readonly redis: RedisClient;
-  readonly circuit: Calls;
+interface DecisionCallsOptions extends StoreConnection {
   /** The name under which this process has requests in flight. */
   readonly holder: string;
   /** Left out: DECIDE_LUA. */

@@ -9,7 +9,8 @@ import {
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
+import { pagesOf } from './values.ts';
 
 /** KEYS: hash. ARGV: most fields, the field for further consumers, seconds to live, then consumers and calls in turn. */
 const ADD = new LuaScript<number>(`
@@ -33,7 +34,7 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     this.#redis = redis;
     this.#circuit = circuit;
   }
@@ -73,14 +74,10 @@ export class RedisDeprecatedCalls implements DeprecatedCalls {
   /** Reads page by page, because neither Redis nor this process does anything else while it handles an answer. */
   async #fieldsOf(key: string): Promise<ReadonlyMap<string, number>> {
     const fields = new Map<string, number>();
-    let cursor = '0';
-    do {
-      const at = cursor;
-      const scan = () => this.#redis.hscan(key, at, 'COUNT', CONSUMERS_AT_A_TIME);
-      const [next, flat] = await this.#circuit.read(scan, key);
+    const scan = (at: string) => this.#redis.hscan(key, at, 'COUNT', CONSUMERS_AT_A_TIME);
+    for await (const flat of pagesOf((at) => this.#circuit.read(() => scan(at), key))) {
       for (let i = 0; i < flat.length; i += 2) fields.set(flat[i]!, Number(flat[i + 1]));
-      cursor = next;
-    } while (cursor !== '0');
+    }
     return fields;
   }
 }

@@ -2,7 +2,7 @@ import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible';
 import type { AttemptCounter } from '../../identify/failed-attempts.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 
 const MINUTE_S = 60;
 
@@ -16,7 +16,7 @@ export class RedisAttemptCounter implements AttemptCounter {
   readonly #insurance: RateLimiterMemory;
   readonly #limiter: RateLimiterRedis;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     const options = { points: 1, duration: MINUTE_S, keyPrefix: keyspace.failedAttemptsPrefix };
     this.#insurance = new RateLimiterMemory(options);
     this.#limiter = new RateLimiterRedis({

@@ -15,7 +15,7 @@ import type { RedisClient } from './connection.ts';
 import { useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript, luaFile } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 
 type Reply = [now: number, reports: string[], questions: string[], answers: string[], ends: string[]];
 
@@ -26,7 +26,7 @@ export class RedisFleet implements FleetStore {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     this.#redis = redis;
     this.#circuit = circuit;
   }

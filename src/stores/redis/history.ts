@@ -1,4 +1,3 @@
-import type { Redis } from 'ioredis';
 import { historiesOf } from '../../admit/account-id.ts';
 import { HISTORY_BYTES, LAST_HOUR_BYTES, lastUsedMsOf } from '../../admit/history.ts';
 import {
@@ -17,8 +16,8 @@ import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
 import { useOwn } from './foreign-values.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
 import { LuaScript, luaFile } from './lua-script.ts';
-import type { Calls } from './shards.ts';
-import { holdWrites } from './values.ts';
+import type { Calls, StoreConnection } from './shards.ts';
+import { connectionsOf, holdWrites, nullIfForeign, pagesOf } from './values.ts';
 
 /** KEYS: the history of one consumer. ARGV: refusals, ban answers, the gateway's clock. */
 const ADD = new LuaScript<null>(`${HISTORY_LUA}
@@ -53,15 +52,7 @@ export class RedisHistory implements HistoryStore {
   readonly #wallMs: (() => number) | undefined;
 
   /** @param wallMs the gateway's own clock; left out: histories follow the store's clock unconditionally */
-  constructor({
-    redis,
-    circuit,
-    wallMs,
-  }: {
-    readonly redis: RedisClient;
-    readonly circuit: Calls;
-    readonly wallMs?: () => number;
-  }) {
+  constructor({ redis, circuit, wallMs }: StoreConnection & { readonly wallMs?: () => number }) {
     this.#wallMs = wallMs;
     this.#redis = redis;
     this.#circuit = circuit;
@@ -100,18 +91,12 @@ export class RedisHistory implements HistoryStore {
   }
 
   async *consumerIds(prefix: string): AsyncGenerator<string> {
-    const servers: readonly Redis[] =
-      this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis as Redis];
     const before = keyspace.history('').slice(0, -2);
     const start = `${before}{${prefix}`;
-    for (const server of servers) {
-      let cursor = '0';
-      do {
-        const scan = () => server.scan(cursor, 'MATCH', `${start}*`, 'COUNT', 1000);
-        const [next, names] = await this.#circuit.read(scan, server);
-        cursor = next;
+    for (const server of connectionsOf(this.#redis)) {
+      const scan = (cursor: string) => server.scan(cursor, 'MATCH', `${start}*`, 'COUNT', 1000);
+      for await (const names of pagesOf((cursor) => this.#circuit.read(() => scan(cursor), server)))
         for (const name of names) yield accountIdIn(name, before);
-      } while (cursor !== '0');
     }
   }
 
@@ -171,9 +156,4 @@ function forbiddenOrForeign(error: Error): typeof FORBIDDEN | null {
 /** No history is empty. */
 function emptyIfForeign(error: Error): Buffer {
   return nullIfForeign(error) ?? Buffer.alloc(0);
-}
-
-function nullIfForeign(error: Error): null {
-  if (error.message.startsWith('WRONGTYPE')) return null;
-  throw error;
 }

@@ -26,9 +26,9 @@ import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
 import { timeOf } from './server-clocks.ts';
 import { SettlementCalls } from './settlement-calls.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-changes.ts';
-import { holdWrites } from './values.ts';
+import { connectionsOf, holdWrites, pagesOf } from './values.ts';
 
 const LIFT = new LuaScript<string | null>(NOTED_LUA + luaFile('./lift.lua'));
 /** Exported for its test. */
@@ -36,9 +36,7 @@ export const IN_FLIGHT = new LuaScript(WINDOWS_LUA + luaFile('./in-flight.lua'))
 const READ_BANS = new LuaScript<ReadBan[]>(WINDOWS_LUA + luaFile('./read-bans.lua'));
 const CARRY_BAN = new LuaScript<number>(luaFile('./carry-ban.lua'));
 
-interface RedisLedgerOptions {
-  readonly redis: RedisClient;
-  readonly circuit: Calls;
+interface RedisLedgerOptions extends StoreConnection {
   /** Notifies every gateway. */
   readonly publish: (change: StoreChange) => Promise<void>;
   /** Makes lifts, top-ups and resets durable. */
@@ -183,17 +181,13 @@ export class RedisLedger implements Ledger {
   /** Scans all accounts, a thousand at a time. An index of bans could disagree with the accounts. */
   async bans(): Promise<readonly FoundBan[]> {
     const found = new Map<string, FoundBan>();
-    const servers = this.#redis instanceof ClusterClient ? this.#redis.nodes('master') : [this.#redis];
-    await Promise.all(servers.map((server) => this.#bansOn(server, found)));
+    await Promise.all(connectionsOf(this.#redis).map((server) => this.#bansOn(server, found)));
     return [...found.values()];
   }
 
   async #bansOn(server: Redis, found: Map<string, FoundBan>): Promise<void> {
-    let cursor = '0';
-    do {
-      const scan = () => server.scan(cursor, 'MATCH', `${ACCOUNT_PREFIX}{*`, 'COUNT', 1000);
-      const [next, names] = await this.#circuit.read(scan, server);
-      cursor = next;
+    const scan = (cursor: string) => server.scan(cursor, 'MATCH', `${ACCOUNT_PREFIX}{*`, 'COUNT', 1000);
+    for await (const names of pagesOf((cursor) => this.#circuit.read(() => scan(cursor), server))) {
       if (names.length === 0) continue;
       const nowMs = await this.#circuit.read(() => timeOf(server), server);
       for (const [i, read] of (await this.#readBans(names)).entries()) {
@@ -202,7 +196,7 @@ export class RedisLedger implements Ledger {
         if (ban && nowMs < ban.untilMs) found.set(consumerId, { consumerId, ban });
         else if (read[4] === 0) found.set(consumerId, { consumerId, ban: null });
       }
-    } while (cursor !== '0');
+    }
   }
 
   /** Asks the cluster and not the scanned node: a slot may have moved since the scan. */

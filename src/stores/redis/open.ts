@@ -21,7 +21,7 @@ import { ReplicaWatch, troubleOf } from './replica-watch.ts';
 import { Replication, type WantedReplicas } from './replication.ts';
 import { RedisSecretUses } from './secret-uses.ts';
 import { serverClocks } from './server-clocks.ts';
-import { type Calls, circuitFor } from './shards.ts';
+import { circuitFor, type StoreConnection } from './shards.ts';
 import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
 
 // Opens the store in Redis: for a command, for a gateway, or for `tollgate doctor`.
@@ -291,10 +291,7 @@ export async function openForDiagnosis(url: string) {
   };
 }
 
-async function certificatesOn(connection: {
-  readonly redis: ReturnType<typeof connectRedis>;
-  readonly circuit: Calls;
-}) {
+async function certificatesOn(connection: StoreConnection) {
   const { RedisCertificateStore } = await import('./certificates.ts');
   return new RedisCertificateStore(connection);
 }

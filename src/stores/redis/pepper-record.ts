@@ -2,7 +2,7 @@ import type { PepperStore } from '../../identify/pepper-record.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 import { FOREIGN, Values } from './values.ts';
 
 /** Replaces a value if it has not changed since it was read. */
@@ -17,7 +17,7 @@ export class RedisPepperRecord implements PepperStore {
   readonly #circuit: Calls;
   readonly #values: Values;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     this.#redis = redis;
     this.#circuit = circuit;
     this.#values = new Values(redis);

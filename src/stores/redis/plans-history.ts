@@ -12,7 +12,7 @@ import type { RedisClient } from './connection.ts';
 import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 
 /** KEYS: the hash of the history (fields: keyspace.ts). ARGV: the number; the actor. */
 const CLAIM = new LuaScript<number>(`
@@ -79,7 +79,7 @@ export class RedisPlansHistory implements PlansHistory {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     this.#redis = redis;
     this.#circuit = circuit;
   }

@@ -17,7 +17,7 @@ import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import { type Lead, leadsOnlyIn, REPLACE, type RecordKind, RecordWrite } from './record-writes.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
 
 /** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
@@ -32,9 +32,7 @@ export const DROP = new LuaScript<number>(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`);
 
-export interface RecordsOptions {
-  readonly redis: RedisClient;
-  readonly circuit: Calls;
+export interface RecordsOptions extends StoreConnection {
   /** Notifies every gateway. */
   readonly publish: (change: StoreChange) => Promise<void>;
   /** Makes changes durable. */

@@ -7,8 +7,8 @@ import {
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
-import type { Calls } from './shards.ts';
-import { holdWrites } from './values.ts';
+import type { Calls, StoreConnection } from './shards.ts';
+import { holdWrites, nullIfForeign } from './values.ts';
 
 /** KEYS: hash. ARGV: secret, day, seconds to live, most fields, then the secrets that the key has. */
 const NOTE = new LuaScript<number>(`
@@ -34,7 +34,7 @@ export class RedisSecretUses implements SecretUseStore {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
 
-  constructor({ redis, circuit }: { readonly redis: RedisClient; readonly circuit: Calls }) {
+  constructor({ redis, circuit }: StoreConnection) {
     this.#redis = redis;
     this.#circuit = circuit;
   }
@@ -61,10 +61,4 @@ export class RedisSecretUses implements SecretUseStore {
     const name = keyspace.secretUses(keyId);
     await this.#circuit.run(() => this.#redis.del(name), name);
   }
-}
-
-/** A value, because the circuit would take an error for a failure of the store. */
-function nullIfForeign(error: Error): null {
-  if (error.message.includes('WRONGTYPE')) return null;
-  throw error;
 }

@@ -17,6 +17,12 @@ export interface Calls {
   read<T>(call: () => Promise<T>, about?: About): Promise<T>;
 }
 
+/** A client, and what makes the calls with it. */
+export interface StoreConnection {
+  readonly redis: RedisClient;
+  readonly circuit: Calls;
+}
+
 /** The circuit of a single server or of a cluster. */
 interface StoreCircuit extends Calls {
   readonly state: CircuitState;

@@ -22,13 +22,12 @@ import {
 import { UNBOUNDED } from '../../admit/plan.ts';
 import { type TopUp, type TopUpNote, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
-import type { RedisClient } from './connection.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
 import type { DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { luaFile } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
-import type { Calls } from './shards.ts';
+import type { StoreConnection } from './shards.ts';
 
 const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + luaFile('./once.lua');
 const TOP_UPS_LUA = luaFile('./top-ups.lua');
@@ -52,9 +51,7 @@ const LENT_FOR_MS = 2_000;
 /** How often a call is repeated with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
 
-interface UsageChangesOptions {
-  readonly redis: RedisClient;
-  readonly circuit: Calls;
+interface UsageChangesOptions extends StoreConnection {
   /** Notifies every gateway. */
   readonly publish: (change: StoreChange) => Promise<void>;
   readonly writes: DurableWrites;

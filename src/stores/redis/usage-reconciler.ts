@@ -6,7 +6,7 @@ import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA, WINDOWS_LUA } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript, luaFile } from './lua-script.ts';
-import type { Calls } from './shards.ts';
+import type { Calls, StoreConnection } from './shards.ts';
 
 /** Exported for its test. */
 export const RECONCILE = new LuaScript<number[] | string>(WINDOWS_LUA + HISTORY_LUA + luaFile('./reconcile-usage.lua'));
@@ -20,15 +20,7 @@ export class RedisUsageReconciler implements UsageReconciler {
   readonly #wallMs: (() => number) | undefined;
 
   /** @param wallMs the gateway's own clock; left out: histories follow the store's clock unconditionally */
-  constructor({
-    redis,
-    circuit,
-    wallMs,
-  }: {
-    readonly redis: RedisClient;
-    readonly circuit: Calls;
-    readonly wallMs?: () => number;
-  }) {
+  constructor({ redis, circuit, wallMs }: StoreConnection & { readonly wallMs?: () => number }) {
     this.#wallMs = wallMs;
     this.#redis = redis;
     this.#circuit = circuit;

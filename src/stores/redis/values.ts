@@ -27,6 +27,12 @@ export class Values {
   }
 }
 
+/** A value, because the circuit would take an error for a failure of the store. A script's error may begin with other words. */
+export function nullIfForeign(error: Error): null {
+  if (error.message.includes('WRONGTYPE')) return null;
+  throw error;
+}
+
 /**
  * Holds back commands until `release`, so that each connection sends them in one socket write. The caller must release them
  * in the same turn of the event loop, or at its end.
@@ -39,6 +45,16 @@ export function holdWrites(redis: RedisClient): { release(): void } {
       for (const stream of streams) stream?.uncork();
     },
   };
+}
+
+/** The pages of a SCAN. */
+export async function* pagesOf(scan: (cursor: string) => Promise<[cursor: string, page: string[]]>) {
+  let cursor = '0';
+  do {
+    const [next, page] = await scan(cursor);
+    yield page;
+    cursor = next;
+  } while (cursor !== '0');
 }
 
 /** Combines all commands of one turn of the event loop into one socket write for each connection. */
@@ -62,6 +78,7 @@ class TurnWrites {
   }
 }
 
-function connectionsOf(redis: RedisClient): readonly Redis[] {
+/** Those to the server, or to each primary of a cluster. */
+export function connectionsOf(redis: RedisClient): readonly Redis[] {
   return redis instanceof ClusterClient ? redis.nodes('master') : [redis];
 }
