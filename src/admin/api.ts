@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Failure } from '../failure.ts';
 import { requestIdOf, valuesOf } from '../http1/fields.ts';
+import { inSlices } from '../io/steps.ts';
 import {
   type Action,
   type AuditLine,
@@ -22,7 +23,7 @@ import { type Endpoint, inputOf, matchOf, respond, targetOf } from './endpoints.
 import { type Events, eventResponse } from './event-resources.ts';
 import type { EventResponse } from './event-streams.ts';
 import type { FindBudget } from './find-budget.ts';
-import { openApi } from './openapi.ts';
+import { openApiInSteps } from './openapi.ts';
 import { type AdminResponse, codeOf, errorResponse, jsonResponse, refusalOf, send, withJson } from './response.ts';
 import { type LinkTaken, SESSION_METHODS, SIGN_IN_BYTES, SIGN_IN_MS, showSession, signIn, signOut } from './sign-in.ts';
 
@@ -60,9 +61,9 @@ interface AdminApiOptions {
 export type AdminApi = (request: IncomingMessage, response: ServerResponse, keepPlace?: () => boolean) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
-  let described: AdminResponse | null = null;
+  let described: Promise<AdminResponse> | null = null;
   const description = () => {
-    described ??= withJson(jsonResponse(200, openApi()));
+    described ??= inSlices(openApiInSteps()).then((json) => withJson(jsonResponse(200, json)));
     return described;
   };
   const means: Means = { lists: new TurnQueue(), finds: new TurnQueue(), bodies: new BodyRoom(), description };
@@ -89,8 +90,8 @@ interface Means {
   /** Of two wrong secrets at the same time, each would be looked up before the other was counted. */
   readonly finds: TurnQueue;
   readonly bodies: BodyRoom;
-  /** The response with the OpenAPI description. It is long, so its JSON is made once. */
-  readonly description: () => AdminResponse;
+  /** The response with the OpenAPI description. It is long, so it is made once, and in slices. */
+  readonly description: () => Promise<AdminResponse>;
 }
 
 /** An attempt to change something, as far as it is known; `null` members are not known yet. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { atOnce, type Steps } from '../io/steps.ts';
 import { isOptional, membersOf } from '../operations/catalogue/input.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
 import { ENDPOINTS, type Endpoint, hasQuery, isPaged, lineOf } from './endpoints.ts';
@@ -9,6 +10,10 @@ import { type RefusalCode, STATUS } from './response.ts';
 
 /** The description, as `GET /admin/openapi.json` serves it. */
 export function openApi(): Json {
+  return atOnce(openApiInSteps());
+}
+
+export function* openApiInSteps(): Steps<Json> {
   const schemas = new Schemas();
   const paths: Record<string, Json> = {};
   const put = (line: string, described: Json) => {
@@ -17,7 +22,10 @@ export function openApi(): Json {
     const known = paths[path] ?? (parameters.length === 0 ? {} : { parameters });
     paths[path] = { ...known, [method.toLowerCase()]: described };
   };
-  for (const endpoint of ENDPOINTS) put(endpoint.line, describedOf(endpoint, schemas));
+  for (const endpoint of ENDPOINTS) {
+    put(endpoint.line, describedOf(endpoint, schemas));
+    yield;
+  }
   for (const { line, input, output, headers = {}, responses, ...described } of OWN_PATHS) {
     const found = { description: described.summary, headers: withId(headers), content: jsonOf(schemas.of(output)) };
     put(line, {
@@ -25,6 +33,7 @@ export function openApi(): Json {
       ...(input === undefined ? {} : inputOf(line, input, schemas)),
       responses: { 200: found, ...referred(responses), default: ref('responses', 'Other') },
     });
+    yield;
   }
   return {
     ...ABOUT,

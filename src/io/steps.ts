@@ -20,7 +20,7 @@ export function atOnce<T>(steps: Steps<T>): T {
  * Runs the steps in slices, and lets the event loop serve requests between them.
  * @throws what a step throws; the reason of `signal` if the signal is aborted between two slices
  */
-export async function inSlices<T>(steps: Steps<T>, signal: AbortSignal): Promise<T> {
+export async function inSlices<T>(steps: Steps<T>, signal?: AbortSignal): Promise<T> {
   for (;;) {
     const untilMs = performance.now() + MAX_SLICE_MS;
     for (let done = 0; done < STEPS_PER_SLICE && performance.now() < untilMs; done++) {
@@ -28,6 +28,6 @@ export async function inSlices<T>(steps: Steps<T>, signal: AbortSignal): Promise
       if (step.done === true) return step.value;
     }
     await nextTurn();
-    signal.throwIfAborted();
+    signal?.throwIfAborted();
   }
 }

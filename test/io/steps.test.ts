@@ -2,7 +2,6 @@ import { expect, test } from 'vitest';
 import { atOnce, inSlices, STEPS_PER_SLICE, type Steps } from '../../src/io/steps.ts';
 
 const STEPS = 10 * STEPS_PER_SLICE + 1;
-const never = new AbortController().signal;
 
 function* counting(): Steps<string> {
   for (let i = 0; i < STEPS; i++) yield;
@@ -23,14 +22,14 @@ test('no turn of the event loop is asked for more than a slice (reliability 160)
       yield;
     }
   }
-  await inSlices(watched(), never);
+  await inSlices(watched());
   isDone = true;
   expect(inTurn.reduce((sum, steps) => sum + steps)).toBe(STEPS);
   expect(Math.max(...inTurn)).toBeLessThanOrEqual(STEPS_PER_SLICE);
 });
 
 test('work in slices comes to what it comes to at once', async () => {
-  expect([atOnce(counting()), await inSlices(counting(), never)]).toEqual(['whole', 'whole']);
+  expect([atOnce(counting()), await inSlices(counting())]).toEqual(['whole', 'whole']);
 });
 
 test('work that is aborted between two slices does not continue', async () => {

@@ -54,7 +54,7 @@ export function consoleAssets(): (request: IncomingMessage, response: ServerResp
       response.writeHead(405, { Allow: 'GET, HEAD' }).end();
       return;
     }
-    loading ??= inSlices(load(), NEVER);
+    loading ??= inSlices(load());
     const loaded = await loading;
     const name = path.slice('/console/'.length);
     // The name of a screen may end like that of a file: a request id in its path is up to the client.
@@ -90,8 +90,6 @@ function send(
   });
   response.end(bytes);
 }
-
-const NEVER = new AbortController().signal;
 
 interface Page {
   readonly assets: ReadonlyMap<string, Asset>;
