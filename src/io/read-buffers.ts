@@ -256,11 +256,6 @@ type TakeBytes = (bytes: Buffer) => void;
 export class SharedBufferSocket extends Socket {
   /** Receives the bytes; null if the connection is read as a stream. */
   taker: TakeBytes | null = null;
-  /**
-   * Whether the readers of the stream no longer need the bytes that it has emitted; null if they may keep them. With new memory for each
-   * piece the garbage collector took two thirds of the time of a WebSocket that carries much.
-   */
-  isPassedOn: (() => boolean) | null = null;
   /** Who shares a turn with it: the network of its client, once that is known. */
   owner: unknown = this;
   /** The most bytes that are processed at once. */
@@ -389,10 +384,7 @@ export class SharedBufferSocket extends Socket {
     }
     // The stream keeps the bytes.
     this.#copy = null;
-    const piece = isLent ? PIECES.copy(bytes) : bytes;
-    const readsOn = this.push(piece);
-    if (this.isPassedOn !== null && this.readableLength === 0 && this.isPassedOn()) PIECES.giveBack(piece);
-    return readsOn;
+    return this.push(isLent ? PIECES.copy(bytes) : bytes);
   }
 }
 

@@ -86,18 +86,32 @@ test('of services that always send a few pieces pass in each turn, and all of th
 });
 
 test('what a client has not yet taken stays as it is while the next pieces of its service are read', async () => {
-  const sent = Buffer.from(Uint32Array.from({ length: 4 * 1024 * 1024 }, (_, i) => i).buffer);
-  const upstream = await dialed((await listen(createServer((service) => service.end(sent)))).port);
   const accepted = Promise.withResolvers<Socket>();
-  const { port } = await listen(createServer({ allowHalfOpen: true }, accepted.resolve));
+  const { port: ofService } = await listen(createServer(accepted.resolve));
+  const upstream = await dialed(ofService);
+  const service = await accepted.promise;
+  const connected = Promise.withResolvers<Socket>();
+  const { port } = await listen(createServer({ allowHalfOpen: true }, connected.resolve));
   const reader = createConnection({ port, host: '127.0.0.1' });
-  const client = await accepted.promise;
+  const client = await connected.promise;
   atEnd(() => client.destroy());
   const options = { ...NO_LIMITS, deadlines: new Deadlines(() => performance.now()), onEnd: () => {} };
   const tunnel = new Tunnel(client, upstream, options);
   upstream.pipe(client).pipe(upstream);
   tunnel.count();
-  // The first bytes are read once the system takes no more of them.
-  await eventually(() => client.writableNeedDrain);
-  expect(Buffer.concat(await reader.toArray()).equals(sent)).toBe(true);
+  let passed = 0;
+  upstream.on('data', (chunk: Buffer) => {
+    passed += chunk.length;
+  });
+  // Large enough for memory that is used again, and small enough for two of them to wait for the client.
+  const pieces: Buffer[] = [];
+  for (let sent = 0; !client.writableNeedDrain; ) {
+    const piece = Buffer.alloc(40 * 1024, pieces.length);
+    pieces.push(piece);
+    sent += piece.length;
+    service.write(piece);
+    while (passed < sent && !client.writableNeedDrain) await once(upstream, 'data');
+  }
+  service.end();
+  expect(Buffer.concat(await reader.toArray()).equals(Buffer.concat(pieces))).toBe(true);
 });
