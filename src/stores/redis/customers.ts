@@ -1,9 +1,10 @@
 import type { CustomerStore } from '../../identify/record-store.ts';
 import { readStoredCustomer, type StoredCustomer } from '../../model/record.ts';
+import type { ChangingConnection } from './durable-writes.ts';
 import { isSuspendedBy } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { merged, type RecordKind } from './record-writes.ts';
-import { Records, type RecordsOptions } from './records.ts';
+import { Records } from './records.ts';
 
 const CUSTOMERS: RecordKind<StoredCustomer> = {
   noun: 'Customer',
@@ -18,7 +19,7 @@ const CUSTOMERS: RecordKind<StoredCustomer> = {
 };
 
 /** Customers in Redis. */
-export function redisCustomers(options: RecordsOptions): CustomerStore {
+export function redisCustomers(options: ChangingConnection): CustomerStore {
   return new Records(options, CUSTOMERS);
 }
 

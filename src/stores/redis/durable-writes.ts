@@ -1,7 +1,17 @@
 import { DURABLE, type Durability, type Settlement } from '../../admit/ledger.ts';
+import type { StoreChange } from '../../identify/record-store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplicas } from './replication.ts';
+import type { StoreConnection } from './shards.ts';
+
+/** A connection over which records and accounts are changed. */
+export interface ChangingConnection extends StoreConnection {
+  /** Notifies every gateway. */
+  readonly publish: (change: StoreChange) => Promise<void>;
+  /** Makes changes durable. */
+  readonly writes: DurableWrites;
+}
 
 /** A write that was made, and how to repeat it if a failover has undone it. */
 export interface LastingWrite {

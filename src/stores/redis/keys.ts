@@ -3,11 +3,12 @@ import { Failure } from '../../failure.ts';
 import type { KeyScan, KeyStore, RecordPage, Updated, UpdateOptions } from '../../identify/record-store.ts';
 import { indexedOf, isReadable, type StoredKey, UnreadableRecord } from '../../model/record.ts';
 import type { RedisClient } from './connection.ts';
+import type { ChangingConnection } from './durable-writes.ts';
 import { API_KEYS } from './key-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { type LookUps, lookUpsOn } from './look-ups.ts';
 import { LuaScript } from './lua-script.ts';
-import { Records, type RecordsOptions } from './records.ts';
+import { Records } from './records.ts';
 import type { Calls } from './shards.ts';
 
 /** Sets a value unless there is one. KEYS: its name. ARGV: the value, milliseconds until it expires. Reply: the value there. */
@@ -24,7 +25,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
   readonly #lookUps: LookUps;
   readonly #lookUpsEvenFull: LookUps;
 
-  constructor(options: RecordsOptions) {
+  constructor(options: ChangingConnection) {
     super(options, API_KEYS);
     const { redis, circuit } = options;
     this.#redis = redis;

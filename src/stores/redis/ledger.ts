@@ -19,14 +19,14 @@ import type { StoreChange } from '../../identify/record-store.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';
-import type { DurableWrites, LastingWrite } from './durable-writes.ts';
+import type { ChangingConnection, DurableWrites, LastingWrite } from './durable-writes.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from './keyspace.ts';
 import { LuaScript, luaFile } from './lua-script.ts';
 import { NOTED_LUA } from './record-writes.ts';
 import type { ReplicaLink } from './replication.ts';
 import { timeOf } from './server-clocks.ts';
 import { SettlementCalls } from './settlement-calls.ts';
-import type { Calls, StoreConnection } from './shards.ts';
+import type { Calls } from './shards.ts';
 import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-changes.ts';
 import { connectionsOf, holdWrites, pagesOf } from './values.ts';
 
@@ -36,11 +36,7 @@ export const IN_FLIGHT = new LuaScript(WINDOWS_LUA + luaFile('./in-flight.lua'))
 const READ_BANS = new LuaScript<ReadBan[]>(WINDOWS_LUA + luaFile('./read-bans.lua'));
 const CARRY_BAN = new LuaScript<number>(luaFile('./carry-ban.lua'));
 
-interface RedisLedgerOptions extends StoreConnection {
-  /** Notifies every gateway. */
-  readonly publish: (change: StoreChange) => Promise<void>;
-  /** Makes lifts, top-ups and resets durable. */
-  readonly writes: DurableWrites;
+interface RedisLedgerOptions extends ChangingConnection {
   /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: () => number;
   /** Called with the name of a history in which nothing was recorded, because it cannot be read. */

@@ -87,18 +87,19 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
     const publish = (change: StoreChange) => changes.publish(change);
     const timeoutMs = Math.max(durability.timeoutMs, DURABLE_WITHIN_MS);
     const writes = new DurableWrites({ redis, replicas: durability.replicas, timeoutMs });
+    const changing = { redis, circuit, publish, writes };
     return {
       name: nameOf(url),
       warnings: [...warnings, ...(unverified ? [UNVERIFIED] : [])],
       peppers,
       pepperHistory: history,
-      keys: new RedisKeys({ redis, circuit, publish, writes }),
-      customers: redisCustomers({ redis, circuit, publish, writes }),
+      keys: new RedisKeys(changing),
+      customers: redisCustomers(changing),
       audit: new RedisAudit({ redis, circuit, writes }),
       plansHistory: new RedisPlansHistory({ redis, circuit }),
       publish,
       counts: async () => ({
-        ledger: new RedisLedger({ redis, circuit, writes, publish }),
+        ledger: new RedisLedger(changing),
         history: new RedisHistory({ redis, circuit }),
         deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
         secretUses: new RedisSecretUses({ redis, circuit }),
@@ -153,21 +154,15 @@ export async function openForGateway(gateway: RedisGateway) {
   const changes = new RedisChanges({ redis, circuit });
   const publish = (change: StoreChange) => changes.publish(change);
   const writes = new DurableWrites({ redis, ...durability, onLoss: gateway.onLostChanges });
+  const changing = { redis, circuit, publish, writes };
   const replicas =
     onReplicas === undefined || durability.replicas === 0
       ? null
       : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
   return {
-    keys: new RedisKeys({ redis, circuit, publish, writes }),
-    customers: redisCustomers({ redis, circuit, publish, writes }),
-    ledger: new RedisLedger({
-      redis,
-      circuit,
-      publish,
-      writes,
-      wallMs,
-      onUnrecorded: warnOfHistory(gateway.onWarning),
-    }),
+    keys: new RedisKeys(changing),
+    customers: redisCustomers(changing),
+    ledger: new RedisLedger({ ...changing, wallMs, onUnrecorded: warnOfHistory(gateway.onWarning) }),
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),

@@ -13,11 +13,11 @@ import {
 } from '../../model/record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import type { DurableWrites } from './durable-writes.ts';
+import type { ChangingConnection, DurableWrites } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import { type Lead, leadsOnlyIn, REPLACE, type RecordKind, RecordWrite } from './record-writes.ts';
-import type { Calls, StoreConnection } from './shards.ts';
+import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './values.ts';
 
 /** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
@@ -31,13 +31,6 @@ return rank`);
 export const DROP = new LuaScript<number>(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`);
-
-export interface RecordsOptions extends StoreConnection {
-  /** Notifies every gateway. */
-  readonly publish: (change: StoreChange) => Promise<void>;
-  /** Makes changes durable. */
-  readonly writes: DurableWrites;
-}
 
 /** A record before and after a change, and what makes the change durable. */
 interface ChangedRecord<T> {
@@ -66,7 +59,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
   readonly #form: RecordForm<T>;
   readonly values: Values;
 
-  constructor({ redis, circuit, publish, writes }: RecordsOptions, kind: RecordKind<T>) {
+  constructor({ redis, circuit, publish, writes }: ChangingConnection, kind: RecordKind<T>) {
     this.#redis = redis;
     this.values = new Values(redis);
     this.#circuit = circuit;

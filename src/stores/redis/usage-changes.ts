@@ -21,13 +21,11 @@ import {
 } from '../../admit/ledger.ts';
 import { UNBOUNDED } from '../../admit/plan.ts';
 import { type TopUp, type TopUpNote, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
-import type { StoreChange } from '../../identify/record-store.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
-import type { DurableWrites } from './durable-writes.ts';
+import type { ChangingConnection } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';
 import { luaFile } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
-import type { StoreConnection } from './shards.ts';
 
 const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + luaFile('./once.lua');
 const TOP_UPS_LUA = luaFile('./top-ups.lua');
@@ -51,10 +49,7 @@ const LENT_FOR_MS = 2_000;
 /** How often a call is repeated with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
 
-interface UsageChangesOptions extends StoreConnection {
-  /** Notifies every gateway. */
-  readonly publish: (change: StoreChange) => Promise<void>;
-  readonly writes: DurableWrites;
+interface UsageChangesOptions extends ChangingConnection {
   readonly lua?: UsageChangesLua;
 }
 
