@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf } from './account-id.ts';
 import {
   type AccountState,
@@ -15,7 +16,7 @@ import {
 } from './decide.ts';
 import type { Allowance, Budgets } from './plan.ts';
 import { type Banned, type Refused, sameAmounts, verdictOf } from './verdict.ts';
-import { isPresent, presentCount, type WindowLimit, type WindowName, withTopUps } from './windows.ts';
+import { isPresent, presentCount, type WindowLimit, withTopUps } from './windows.ts';
 
 interface AccountCacheOptions {
   /** Maximum consumers whose last known state is kept. */

@@ -1,6 +1,7 @@
 import { Failure } from '../failure.ts';
+import { UNBOUNDED } from '../model/plan.ts';
+import type { WindowName } from '../model/values.ts';
 import { type AccountState, type Ban, lift, NO_STRIKES } from './decide.ts';
-import { UNBOUNDED } from './plan.ts';
 import {
   endIfOpened,
   presentCount,
@@ -9,7 +10,6 @@ import {
   type TopUps,
   type WindowCount,
   type WindowLimit,
-  type WindowName,
   windowLimit,
 } from './windows.ts';
 

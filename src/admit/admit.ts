@@ -1,4 +1,5 @@
 import { afterReading } from '../io/after-reading.ts';
+import type { WindowName } from '../model/values.ts';
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf } from './account-id.ts';
 import { type AdmissionListener, type Batch, belongsTo, isAlike, join, type Wanted } from './batch.ts';
@@ -12,7 +13,6 @@ import type { Allowance } from './plan.ts';
 import { Settlements, type UsedUnits } from './settlements.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
 import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from './verdict.ts';
-import type { WindowName } from './windows.ts';
 
 export interface AdmitterOptions {
   readonly ledger: Ledger;

@@ -1,4 +1,6 @@
 import type { Ban, StoredAccount } from '../model/account.ts';
+import type { BanRule } from '../model/plan.ts';
+import type { LimitName, WindowName } from '../model/values.ts';
 import {
   type Lease,
   type LeaseTerms,
@@ -11,18 +13,16 @@ import {
   unreturnedUnits,
   waitFor,
 } from './lease.ts';
-import type { Allowance, BanRule, Budget, Budgets } from './plan.ts';
+import type { Allowance, Budget, Budgets } from './plan.ts';
 import {
   countIn,
   fitsAtMs,
   isPresent,
-  type LimitName,
   presentCount,
   type ToppedUpLimit,
   type TopUps,
   type WindowCount,
   type WindowLimit,
-  type WindowName,
   withTopUps,
 } from './windows.ts';
 

@@ -1,5 +1,5 @@
+import { isLimitName, type LimitName } from '../model/values.ts';
 import type { History } from './history.ts';
-import { isLimitName, type LimitName } from './windows.ts';
 
 /** What the store keeps of each consumer's use besides its counters. Implemented by stores/embedded and stores/redis. */
 export interface HistoryStore {

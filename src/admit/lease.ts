@@ -1,4 +1,5 @@
-import { countIn, givenBack, type ToppedUpLimit, type WindowCount, type WindowName } from './windows.ts';
+import type { WindowName } from '../model/values.ts';
+import { countIn, givenBack, type ToppedUpLimit, type WindowCount } from './windows.ts';
 
 /*
  * Leases: units of an account that one gateway has borrowed. The store has counted them in every window and in the history, as if

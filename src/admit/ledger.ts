@@ -1,12 +1,13 @@
 import { hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
+import type { WindowName } from '../model/values.ts';
 import type { ResetUsage, TopUpTerms, UndoneTopUp } from './account-changes.ts';
 import type { AccountIds } from './account-id.ts';
 import type { AccountState, Amounts, Outcome } from './decide.ts';
 import type { LeaseTerms } from './lease.ts';
 import type { Allowance } from './plan.ts';
 import type { SettledWindow } from './settle.ts';
-import type { SliceCounts, TopUp, TopUpNote, WindowLimit, WindowName } from './windows.ts';
+import type { SliceCounts, TopUp, TopUpNote, WindowLimit } from './windows.ts';
 
 export const DURABLE: Durability = { kind: 'durable' };
 

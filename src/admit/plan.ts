@@ -8,19 +8,8 @@ import {
   type PlanUnit,
   type WindowForms,
 } from '../model/plan.ts';
-import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName, windowLimit } from './windows.ts';
-
-export {
-  type BanRule,
-  type Limit,
-  type Limits,
-  MAX_GROUPS,
-  MAX_UNITS,
-  type Plan,
-  type Plans,
-  type PlanUnit,
-  UNBOUNDED,
-} from '../model/plan.ts';
+import { WINDOWS, type WindowName } from '../model/values.ts';
+import { WINDOW_MS, type WindowLimit, windowLimit } from './windows.ts';
 
 /**
  * A set of groups and units is a number with a bit for each group, then this one: the request belongs to some group by one reading of its

@@ -1,13 +1,6 @@
+import type { WindowName } from '../model/values.ts';
 import type { AccountState } from './decide.ts';
-import {
-  countIn,
-  givenBack,
-  placeOf,
-  presentCount,
-  type WindowCount,
-  type WindowLimit,
-  type WindowName,
-} from './windows.ts';
+import { countIn, givenBack, placeOf, presentCount, type WindowCount, type WindowLimit } from './windows.ts';
 
 /** One window in which a request was counted. */
 export interface SettledWindow {

@@ -1,9 +1,10 @@
+import type { WindowName } from '../model/values.ts';
 import { type AccountIds, historiesOf, inUnit } from './account-id.ts';
 import { type AccountState, chargeOf, type Outcome } from './decide.ts';
 import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
-import { countIn, presentCount, type WindowCount, type WindowLimit, type WindowName } from './windows.ts';
+import { countIn, presentCount, type WindowCount, type WindowLimit } from './windows.ts';
 
 interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;

@@ -1,6 +1,7 @@
+import { WINDOWS } from '../model/values.ts';
 import { type AccountState, banInForce, type Outcome } from './decide.ts';
 import type { Allowance, Budget } from './plan.ts';
-import { endIfOpened, nextEndMs, WINDOWS, withTopUps } from './windows.ts';
+import { endIfOpened, nextEndMs, withTopUps } from './windows.ts';
 
 export interface UsageReport extends ReportedState {
   readonly id: string;

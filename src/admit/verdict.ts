@@ -1,3 +1,4 @@
+import { type LimitName, type WindowName, windowOf } from '../model/values.ts';
 import {
   type Accounts,
   type Amounts,
@@ -10,16 +11,7 @@ import {
 } from './decide.ts';
 import { type Allowance, type Budget, withAllBudgets } from './plan.ts';
 import { type SettledWindow, settledWindows } from './settle.ts';
-import {
-  endIfOpened,
-  fitsAtMs,
-  type LimitName,
-  nextEndMs,
-  WINDOW_MS,
-  type WindowName,
-  windowOf,
-  withTopUps,
-} from './windows.ts';
+import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS, withTopUps } from './windows.ts';
 
 /** The result of admission for one request. */
 export type Admission =

@@ -4,17 +4,6 @@ import type { LimitName, WindowName } from '../model/values.ts';
 import { type Calendar, calendarOf } from './calendar.ts';
 
 export type { SliceCounts, TopUp, TopUpNote, WindowCount } from '../model/account.ts';
-export type { WindowForm } from '../model/plan.ts';
-export {
-  budgetOf,
-  eachWindow,
-  isLimitName,
-  type LimitName,
-  WINDOWS,
-  type WindowName,
-  windowOf,
-} from '../model/values.ts';
-
 /** How long a window lasts, milliseconds; of a month the longest. */
 export const WINDOW_MS: Readonly<Record<WindowName, number>> = {
   second: 1_000,

@@ -1,8 +1,8 @@
 import type { Allowance, Budget } from '../admit/plan.ts';
 import type { Banned, Crowded, Refused, WindowBudget } from '../admit/verdict.ts';
-import type { WindowName } from '../admit/windows.ts';
 import { ERRORS, type ErrorCode } from '../errors/catalogue.ts';
 import type { JwtRefusal } from '../identify/jwt.ts';
+import type { WindowName } from '../model/values.ts';
 import { type AddressBudget, retryAfterSeconds } from './rate-limit.ts';
 
 const REALM = 'tollgate';

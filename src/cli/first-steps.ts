@@ -1,4 +1,4 @@
-import type { Plan } from '../admit/plan.ts';
+import type { Plan } from '../model/plan.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
 import type { Hint } from '../telemetry/terminal-log.ts';
 

@@ -1,4 +1,4 @@
-import type { Plan } from '../admit/plan.ts';
+import type { Plan } from '../model/plan.ts';
 import { type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import { goneElsewhere, goneElsewhereText } from '../operations/plans/history.ts';
 import type { OpenKeys, OpenStore } from '../serve/open-store.ts';

@@ -508,7 +508,7 @@ type RawLimit<L> = L | (RawForm & { readonly limit: L }) | undefined;
 function partOf<L extends number | string>(entries: Partial<Record<WindowName, RawLimit<L>>>) {
   return {
     limits: eachWindow(entries, (entry) => (typeof entry === 'object' ? entry.limit : entry)),
-    forms: eachWindow(entries, formOf),
+    forms: eachWindow(entries, writtenForm),
   };
 }
 
@@ -539,7 +539,7 @@ interface RawForm {
 }
 
 /** Undefined for a fixed window. */
-function formOf(entry: number | string | RawForm, window: WindowName): WindowForm | undefined {
+function writtenForm(entry: number | string | RawForm, window: WindowName): WindowForm | undefined {
   if (typeof entry !== 'object') return undefined;
   if (entry.window === 'sliding') return { slices: entry.slices ?? DEFAULT_SLICES };
   if (window === 'second' || window === 'minute') return undefined;

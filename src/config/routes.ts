@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { plainAllowance } from '../admit/plan.ts';
-import { WINDOWS, windowLimit } from '../admit/windows.ts';
+import { windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import { WEBSOCKET } from '../http1/fields.ts';
+import { WINDOWS } from '../model/values.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import type { Route, RouteReply } from '../routing/route.ts';
 import { withHead } from '../routing/router.ts';

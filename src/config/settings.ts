@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
-import type { Plans } from '../admit/plan.ts';
 import type { CorsRules } from '../annotate/cors.ts';
 import { Failure } from '../failure.ts';
 import type { KeySource } from '../identify/key-sources.ts';
+import type { Plans } from '../model/plan.ts';
 import type { Route } from '../routing/route.ts';
 import type { Program } from '../validate/program.ts';
 import type { ReadDescriptions } from './compiled-descriptions.ts';

@@ -3,11 +3,10 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
-import { WINDOWS } from '../admit/windows.ts';
 import { faultOfFieldValue } from '../http1/field-rules.ts';
 import { TOKEN_CHARACTER } from '../http1/fields.ts';
 import { faultOfPath } from '../http1/request-line.ts';
-import { wholeNumber } from '../model/values.ts';
+import { WINDOWS, wholeNumber } from '../model/values.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
 
 export { wholeNumber } from '../model/values.ts';

@@ -1,14 +1,6 @@
-import {
-  type Allowance,
-  allowanceOf,
-  bitOfUnit,
-  IN_ONE_READING,
-  type Limits,
-  type Plan,
-  type Plans,
-  withBudgets,
-} from '../admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, IN_ONE_READING, withBudgets } from '../admit/plan.ts';
 import type { Consumer } from '../identify/identify.ts';
+import type { Limits, Plan, Plans } from '../model/plan.ts';
 import { groupRouteOf, PathGroups } from '../routing/path-groups.ts';
 
 /** The consumer, as far as limits are concerned. */

@@ -1,11 +1,12 @@
 import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { Banned, Refused, Verdict, WindowBudget } from '../admit/verdict.ts';
-import type { LimitName, WindowLimit } from '../admit/windows.ts';
+import type { WindowLimit } from '../admit/windows.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { DECIDED_JUDGEMENTS, Judgement, Source } from '../model/refusal.ts';
+import type { LimitName } from '../model/values.ts';
 import type { Match } from '../routing/router.ts';
 import { type PaidUnits, unpaid } from './metering.ts';
 

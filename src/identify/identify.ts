@@ -1,9 +1,9 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
-import type { Limits } from '../admit/plan.ts';
 import type { Meta } from '../model/attributes.ts';
 import { certificateDigest } from '../model/certificates.ts';
+import type { Limits } from '../model/plan.ts';
 import {
   isSuspended,
   longerOf,

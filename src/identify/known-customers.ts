@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
-import type { Limits } from '../admit/plan.ts';
 import type { Attributes, Meta } from '../model/attributes.ts';
+import type { Limits } from '../model/plan.ts';
 import { isSuspended, type StoredCustomer, type Suspension, UnreadableRecord } from '../model/record.ts';
 import type { CustomerStore } from './record-store.ts';
 

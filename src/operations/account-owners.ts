@@ -1,7 +1,7 @@
 import { partsOfAccount } from '../admit/account-id.ts';
-import type { Limits } from '../admit/plan.ts';
 import { isTokenHolder } from '../identify/api-key.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import type { Limits } from '../model/plan.ts';
 import { type Listed, orUnreadable, type StoredCustomer, type StoredKey, UnreadableRecord } from '../model/record.ts';
 
 /** Who is behind an account: a key, a caller with tokens, or a customer. */

@@ -2,19 +2,13 @@ import { noTopUp } from '../admit/account-changes.ts';
 import { accountIdOfBudget, accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
 import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import { type Durability, foreignAccount, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
-import {
-  type Allowance,
-  allowanceOf,
-  type Limits,
-  type Plans,
-  plainAllowance,
-  unitNamesIn,
-  withAllBudgets,
-} from '../admit/plan.ts';
+import { type Allowance, allowanceOf, plainAllowance, unitNamesIn, withAllBudgets } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
-import { isLimitName, type LimitName, type WindowLimit, type WindowName } from '../admit/windows.ts';
+import type { WindowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
+import type { Limits, Plans } from '../model/plan.ts';
 import { isCustomerId } from '../model/record.ts';
+import { isLimitName, type LimitName, type WindowName } from '../model/values.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import {

@@ -1,11 +1,13 @@
 import { accountsOf, isShadowId, partsOfAccount } from '../admit/account-id.ts';
 import { type Ban, banInForce, nameOfBan } from '../admit/decide.ts';
 import { type BanInForce, type Durability, type FoundBan, foreignAccount } from '../admit/ledger.ts';
-import { plainAllowance, UNBOUNDED } from '../admit/plan.ts';
-import { WINDOWS, windowLimit } from '../admit/windows.ts';
+import { plainAllowance } from '../admit/plan.ts';
+import { windowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { KeyStore } from '../identify/record-store.ts';
+import { UNBOUNDED } from '../model/plan.ts';
 import { isCustomerId, isKeyId, isReadable, type Listed, orUnreadable } from '../model/record.ts';
+import { WINDOWS } from '../model/values.ts';
 import { usageOf } from './account-usage.ts';
 import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import { unreadableCounts } from './refused-now.ts';

@@ -1,8 +1,8 @@
 import { createHmac, hash } from 'node:crypto';
-import type { Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import type { CustomerStore, KeyStore, Updated } from '../identify/record-store.ts';
+import type { Plan } from '../model/plan.ts';
 import { orUnreadable, type StoredKey } from '../model/record.ts';
 import {
   deleted,

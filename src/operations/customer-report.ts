@@ -1,11 +1,10 @@
 import { z } from 'zod';
-import type { Plans } from '../admit/plan.ts';
 import { shapeOf, shownAttributes } from '../model/attributes.ts';
-import { inOrder, limitOrCustom, limits } from '../model/plan.ts';
+import { inOrder, limitOrCustom, limits, type Plans } from '../model/plan.ts';
 import type { StoredCustomer } from '../model/record.ts';
+import { type DeepReadonly, time } from '../model/values.ts';
 import { entryText, heldTo, heldToLimits, suspendedNow, timeOf } from './key-report.ts';
 import { suspension } from './suspensions.ts';
-import { type DeepReadonly, time } from './values.ts';
 
 /** A customer as operators see it. */
 export const customer = z

@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
-import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure, Refused } from '../failure.ts';
 import { newCustomerId, type Random } from '../identify/api-key.ts';
 import type { Updated } from '../identify/record-store.ts';
 import { type AttributeEdits, changedAttributes, type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
+import type { Limits, Plan } from '../model/plan.ts';
 import {
   byReadability,
   isCustomerId,

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import type { KeyStore } from '../identify/record-store.ts';
 import { orUnreadable, UnreadableRecord } from '../model/record.ts';
+import { count, type DeepReadonly, time } from '../model/values.ts';
 import type { Route } from '../routing/route.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf, unreadableRow } from './key-report.ts';
-import { count, type DeepReadonly, day, time } from './values.ts';
+import { day } from './values.ts';
 
 const deprecatedRoute = {
   route: z.string().describe('The pattern, `/v1/pets/{petId}`.'),

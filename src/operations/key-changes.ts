@@ -1,8 +1,8 @@
 import { accountIdOf } from '../admit/account-id.ts';
-import type { Limits, Plan } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
 import { type AttributeEdits, type Attributes, changedAttributes, withoutAttributes } from '../model/attributes.ts';
+import type { Limits, Plan } from '../model/plan.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../model/record.ts';
 import { workingSecrets } from './key-report.ts';
 import { type suspensionOf, withoutSuspension, withSuspension } from './suspensions.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { type Allowance, allowanceOf, type Limits, type Plans, withAllBudgets } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, withAllBudgets } from '../admit/plan.ts';
 import { type ListedName, listedAttributes, shapeOf, shownAttributes } from '../model/attributes.ts';
-import { inOrder, limit, limitOrCustom, limits } from '../model/plan.ts';
+import { inOrder, type Limits, limit, limitOrCustom, limits, type Plans } from '../model/plan.ts';
 import {
   type AppliedEntry,
   isSuspended,
@@ -10,8 +10,9 @@ import {
   type StoredKey,
   UnreadableRecord,
 } from '../model/record.ts';
+import { type DeepReadonly, time } from '../model/values.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
-import { type DeepReadonly, day, time } from './values.ts';
+import { day } from './values.ts';
 
 /** Why a record that a row of a list is about cannot be read; the row has what is known without it. */
 export const unreadableRow = z

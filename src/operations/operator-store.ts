@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { Durability, LedgerView } from '../admit/ledger.ts';
-import type { Plans } from '../admit/plan.ts';
 import { Failure } from '../failure.ts';
 import type { KeyFormat, Random } from '../identify/api-key.ts';
 import type { CustomerStore, KeyStore, RecordPage, RecordStore } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { RecordKind } from '../model/attributes.ts';
+import type { Plans } from '../model/plan.ts';
 import {
   isCustomerId,
   isKeyId,

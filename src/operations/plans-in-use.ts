@@ -1,10 +1,9 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Plans } from '../admit/plan.ts';
-import { eachWindow, type WindowName } from '../admit/windows.ts';
 import type { CustomerStore, KeyStore, RecordPage } from '../identify/record-store.ts';
-import { windowsIn } from '../model/plan.ts';
+import { type Plans, windowsIn } from '../model/plan.ts';
 import { isReadable, type StoredCustomer, type StoredKey } from '../model/record.ts';
+import { eachWindow, type WindowName } from '../model/values.ts';
 import { unreadableText } from './unreadable.ts';
 
 /** How many keys and customers a plan has that are live: not revoked, not expired, and of no customer that has expired. */

@@ -3,13 +3,15 @@ import { isShadowId, partsOfAccount } from '../admit/account-id.ts';
 import { banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import { type Allowance, type Plans, plainAllowance } from '../admit/plan.ts';
+import { type Allowance, plainAllowance } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import type { Plans } from '../model/plan.ts';
 import { UnreadableRecord } from '../model/record.ts';
+import { count, limitName } from '../model/values.ts';
 import { ownerOf } from './account-owners.ts';
 import { allowanceOfOwner, customerOfKey, unreadableRow } from './key-report.ts';
-import { count, limitName, unixSeconds } from './values.ts';
+import { unixSeconds } from './values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */
 export const refusedReport = z

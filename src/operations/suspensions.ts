@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { isSuspended, type Suspension } from '../model/record.ts';
-import { time } from './values.ts';
+import { time } from '../model/values.ts';
 
 // What operators ask of a suspension and see of it, for whatever can be suspended.
 

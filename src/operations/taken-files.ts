@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Plans } from '../admit/plan.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import type { Steps } from '../io/steps.ts';
+import type { Plans } from '../model/plan.ts';
 import type { TakenFile } from './load-record.ts';
 import { changesBetween, changeText } from './plans/changes.ts';
 

@@ -4,12 +4,13 @@ import { calendarOf } from '../admit/calendar.ts';
 import type { Durability } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import { isLimitName, type LimitName, WINDOW_MS, type WindowLimit } from '../admit/windows.ts';
+import { WINDOW_MS, type WindowLimit } from '../admit/windows.ts';
 import { momentOf } from '../config/values.ts';
 import { Failure } from '../failure.ts';
 import { isCustomerId } from '../model/record.ts';
+import { count, type DeepReadonly, isLimitName, type LimitName, limitName } from '../model/values.ts';
 import { insistOnReason } from './suspensions.ts';
-import { count, type DeepReadonly, limitName, standingBan, topUpId, unixSeconds } from './values.ts';
+import { standingBan, topUpId, unixSeconds } from './values.ts';
 
 // Top-ups and resets of what a key has counted, and which quota is spent when a ban is lifted.
 

@@ -12,7 +12,6 @@ export {
   limitFrom,
   limits,
 } from '../model/plan.ts';
-export { count, type DeepReadonly, limitName, time, windowName } from '../model/values.ts';
 
 // The values that several operations take or give, and how the texts of an operator are read. The message of a schema is the end of a
 // sentence about its member.

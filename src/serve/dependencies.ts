@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Admitter } from '../admit/admit.ts';
-import type { Plans } from '../admit/plan.ts';
 import { RefusalCounter } from '../admit/refusals.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { ErrorDocs } from '../annotate/error-docs.ts';
@@ -29,6 +28,7 @@ import { PoolThreads } from '../io/pool-threads.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { Decoders } from '../meter/decoders.ts';
+import type { Plans } from '../model/plan.ts';
 import type { Router } from '../routing/router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';

@@ -1,7 +1,6 @@
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { RecallFeed } from '../admit/leases.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
-import type { Plans } from '../admit/plan.ts';
 import type { CertificateStore } from '../certificates/store.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Failure } from '../failure.ts';
@@ -11,6 +10,7 @@ import type { PepperState, PepperStore } from '../identify/pepper-record.ts';
 import type { ChangeFeed, CustomerStore, KeyStore, StoreChange } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
+import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Plans } from '../admit/plan.ts';
 import { type Configuration, filesOf, type RefusedFile, type Settings } from '../config/settings.ts';
 import type { Refused } from '../config/settings-thread.ts';
 import { type SettingsChange, SettingsWatcher } from '../config/settings-watcher.ts';
 import { inSlices } from '../io/steps.ts';
+import type { Plans } from '../model/plan.ts';
 import type { TakenFile } from '../operations/load-record.ts';
 import { ASK_AGAIN_MS, type PlanUserStores, retentionOf } from '../operations/plans-in-use.ts';
 import { takenBetween } from '../operations/taken-files.ts';

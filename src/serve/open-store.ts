@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import type { Plans } from '../admit/plan.ts';
 import { configurationFrom, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore, StoreChange } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
+import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { PlansHistory } from '../operations/plans/history-store.ts';

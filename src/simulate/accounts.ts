@@ -1,7 +1,8 @@
 import { accountIdOfBudget } from '../admit/account-id.ts';
 import { type AccountState, type Accounts as AccountStates, type Ban, NO_STRIKES } from '../admit/decide.ts';
 import type { Allowance, Budget } from '../admit/plan.ts';
-import { type SliceCounts, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../admit/windows.ts';
+import type { SliceCounts, WindowCount, WindowLimit } from '../admit/windows.ts';
+import { WINDOWS, type WindowName } from '../model/values.ts';
 
 /**
  * The state of every account, in columns: about 100 bytes for each, where objects would take several hundred and work for

@@ -1,5 +1,6 @@
-import { type Allowance, allowanceOf, type Limit, type Limits, type Plan, type Plans } from '../admit/plan.ts';
-import { type LimitName, WINDOWS, type WindowName, windowOf } from '../admit/windows.ts';
+import { type Allowance, allowanceOf } from '../admit/plan.ts';
+import type { Limit, Limits, Plan, Plans } from '../model/plan.ts';
+import { type LimitName, WINDOWS, type WindowName, windowOf } from '../model/values.ts';
 import { isSharedName } from './ordering-limit.ts';
 import type { Shape } from './recording.ts';
 

@@ -1,4 +1,4 @@
-import { MAX_UNITS } from '../admit/plan.ts';
+import { MAX_UNITS } from '../model/plan.ts';
 import { DECIDED_JUDGEMENTS } from '../model/refusal.ts';
 import { isSharedName } from './ordering-limit.ts';
 

@@ -1,4 +1,4 @@
-import { isLimitName, type LimitName, windowOf } from '../admit/windows.ts';
+import { isLimitName, type LimitName, windowOf } from '../model/values.ts';
 
 /*
  * Which limit's use orders decisions of the same millisecond: one that all of them count in. For keys of a customer that is a

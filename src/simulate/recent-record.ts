@@ -1,5 +1,5 @@
-import type { LimitName } from '../admit/windows.ts';
 import type { DECIDED_JUDGEMENTS, Source } from '../model/refusal.ts';
+import type { LimitName } from '../model/values.ts';
 import type { RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
 

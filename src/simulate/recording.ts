@@ -1,7 +1,7 @@
 import { accountIdOf } from '../admit/account-id.ts';
 import { roomOf } from '../admit/decide.ts';
-import { MAX_UNITS } from '../admit/plan.ts';
-import { isLimitName } from '../admit/windows.ts';
+import { MAX_UNITS } from '../model/plan.ts';
+import { isLimitName } from '../model/values.ts';
 import { LogLine, type RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
 

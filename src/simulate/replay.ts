@@ -8,8 +8,9 @@ import {
   exceedsLimit,
   type Outcome,
 } from '../admit/decide.ts';
-import { type Allowance, bitOfUnit, type Limits, type Plans, unitNamesOf, withBudgets } from '../admit/plan.ts';
+import { type Allowance, bitOfUnit, unitNamesOf, withBudgets } from '../admit/plan.ts';
 import { settled, settledWindows } from '../admit/settle.ts';
+import type { Limits, Plans } from '../model/plan.ts';
 import { Accounts } from './accounts.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';
 import { ADMITTED, REFUSED } from './log-line.ts';

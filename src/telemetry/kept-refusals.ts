@@ -1,9 +1,10 @@
 import { isOfCustomer } from '../admit/account-id.ts';
 import type { Allowance } from '../admit/plan.ts';
-import { formOf, WINDOWS } from '../admit/windows.ts';
+import { formOf } from '../admit/windows.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { formText } from '../model/plan.ts';
 import { type Judgement, type KeptRefusal, type PaidAmounts, SOURCES } from '../model/refusal.ts';
+import { WINDOWS } from '../model/values.ts';
 import { reportedOfCaller } from '../operations/live/found.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
 

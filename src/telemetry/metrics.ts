@@ -1,11 +1,11 @@
 import { type Counter, collectDefaultMetrics } from 'prom-client';
 import type { LocalCount } from '../admit/decide-locally.ts';
 import type { ReconcileOutcome } from '../admit/usage-backlog.ts';
-import { WINDOWS, type WindowName } from '../admit/windows.ts';
 import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { statusClass } from '../http1/response-head.ts';
+import { WINDOWS, type WindowName } from '../model/values.ts';
 import type { Ruling } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations, RequestTally } from './durations.ts';

@@ -1,6 +1,7 @@
-import { type LimitName, WINDOW_MS, windowOf } from '../admit/windows.ts';
+import { WINDOW_MS } from '../admit/windows.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { Judgement, NearCandidate, TailedRequest, TailFilter } from '../model/refusal.ts';
+import { type LimitName, windowOf } from '../model/values.ts';
 import { joinedCalls, joinedFound } from '../operations/live/found.ts';
 import {
   type DecidedColumns,

@@ -9,8 +9,8 @@ import {
   topUpUndone,
 } from '../../src/admit/account-changes.ts';
 import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
-import { UNBOUNDED } from '../../src/admit/plan.ts';
 import { type WindowCount, windowLimit } from '../../src/admit/windows.ts';
+import { UNBOUNDED } from '../../src/model/plan.ts';
 import { allowance } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;

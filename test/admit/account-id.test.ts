@@ -11,7 +11,8 @@ import {
   ownerIdOf,
   partsOfAccount,
 } from '../../src/admit/account-id.ts';
-import { type Allowance, allowanceOf, budgetOf, type Plan, withAllBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, budgetOf, withAllBudgets } from '../../src/admit/plan.ts';
+import type { Plan } from '../../src/model/plan.ts';
 
 const plan: Plan = {
   name: 'pro',

@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { type AccountState, banLengthMs, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
-import { endIfOpened, type WindowName } from '../../src/admit/windows.ts';
+import { endIfOpened } from '../../src/admit/windows.ts';
+import type { WindowName } from '../../src/model/values.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
 import { SEED, tries } from '../support/sample.ts';
 

@@ -13,8 +13,9 @@ import {
   type UnitSettlement,
 } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { TopUp, TopUpNote, WindowLimit, WindowName } from '../../src/admit/windows.ts';
+import type { TopUp, TopUpNote, WindowLimit } from '../../src/admit/windows.ts';
 import { Failure } from '../../src/failure.ts';
+import type { WindowName } from '../../src/model/values.ts';
 
 /**
  * A store whose clock, ways and failures a test decides about. It tells whole milliseconds of a clock that has fractions, as

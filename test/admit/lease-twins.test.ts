@@ -6,8 +6,8 @@ import { accountIdOf, accountIdsOf, historiesOf } from '../../src/admit/account-
 import { type AccountState, ALL_UNSEEN, accountsAfter, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import type { Lease, LeaseTerms } from '../../src/admit/lease.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { WindowName } from '../../src/admit/windows.ts';
 import { placeOf } from '../../src/admit/windows.ts';
+import type { WindowName } from '../../src/model/values.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { allowance } from '../support/allowance.ts';

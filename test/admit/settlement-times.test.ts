@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import type { SettlementOutcome } from '../../src/admit/ledger.ts';
-import { type Allowance, allowanceOf, bitOfUnit, type Plan, withBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import type { Admitted } from '../../src/admit/verdict.ts';
+import type { Plan } from '../../src/model/plan.ts';
 import { holdTime } from '../support/hold-time.ts';
 import { admitterOn } from './admitter.ts';
 import { FakeLedger } from './fake-ledger.ts';

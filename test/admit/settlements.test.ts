@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import type { SettlementOutcome, UnitSettlement } from '../../src/admit/ledger.ts';
-import { type Allowance, allowanceOf, bitOfUnit, type Plan, withBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import { Settlements } from '../../src/admit/settlements.ts';
 import type { Reservation } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import type { Plan } from '../../src/model/plan.ts';
 import { holdTime } from '../support/hold-time.ts';
 
 const PLAN: Plan = {

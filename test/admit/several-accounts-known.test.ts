@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
 import { decide } from '../../src/admit/decide.ts';
-import { type Allowance, allowanceOf, type Plan, withBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, withBudgets } from '../../src/admit/plan.ts';
+import type { Plan } from '../../src/model/plan.ts';
 
 const T0 = 1_800_000_000_000;
 

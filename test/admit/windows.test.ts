@@ -1,16 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import {
-  budgetOf,
   endIfOpened,
   fitsAtMs,
-  isLimitName,
   isPresent,
   presentCount,
   slicedCount,
   type ToppedUpLimit,
   windowLimit,
-  windowOf,
 } from '../../src/admit/windows.ts';
+import { budgetOf, isLimitName, windowOf } from '../../src/model/values.ts';
 
 const T0 = 1_800_000_000_000;
 

@@ -4,9 +4,9 @@ import { toppedUp } from '../../src/admit/account-changes.ts';
 import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Banned, type Refused, verdictsOf } from '../../src/admit/verdict.ts';
-import { windowOf } from '../../src/admit/windows.ts';
 import { refusal } from '../../src/annotate/errors.ts';
 import { RateLimitFields } from '../../src/annotate/rate-limit.ts';
+import { windowOf } from '../../src/model/values.ts';
 import { sharedHistories } from '../support/histories.ts';
 
 const T0 = 1_800_000_000_123;

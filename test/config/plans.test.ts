@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { Plans } from '../../src/admit/plan.ts';
 import { DEFAULT_BANS, parsePlans } from '../../src/config/plans.ts';
+import type { Plans } from '../../src/model/plan.ts';
 
 function plansOf(text: string): Plans {
   const parsed = parsePlans(text, 'plans.yaml');

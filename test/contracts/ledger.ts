@@ -1,9 +1,11 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
-import { type Allowance, type BanRule, budgetOf, UNBOUNDED } from '../../src/admit/plan.ts';
-import { type WindowForm, type WindowName, windowLimit } from '../../src/admit/windows.ts';
+import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
+import { type BanRule, UNBOUNDED, type WindowForm } from '../../src/model/plan.ts';
+import type { WindowName } from '../../src/model/values.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { LATE_MS } from '../support/room.ts';

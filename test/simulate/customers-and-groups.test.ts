@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Plans } from '../../src/admit/plan.ts';
+import type { Plans } from '../../src/model/plan.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
 import { RecordedRequests, simulate } from '../../src/operations/plans/simulation.ts';
 import { logLineOf, type RecentRequest } from '../../src/simulate/recent-record.ts';

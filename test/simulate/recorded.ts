@@ -1,8 +1,8 @@
 import { decide, UNSEEN } from '../../src/admit/decide.ts';
-import type { Allowance, BanRule, Plan, Plans } from '../../src/admit/plan.ts';
+import type { Allowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
-import type { WindowForms } from '../../src/model/plan.ts';
+import type { BanRule, Plan, Plans, WindowForms } from '../../src/model/plan.ts';
 import { type GroupsOf, Recording, type RunStorage } from '../../src/simulate/recording.ts';
 import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
 import { BANS } from '../support/allowance.ts';

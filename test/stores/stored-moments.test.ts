@@ -1,10 +1,11 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import type { Ledger } from '../../src/admit/ledger.ts';
-import { type Allowance, type BanRule, plainAllowance } from '../../src/admit/plan.ts';
+import { type Allowance, plainAllowance } from '../../src/admit/plan.ts';
 import { usageReport } from '../../src/admit/usage-report.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import type { BanRule } from '../../src/model/plan.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { setClock, T0, twinLedger } from '../admit/twin-ledger.ts';

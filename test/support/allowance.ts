@@ -1,5 +1,7 @@
-import { type Allowance, type BanRule, type Budget, charging, plainAllowance } from '../../src/admit/plan.ts';
-import { WINDOWS, type WindowForm, type WindowName, windowLimit } from '../../src/admit/windows.ts';
+import { type Allowance, type Budget, charging, plainAllowance } from '../../src/admit/plan.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
+import type { BanRule, WindowForm } from '../../src/model/plan.ts';
+import { WINDOWS, type WindowName } from '../../src/model/values.ts';
 /** The ban rule of the contract's example. */
 export const BANS: BanRule = {
   after: 10,

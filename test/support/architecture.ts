@@ -56,7 +56,9 @@ const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'a
 // The interfaces that stores implement, each owned by the room that uses it, the records, and the one decision with its numbers.
 const FOR_STORES = [
   'src/model/account.ts',
+  'src/model/plan.ts',
   'src/model/record.ts',
+  'src/model/values.ts',
   'src/identify/record-store.ts',
   'src/identify/pepper-record.ts',
   'src/identify/secret-use-store.ts',

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import type { Amounts } from '../../src/admit/decide.ts';
 import { type Allowance, budgetOf, charging } from '../../src/admit/plan.ts';
-import { WINDOWS, type WindowForm, type WindowName } from '../../src/admit/windows.ts';
-import type { CalendarForm } from '../../src/model/plan.ts';
+import type { CalendarForm, WindowForm } from '../../src/model/plan.ts';
+import { WINDOWS, type WindowName } from '../../src/model/values.ts';
 import { allowance, alsoCharging, withOwn } from './allowance.ts';
 
 /** One step of a history: the clock moves, then `n` requests of `cost` come under `plan`. */

@@ -1,4 +1,4 @@
-import type { BanRule } from '../../src/admit/plan.ts';
+import type { BanRule } from '../../src/model/plan.ts';
 
 /** One limit that a caller is held to. `window` is the name that RateLimit and RateLimit-Policy give it. */
 export interface Bound {

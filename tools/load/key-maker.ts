@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { allowanceOf, type Plan, type Plans } from '../../src/admit/plan.ts';
-import { WINDOWS, type WindowName } from '../../src/admit/windows.ts';
+import { allowanceOf } from '../../src/admit/plan.ts';
 import { Failure } from '../../src/failure.ts';
+import type { Plan, Plans } from '../../src/model/plan.ts';
+import { WINDOWS, type WindowName } from '../../src/model/values.ts';
 import { newKey, revoked } from '../../src/operations/key-changes.ts';
 import { type OpenStore, openStore } from '../../src/serve/open-store.ts';
 import type { Bound } from './exchange.ts';

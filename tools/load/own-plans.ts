@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Plans } from '../../src/admit/plan.ts';
 import { parsePlans } from '../../src/config/plans.ts';
 import { Failure } from '../../src/failure.ts';
+import type { Plans } from '../../src/model/plan.ts';
 
 export const OWN_PLANS = join(import.meta.dirname, 'plans.yaml');
 

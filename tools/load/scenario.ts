@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { WINDOWS } from '../../src/admit/windows.ts';
 import { duration } from '../../src/config/values.ts';
 import { Failure } from '../../src/failure.ts';
+import { WINDOWS } from '../../src/model/values.ts';
 
 const length = () => duration('100ms', '10m');
 const count = (most: number) => z.int().min(1).max(most);

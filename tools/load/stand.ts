@@ -1,4 +1,4 @@
-import type { BanRule } from '../../src/admit/plan.ts';
+import type { BanRule } from '../../src/model/plan.ts';
 import type { Bound } from './exchange.ts';
 
 /** A key to call with. */

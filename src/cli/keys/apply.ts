@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { WINDOWS } from '../../admit/windows.ts';
 import { printFault } from '../../config/fault.ts';
 import { MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
@@ -7,6 +6,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { attributesIn, valueText } from '../../model/attributes.ts';
 import { KINDS, kindOf, type StoredRecord } from '../../model/record.ts';
+import { WINDOWS } from '../../model/values.ts';
 import type { RecordedAction } from '../../operations/audit-trail.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfRecord } from '../../operations/recorded.ts';

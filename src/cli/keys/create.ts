@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import type { Limits } from '../../admit/plan.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
+import type { Limits } from '../../model/plan.ts';
 import { isReadable } from '../../model/record.ts';
 import { createKey } from '../../operations/create-once.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';

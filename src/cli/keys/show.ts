@@ -1,11 +1,11 @@
 import { accountIdOf } from '../../admit/account-id.ts';
-import type { Allowance, Plans } from '../../admit/plan.ts';
+import type { Allowance } from '../../admit/plan.ts';
 import { formOf } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
 import { filterValues } from '../../model/attributes.ts';
-import { formText, limitsCell } from '../../model/plan.ts';
+import { formText, limitsCell, type Plans } from '../../model/plan.ts';
 import { byReadability, isReadable, type StoredKey } from '../../model/record.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
 import {

@@ -1,7 +1,7 @@
-import { isLimitName, WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import { limitsCell, UNBOUNDED } from '../../model/plan.ts';
 import { isSuspended, type StoredKey, type UnreadableRecord } from '../../model/record.ts';
+import { isLimitName, WINDOWS } from '../../model/values.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
 import {
   DURATION_RULE,

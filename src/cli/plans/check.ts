@@ -1,6 +1,6 @@
-import type { BanRule, Plans } from '../../admit/plan.ts';
 import { type Fault, inOrder, printFault } from '../../config/fault.ts';
 import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../../config/settings.ts';
+import type { BanRule, Plans } from '../../model/plan.ts';
 import {
   lostPlansOf,
   type PlacedPlans,

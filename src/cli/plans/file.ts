@@ -1,8 +1,8 @@
-import type { Plans } from '../../admit/plan.ts';
 import { printFault } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import type { Parsed } from '../../config/yaml.ts';
+import type { Plans } from '../../model/plan.ts';
 import type { Terminal } from '../terminal/command.ts';
 
 /** Reads and checks a file of plans. A file that cannot be read is one fault. */

@@ -1,6 +1,6 @@
-import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
+import type { Plans } from '../../model/plan.ts';
 import { groupsOfRecorded } from '../../operations/plans/recorded-groups.ts';
 import { visible } from '../../operations/values.ts';
 import { Recording } from '../../simulate/recording.ts';

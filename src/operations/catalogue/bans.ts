@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { byReadability, isReadable } from '../../model/record.ts';
+import { count, limitName } from '../../model/values.ts';
 import { banReport, bansInForce, endBan } from '../bans-in-force.ts';
 import { atPresent } from '../operator-store.ts';
 import { changeOfLift } from '../recorded.ts';
@@ -7,7 +8,7 @@ import { type RefusedReport, refusedConsumers, refusedReport } from '../refused-
 import { insistOnReason, reason } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { spentReport } from '../usage-changes.ts';
-import { count, cursor, flag, limitName, PAGE, unixSeconds } from '../values.ts';
+import { cursor, flag, PAGE, unixSeconds } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
 /** Consumers that one page looks at, of which few may still be refused. */

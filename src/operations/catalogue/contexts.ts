@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { Plans } from '../../admit/plan.ts';
 import type { Settings } from '../../config/settings.ts';
+import type { Plans } from '../../model/plan.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { DeprecatedCalls } from '../deprecated-calls.ts';
 import {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
 import type { StoredCustomer } from '../../model/record.ts';
+import { count } from '../../model/values.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { makeCustomer, removeCustomer, searchCustomers } from '../customers.ts';
 import { key, wholeKeyReport } from '../key-report.ts';
@@ -9,7 +10,7 @@ import { keysOfCustomer, searchKeys } from '../key-search.ts';
 import { atPresent, CUSTOMERS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { count, cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
+import { cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
 import { defineOperation } from './operation.ts';
 import {
   CREATING,

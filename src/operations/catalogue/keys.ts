@@ -3,6 +3,7 @@ import { accountIdOf, accountsOf, accountsUnder } from '../../admit/account-id.t
 import { Failure } from '../../failure.ts';
 import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
 import type { StoredKey } from '../../model/record.ts';
+import { count } from '../../model/values.ts';
 import { banOf } from '../bans-in-force.ts';
 import { createOwnedKey, customerOfNewKey, moveToCustomer, PLAN_OF_CUSTOMER } from '../customers.ts';
 import { keyOfSecret } from '../find-key.ts';
@@ -13,18 +14,7 @@ import { lastDayOf, reportWithUses } from '../key-uses.ts';
 import { atPresent, changeRecord, customersOf, KEYS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import {
-  count,
-  cursor,
-  DURATION_RULE,
-  day,
-  durationFrom,
-  flag,
-  limits,
-  PAGE,
-  standingBan,
-  textRule,
-} from '../values.ts';
+import { cursor, DURATION_RULE, day, durationFrom, flag, limits, PAGE, standingBan, textRule } from '../values.ts';
 import { defineOperation } from './operation.ts';
 import {
   CREATING,

@@ -1,10 +1,10 @@
 import type { z } from 'zod';
 import type { Role } from '../../config/admin-tokens.ts';
 import type { StoredRecord } from '../../model/record.ts';
+import type { DeepReadonly } from '../../model/values.ts';
 import type { Action, Actor } from '../audit-trail.ts';
 import type { Guard } from '../operator-store.ts';
 import type { Change } from '../recorded.ts';
-import type { DeepReadonly } from '../values.ts';
 import type { Contexts } from './contexts.ts';
 
 // An operation of operators is data. The admin API, its OpenAPI description, the options and help of commands, the types of the

@@ -1,16 +1,17 @@
 import { z } from 'zod';
-import type { Limits } from '../../admit/plan.ts';
 import { Refused } from '../../failure.ts';
 import type { Updated } from '../../identify/record-store.ts';
 import { type RecordKind, shapeOf } from '../../model/attributes.ts';
+import type { Limits } from '../../model/plan.ts';
 import { isSuspended, type StoredRecord } from '../../model/record.ts';
+import type { DeepReadonly } from '../../model/values.ts';
 import { bodyDigestOf, type Created, type Repeatable, type SecretEnd } from '../create-once.ts';
 import { edited, type RecordEdits, resumed, suspended } from '../key-changes.ts';
 import { type Changed, changeRecord, type Kind } from '../operator-store.ts';
 import { insistOnPlan } from '../plans/history.ts';
 import { changeOfRecord } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
-import { type DeepReadonly, editedLimits, MOMENT_RULE, momentFrom } from '../values.ts';
+import { editedLimits, MOMENT_RULE, momentFrom } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import type { Asked, Done } from './operation.ts';
 

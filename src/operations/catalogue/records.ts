@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
 import { recordedShape } from '../../model/attributes.ts';
+import { count, limitName, time } from '../../model/values.ts';
 import { listChanges as changesOf } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
@@ -9,7 +10,7 @@ import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
 import { KEYS, recordOf } from '../operator-store.ts';
 import { suspension } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { count, cursor, limitName, limits, PAGE, PAST_RULE, pastFrom, textRule, time } from '../values.ts';
+import { cursor, limits, PAGE, PAST_RULE, pastFrom, textRule } from '../values.ts';
 import { defineOperation } from './operation.ts';
 
 // What is recorded of deprecated routes and of changes.

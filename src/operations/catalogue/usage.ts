@@ -1,14 +1,14 @@
 import { z } from 'zod';
-import { WINDOWS } from '../../admit/windows.ts';
 import { isZone } from '../../config/plans.ts';
 import { Failure, Refused } from '../../failure.ts';
+import { count, limitName, time, WINDOWS } from '../../model/values.ts';
 import { addTopUp, historyOf, operatorsUsageOf, resetCounts, takeTopUpBack } from '../account-usage.ts';
 import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
 import { endFrom, resetReport, topUpReport, type UsageChange, undoneReport } from '../usage-changes.ts';
 import { spanFrom } from '../usage-history.ts';
-import { amount, count, limitName, textRule, time } from '../values.ts';
+import { amount, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Asked, type Done, defineOperation } from './operation.ts';
 import type { Named } from './record-operations.ts';

@@ -1,8 +1,8 @@
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
-import { MAX_UNITS } from '../../admit/plan.ts';
-import { isLimitName } from '../../admit/windows.ts';
+import { MAX_UNITS } from '../../model/plan.ts';
 import { DECIDED_JUDGEMENTS, SOURCES } from '../../model/refusal.ts';
+import { isLimitName } from '../../model/values.ts';
 import type { RecentUnits } from '../../simulate/recent-record.ts';
 import type { DecidedColumns } from '../live/shapes.ts';
 

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts';
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
-import type { LimitName } from '../../admit/windows.ts';
 import { byReadability, type Listed, UnreadableRecord } from '../../model/record.ts';
 import type { NearCandidate } from '../../model/refusal.ts';
+import { count, type LimitName, limitName } from '../../model/values.ts';
 import { ownerOf } from '../account-owners.ts';
 import { allowanceOfOwner, customerOfKey } from '../key-report.ts';
 import { presentRefusal, type RefusedSources, unreadableCounts } from '../refused-now.ts';
-import { count, limitName, unixSeconds } from '../values.ts';
+import { unixSeconds } from '../values.ts';
 
 /** A key, or a token caller, that has used a share of a window, or has less left than its last request cost. */
 export const nearLimit = z

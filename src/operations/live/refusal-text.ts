@@ -1,7 +1,7 @@
 import type { UsageReport } from '../../admit/usage-report.ts';
-import { budgetOf, windowOf } from '../../admit/windows.ts';
 import { ERRORS, isErrorCode } from '../../errors/catalogue.ts';
 import type { KeptRefusal } from '../../model/refusal.ts';
+import { budgetOf, windowOf } from '../../model/values.ts';
 
 /** The facts from which the texts about a refusal are written. */
 export interface RefusalFacts extends Omit<KeptRefusal, 'sentence' | 'advice'> {

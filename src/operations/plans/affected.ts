@@ -1,5 +1,5 @@
-import type { Limit, Limits, Plan, Plans } from '../../admit/plan.ts';
-import { WINDOWS, type WindowName } from '../../admit/windows.ts';
+import type { Limit, Limits, Plan, Plans } from '../../model/plan.ts';
+import { WINDOWS, type WindowName } from '../../model/values.ts';
 import type { PlanUser } from '../plans-in-use.ts';
 import type { AffectedPlan, PlansChange } from './draft-report.ts';
 

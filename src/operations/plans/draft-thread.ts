@@ -1,8 +1,8 @@
 import { type MessagePort, parentPort } from 'node:worker_threads';
-import type { Plan, Plans } from '../../admit/plan.ts';
 import { type Fault, inOrder } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { faultOfText } from '../../config/read-file.ts';
+import type { Plan, Plans } from '../../model/plan.ts';
 import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import { type CountedUsers, faultsOfLostPlans } from '../plans-in-use.ts';
 import { visible } from '../values.ts';

@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Worker } from 'node:worker_threads';
-import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { startThread } from '../../io/own-program.ts';
 import { STEPS_PER_SLICE } from '../../io/steps.ts';
+import type { Plans } from '../../model/plan.ts';
 import type { Route } from '../../routing/route.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys, type PlanUserStores } from '../plans-in-use.ts';

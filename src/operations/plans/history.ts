@@ -1,6 +1,6 @@
-import type { Plans } from '../../admit/plan.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { Failure } from '../../failure.ts';
+import type { Plans } from '../../model/plan.ts';
 import { byReadability, type UnreadableRecord } from '../../model/record.ts';
 import type { Actor } from '../audit-trail.ts';
 import { timeOf } from '../key-report.ts';

@@ -1,5 +1,6 @@
-import { IN_ONE_READING, type Plan, type Plans } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { IN_ONE_READING } from '../../admit/plan.ts';
+import type { Plan, Plans } from '../../model/plan.ts';
+import { WINDOWS } from '../../model/values.ts';
 import { groupRouteOf, PathGroups } from '../../routing/path-groups.ts';
 import type { GroupsOf } from '../../simulate/recording.ts';
 

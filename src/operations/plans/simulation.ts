@@ -1,4 +1,4 @@
-import type { Plans } from '../../admit/plan.ts';
+import type { Plans } from '../../model/plan.ts';
 import { logLineOf, type RecentRequest } from '../../simulate/recent-record.ts';
 import { type GroupsOf, Recording, type RunStorage } from '../../simulate/recording.ts';
 import { replay } from '../../simulate/replay.ts';

@@ -1,6 +1,7 @@
-import { type Plan, type Plans, type PlanUnit, unitNamesIn } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { unitNamesIn } from '../../admit/plan.ts';
 import type { Fault, Path } from '../../config/fault.ts';
+import type { Plan, Plans, PlanUnit } from '../../model/plan.ts';
+import { WINDOWS } from '../../model/values.ts';
 import { groupRouteOf, isCommon } from '../../routing/path-groups.ts';
 import type { Route } from '../../routing/route.ts';
 import { type LiveKeysByPlan, usersText } from '../plans-in-use.ts';

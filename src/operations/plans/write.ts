@@ -1,6 +1,6 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import type { Plans } from '../../admit/plan.ts';
 import { Failure } from '../../failure.ts';
+import type { Plans } from '../../model/plan.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { Actor } from '../audit-trail.ts';
 import { type PlanUserStores, retentionOf } from '../plans-in-use.ts';

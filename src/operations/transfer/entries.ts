@@ -1,7 +1,5 @@
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import type { Limits, Plan } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
 import type { Entry } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/values.ts';
 import { Failure } from '../../failure.ts';
@@ -16,7 +14,9 @@ import {
   metaEdits,
   type RecordKind,
 } from '../../model/attributes.ts';
+import type { Limits, Plan } from '../../model/plan.ts';
 import { type AppliedEntry, isKey, kindOf, type StoredCustomer, type StoredRecord } from '../../model/record.ts';
+import { WINDOWS } from '../../model/values.ts';
 import { newCustomer } from '../customers.ts';
 import { edited, keyOf, type RecordEdits, validateAttributes } from '../key-changes.ts';
 import { entryText, timeOf } from '../key-report.ts';

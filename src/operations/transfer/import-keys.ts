@@ -1,7 +1,5 @@
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../admit/plan.ts';
-import { WINDOWS } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
 import {
   digestOfHash,
@@ -15,6 +13,7 @@ import {
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import { ATTRIBUTE_NAMES, type AttributeEdits, valueOfCell } from '../../model/attributes.ts';
+import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../model/plan.ts';
 import {
   digestsOf,
   isCustomerId,
@@ -24,6 +23,7 @@ import {
   type StoredKey,
   UnreadableRecord,
 } from '../../model/record.ts';
+import { WINDOWS } from '../../model/values.ts';
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
 import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';

@@ -3,8 +3,10 @@ import { z } from 'zod';
 import { type AccountChange, changed } from '../../admit/account-changes.ts';
 import { type AccountState, UNSEEN } from '../../admit/decide.ts';
 import { type FoundBan, MADE_ONCE_MS } from '../../admit/ledger.ts';
-import { WINDOWS, type WindowForm, windowLimit } from '../../admit/windows.ts';
+import { windowLimit } from '../../admit/windows.ts';
 import { account, ban, moment } from '../../model/account.ts';
+import type { WindowForm } from '../../model/plan.ts';
+import { WINDOWS } from '../../model/values.ts';
 import { answering } from './database.ts';
 
 /** One row of the table of accounts. */

@@ -28,9 +28,10 @@ import {
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import { settled } from '../../admit/settle.ts';
-import type { TopUp, TopUpNote, WindowLimit, WindowName } from '../../admit/windows.ts';
+import type { TopUp, TopUpNote, WindowLimit } from '../../admit/windows.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
+import type { WindowName } from '../../model/values.ts';
 import { AccountsTable, bansIn, type Once, type PendingChange } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, tryWrite } from './database.ts';

@@ -5,8 +5,9 @@ import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } f
 import type { LeaseTerms } from '../../admit/lease.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budgets } from '../../admit/plan.ts';
-import { slicedCount, WINDOWS, type WindowCount, type WindowLimit, type WindowName } from '../../admit/windows.ts';
+import { slicedCount, type WindowCount, type WindowLimit } from '../../admit/windows.ts';
 import { Failure } from '../../failure.ts';
+import { WINDOWS, type WindowName } from '../../model/values.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { luaFile } from './lua-script.ts';

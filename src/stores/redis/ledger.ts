@@ -14,8 +14,9 @@ import {
   type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
-import type { TopUpNote, WindowLimit, WindowName } from '../../admit/windows.ts';
+import type { TopUpNote, WindowLimit } from '../../admit/windows.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
+import type { WindowName } from '../../model/values.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { banOf, DecisionCalls, WINDOWS_LUA } from './decision-call.ts';

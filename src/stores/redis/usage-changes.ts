@@ -19,8 +19,9 @@ import {
   NothingDone,
   topUpIdOf,
 } from '../../admit/ledger.ts';
-import { UNBOUNDED } from '../../admit/plan.ts';
-import { type TopUp, type TopUpNote, WINDOWS, type WindowLimit, type WindowName } from '../../admit/windows.ts';
+import type { TopUp, TopUpNote, WindowLimit } from '../../admit/windows.ts';
+import { UNBOUNDED } from '../../model/plan.ts';
+import { WINDOWS, type WindowName } from '../../model/values.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
 import type { ChangingConnection } from './durable-writes.ts';
 import { keyspace } from './keyspace.ts';

@@ -1,5 +1,5 @@
 import { type DeferredUsage, NothingDone, type ReconciledUsage, type UsageReconciler } from '../../admit/ledger.ts';
-import { WINDOWS } from '../../admit/windows.ts';
+import { WINDOWS } from '../../model/values.ts';
 import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';

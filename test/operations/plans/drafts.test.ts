@@ -1,9 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { Plans } from '../../../src/admit/plan.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
 import { Failure } from '../../../src/failure.ts';
+import type { Plans } from '../../../src/model/plan.ts';
 import type { StoredKey } from '../../../src/model/record.ts';
 import { PlanDrafts, type PlanDraftsOptions } from '../../../src/operations/plans/drafts.ts';
 import { PlansFile } from '../../../src/operations/plans/plans-file.ts';

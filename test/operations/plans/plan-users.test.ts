@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { Plans } from '../../../src/admit/plan.ts';
 import { parsePlans } from '../../../src/config/plans.ts';
+import type { Plans } from '../../../src/model/plan.ts';
 import type { StoredCustomer, StoredKey } from '../../../src/model/record.ts';
 import { affectedBy, MAX_NAMED, ReachedCallers, reachesOf } from '../../../src/operations/plans/affected.ts';
 import { changesBetween, changeText, isRefused } from '../../../src/operations/plans/changes.ts';

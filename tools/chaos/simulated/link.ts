@@ -1,6 +1,6 @@
 import type { LeaseTerms } from '../../../src/admit/lease.ts';
 import type { RecallFeed } from '../../../src/admit/leases.ts';
-import type { WindowName } from '../../../src/admit/windows.ts';
+import type { WindowName } from '../../../src/model/values.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
 import { SETTLE } from '../../../src/stores/redis/settlement-calls.ts';
 import { RECONCILE, TRIAL } from '../../../src/stores/redis/usage-reconciler.ts';

@@ -1,6 +1,7 @@
-import { type Allowance, allowanceOf, type BanRule, type Plan, plainAllowance } from '../../../src/admit/plan.ts';
-import { type WindowForm, type WindowLimit, type WindowName, windowLimit } from '../../../src/admit/windows.ts';
-import type { CalendarForm, WindowForms } from '../../../src/model/plan.ts';
+import { type Allowance, allowanceOf, plainAllowance } from '../../../src/admit/plan.ts';
+import { type WindowLimit, windowLimit } from '../../../src/admit/windows.ts';
+import type { BanRule, CalendarForm, Plan, WindowForm, WindowForms } from '../../../src/model/plan.ts';
+import type { WindowName } from '../../../src/model/values.ts';
 import type { Chance } from '../../kit/chance.ts';
 import { ZONES } from './store-judge.ts';
 

@@ -3,15 +3,8 @@ import { type AccountState, accountsAfter, decide, lift, type Outcome, UNSEEN } 
 import { type Lease, type LeaseTerms, MAX_LEASE_MS } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type SettledWindow, settled } from '../../../src/admit/settle.ts';
-import {
-  countIn,
-  presentCount,
-  WINDOW_MS,
-  WINDOWS,
-  type WindowCount,
-  type WindowLimit,
-  type WindowName,
-} from '../../../src/admit/windows.ts';
+import { countIn, presentCount, WINDOW_MS, type WindowCount, type WindowLimit } from '../../../src/admit/windows.ts';
+import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
 import { type Addition, allowanceIn, type DecisionPart, type SettlementCall, windowOf } from './script-arguments.ts';
 
 /** What one script call has done to one consumer or account. */

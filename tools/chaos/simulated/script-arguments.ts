@@ -1,9 +1,11 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
 import type { Amounts } from '../../../src/admit/decide.ts';
 import type { LeaseTerms } from '../../../src/admit/lease.ts';
-import { type Allowance, type BanRule, type Budget, charging } from '../../../src/admit/plan.ts';
+import { type Allowance, type Budget, charging } from '../../../src/admit/plan.ts';
 import type { SettledWindow } from '../../../src/admit/settle.ts';
-import { WINDOW_MS, WINDOWS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
+import { WINDOW_MS, type WindowLimit } from '../../../src/admit/windows.ts';
+import type { BanRule } from '../../../src/model/plan.ts';
+import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
 
 /*

@@ -2,7 +2,8 @@ import { type AccountState, type Amounts, type Outcome, UNSEEN } from '../../../
 import { MAX_LEASE_MS, type ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
-import { WINDOW_MS, type WindowLimit, type WindowName } from '../../../src/admit/windows.ts';
+import { WINDOW_MS, type WindowLimit } from '../../../src/admit/windows.ts';
+import type { WindowName } from '../../../src/model/values.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import {
   type ChargedAccount,

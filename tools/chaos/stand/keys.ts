@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Limits } from '../../../src/admit/plan.ts';
+import type { Limits } from '../../../src/model/plan.ts';
 import type { StoredKey } from '../../../src/model/record.ts';
 import { newKey, revoked } from '../../../src/operations/key-changes.ts';
 import { type OpenStore, openStore } from '../../../src/serve/open-store.ts';

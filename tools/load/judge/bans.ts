@@ -1,4 +1,4 @@
-import type { BanRule } from '../../../src/admit/plan.ts';
+import type { BanRule } from '../../../src/model/plan.ts';
 import type { Exchange, Subject } from '../exchange.ts';
 import { TOLERANCE_MS } from './fields.ts';
 import type { Notes } from './notes.ts';

@@ -1,4 +1,4 @@
-import type { WINDOWS as ALL } from '../../../../admit/windows.ts';
+import type { WINDOWS as ALL } from '../../../../model/values.ts';
 import { html } from '../html.ts';
 import type { Usage, WatchedUsage } from '../types.ts';
 import { Meter } from './charts.ts';
