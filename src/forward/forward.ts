@@ -266,6 +266,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onDeadline(): void {
     if (this.#wait === 'client') this.breakOff(new ClientGoneError('the client does not read'));
+    // The service is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    else if (this.#connection?.hasWaiting === true) this.deadlineAtMs = this.#upstream.deadlines.nowMs();
     // The upstream's deadline for the head starts when it has the whole request. Until then `requestTimeout` bounds the
     // client.
     else if (this.#wait === 'head' && this.#connection?.waitsForClient) this.#waitForHead();

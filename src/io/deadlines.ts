@@ -1,3 +1,5 @@
+import { afterReadyWork } from './after-reading.ts';
+
 /** Something that waits until a deadline at most. */
 export interface Timed {
   /** On the clock of the deadlines; `Infinity` while it does not wait. */
@@ -20,6 +22,9 @@ const TURN_MS = 1;
  *
  * Attack: 4,000 clients connect at the same moment and send nothing. Ending them together took a turn of 85 ms.
  *
+ * Fault: a stall of this thread, longer than a service has to answer, gave 504 for an answer that had arrived meanwhile. So what has
+ * arrived is read before a deadline that has passed takes effect.
+ *
  * They are kept in an array. A Set with thousands of additions and removals each second leaves behind tables that point
  * to each other and keep old entries alive beyond the young generation. Measured: that cost a tenth of all time.
  */
@@ -27,8 +32,10 @@ export class Deadlines {
   readonly #monotonicMs: () => number;
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | null = null;
-  /** Whether the rest of those that have passed waits for the next turn. */
-  #isContinued = false;
+  /** Whether those that have passed are acted on later in this turn, or in the next one. */
+  #isScheduled = false;
+  /** What had arrived by then is read. A stall that begins while it is read does not count yet. */
+  #passedByMs = 0;
 
   /** @param monotonicMs milliseconds of a monotonic clock */
   constructor(monotonicMs: () => number) {
@@ -42,7 +49,9 @@ export class Deadlines {
   watch(waiting: Timed): void {
     waiting.slot = this.#waiting.push(waiting) - 1;
     this.#timer ??= setInterval(() => {
-      if (!this.#isContinued) this.#check();
+      if (this.#isScheduled) return;
+      this.#passedByMs = this.#monotonicMs();
+      this.#schedule();
     }, CHECK_EVERY_MS);
   }
 
@@ -56,19 +65,23 @@ export class Deadlines {
     last.slot = slot;
   }
 
+  #schedule(): void {
+    this.#isScheduled = true;
+    afterReadyWork(this.#check);
+  }
+
   readonly #check = (): void => {
-    this.#isContinued = false;
-    const nowMs = this.#monotonicMs();
+    this.#isScheduled = false;
+    const beganAtMs = this.#monotonicMs();
     // From the end, because the place of one that is forgotten during the loop is taken by one that has been checked
     // already.
     for (let i = this.#waiting.length - 1; i >= 0; i--) {
       const waiting = this.#waiting[i];
-      if (waiting === undefined || waiting.deadlineAtMs > nowMs) continue;
+      if (waiting === undefined || waiting.deadlineAtMs > this.#passedByMs) continue;
       waiting.deadlineAtMs = Number.POSITIVE_INFINITY;
       waiting.onDeadline();
-      if (this.#monotonicMs() - nowMs < TURN_MS) continue;
-      this.#isContinued = true;
-      setImmediate(this.#check);
+      if (this.#monotonicMs() - beganAtMs < TURN_MS) continue;
+      this.#schedule();
       return;
     }
     if (this.#waiting.length > 0 || this.#timer === null) return;

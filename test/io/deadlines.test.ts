@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { ReplyDeadlines } from '../../src/io/deadlines.ts';
+import { afterReadyWork } from '../../src/io/after-reading.ts';
+import { Deadlines, ReplyDeadlines, UNWATCHED } from '../../src/io/deadlines.ts';
 import { busyFor } from '../support/busy-for.ts';
+import { eventually } from '../support/conditions.ts';
 import { holdTime } from '../support/hold-time.ts';
 import { listen } from '../support/listening.ts';
 
@@ -74,4 +76,28 @@ describe('the deadlines of replies', () => {
     service.destroy();
     server.close();
   });
+});
+
+test('a deadline that passes while what has arrived is read takes effect at the next check (reliability 450)', async () => {
+  let nowMs = 0;
+  const deadlines = new Deadlines(() => nowMs);
+  let isLate = false;
+  const waiting = {
+    deadlineAtMs: 10,
+    slot: UNWATCHED,
+    onDeadline: () => {
+      isLate = true;
+    },
+  };
+  deadlines.watch(waiting);
+  const isLateAtOnce = await new Promise((resolve) => {
+    // Right behind the timer of the deadlines, which has the same interval.
+    setTimeout(() => {
+      nowMs = 10;
+      afterReadyWork(() => resolve(isLate));
+    }, 100);
+  });
+  expect(isLateAtOnce).toBe(false);
+  await eventually(() => isLate);
+  deadlines.forget(waiting);
 });

@@ -112,7 +112,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
   /** Takes the connection for a request. @returns false if it has closed or been idle for too long */
   takeIdle(nowMs: number): boolean {
     // Bytes that wait for their turn answer no request.
-    const usable = this.deadlineAtMs > nowMs && !this.#socket.destroyed && !this.#hasWaiting;
+    const usable = this.deadlineAtMs > nowMs && !this.#socket.destroyed && !this.hasWaiting;
     this.deadlineAtMs = Number.POSITIVE_INFINITY;
     if (!usable) this.#socket.destroy();
     return usable;
@@ -122,7 +122,8 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     this.#socket.destroy();
   }
 
-  get #hasWaiting(): boolean {
+  /** Whether bytes that the service has sent wait for their turn. */
+  get hasWaiting(): boolean {
     return this.#intake?.hasWaiting === true || (this.#socket instanceof TLSSocket && hasWaiting(this.#socket));
   }
 
@@ -229,7 +230,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     if (this.#socket.destroyed) return;
     const nowMs = this.#deadlines.nowMs();
     if (this.#socket.readableLength > 0) this.#onUnasked();
-    else if (nowMs - this.#openedAtMs > MAX_AGE_MS || this.#hasWaiting) this.#socket.destroy();
+    else if (nowMs - this.#openedAtMs > MAX_AGE_MS || this.hasWaiting) this.#socket.destroy();
     else {
       this.idleSinceMs = nowMs;
       this.deadlineAtMs = nowMs + this.#keepIdleMs;

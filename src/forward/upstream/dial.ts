@@ -1,5 +1,6 @@
 import { connect as connectTcp, isIP, type NetConnectOpts, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { ReplyDeadlines } from '../../io/deadlines.ts';
 import { outliveFailedWrites } from '../../io/node-internals.ts';
 import { type Intake, SharedBufferSocket } from '../../io/read-buffers.ts';
 import { type Lookup, NAMES } from '../../io/resolver.ts';
@@ -54,6 +55,9 @@ export function addressOf(target: string): UpstreamAddress {
  */
 const HANDSHAKE_BYTES = 32 * 1024;
 
+/** A stall of this thread counts as 25 ms at most, because a handshake takes several replies, one after the other. */
+const DEADLINES = new ReplyDeadlines();
+
 /**
  * Opens a connection, including the TLS handshake, within `connectTimeoutMs`. Calls either `connected` or `failed`,
  * once, and never before this function returns.
@@ -72,8 +76,10 @@ export function dial(
   // without any listener would end the process.
   socket.on('error', () => {});
   const readyEvent = address.kind === 'https' ? 'secureConnect' : 'connect';
+  let isOver = false;
   const removeListeners = () => {
-    clearTimeout(timer);
+    isOver = true;
+    deadline.cancel();
     socket.removeListener('error', fail);
     socket.removeListener('close', onClose);
     socket.removeListener(readyEvent, onReady);
@@ -89,10 +95,11 @@ export function dial(
     connected(socket);
   };
   const onLate = () => {
+    if (isOver) return;
     const host = address.kind === 'unix' ? '' : address.host;
     fail(new DeadlineError('connect', options.connectTimeoutMs, NAMES.isAsking(host) ? host : null));
   };
-  const timer = setTimeout(onLate, options.connectTimeoutMs);
+  const deadline = DEADLINES.set(onLate, options.connectTimeoutMs);
   socket.on('error', fail);
   socket.on('close', onClose);
   socket.on(readyEvent, onReady);

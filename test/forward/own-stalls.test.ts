@@ -1,0 +1,139 @@
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createServer, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { expect, test, vi } from 'vitest';
+import { UpstreamConnection } from '../../src/forward/upstream/connection.ts';
+import { addressOf, dial } from '../../src/forward/upstream/dial.ts';
+import { busyFor } from '../support/busy-for.ts';
+import { eventually } from '../support/conditions.ts';
+import { newAuthority } from '../support/encrypted.ts';
+import { atEnd } from '../support/endings.ts';
+import { openGateway } from '../support/gateway.ts';
+import { listen } from '../support/listening.ts';
+import { startRawUpstream } from '../support/upstream.ts';
+import { asking, rawClient, switching, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
+
+// Fault: cold code, a garbage collection or a machine without a free processor stops the gateway's thread for longer than a service or a
+// client has time. What they have sent meanwhile lies in their sockets, and they are not late (reliability 450).
+
+const TIMEOUT_MS = 500;
+/** The deadlines are checked every 100 ms, so the next check is due as well. */
+const stall = () => busyFor(TIMEOUT_MS + 200);
+
+/** Sends, and stalls, right before the event loop turns to its timers. */
+const stallBehind = (send: () => unknown) =>
+  new Promise<void>((resolve) => {
+    setImmediate(() => {
+      send();
+      stall();
+      resolve();
+    });
+  });
+
+const TIMEOUT = `${TIMEOUT_MS}ms`;
+const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n';
+
+/** A gateway in this process, so that a stall of the test is one of the gateway. */
+async function gatewayBefore(
+  upstream: string,
+  listener: Readonly<Record<string, string>> = {},
+  upstreamSettings: Readonly<Record<string, string>> = {},
+) {
+  const gateway = await openGateway({
+    upstream,
+    listen: listener,
+    upstreamSettings,
+    routes: WEBSOCKET_ROUTES,
+    more: `websockets: { idleTimeout: ${TIMEOUT} }`,
+  });
+  const { key } = await gateway.createKey('endless');
+  return { gateway, key, request: `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n` };
+}
+
+test('a service that has answered while this thread stalled gets no 504 for its client (reliability 450)', async () => {
+  const upstream = await startRawUpstream((service) => {
+    service.write(`${HEAD}in time.`);
+    stall();
+  });
+  const { gateway, request } = await gatewayBefore(upstream.origin, {}, { responseTimeout: TIMEOUT });
+  const client = await rawClient(gateway, request);
+  expect((await client.after(8)).toString()).toBe('in time.');
+});
+
+test('a body that has gone on while this thread stalled is whole (reliability 450)', async () => {
+  const begun = Promise.withResolvers<Socket>();
+  const upstream = await startRawUpstream((service) => {
+    service.write(`${HEAD}in `);
+    begun.resolve(service);
+  });
+  const { gateway, request } = await gatewayBefore(upstream.origin, {}, { bodyTimeout: TIMEOUT });
+  const client = await rawClient(gateway, request);
+  const service = await begun.promise;
+  await client.after(3);
+  await stallBehind(() => service.write('time.'));
+  expect((await client.after(8)).toString()).toBe('in time.');
+});
+
+test('a WebSocket that is agreed to, and one that carries bytes, while this thread stalls stays open (reliability 450)', async () => {
+  const agreed = Promise.withResolvers<Socket>();
+  const upstream = await startRawUpstream((service) => {
+    service.write(switching());
+    stall();
+    agreed.resolve(service);
+  });
+  const { gateway, key } = await gatewayBefore(upstream.origin, {}, { responseTimeout: TIMEOUT });
+  const client = await rawClient(gateway, asking(key));
+  expect(await client.head()).toMatch(/^HTTP\/1\.1 101 /);
+  const service = await agreed.promise;
+  for (const piece of ['one', 'onetwo']) {
+    await stallBehind(() => service.write(piece.slice(-3)));
+    expect((await client.after(piece.length)).toString()).toBe(piece);
+  }
+});
+
+test.each(['headersTimeout', 'idleTimeout'])(
+  'a request that has come while this thread stalled for longer than %s is served (reliability 450)',
+  async (setting) => {
+    const upstream = await startRawUpstream((service) => service.write(`${HEAD}in time.`));
+    const { gateway, request } = await gatewayBefore(upstream.origin, { [setting]: TIMEOUT });
+    const client = await rawClient(gateway);
+    if (setting === 'idleTimeout') {
+      client.socket.write(request);
+      await client.after(8);
+    }
+    const before = client.bytes.length;
+    await stallBehind(() => client.socket.write(request));
+    await once(client.socket, 'data');
+    expect(client.bytes.subarray(before).toString('latin1')).toMatch(/^HTTP\/1\.1 200 /);
+  },
+);
+
+test.each(['http', 'https'])(
+  'a connection over %s that can be made while this thread stalls is used (reliability 450)',
+  async (kind) => {
+    const { cert, key } = await (await newAuthority()).issue('localhost');
+    const accept = (service: Socket) => atEnd(() => service.destroy());
+    const tls = { cert: await readFile(cert), key: await readFile(key) };
+    const { port } = await listen(kind === 'http' ? createServer(accept) : createTlsServer(tls, accept));
+    const untrusted = { ca: null, cert: null, key: null, serverName: 'localhost', verify: false };
+    const connected = new Promise<Socket>((resolve, reject) => {
+      const options = { connectTimeoutMs: TIMEOUT_MS, tls: untrusted };
+      dial(addressOf(`${kind}://127.0.0.1:${port}`), options, resolve, reject);
+    });
+    await stallBehind(() => {});
+    (await connected).destroy();
+  },
+);
+
+test('a service whose answer waits for its turn is not late, and is looked at again (reliability 450)', async () => {
+  const upstream = await startRawUpstream(() => {});
+  const { gateway, request } = await gatewayBefore(upstream.origin, {}, { responseTimeout: TIMEOUT });
+  const hasWaiting = vi.spyOn(UpstreamConnection.prototype, 'hasWaiting', 'get').mockReturnValue(true);
+  atEnd(() => vi.restoreAllMocks());
+  const client = await rawClient(gateway, request);
+  await eventually(() => expect(hasWaiting.mock.calls.length).toBeGreaterThan(2));
+  expect(client.bytes.length).toBe(0);
+  hasWaiting.mockReturnValue(false);
+  expect(await client.head()).toMatch(/^HTTP\/1\.1 504 /);
+});
