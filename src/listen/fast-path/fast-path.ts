@@ -7,6 +7,7 @@ import { Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { readInTurn, SharedBufferSocket } from '../../io/read-buffers.ts';
+import { inSlices, type Steps } from '../../io/steps.ts';
 import { hasWaiting } from '../../io/tls-carrier.ts';
 import { TextWriter } from '../../io/writes.ts';
 import { MAX_EMPTY_BYTES, type RequestFeed, UNREAD_FOR_MS } from '../node-http/request-feed.ts';
@@ -42,6 +43,8 @@ export class FastPath {
   readonly options: FastPathOptions;
   readonly #connections = new Set<FastConnection>();
   readonly #handedOver = new Map<Socket, RequestFeed>();
+  /** Whether idle connections are being closed. */
+  #isClosing = false;
   #second = Number.NaN;
   #date = '';
 
@@ -78,10 +81,25 @@ export class FastPath {
   /**
    * Closes idle connections, but those that wait for their first request only if `unused`. Called repeatedly, because a connection
    * that cannot be identified as idle now may be later.
+   *
+   * Fault: 1,500 idle connections that were closed as the drain began took one turn of 30 ms, in which running requests waited.
    */
   closeIdle(unused: boolean): void {
-    for (const connection of this.#connections) connection.closeIfIdle(unused);
-    for (const [socket, feed] of this.#handedOver) if (feed.isIdle && !hasWaiting(socket)) socket.destroy();
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    void inSlices(this.#closingIdle(unused));
+  }
+
+  *#closingIdle(unused: boolean): Steps<void> {
+    for (const connection of this.#connections) {
+      connection.closeIfIdle(unused);
+      yield;
+    }
+    for (const [socket, feed] of this.#handedOver) {
+      if (feed.isIdle && !hasWaiting(socket)) socket.destroy();
+      yield;
+    }
+    this.#isClosing = false;
   }
 
   /** The current time as a value of Date (RFC 9110 section 5.6.7). */

@@ -5,6 +5,7 @@ import type { ClientResponse } from '../../../src/http1/client.ts';
 import { SharedBufferSocket } from '../../../src/io/read-buffers.ts';
 import { FastPath, type FastPathOptions } from '../../../src/listen/fast-path/fast-path.ts';
 import { eventually } from '../../support/conditions.ts';
+import { countTurns } from '../../support/count-turns.ts';
 import { listen } from '../../support/listening.ts';
 import { feedingTo, Wire } from './wire.ts';
 
@@ -133,6 +134,21 @@ test('idle connections are closed when it is asked, busy ones are not', async ()
   for (const { path } of [busy, fresh]) path.closeIdle(true);
   expect([busy, fresh].map(({ wire }) => wire.destroyed)).toEqual([false, true]);
   busy.wire.destroy();
+});
+
+// Fault: hundreds of idle connections that were closed as a drain began took one long turn, in which running requests waited.
+test('of many idle connections some are closed in each turn of the event loop (reliability 446)', async () => {
+  const { path, wire, responses } = open();
+  const wires = [wire, ...Array.from({ length: 499 }, () => new Wire())];
+  for (const other of wires.slice(1)) path.take(other as unknown as Socket);
+  for (const one of wires) one.push(Buffer.from(GET));
+  await eventually(() => expect(responses).toHaveLength(wires.length));
+  for (const response of responses) answer(response);
+  const counted = countTurns();
+  for (const one of wires) one.once('close', counted.done);
+  path.closeIdle(false);
+  await eventually(() => expect(counted.all).toBe(wires.length));
+  expect(counted.most).toBeLessThanOrEqual(100);
 });
 
 test('a connection whose bytes wait for their turn is not late, and is looked at again (reliability 315)', async () => {
