@@ -33,6 +33,12 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
   /** Meaningful only while it is idle. */
   idleSinceMs = 0;
   readonly #socket: Socket;
+  /**
+   * The connection below TLS, which is read in the turns of its owner; null without TLS.
+   *
+   * Attack: each connection over TLS had turns of its own, so that a consumer had as many as it had responses.
+   */
+  readonly #inTurns: SharedBufferSocket | null;
   readonly #writer: TextWriter;
   readonly #address: RequestAddress;
   readonly #keeper: ConnectionKeeper;
@@ -71,6 +77,8 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     deadlines: Deadlines,
   ) {
     this.#socket = socket;
+    const raw = rawOf(socket);
+    this.#inTurns = raw instanceof SharedBufferSocket ? raw : null;
     this.#writer = new TextWriter(socket);
     this.#address = address;
     this.#keeper = keeper;
@@ -140,9 +148,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
   carry(request: ForwardRequest, carried: InFlightRequest): void {
     this.#carried = carried;
     this.#isSilent = true;
-    // Attack: each connection over TLS had turns of its own, so that a consumer had as many as it had responses.
-    const raw = rawOf(this.#socket);
-    if (raw instanceof SharedBufferSocket) raw.owner = carried.share;
+    if (this.#inTurns !== null) this.#inTurns.owner = carried.share;
     this.#reader.begin(request.method);
     const { body } = request;
     const head = requestHead(request, this.#address);
