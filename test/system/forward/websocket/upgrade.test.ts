@@ -386,13 +386,14 @@ describe('a tunnel ends on both sides', () => {
     const { ask } = stage((socket) => socket.write(switching()));
     const client = await ask();
     await client.head();
+    let lastMs = 0;
     for (let i = 0; i < 9; i++) {
       await new Promise((resolve) => setTimeout(resolve, 300));
+      lastMs = performance.now();
       client.socket.write('.');
     }
     expect(client.ended).toBe(false);
     const stop = stopwatch();
-    const lastMs = performance.now();
     await eventually(() => client.ended || client.closed);
     expect(performance.now() - lastMs).toBeGreaterThan(1_400);
     // Whoever looked only once in each idleTimeout would see it after up to twice that.
