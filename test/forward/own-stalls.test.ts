@@ -59,6 +59,11 @@ test('a service that has answered while this thread stalled gets no 504 for its 
   const { gateway, request } = await gatewayBefore(upstream.origin, {}, { responseTimeout: TIMEOUT });
   const client = await rawClient(gateway, request);
   expect((await client.after(8)).toString()).toBe('in time.');
+  // The response has ended well, so that its connection carries another one.
+  const { length } = client.bytes;
+  client.socket.write(request);
+  await eventually(() => client.closed || client.bytes.length > length);
+  expect(client.closed).toBe(false);
 });
 
 test('a body that has gone on while this thread stalled is whole (reliability 450)', async () => {
