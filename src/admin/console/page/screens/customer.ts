@@ -20,16 +20,16 @@ import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.ts';
 import { KeyTable } from './key-table.ts';
 import { LastChanges } from './last-changes.ts';
 import { LastRefusals } from './last-refusals.ts';
-import type { CustomerDialogName } from './opened-customer-dialog.ts';
+import type { CustomerDialogName } from './opened-dialog.ts';
 
-const OpenedCustomerDialog = later(async () => (await import('./opened-customer-dialog.ts')).OpenedCustomerDialog);
+const OpenedCustomerDialog = later(async () => (await import('./opened-dialog.ts')).OpenedCustomerDialog);
 
 const LIST = { title: 'Customers', path: '/customers' };
 
 /** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
   readonly dialog: CustomerDialogName;
-  readonly customer: ShownCustomer;
+  readonly of: ShownCustomer;
   readonly etag: string | null;
 }
 
@@ -42,7 +42,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
   const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
   const [opened, setOpened] = useState<Opened | null>(null);
   const { data } = customer;
-  const open: Open = (dialog) => data !== null && setOpened({ dialog, customer: data, etag: customer.etag });
+  const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag });
   if (isGone) {
     return html`<${Page} title=${id} back=${LIST}>
       <${Problem} error=${new ApiError(404, 'not_found', 'There is no customer with this id. It may have been deleted.')} />
@@ -86,6 +86,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
       opened !== null &&
       html`<${OpenedCustomerDialog}
         ...${opened}
+        id=${id}
         usage=${usage.data}
         plans=${plans.data?.plans ?? null}
         onClose=${() => setOpened(null)}

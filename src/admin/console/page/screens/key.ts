@@ -21,9 +21,9 @@ import { actorText } from './changes.ts';
 import { About, Deprecated, Secrets } from './key-details.ts';
 import { LastChanges } from './last-changes.ts';
 import { LastRefusals } from './last-refusals.ts';
-import type { KeyDialogName } from './opened-key-dialog.ts';
+import type { KeyDialogName } from './opened-dialog.ts';
 
-const OpenedKeyDialog = later(async () => (await import('./opened-key-dialog.ts')).OpenedKeyDialog);
+const OpenedKeyDialog = later(async () => (await import('./opened-dialog.ts')).OpenedKeyDialog);
 
 const LIST = { title: 'Keys', path: '/keys' };
 
@@ -32,7 +32,7 @@ type Secret = Key['secrets'][number];
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
   readonly dialog: KeyDialogName;
-  readonly key: Key | null;
+  readonly of: Key | null;
   readonly etag: string | null;
   /** That is to be ended; null for the other dialogs. */
   readonly secret: Secret | null;
@@ -49,7 +49,7 @@ export function KeyScreen({ rest }: { rest: string }) {
   const plan = usePlace().query.get('plan');
   const [opened, setOpened] = useState<Opened | null>(null);
   const name = key.data?.name ?? null;
-  const open: Open = (dialog, secret) => setOpened({ dialog, key: key.data, etag: key.etag, secret: secret ?? null });
+  const open: Open = (dialog, secret) => setOpened({ dialog, of: key.data, etag: key.etag, secret: secret ?? null });
   if (isGone) {
     return html`<${Page} title=${id} back=${LIST}>
       <${Problem} error=${new ApiError(404, 'not_found', 'There is no key with this id. It may have been deleted.')} />
@@ -98,9 +98,7 @@ export function KeyScreen({ rest }: { rest: string }) {
       opened !== null &&
       html`<${OpenedKeyDialog}
         ...${opened}
-        of=${opened.key}
         id=${id}
-        name=${opened.key?.name ?? null}
         usage=${usage.data}
         plans=${plans.data?.plans ?? null}
         onClose=${() => setOpened(null)}
