@@ -30,6 +30,8 @@ let isShortOfMemory: boolean;
 let closed: () => void;
 /** The gateway ends a session. */
 let brokenOff: () => void;
+/** The gateway begins to stop. */
+let drain: () => void;
 
 beforeAll(async () => {
   authority = await newAuthority();
@@ -78,6 +80,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
       brokenOff();
     },
   });
+  drain = () => sessions.drain();
   const addresses: string[] = [];
   const { port } = await listen(
     createServer({ ...certificate, ALPNProtocols: ['h2'], allowHalfOpen: true }, (socket: TLSSocket) => {
@@ -249,6 +252,23 @@ test('sessions that are found to send too much at the same moment are ended in t
 });
 
 /** One MiB of a body. */
+test('sessions are told in turns that the gateway stops (reliability 446)', async () => {
+  const open = await serving(1_000);
+  const many = await Promise.all(Array.from({ length: 40 }, () => open()));
+  // Until what they have sent is processed.
+  for (const { socket } of many)
+    await new Promise((done) => socket.write(frame(TYPE.PING, 0, 0, Buffer.alloc(8)), done));
+  await eventually(() => expect(many.every(({ frames }) => frames.some(({ type }) => type === TYPE.PING))).toBe(true));
+  const counted = countTurns();
+  for (const { socket } of many) socket.once('data', counted.done);
+  drain();
+  await eventually(() => expect(counted.all).toBe(many.length));
+  expect(counted.most).toBeLessThanOrEqual(16);
+  await eventually(() =>
+    expect(many.every(({ frames }) => frames.some(({ type }) => type === TYPE.GOAWAY))).toBe(true),
+  );
+});
+
 function body(stream: number): Buffer[] {
   return Array.from({ length: MiB / 16_384 }, () => frame(TYPE.DATA, 0, stream, Buffer.alloc(16_384)));
 }
