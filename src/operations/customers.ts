@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import { Failure, Refused } from '../failure.ts';
 import { newCustomerId, type Random } from '../identify/api-key.ts';
@@ -200,9 +199,8 @@ interface FoundCustomers {
   readonly searched: number;
 }
 
-/** Customers that a page of a search looks at, and those in one read. */
+/** Customers that a page of a search looks at. */
 const MAX_LOOKED_AT = 20_000;
-const PAGE = 250;
 
 /** Finds the customers that match a filter, a page at a time in the order of their creation. */
 export async function searchCustomers(
@@ -214,22 +212,16 @@ export async function searchCustomers(
   const found: StoredCustomer[] = [];
   const unreadable: UnreadableRecord[] = [];
   let searched = 0;
-  let after = cursor;
-  for (;;) {
-    const page = await customers.list({ limit: PAGE, cursor: after });
-    for (const customer of page.records) {
-      searched++;
-      if (!isReadable(customer)) unreadable.push(customer);
-      else if (matches(customer)) found.push(customer);
-      if (found.length + unreadable.length < limit) continue;
-      const isLast = customer === page.records.at(-1) && page.cursor === null;
-      return { customers: found, unreadable, cursor: isLast ? null : customer.id, searched };
-    }
-    after = page.cursor;
-    if (after === null || searched >= MAX_LOOKED_AT) return { customers: found, unreadable, cursor: after, searched };
-    // The embedded store answers within the same turn.
-    await nextTurn();
+  let last = cursor;
+  for await (const customer of everyRecord(customers, cursor)) {
+    const isFull = found.length + unreadable.length === limit || searched === MAX_LOOKED_AT;
+    if (isFull) return { customers: found, unreadable, cursor: last, searched };
+    searched++;
+    last = customer.id;
+    if (!isReadable(customer)) unreadable.push(customer);
+    else if (matches(customer)) found.push(customer);
   }
+  return { customers: found, unreadable, cursor: null, searched };
 }
 
 /** Yields every customer that matches a filter, and every one that may and cannot be read. */

@@ -100,9 +100,15 @@ export async function changeRecord<T extends StoredRecord>(
 /** Records in one read. */
 const PAGE = 250;
 
-/** Yields every record of a store, also those that cannot be read. It reads page by page, so that the whole list is never in memory. */
-export async function* everyRecord<T>(store: Pick<RecordStore<T>, 'list'>): AsyncGenerator<Listed<T>> {
-  let cursor: string | null = null;
+/**
+ * Yields every record of a store, also those that cannot be read. It reads page by page, so that the whole list is never in memory.
+ * @param after the id of a record: only those after it
+ */
+export async function* everyRecord<T>(
+  store: Pick<RecordStore<T>, 'list'>,
+  after: string | null = null,
+): AsyncGenerator<Listed<T>> {
+  let cursor = after;
   do {
     const page: RecordPage<T> = await store.list({ limit: PAGE, cursor });
     yield* page.records;
