@@ -140,10 +140,19 @@ export class Tunnel implements Timed {
 
   #watch(side: Socket, other: Socket, closed: TunnelEnd, lost: TunnelEnd): void {
     let writeFault: string | null | undefined = null;
+    // Nothing reaches this side any more, and what it has sent still reaches the other.
+    const leave = () => {
+      other.unpipe(side);
+      other.once('close', () => side.destroy());
+      if (other.writableFinished) closeGently(other);
+      else other.once('finish', () => closeGently(other));
+    };
     // Fault: a side sends a close frame and closes while bytes for it are on their way. A write to it fails, which destroyed its
     // connection before the frame was read. So it is read to its end, which comes soon. Only a side that has ended its half fails with
     // EPIPE, and any other has broken.
     outliveFailedWrites(side, ({ code }) => {
+      // Fault: a client closes, and a write to it fails only then. Its service waited unread for `finMs` until the client took more.
+      if (writeFault === null && side.readableEnded) leave();
       writeFault ??= code;
       return true;
     });
@@ -154,12 +163,7 @@ export class Tunnel implements Timed {
         return;
       }
       this.#end ??= closed;
-      if (writeFault !== null) {
-        // Nothing reaches this side any more.
-        other.unpipe(side);
-        other.once('close', () => side.destroy());
-        other.once('finish', () => closeGently(other));
-      }
+      if (writeFault !== null) leave();
       this.#isHalfClosed = true;
       this.deadlineAtMs = this.#deadlines.nowMs() + this.#finMs;
     });

@@ -115,3 +115,27 @@ test('what a client has not yet taken stays as it is while the next pieces of it
   service.end();
   expect(Buffer.concat(await reader.toArray()).equals(Buffer.concat(pieces))).toBe(true);
 });
+
+// Fault: the service was read no more, since the client never took what waited for it, and the tunnel stayed open for `finMs`.
+test('a tunnel ends once its client has closed and a write to it fails (reliability 433)', async () => {
+  const services = createServer((service) => {
+    service.on('error', () => {});
+    service.write(Buffer.alloc(32 << 20));
+  });
+  const upstream = await dialed((await listen(services)).port);
+  const connected = Promise.withResolvers<Socket>();
+  const { port } = await listen(createServer({ allowHalfOpen: true }, connected.resolve));
+  const reader = createConnection({ port, host: '127.0.0.1', allowHalfOpen: true });
+  const client = await connected.promise;
+  const ended = Promise.withResolvers<TunnelRecord>();
+  const options = { ...NO_LIMITS, deadlines: new Deadlines(() => performance.now()), onEnd: ended.resolve };
+  const tunnel = new Tunnel(client, upstream, options);
+  upstream.pipe(client).pipe(upstream);
+  tunnel.count();
+  await eventually(() => client.writableNeedDrain);
+  reader.end();
+  await once(client, 'end');
+  // It leaves bytes unread, so its system resets the connection.
+  reader.destroy();
+  expect((await ended.promise).end).toBe('client_closed');
+});
