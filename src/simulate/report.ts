@@ -23,14 +23,10 @@ export interface Report extends Sources {
   readonly lines: Readonly<Census>;
   readonly inForce: Readonly<Record<string, unknown>>;
   readonly totals: Counts;
-  readonly byPlan: readonly PlanReport[];
+  /** `limits`: those that are tried, such as `minute 60 (sliding, 12 slices), day 1000`; null if the plan is gone. */
+  readonly byPlan: readonly (PlanReplay & { readonly limits: string | null })[];
   /** Requests that gateways decided alone while their store was away; they are not in the other counts. */
   readonly withoutStore: Counts;
-}
-
-interface PlanReport extends PlanReplay {
-  /** The limits that are tried, such as `minute 60 (sliding, 12 slices), day 1000`; null if the plan is gone. */
-  readonly limits: string | null;
 }
 
 export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report {

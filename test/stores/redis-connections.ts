@@ -8,7 +8,7 @@ import { RedisFleet } from '../../src/stores/redis/fleet.ts';
 import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { RedisPlansHistory } from '../../src/stores/redis/plans-history.ts';
 import { RedisSecretUses } from '../../src/stores/redis/secret-uses.ts';
-import { circuitFor } from '../../src/stores/redis/shards.ts';
+import { circuitFor, type StoreCircuit } from '../../src/stores/redis/shards.ts';
 import { atEnd } from '../support/endings.ts';
 
 interface GatewayOptions {
@@ -23,7 +23,7 @@ export async function gatewayOn(
   { timeoutMs = 2_000, durableWithinMs = 2_000, onLoss = () => {} }: GatewayOptions = {},
 ) {
   const redis = connectRedis({ url, connectTimeoutMs: 1_000 });
-  const circuit = circuitFor(redis, { timeoutMs, failures: 3, probeEveryMs: 50 });
+  const circuit: StoreCircuit = circuitFor(redis, { timeoutMs, failures: 3, probeEveryMs: 50 });
   const changes = new RedisChanges({ redis, circuit });
   const writes = new DurableWrites({ redis, replicas: 'all', timeoutMs: durableWithinMs, onLoss });
   const records = { redis, circuit, publish: (change: StoreChange) => changes.publish(change), writes };

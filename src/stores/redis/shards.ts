@@ -24,7 +24,7 @@ export interface StoreConnection {
 }
 
 /** The circuit of a single server or of a cluster. */
-interface StoreCircuit extends Calls {
+export interface StoreCircuit extends Calls {
   readonly state: CircuitState;
   /** Whether any call has ever succeeded. */
   readonly reached: boolean;

@@ -413,9 +413,15 @@ describe('a gateway on the embedded store', () => {
   });
 
   test('sends all watchers the same event, at once to those who come later', async () => {
-    const one = await followEvents(gateway, '/admin/events/now');
+    // The gateway may have yet to notice that the streams of the test before are closed.
+    const one = await eventually(async () => {
+      const stream = await followEvents(gateway, '/admin/events/now');
+      expect(stream.status).toBe(200);
+      return stream;
+    });
     await eventually(() => expect(one.events.length).toBeGreaterThan(0));
     const other = await followEvents(gateway, '/admin/events/now');
+    expect(other.status).toBe(200);
     await eventually(() => expect(other.events.length).toBeGreaterThan(1));
     const times = (them: typeof one) => them.events.map(({ data }) => data.at);
     expect(times(one)).toEqual(expect.arrayContaining(times(other)));
