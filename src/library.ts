@@ -9,6 +9,7 @@ import { Failure } from './failure.ts';
 import { refuseUnlessRight } from './identify/pepper-record.ts';
 import { urlOfListener } from './io/listening.ts';
 import { checkNodeInternals } from './io/node-internals.ts';
+import type { AttributeEdits } from './model/attributes.ts';
 import type { WindowName } from './model/values.ts';
 import { usageOf } from './operations/account-usage.ts';
 import { storeContext } from './operations/catalogue/contexts.ts';
@@ -61,13 +62,9 @@ export interface CreateGatewayOptions {
 }
 
 /** A key to be made: what `POST /admin/keys` takes. */
-export interface NewKey {
+export interface NewKey extends AttributeEdits {
   /** One of the plans. */
   readonly plan: string;
-  /** Up to 100 characters. */
-  readonly name?: string | null;
-  /** Up to 100 characters. */
-  readonly owner?: string | null;
   /** Limits of its own in place of those of its plan. Required for each window that the plan leaves to its keys (`custom`). */
   readonly limits?: Readonly<Partial<Record<WindowName, number | 'unlimited'>>>;
   /** When it ends: a date, an RFC 3339 time, or from now on, such as `90d`. Never, unless given. */

@@ -480,6 +480,18 @@ export function filterShape(): { [A in FilterName]: z.ZodOptional<z.ZodString> }
   return Object.fromEntries(filters);
 }
 
+/** The attributes that are text, as a part of a sentence: `name, owner, notes`. */
+export const TEXT_WORDS = namesWhere(({ form }) => form === 'line' || form === 'text')
+  .map(wordOf)
+  .join(', ');
+
+/** Where a search looks for a text, as a part of a sentence: `id, name or owner`. @param further what it looks through beside these */
+export function searchedWords(...further: readonly string[]): string {
+  return OR.format(['id', ...SEARCHED.map(wordOf), ...further]);
+}
+
+const OR = new Intl.ListFormat('en-GB', { type: 'disjunction' });
+
 /** What a list is filtered by; null: not by this attribute. */
 export type FilterValues = { readonly [A in FilterName]: string | null };
 

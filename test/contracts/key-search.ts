@@ -4,6 +4,7 @@ import { shadowIdOf } from '../../src/admit/account-id.ts';
 import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import type { HistoryStore } from '../../src/admit/history-store.ts';
 import type { KeyStore } from '../../src/identify/record-store.ts';
+import { filterValues } from '../../src/model/attributes.ts';
 import type { StoredKey } from '../../src/model/record.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
 import { type KeyFilter, searchKeys } from '../../src/operations/key-search.ts';
@@ -27,7 +28,7 @@ export const EVERYTHING: KeyFilter = {
   text: null,
   meta: null,
   plan: null,
-  owner: null,
+  ...filterValues(),
   expiringMs: null,
   customer: null,
   unusedDays: null,

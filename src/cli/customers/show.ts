@@ -1,7 +1,7 @@
 import type { ExitCode } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { filterValues } from '../../model/attributes.ts';
+import { filterValues, LISTED } from '../../model/attributes.ts';
 import { limitsCell } from '../../model/plan.ts';
 import { byReadability, type UnreadableRecord } from '../../model/record.ts';
 import { type CustomerReport, customerReport } from '../../operations/customer-report.ts';
@@ -10,13 +10,7 @@ import { shortReport, wholeKeyReport } from '../../operations/key-report.ts';
 import { everyMatch, keysOfCustomer } from '../../operations/key-search.ts';
 import { CUSTOMERS, recordOf } from '../../operations/operator-store.ts';
 import { withStore } from '../../serve/open-store.ts';
-import {
-  attributeCells,
-  attributeColumns,
-  attributeRows,
-  filterOptions,
-  givenFilters,
-} from '../keys/attribute-options.ts';
+import { attributeRows, filterOptions, firstColumns, furtherColumns, givenFilters } from '../keys/attribute-options.ts';
 import { linesOf, suspendedRows } from '../keys/show.ts';
 import { heldText, json, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
@@ -28,9 +22,10 @@ import { OF_STORE } from '../terminal/variables.ts';
 
 // The commands that print customers and change nothing: `customers list` and `customers show`.
 
+const FIRST = firstColumns('customer');
 const COLUMNS: readonly Column[] = [
   { head: 'id', rank: 0, isWhole: true },
-  ...attributeColumns('customer'),
+  ...FIRST.columns,
   { head: 'plan', rank: 2 },
   { head: 'limits', rank: 6 },
   { head: 'created', rank: 5 },
@@ -52,7 +47,7 @@ export const customersList: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints a JSON array of id, plan, name, owner, limits, heldTo, createdAt, expiresAt, notes, ownLimits; and suspended, scopes, addresses, origins and ' +
+        `Prints a JSON array of id, plan, ${LISTED.join(', ')}, limits, heldTo, createdAt, expiresAt, notes, ownLimits; and suspended, scopes, addresses, origins and ` +
         'meta for those that have them; {"id","unreadable"} for one whose record cannot be read.',
     },
   },
@@ -75,13 +70,15 @@ export const customersList: Command = {
         ? 'No customer matches.'
         : 'There are no customers. `tollgate customers create --plan PLAN` makes one.';
       if (options.json === true) terminal.out(json([...found, ...unreadable.map(unreadableEntry)]));
-      else
-        printTable(
-          terminal,
-          COLUMNS,
-          [...found.map((one) => rowOf(one, terminal)), ...unreadable.map(({ id }) => unreadableCells(id, COLUMNS))],
-          `${none}\n`,
-        );
+      else {
+        const further = furtherColumns('customer', found);
+        const columns = [...COLUMNS, ...further.columns];
+        const rows = [
+          ...found.map((one) => [...rowOf(one, terminal), ...further.cellsOf(one)]),
+          ...unreadable.map(({ id }) => unreadableCells(id, columns)),
+        ];
+        printTable(terminal, columns, rows, `${none}\n`);
+      }
       return 0;
     });
   },
@@ -91,7 +88,7 @@ function rowOf(report: CustomerReport, terminal: Terminal): string[] {
   const { id, plan, createdAt, expiresAt } = report;
   const moment = momentsOf(terminal);
   const ends = expiresAt === null ? 'never' : moment(expiresAt);
-  return [id, ...attributeCells(report), plan, heldText(report), moment(createdAt), ends, stateOf(report)];
+  return [id, ...FIRST.cellsOf(report), plan, heldText(report), moment(createdAt), ends, stateOf(report)];
 }
 
 /** Whether the keys of a customer can be used now, in one word. */

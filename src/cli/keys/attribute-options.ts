@@ -9,6 +9,7 @@ import {
   type Attributes,
   attributesOf,
   FILTERS,
+  FIRST_ATTRIBUTES,
   givenAttributes,
   LISTED,
   metaName,
@@ -125,25 +126,43 @@ function pairsFrom(texts: readonly string[]): Readonly<Record<string, string | n
   return Object.fromEntries(pairs);
 }
 
-/** The columns of the attributes that lists have. */
-export function attributeColumns(kind: RecordKind): Column[] {
-  return LISTED.map((name) => ({ head: wordOf(name), rank: BY_NAME[name].rank![kind] }));
+type ListedRecord = { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | null | undefined };
+
+const isFirst = (name: AttributeName) => (FIRST_ATTRIBUTES as readonly string[]).includes(name);
+
+/** Some columns of a list, with their cells. */
+interface AttributeColumns {
+  readonly columns: readonly Column[];
+  readonly cellsOf: (record: ListedRecord) => string[];
 }
 
-/** The cells of those columns. */
-export function attributeCells(
-  record: { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | null | undefined },
-): string[] {
-  return LISTED.map((name) => record[name] ?? '-');
+/** The columns of the attributes that lists have had since the first version, where programs expect them. */
+export function firstColumns(kind: RecordKind): AttributeColumns {
+  return columnsOf(kind, LISTED.filter(isFirst));
 }
 
-/** The lines of a record that is shown: one for each column of lists, and one for each other attribute that the record has. */
+/** Those of further attributes, which come last. Without a record that has one the table is that of earlier versions. */
+export function furtherColumns(kind: RecordKind, records: readonly ListedRecord[]): AttributeColumns {
+  return columnsOf(
+    kind,
+    LISTED.filter((name) => !isFirst(name) && records.some((record) => record[name] != null)),
+  );
+}
+
+function columnsOf(kind: RecordKind, names: typeof LISTED): AttributeColumns {
+  return {
+    columns: names.map((name) => ({ head: wordOf(name), rank: BY_NAME[name].rank![kind] })),
+    cellsOf: (record) => names.map((name) => record[name] ?? '-'),
+  };
+}
+
+/** The lines of a record that is shown: one for each first column of lists, and one for each other attribute that the record has. */
 export function attributeRows(
   record: { readonly [A in AttributeName]?: Attributes[A] | null | undefined },
 ): [string, string][] {
   return ATTRIBUTE_NAMES.flatMap((name): [string, string][] => {
     const value = record[name] ?? null;
-    if (value === null) return (LISTED as readonly string[]).includes(name) ? [[name, '-']] : [];
+    if (value === null) return (LISTED as readonly string[]).includes(name) && isFirst(name) ? [[name, '-']] : [];
     // The notes have lines of their own, which the caller indents.
     const text = valueText(value);
     return [[name, BY_NAME[name].form === 'text' ? text : escapedText(text)]];

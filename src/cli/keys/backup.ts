@@ -7,6 +7,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { isSameDigest } from '../../identify/api-key.ts';
 import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { momentText } from '../../io/time-text.ts';
+import { TEXT_WORDS } from '../../model/attributes.ts';
 import { isKey, kindOf } from '../../model/record.ts';
 import { everyRecord } from '../../operations/operator-store.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/transfer/backup-text.ts';
@@ -137,7 +138,7 @@ export const keysRestore: Command = {
     force: {
       type: 'boolean',
       about:
-        'Gives keys that are there already the plan, limits, name, owner, notes and end of the backup, and its revocations and ' +
+        `Gives keys that are there already the plan, limits, ${TEXT_WORDS} and end of the backup, and its revocations and ` +
         'suspensions. Revoked and deleted keys, and secrets that were rotated away, do not come back.',
     },
     json: {

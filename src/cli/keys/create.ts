@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
+import { LISTED } from '../../model/attributes.ts';
 import type { Limits } from '../../model/plan.ts';
 import { isReadable } from '../../model/record.ts';
 import { createKey } from '../../operations/create-once.ts';
@@ -56,7 +57,7 @@ export const keysCreate: Command = {
     },
     json: {
       type: 'boolean',
-      about: 'Prints one JSON object: id, key, plan, name, owner, limits, heldTo, createdAt, expiresAt.',
+      about: `Prints one JSON object: id, key, plan, ${LISTED.join(', ')}, limits, heldTo, createdAt, expiresAt.`,
     },
   },
   async run(words, terminal) {

@@ -4,7 +4,7 @@ import { formOf } from '../../admit/windows.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { momentText } from '../../io/time-text.ts';
-import { filterValues } from '../../model/attributes.ts';
+import { filterValues, LISTED, searchedWords } from '../../model/attributes.ts';
 import { formText, limitsCell, type Plans } from '../../model/plan.ts';
 import { byReadability, isReadable, type StoredKey } from '../../model/record.ts';
 import { ownerOf } from '../../operations/account-owners.ts';
@@ -28,7 +28,7 @@ import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
 import { OF_STORE } from '../terminal/variables.ts';
-import { attributeCells, attributeColumns, attributeRows, filterOptions, givenFilters } from './attribute-options.ts';
+import { attributeRows, filterOptions, firstColumns, furtherColumns, givenFilters } from './attribute-options.ts';
 import {
   CUSTOMER,
   customerCell,
@@ -59,7 +59,7 @@ export const keysList: Command = {
       type: 'string',
       value: 'TEXT',
       about:
-        'Keys with this text in id, name or owner, in any case, or a secret that ends with it; or with a pair of metadata, such as meta.team=blue. ' +
+        `Keys with this text in ${searchedWords()}, in any case, or a secret that ends with it; or with a pair of metadata, such as meta.team=blue. ` +
         'As TEXT without --search.',
     },
     plan: { type: 'string', value: 'PLAN', about: 'Keys of this plan.' },
@@ -75,8 +75,7 @@ export const keysList: Command = {
     all: { type: 'boolean', about: 'Lists the revoked ones too; with --json each key has its revokedAt.' },
     json: {
       type: 'boolean',
-      about:
-        'Prints a JSON array of id, plan, name, owner, limits, heldTo, createdAt, expiresAt; {"id","unreadable"} for a key whose record cannot be read.',
+      about: `Prints a JSON array of id, plan, ${LISTED.join(', ')}, limits, heldTo, createdAt, expiresAt; {"id","unreadable"} for a key whose record cannot be read.`,
     },
   },
   examples: [
@@ -124,15 +123,8 @@ export const keysList: Command = {
         const none = isFiltered
           ? 'No key matches.'
           : 'There are no keys. `tollgate keys create --plan PLAN` makes one.';
-        const withLastUse = filter.unusedDays !== null;
-        const parts = { plans, customers, terminal };
-        // Without a customer among the keys the table is that of earlier versions.
-        const hasCustomers = found.some(({ key }) => key.customer !== undefined);
-        const columns = [...COLUMNS, ...(hasCustomers ? [CUSTOMER] : []), ...(withLastUse ? [LAST_USED] : [])];
-        const rows = [
-          ...rowsOf(found, { withLastUse, hasCustomers }, parts),
-          ...unreadable.map(({ id }) => unreadableCells(id, columns)),
-        ];
+        const { columns, cells } = tableOf(found, { plans, customers, terminal }, filter.unusedDays !== null);
+        const rows = [...cells, ...unreadable.map(({ id }) => unreadableCells(id, columns))];
         printTable(terminal, columns, rows, `${none}\n`);
       }
       return 0;
@@ -157,11 +149,12 @@ function givenFilter({ options, positionals: [word] }: Words): GivenFilter {
   };
 }
 
+const FIRST = firstColumns('key');
 const COLUMNS: readonly Column[] = [
   { head: 'id', rank: 0, isWhole: true },
   { head: 'secret', rank: 6 },
   { head: 'plan', rank: 3 },
-  ...attributeColumns('key'),
+  ...FIRST.columns,
   { head: 'limits', rank: 8 },
   { head: 'created', rank: 7 },
   { head: 'expires', rank: 4 },
@@ -169,22 +162,28 @@ const COLUMNS: readonly Column[] = [
 ];
 const LAST_USED: Column = { head: 'last used', rank: 1.5 };
 
-function rowsOf(
+/** Without a customer among the keys the table is that of earlier versions. */
+function tableOf(
   found: readonly FoundKey[],
-  { withLastUse, hasCustomers }: { readonly withLastUse: boolean; readonly hasCustomers: boolean },
   { plans, customers, terminal }: { plans: Plans; customers: CustomersOfKeys; terminal: Terminal },
-): string[][] {
+  withLastUse: boolean,
+) {
   const nowMs = Date.now();
   const moment = (atMs: number) => momentText(atMs, nowMs, terminal);
-  return found.map(({ key, lastUsedOn }) => {
+  const keys = found.map(({ key }) => key);
+  const hasCustomers = keys.some(({ customer }) => customer !== undefined);
+  const further = furtherColumns('key', keys);
+  const rowOf = ({ key, lastUsedOn }: FoundKey) => {
     const { id, plan, customer, ...report } = keyReport(key, plans, { customers, nowMs });
     const expires = key.expiresAtMs === null ? 'never' : moment(key.expiresAtMs);
     const ends = key.secrets[0] === undefined ? '' : secretLabelOf(key.secrets[0]);
     const state = stateOf(key, customer, nowMs);
-    const kept = [...attributeCells(report), heldText(report), moment(key.createdAtMs), expires, state];
+    const kept = [...FIRST.cellsOf(report), heldText(report), moment(key.createdAtMs), expires, state];
     const row = [id, ends, plan ?? 'unknown', ...kept, ...(hasCustomers ? [customerCell(customer)] : [])];
-    return withLastUse ? [...row, lastUsedOn ?? '-'] : row;
-  });
+    return [...row, ...(withLastUse ? [lastUsedOn ?? '-'] : []), ...further.cellsOf(key)];
+  };
+  const last = [...(hasCustomers ? [CUSTOMER] : []), ...(withLastUse ? [LAST_USED] : [])];
+  return { columns: [...COLUMNS, ...last, ...further.columns], cells: found.map(rowOf) };
 }
 
 /** `tollgate keys show`: prints everything that the store holds about one key, except digests. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
-import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
+import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '../../model/attributes.ts';
 import type { StoredCustomer } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { customer, customerReport } from '../customer-report.ts';
@@ -63,7 +63,7 @@ export const listCustomers = defineOperation({
       .string(textRule)
       .optional()
       .describe(
-        'A part of the id, the name or the owner, in upper or lower case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case.',
+        `A part of the ${searchedWords()}, in upper or lower case; or \`meta.NAME=VALUE\`, a pair of metadata, whole and in its case.`,
       )
       .meta({ minLength: 1 }),
     plan: z.string(textRule).optional().describe('The name of the plan.').meta({ minLength: 1 }),
@@ -156,8 +156,7 @@ export const updateCustomer = defineOperation({
   name: 'updateCustomer',
   line: 'PATCH /customers/{id}',
   tag: 'customers',
-  sentence:
-    'Changes the plan, limits, name, owner, notes or end of a customer, or who may call what with its keys, for all of them within a second. What was counted stays.',
+  sentence: `Changes the plan, limits, ${TEXT_WORDS} or end of a customer, or who may call what with its keys, for all of them within a second. What was counted stays.`,
   action: 'customer.update',
   fails: { not_found: true },
 });
@@ -196,7 +195,7 @@ export const deleteCustomer = defineOperation({
   line: 'POST /customers/{id}/delete',
   tag: 'customers',
   role: 'admin',
-  sentence: 'Removes a customer for good, with its name, owner, notes, counters and bans.',
+  sentence: `Removes a customer for good, with its ${TEXT_WORDS}, counters and bans.`,
   description:
     'While it has keys that are not revoked it is refused, unless `keys` asks for them to be revoked first. Its id stays in the store, so ' +
     'that no other customer gets it, and the record of changes keeps its entries. To delete it twice is no mistake.',

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { accountIdOf, accountsOf, accountsUnder } from '../../admit/account-id.ts';
 import { Failure } from '../../failure.ts';
-import { filterShape, filterValues, shapeOf } from '../../model/attributes.ts';
+import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '../../model/attributes.ts';
 import type { StoredKey } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { banOf } from '../bans-in-force.ts';
@@ -80,7 +80,7 @@ export const listKeys = defineOperation({
       .string(textRule)
       .optional()
       .describe(
-        "A part of the id, the name, the owner or the customer's id, in upper or lower case, or the last four characters of a secret that works, in their " +
+        `A part of the ${searchedWords("customer's id")}, in upper or lower case, or the last four characters of a secret that works, in their ` +
           'case; or `meta.NAME=VALUE`, a pair of metadata, whole and in its case. The whole id of a key finds that key alone, without a search. What has the form of a secret is refused: send it to `POST /keys/find`.',
       )
       .meta({ minLength: 1 }),
@@ -261,8 +261,7 @@ export const updateKey = defineOperation({
   name: 'updateKey',
   line: 'PATCH /keys/{id}',
   tag: 'keys',
-  sentence:
-    'Changes the plan, limits, name, owner, notes or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.',
+  sentence: `Changes the plan, limits, ${TEXT_WORDS} or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.`,
   action: 'key.update',
   fails: { not_found: true, conflict: true },
 });
@@ -434,8 +433,7 @@ export const deleteKey = defineOperation({
   line: 'POST /keys/{id}/delete',
   tag: 'keys',
   role: 'admin',
-  sentence:
-    'Removes a revoked or expired key for good, with its name, owner, notes, counters and ban. An import does not bring it back.',
+  sentence: `Removes a revoked or expired key for good, with its ${TEXT_WORDS}, counters and ban. An import does not bring it back.`,
   description:
     'Its id and the HMACs of its secrets stay in the store, so that no import brings it back, and the record of changes keeps its ' +
     'entries. To delete it twice is no mistake. DELETE of the key does not delete it: it revokes it.',

@@ -96,7 +96,7 @@ function DeleteKeyDialog(changing: Changing) {
     return `${nameOf(key)} (${key.id}) is deleted.${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Delete ${nameOf(key)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>Name, owner, notes, counts and ban of <code>${key.id}</code> are removed for good. Audit keeps its records of the key.</p>
+    <p>All attributes, counts and the ban of <code>${key.id}</code> are removed for good. Audit keeps its records of the key.</p>
   </${ChangeDialog}>`;
 }
 
@@ -112,7 +112,7 @@ function DeleteCustomerDialog(changing: Opened<CustomerDialogName, ShownCustomer
     return `${nameOf(customer)} (${id}) is deleted.${revoked}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Delete ${nameOf(customer)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>Name, owner, notes, counts and ban of <code>${id}</code> are removed for good. Audit keeps its records.</p>
+    <p>All attributes, counts and the ban of <code>${id}</code> are removed for good. Audit keeps its records.</p>
     ${
       keys.length > 0 &&
       html`<p>It has ${some}. To keep one, move it first.</p>
