@@ -128,6 +128,7 @@ export class ReplyDeadline {
   readonly atMs: number;
   /** Its index among those of its owner. Only the owner sets it. */
   slot: number;
+  isCancelled = false;
   readonly #owner: ReplyDeadlines;
 
   constructor(owner: ReplyDeadlines, onLate: () => void, atMs: number, slot: number) {
@@ -156,7 +157,7 @@ export class ReplyDeadlines {
   #timer: NodeJS.Timeout | null = null;
   #firesAtMs = 0;
 
-  /** @param onLate may still be called in the turn in which the deadline is cancelled */
+  /** @param onLate not called once the deadline is cancelled */
   set(onLate: () => void, timeoutMs: number): ReplyDeadline {
     if (this.#timer === null) REPLY_CLOCK.count();
     const nowMs = REPLY_CLOCK.nowMs();
@@ -184,6 +185,11 @@ export class ReplyDeadlines {
   }
 
   cancel(deadline: ReplyDeadline): void {
+    deadline.isCancelled = true;
+    this.#remove(deadline);
+  }
+
+  #remove(deadline: ReplyDeadline): void {
     if (this.#deadlines[deadline.slot] !== deadline) return;
     const last = this.#deadlines.pop()!;
     if (last === deadline) return;
@@ -211,8 +217,10 @@ export class ReplyDeadlines {
       const deadline = this.#deadlines[i]!;
       if (deadline.atMs > nowMs + EARLY_MS) nextAtMs = Math.min(nextAtMs, deadline.atMs);
       else {
-        this.cancel(deadline);
-        setImmediate(deadline.onLate);
+        this.#remove(deadline);
+        setImmediate(() => {
+          if (!deadline.isCancelled) deadline.onLate();
+        });
       }
     }
     if (this.#deadlines.length > 0) this.#checkAt(nextAtMs, nowMs);

@@ -22,6 +22,19 @@ function watch(calls: Readonly<Record<string, Promise<unknown>>>): Record<string
   return ends;
 }
 
+/** Both ends of a connection. */
+async function connection() {
+  const server = createServer();
+  const client = connect((await listen(server)).port, '127.0.0.1');
+  const [service] = (await once(server, 'connection')) as [Socket];
+  const close = () => {
+    client.destroy();
+    service.destroy();
+    server.close();
+  };
+  return { client, service, close };
+}
+
 describe('the deadlines of replies', () => {
   test('run out each at its own time, whichever began first', async () => {
     const pass = holdTime();
@@ -58,10 +71,24 @@ describe('the deadlines of replies', () => {
     expect(ends).toEqual({ inTime: 'yes', refused: 'no', late: 'late' });
   });
 
+  test('have no effect once the reply is read, even in the turn in which they pass (reliability 71)', async () => {
+    const { client, service, close } = await connection();
+    let late = 0;
+    const reply = new ReplyDeadlines().within(once(client, 'data'), 20, () => {
+      late++;
+      return Promise.reject(new Error('late'));
+    });
+    service.write('reply');
+    // The timer runs first, and the reply is read before what the timer has led to.
+    busyFor(60);
+    expect(String(await reply)).toBe('reply');
+    await new Promise(setImmediate);
+    expect(late).toBe(0);
+    close();
+  });
+
   test('count a stall of this thread as 25 ms at most, so that what needs three replies is not late because of it (reliability 437)', async () => {
-    const server = createServer();
-    const client = connect((await listen(server)).port, '127.0.0.1');
-    const [service] = (await once(server, 'connection')) as [Socket];
+    const { client, service, close } = await connection();
     const deadlines = new ReplyDeadlines();
     const threeReplies = async () => {
       for (let i = 0; i < 3; i++) {
@@ -72,9 +99,7 @@ describe('the deadlines of replies', () => {
       return 'answered';
     };
     expect(await deadlines.within(threeReplies(), 100, () => 'late')).toBe('answered');
-    client.destroy();
-    service.destroy();
-    server.close();
+    close();
   });
 });
 

@@ -76,9 +76,7 @@ export function dial(
   // without any listener would end the process.
   socket.on('error', () => {});
   const readyEvent = address.kind === 'https' ? 'secureConnect' : 'connect';
-  let isOver = false;
   const removeListeners = () => {
-    isOver = true;
     deadline.cancel();
     socket.removeListener('error', fail);
     socket.removeListener('close', onClose);
@@ -95,7 +93,6 @@ export function dial(
     connected(socket);
   };
   const onLate = () => {
-    if (isOver) return;
     const host = address.kind === 'unix' ? '' : address.host;
     fail(new DeadlineError('connect', options.connectTimeoutMs, NAMES.isAsking(host) ? host : null));
   };
