@@ -80,21 +80,24 @@ export class Pieces {
   /** All pieces as one; null if there are none. */
   take(): Buffer | null {
     const [first, others] = [this.#first, this.#others];
-    this.#first = null;
-    this.#others = null;
-    this.#bytes = 0;
+    this.#forget();
     return others === null ? first : Buffer.concat(others);
   }
 
   /** All pieces, as one if they are small. */
   takeEach(): readonly Buffer[] {
-    const others = this.#others;
-    const areLarge = others !== null && this.#bytes >= others.length * LARGE_BYTES;
-    const whole = areLarge ? null : this.take();
-    if (whole !== null) return [whole];
+    const [bytes, others] = [this.#bytes, this.#others];
+    if (others === null || bytes < others.length * LARGE_BYTES) {
+      const whole = this.take();
+      return whole === null ? [] : [whole];
+    }
+    this.#forget();
+    return others;
+  }
+
+  #forget(): void {
     this.#first = null;
     this.#others = null;
     this.#bytes = 0;
-    return others ?? [];
   }
 }

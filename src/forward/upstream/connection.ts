@@ -6,7 +6,7 @@ import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { reset } from '../../io/graceful-close.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
 import { type BufferReader, endInTurn, type Intake, SharedBufferSocket } from '../../io/read-buffers.ts';
-import { hasWaiting, rawOf } from '../../io/tls-carrier.ts';
+import { rawOf } from '../../io/tls-carrier.ts';
 import { TextWriter } from '../../io/writes.ts';
 import { BodySender, type ForwardRequest, type RequestBody, UntakenBody } from '../request-body.ts';
 
@@ -132,7 +132,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
 
   /** Whether bytes that the service has sent wait for their turn. */
   get hasWaiting(): boolean {
-    return this.#intake?.hasWaiting === true || (this.#socket instanceof TLSSocket && hasWaiting(this.#socket));
+    return this.#intake?.hasWaiting === true || this.#inTurns?.hasWaiting === true;
   }
 
   /** Whether some of the request's body had not been handed to the system when the connection broke. */
