@@ -4,7 +4,7 @@ import type { ClientResponse } from '../../src/http1/client.ts';
 import { reset } from '../../src/io/graceful-close.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
-import { openListener } from '../support/listener.ts';
+import { openListener, READING } from '../support/listener.ts';
 import { Wire } from './fast-path/wire.ts';
 
 /** A listener that is given one connection, and answers its requests at once. */
@@ -46,15 +46,7 @@ test.each([
   async (_, field) => {
     const { promise: asked, resolve: handle } = Promise.withResolvers<ClientResponse>();
     const { listener } = await openListener({
-      handler: {
-        mayUpgrade: () => false,
-        read: (_socket, work) => {
-          work();
-          return true;
-        },
-        readLater: (_socket, work) => void setImmediate(work),
-        handle: (_request, response) => handle(response),
-      },
+      handler: { ...READING, mayUpgrade: () => false, handle: (_request, response) => handle(response) },
     });
     const client = createConnection(listener.port, '127.0.0.1').on('error', () => {});
     atEnd(() => client.destroy());

@@ -8,7 +8,7 @@ import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
-import { openListener } from '../support/listener.ts';
+import { openListener, READING } from '../support/listener.ts';
 
 const VICTIMS = 10;
 /** Larger than what is processed as it arrives. */
@@ -36,6 +36,7 @@ async function busyListener(isEncrypted: boolean, more: Parameters<typeof openLi
     maxConnections: 100,
     maxConnectionsPerAddress: 100,
     handler: {
+      ...READING,
       mayUpgrade: () => false,
       read: (_, work) => {
         pieces++;
@@ -44,7 +45,6 @@ async function busyListener(isEncrypted: boolean, more: Parameters<typeof openLi
         work();
         return true;
       },
-      readLater: (_, work) => void setImmediate(work),
       handle: (request: ClientRequest, response: ClientResponse) => {
         if (request.url === '/flood') (request as unknown as Socket).resume();
         else {

@@ -8,6 +8,15 @@ const never = () => {
   throw new Error('this does not happen here');
 };
 
+/** Reads every piece of a body as it arrives. */
+export const READING: Pick<ListenerOptions['handler'], 'read' | 'readLater'> = {
+  read: (_, work) => {
+    work();
+    return true;
+  },
+  readLater: (_, work) => void setImmediate(work),
+};
+
 /** A public listener in the process of the test, and the responses that it has sent: each request is answered at once. */
 export async function openListener(options: Partial<ListenerOptions> = {}) {
   const responses: ClientResponse[] = [];
@@ -41,12 +50,8 @@ export async function openListener(options: Partial<ListenerOptions> = {}) {
     breakOff: () => false,
     formed: ({ body }) => ({ fields: ['Content-Length', String(Buffer.byteLength(body))], body }),
     handler: {
+      ...READING,
       mayUpgrade: () => false,
-      read: (_, work) => {
-        work();
-        return true;
-      },
-      readLater: (_, work) => void setImmediate(work),
       handle: (_, response) => {
         responses.push(response);
         response.writeHead(200, ['Content-Length', '2']);

@@ -3,13 +3,10 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { HeldBytesBudget } from '../../../src/io/held-bytes.ts';
 import { type BodyReading, RequestFeed } from '../../../src/listen/node-http/request-feed.ts';
+import { READING } from '../../support/listener.ts';
 
 const BODIES: BodyReading = {
-  read: (_, work) => {
-    work();
-    return true;
-  },
-  readLater: (_, work) => void setImmediate(work),
+  ...READING,
   onTooManyChunks: (socket) => void socket.destroy(),
 };
 
