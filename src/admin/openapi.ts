@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { atOnce, type Steps } from '../io/steps.ts';
 import { isOptional, membersOf } from '../operations/catalogue/input.ts';
+import { FINAL } from '../operations/catalogue/operation.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
 import { ENDPOINTS, type Endpoint, hasQuery, isPaged, lineOf } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
@@ -60,7 +61,8 @@ const ERROR: Json = {
 };
 
 function describedOf(endpoint: Endpoint, schemas: Schemas): Json {
-  const { name, tag, sentence, description, line, input } = endpoint;
+  const { name, tag, sentence, line, input } = endpoint;
+  const description = descriptionOf(endpoint);
   const about = {
     operationId: name,
     tags: [tag],
@@ -92,6 +94,13 @@ function describedOf(endpoint: Endpoint, schemas: Schemas): Json {
 }
 
 type AnyOperation = Extract<Endpoint, { run: unknown }>;
+
+/** What becomes of what is changed, and what else a caller needs to know; undefined if the summary says it all. */
+function descriptionOf(endpoint: Endpoint): string | undefined {
+  const { effect, isFinal } = 'run' in endpoint ? endpoint : {};
+  const parts = [effect, isFinal && FINAL, endpoint.description].filter((part) => part !== undefined);
+  return parts.length === 0 ? undefined : parts.join(' ');
+}
 
 function requestHeadersOf({ isGuarded, needsVersion, once }: AnyOperation): Json[] {
   return [

@@ -94,6 +94,9 @@ export const liftBan = defineOperation({
   role: 'operator',
   sentence:
     'Lifts a ban, clears the strikes, and takes back its place on the ladder, on every gateway within a second. What was counted stays.',
+  effect:
+    'Its strikes are cleared, and the next ban is as long as this one was. What its windows have counted stays. If it keeps sending as ' +
+    'before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up.',
   on: 'store',
   action: 'ban.lift',
   input: z.strictObject({

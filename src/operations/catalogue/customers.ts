@@ -168,10 +168,11 @@ export const suspendCustomer = defineOperation({
   tag: 'customers',
   sentence:
     'Suspends a customer until a moment, or until it is resumed. Every gateway refuses its callers within a second.',
+  effect:
+    'Each request with its keys, or with a token that names it, gets a 403 within a second, and is not counted, until it is resumed. Its ' +
+    'keys, counts and bans stay.',
   description:
-    'Requests with its keys, and with tokens that name it, get 403 `suspended` and are not counted, as those of a suspended key; its keys, ' +
-    'counts and bans stay. A customer that is suspended gets the new end and reason. The record of changes says who suspended it; its ' +
-    'callers do not learn that.',
+    'A customer that is suspended gets the new end and reason. The record of changes says who suspended it; its callers do not learn that.',
   action: 'customer.suspend',
   fails: { not_found: true },
 });
@@ -182,8 +183,10 @@ export const resumeCustomer = defineOperation({
   line: 'POST /customers/{id}/resume',
   tag: 'customers',
   sentence: 'Ends the suspension of a customer. Every gateway serves its callers within a second.',
-  description:
-    'A key that is suspended itself stays suspended. To resume a customer that is not suspended is no mistake.',
+  effect:
+    'Its keys and tokens work again within a second, under the limits, counts and bans that they had. A key that is suspended itself stays ' +
+    'suspended.',
+  description: 'To resume a customer that is not suspended is no mistake.',
   action: 'customer.resume',
   fails: { not_found: true },
 });
@@ -196,9 +199,11 @@ export const deleteCustomer = defineOperation({
   tag: 'customers',
   role: 'admin',
   sentence: `Removes a customer for good, with its ${TEXT_WORDS}, counters and bans.`,
+  effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
+  isFinal: true,
   description:
     'While it has keys that are not revoked it is refused, unless `keys` asks for them to be revoked first. Its id stays in the store, so ' +
-    'that no other customer gets it, and the record of changes keeps its entries. To delete it twice is no mistake.',
+    'that no other customer gets it. To delete it twice is no mistake.',
   on: 'store',
   action: 'customer.delete',
   isGuarded: true,

@@ -272,6 +272,10 @@ export const revokeKey = defineOperation({
   line: 'DELETE /keys/{id}',
   tag: 'keys',
   sentence: 'Revokes a key and all its secrets for good. Every gateway refuses it within a second.',
+  effect:
+    'All its secrets end at once and for good: each of its requests gets a 401. To change a secret without an interruption, rotate it ' +
+    'instead.',
+  isFinal: true,
   description:
     'The key can still be read, until it is deleted. To revoke it twice is no mistake; the first time stands.',
   action: 'key.revoke',
@@ -295,9 +299,12 @@ export const moveKey = defineOperation({
   line: 'POST /keys/{id}/move',
   tag: 'keys',
   sentence: 'Moves a key to a customer, or away from its own. A ban in force moves with it, and its counts start anew.',
+  effect:
+    'A key of a customer shares the plan and the limits of the customer with its other keys. Its counts start anew; its secrets stay, and a ' +
+    'ban in force moves with it.',
   description:
-    'Its secrets, its own limits and what operators see of its past use stay. A key that leaves its customer keeps the plan of the ' +
-    'customer unless `plan` names another one. To move a key to where it is changes nothing.',
+    'Its own limits and what operators see of its past use stay. A key that leaves its customer keeps the plan of the customer unless ' +
+    '`plan` names another one. To move a key to where it is changes nothing.',
   action: 'key.move',
   input: z
     .strictObject(
@@ -330,9 +337,10 @@ export const suspendKey = defineOperation({
   line: 'POST /keys/{id}/suspend',
   tag: 'keys',
   sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
+  effect:
+    'Each of its requests gets a 403 within a second, and is not counted, until it is resumed. Its secrets, counts and ban stay.',
   description:
-    'Its requests get 403 `suspended` and are not counted; its counts, bans and secrets stay. A key that is suspended gets the new end ' +
-    'and reason. The record of changes says who suspended it; the caller does not learn that.',
+    'A key that is suspended gets the new end and reason. The record of changes says who suspended it; the caller does not learn that.',
   action: 'key.suspend',
   fails: { not_found: true, conflict: CONFLICT },
 });
@@ -343,6 +351,7 @@ export const resumeKey = defineOperation({
   line: 'POST /keys/{id}/resume',
   tag: 'keys',
   sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
+  effect: 'Its requests are admitted again within a second, under the limits, counts and ban that it had.',
   description: 'To resume a key that is not suspended is no mistake.',
   action: 'key.resume',
   fails: { not_found: true, conflict: CONFLICT },
@@ -355,6 +364,9 @@ export const rotateKey = defineOperation({
   tag: 'keys',
   sentence:
     'Makes a new secret for a key and shows it once. The secrets before it keep working for a while, under the same quota.',
+  effect:
+    'It gets a new secret, under the same limits and counts. Once an earlier secret has ended, each request with it gets a 401 within a ' +
+    'second.',
   description:
     'A client that misses the response and sends the request again makes a third secret; If-Match prevents that.',
   action: 'key.rotate',
@@ -402,9 +414,10 @@ export const endSecret = defineOperation({
   tag: 'keys',
   sentence:
     'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
+  effect: 'Requests with this secret get a 401 within a second. Its other secrets keep working.',
+  isFinal: true,
   description:
-    'A secret that has ended does not work again. The only secret that works is not ended this way, and neither is one of several that end ' +
-    'with the same characters: 409.',
+    'The only secret that works is not ended this way, and neither is one of several that end with the same characters: 409.',
   action: 'secret.end',
   input: z.strictObject(
     {
@@ -434,9 +447,11 @@ export const deleteKey = defineOperation({
   tag: 'keys',
   role: 'admin',
   sentence: `Removes a revoked or expired key for good, with its ${TEXT_WORDS}, counters and ban. An import does not bring it back.`,
+  effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
+  isFinal: true,
   description:
-    'Its id and the HMACs of its secrets stay in the store, so that no import brings it back, and the record of changes keeps its ' +
-    'entries. To delete it twice is no mistake. DELETE of the key does not delete it: it revokes it.',
+    'Its id and the HMACs of its secrets stay in the store, so that no import brings it back. To delete it twice is no mistake. DELETE of ' +
+    'the key does not delete it: it revokes it.',
   on: 'store',
   action: 'key.delete',
   isGuarded: true,

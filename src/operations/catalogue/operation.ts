@@ -46,6 +46,13 @@ interface Definition<
   /** The action in the record of changes; left out if it changes nothing. Every attempt is recorded. */
   readonly action?: Action;
   /**
+   * What becomes of the key or the customer ("it"), for a person who is about to do this: plain sentences for `--help`, for the
+   * question of the command, for the dialog of the console and for the reference.
+   */
+  readonly effect?: string;
+  /** It cannot be undone: a person is asked first. */
+  readonly isFinal?: true;
+  /**
    * The members beside those of the path: a JSON body, or for GET the query, each with its fault as the end of a sentence (`must be
    * …`). Left out, the operation has no further members, and GET ignores its query.
    */
@@ -79,6 +86,9 @@ interface Definition<
     asked: Asked,
   ) => Promise<Done<z.output<Out>>>;
 }
+
+/** Follows the effect of an operation that is final. */
+export const FINAL = 'This cannot be undone.';
 
 /** Codes of errors that not every operation has. */
 type FailureWay =

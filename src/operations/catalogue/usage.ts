@@ -91,10 +91,12 @@ export const topUp = defineOperation({
   tag: 'keys',
   sentence:
     'Adds to the limit of one window of a key, until that window ends or until you say, on every gateway within a second.',
+  effect:
+    'The amount is added to the limit of one window. It can be undone as long as it is in force. A ban stays until it is lifted or ends.',
   description:
     'Without `until`, a fixed or calendar window that is not open opens now, and a sliding window, which has no end, keeps the amount for one ' +
     'length. Another top-up of the same window adds to the first. All top-ups of a window end together: while one is in ' +
-    'force, another that ends at another time is refused with 409 if either was given `until`. A ban stays.',
+    'force, another that ends at another time is refused with 409 if either was given `until`.',
   action: 'key.topup',
 });
 
@@ -139,6 +141,7 @@ const resetting = {
   role: 'operator',
   on: 'store',
   action: 'usage.reset',
+  effect: 'What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.',
   once: ONCE,
   input: newReset,
   output: resetReport,
@@ -261,6 +264,9 @@ export const topUpCustomer = defineOperation({
   tag: 'customers',
   sentence:
     'Adds to a limit that the keys of a customer share, until its window ends or until you say, on every gateway within a second.',
+  effect:
+    'The amount is added to the limit of one window, for all its keys together. It can be undone as long as it is in force. A ban stays until ' +
+    'it is lifted or ends.',
   action: 'customer.topup',
 });
 
