@@ -145,7 +145,7 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   },
   Help: {
     help: ['Show the help of a command', async () => help],
-    docs: ['Show, search or serve the documents', async () => (await import('./cli/documents/docs.ts')).docs],
+    docs: ['List the documents or print one', async () => (await import('./cli/documents/docs.ts')).docs],
     completion: ['Print a completion script for a shell', async () => completion],
     version: ['Print the version', async () => (await import('./cli/version.ts')).version],
   },

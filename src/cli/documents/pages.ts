@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 import { slugOf } from './slug.ts';
@@ -56,12 +56,6 @@ export function textOf(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-/** A picture that a page shows; null if it does not come along. Only the drawings and the pictures of README.md are in the package. */
-export function pictureOf(file: string): Buffer | null {
-  const path = join(ROOT, file);
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? readFileSync(path) : null;
-}
-
 /**
  * The page that a person means: by its name, the end of it (`limits`) or its title.
  * @throws Failure `not_found`
@@ -90,10 +84,7 @@ export function pageNamed(word: string, pages: readonly Page[]): Page {
           .join(', ')}.`,
       );
   }
-  throw new Failure(
-    'not_found',
-    `There is no page '${asked.slice(0, 60)}'. \`tollgate docs\` lists them; \`tollgate docs --search WORDS\` searches them.`,
-  );
+  throw new Failure('not_found', `There is no page '${asked.slice(0, 60)}'. \`tollgate docs\` lists them.`);
 }
 
 /**
@@ -128,8 +119,6 @@ const MAX_NAMED = 12;
 
 interface Line {
   readonly text: string;
-  /** The words of a heading; null for other lines, also in blocks of code. */
-  readonly heading: string | null;
   /** Of the heading, 1 for the title of the page; 0 for other lines. */
   readonly level: number;
   /** What links to the line may name: first that of the heading, then those that are written in it. */
@@ -154,45 +143,8 @@ function linesOf({ file }: Page): readonly Line[] {
       const written = isCode ? [] : [...text.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id!.toLowerCase());
       return {
         text,
-        heading,
         level: marks.length,
         anchors: [...(heading === null ? [] : [slugIn(heading)]), ...written],
       };
     });
-}
-
-/** A place that a search finds. */
-interface Found {
-  readonly page: Page;
-  /** The heading above it. */
-  readonly section: string;
-  readonly line: string;
-}
-
-/** Characters of a search that are looked for. */
-const MAX_WORDS = 200;
-
-/** Returns the lines that have all the words, in any case, headings first; if no line has them, the pages that do. */
-export function searchPages(words: string, pages: readonly Page[]): readonly Found[] {
-  const wanted = [...new Set(words.slice(0, MAX_WORDS).toLowerCase().split(/\s+/))].filter((word) => word !== '');
-  if (wanted.length === 0) return [];
-  const found = pages.flatMap((page) => {
-    let section = page.title;
-    return linesOf(page).flatMap(({ text, heading }): Found[] => {
-      section = heading ?? section;
-      const [low, around] = [text.toLowerCase(), section.toLowerCase()];
-      const isFound = wanted.every((word) => low.includes(word) || around.includes(word));
-      return isFound && wanted.some((word) => low.includes(word)) ? [{ page, section, line: text.trim() }] : [];
-    });
-  });
-  if (found.length === 0) {
-    // No line has all of them, but a page may.
-    return pages
-      .filter(({ file }) => {
-        const low = textOf(file).toLowerCase();
-        return wanted.every((word) => low.includes(word));
-      })
-      .map((page) => ({ page, section: page.title, line: 'has these words in several lines' }));
-  }
-  return found.toSorted((one, other) => Number(other.line.startsWith('#')) - Number(one.line.startsWith('#')));
 }

@@ -49,7 +49,7 @@ function AccountMenu({ leave }: { leave: (everywhere: boolean) => void }) {
     </div>
     <div>
       <a href="/admin/openapi.json"><${Icon} of="book" />The admin API (OpenAPI)</a>
-      <p class="muted">Documents: <code>tollgate docs --serve</code></p>
+      <p class="muted">Documents: <code>tollgate docs</code></p>
     </div>
     <div>
       ${
