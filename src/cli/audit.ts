@@ -7,6 +7,7 @@ import { PAST_RULE, pastFrom } from '../operations/values.ts';
 import { type OpenStore, withStore } from '../serve/open-store.ts';
 import { json, unreadableCells, unreadableEntry } from './keys/text-form.ts';
 import { meantId } from './meant-id.ts';
+import { operationsHere } from './operations-at.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { type Column, printTable } from './terminal/table.ts';
 import { OF_STORE } from './terminal/variables.ts';
@@ -72,7 +73,8 @@ export const audit: Command = {
       throw new Failure('bad_usage', `--action is '${action}'; it must be one of ${RECORDED_ACTIONS.join(', ')}.`);
     const work = async (store: OpenStore): Promise<ExitCode> => {
       const note = terminal.error;
-      const key = word === null ? null : await meantId(store, word, { of: 'ID', isRead: true, note });
+      const key =
+        word === null ? null : await meantId(operationsHere(store, note), word, { of: 'ID', isRead: true, note });
       const filter = { key, actor, action: kind, sinceMs, untilMs };
       const { changes, unreadable } = await firstChanges(store.audit, filter, Number(limit));
       if (options.json === true) terminal.out(json([...changes, ...unreadable.map(unreadableEntry)]));

@@ -1,11 +1,10 @@
 import { Failure } from '../failure.ts';
 import { escapedText } from '../io/terminal-text.ts';
-import { filterValues } from '../model/attributes.ts';
-import { isCustomerId, isReadable, type StoredKey } from '../model/record.ts';
-import { everyCustomer } from '../operations/customers.ts';
-import { everyMatch, folded, isSecretLike, keyFilterFrom } from '../operations/key-search.ts';
-import type { OpenStore } from '../serve/open-store.ts';
-import { contextOn } from './operations.ts';
+import { isCustomerId } from '../model/record.ts';
+import { listCustomers } from '../operations/catalogue/customers.ts';
+import { listKeys } from '../operations/catalogue/keys.ts';
+import { folded } from '../operations/key-search.ts';
+import type { OperationsAt } from './operations-at.ts';
 
 /** What an id may be of. */
 type Kind = 'key' | 'customer';
@@ -19,8 +18,11 @@ const KINDS_OF = {
 } as const satisfies Readonly<Record<string, readonly Kind[]>>;
 
 /** Who has a name. */
-interface Named extends Pick<StoredKey, 'id' | 'name' | 'owner'> {
+interface Named {
   readonly kind: Kind;
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner: string | null;
   /** It is a key that is revoked. */
   readonly isRevoked: boolean;
 }
@@ -53,7 +55,7 @@ const MEANT = 3;
  * @throws Failure `not_found` with those that may be meant, if they are several; or if the id is that of the other kind
  */
 export async function meantId(
-  store: OpenStore,
+  at: OperationsAt,
   word: string,
   { of, isRead, isForRevoked = false, note }: Meaning,
 ): Promise<string> {
@@ -63,7 +65,7 @@ export async function meantId(
     if (kinds.includes(kind)) return word;
     throw new Failure('not_found', `${word} is the id of a ${kind}. This takes a ${kinds[0]}.`);
   }
-  const { exact, part } = await found(store, word, kinds);
+  const { exact, part } = await found(at, word, kinds);
   const hasLiveKey = exact.some((one) => one.kind === 'key' && !one.isRevoked);
   const named = exact.filter(({ isRevoked }) => isForRevoked || !isRevoked || !hasLiveKey);
   const meant = named.length === 0 && isRead ? part : named;
@@ -92,11 +94,11 @@ function kindOfId(word: string): Kind | null {
   return /^(?:key_[0-9A-Za-z]{16}|(?:cus_\w+\/)?jwt_[\w-]{32})$/.test(word) ? 'key' : null;
 }
 
-async function found(store: OpenStore, word: string, kinds: readonly Kind[]): Promise<Found> {
+async function found(at: OperationsAt, word: string, kinds: readonly Kind[]): Promise<Found> {
   const [exact, part]: [Named[], Named[]] = [[], []];
   const wanted = folded(word);
   for (const kind of kinds) {
-    for await (const one of FIND[kind](store, word)) {
+    for await (const one of FIND[kind](at, word)) {
       if (folded(one.name ?? '') === wanted) exact.push(one);
       else if (!one.isRevoked && part.length < MEANT) part.push(one);
       if (exact.filter(({ isRevoked }) => !isRevoked).length === MEANT) return { exact, part };
@@ -105,23 +107,37 @@ async function found(store: OpenStore, word: string, kinds: readonly Kind[]): Pr
   return { exact, part };
 }
 
-/** The keys and customers that a word finds; none if it may be a secret. */
-const FIND: Readonly<Record<Kind, (store: OpenStore, word: string) => AsyncGenerator<Named>>> = {
-  async *key(store, text) {
-    const given = { text, plan: null, ...filterValues(), customer: null, expiring: null, unused: null };
-    const words = { nameOf: String, secretAdvice: '', formats: store.settings.keyFormats, keepsHistory: false };
-    const filter = keyFilterFrom(given, true, words);
-    if ('fault' in filter) return;
-    for await (const found of everyMatch(filter, contextOn(store))) {
-      // One that cannot be read is found by its id alone.
-      if (isReadable(found)) yield { ...found.key, kind: 'key', isRevoked: found.key.revokedAtMs !== null };
-    }
+/** The most that a page of a list may have. */
+const PAGE = 1_000;
+
+/** The keys and customers that a word finds; none if it may be a secret. One that cannot be read is found by its id alone. */
+const FIND: Readonly<Record<Kind, (at: OperationsAt, word: string) => AsyncGenerator<Named>>> = {
+  async *key(at, q) {
+    const pages = (cursor?: string) => at.perform(listKeys, { q, all: true, limit: PAGE, ...(cursor && { cursor }) });
+    for await (const { keys } of pagesOf(pages))
+      for (const one of keys) yield { ...one, kind: 'key', isRevoked: one.revokedAt !== null };
   },
-  async *customer(store, text) {
-    if (text === '' || isSecretLike(text, store.settings.keyFormats)) return;
-    const filter = { text, plan: null, ...filterValues(), expiringMs: null };
-    for await (const customer of everyCustomer(filter, contextOn(store))) {
-      if (isReadable(customer)) yield { ...customer, kind: 'customer', isRevoked: false };
-    }
+  async *customer(at, q) {
+    const pages = (cursor?: string) => at.perform(listCustomers, { q, limit: PAGE, ...(cursor && { cursor }) });
+    for await (const { customers } of pagesOf(pages))
+      for (const one of customers) yield { ...one, kind: 'customer', isRevoked: false };
   },
 };
+
+/** The pages of a list; none if the list refuses the word, which may be a secret. */
+async function* pagesOf<T extends { readonly cursor: string | null }>(
+  page: (cursor?: string) => Promise<{ readonly output: T }>,
+): AsyncGenerator<T> {
+  let next: string | undefined;
+  do {
+    const { output } = await page(next).catch(noneIfRefused);
+    if (output === null) return;
+    yield output;
+    next = output.cursor ?? undefined;
+  } while (next !== undefined);
+}
+
+function noneIfRefused(error: unknown): { readonly output: null } {
+  if (error instanceof Failure && error.code === 'refused') return { output: null };
+  throw error;
+}

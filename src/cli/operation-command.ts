@@ -1,15 +1,15 @@
 import type { z } from 'zod';
-import { DURABLE, type Durability } from '../admit/ledger.ts';
-import { type ExitCode, Failure, Refused } from '../failure.ts';
+import { type ExitCode, Failure } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import { isCustomerId } from '../model/record.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
-import { type AnyOperation, type DoneOf, PLAINLY, perform } from '../operations/catalogue/perform.ts';
+import type { InputOf } from '../operations/catalogue/operation.ts';
+import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { unreadableText } from '../operations/unreadable.ts';
-import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
+import type { OpenOptions } from '../serve/open-store.ts';
 import { meantId, type Placeholder } from './meant-id.ts';
-import { contextOn } from './operations.ts';
-import { exitCodeOf, recordingOf } from './recorded-change.ts';
+import { type OperationsAt, type Performed, withOperations } from './operations-at.ts';
+import { exitCodeOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
@@ -38,23 +38,15 @@ interface OperationCommand<O extends AnyOperation> {
   /** The help of `--json`. */
   readonly json: string;
   /** What `--json` prints; the output of the operation unless given. */
-  readonly asJson?: (done: DoneOf<O>, store: OpenStore) => object;
-  readonly text: (done: DoneOf<O>, print: Print) => string;
+  readonly asJson?: (done: Performed<O>) => object;
+  readonly text: (done: Performed<O>, print: Print) => string;
   readonly open?: OpenOptions;
   /** Called before the store is opened. @throws Failure `bad_usage` */
   readonly check?: (words: Words, terminal: Terminal) => void;
   /** Asks the person. Returns what is printed instead if the answer is no, or null. */
-  readonly confirm?: (
-    opened: Pick<OpenStore, 'keys' | 'history'>,
-    words: Words,
-    terminal: Terminal,
-  ) => Promise<string | null>;
+  readonly confirm?: (at: OperationsAt, words: Words, terminal: Terminal) => Promise<string | null>;
   /** Asks the person for members of the input that were not given. @throws Failure `refused` if the person ends the input */
-  readonly ask?: (
-    opened: Pick<OpenStore, 'keys'>,
-    words: Words,
-    terminal: Terminal,
-  ) => Promise<Readonly<Record<string, unknown>>>;
+  readonly ask?: (at: OperationsAt, words: Words, terminal: Terminal) => Promise<Readonly<Record<string, unknown>>>;
 }
 
 interface Spelling {
@@ -83,7 +75,6 @@ const ONCE: Option = {
   about: 'Makes the change once: the same command with the same ID changes nothing for 24 h.',
 };
 const MAX_CHARACTERS = 255;
-const REUSED = 'Another change was made under this --id. Use a new one.';
 
 export function operationCommand<O extends AnyOperation>(spec: OperationCommand<O>): Command {
   const {
@@ -117,31 +108,27 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       const names = pathMembersOf(operation);
       const members = inputOf(spec, given);
       const once = operation.once === undefined ? null : onceOf(given);
-      const work = async (store: OpenStore): Promise<ExitCode> => {
-        const words = await withMeantId(store, positional, given, { isForRevoked, note: terminal.error });
+      const work = async (at: OperationsAt): Promise<ExitCode> => {
+        const words = await withMeantId(at, positional, given, { isForRevoked, note: terminal.error });
         const [id = null] = words.positionals;
         if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
-        const meant = await withMeantIds(store, spec.spelled, members, terminal.error);
+        const meant = await withMeantIds(at, spec.spelled, members, terminal.error);
         const input = { ...meant, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
-        const context = contextOn(store);
-        const declined = (await confirm?.(store, words, terminal)) ?? null;
+        const declined = (await confirm?.(at, words, terminal)) ?? null;
         if (declined !== null) {
           terminal.error(`${declined}\n`);
           return 1;
         }
-        const recording = recordingOf(store, terminal.error);
-        const answers = (await question?.(store, words, terminal)) ?? {};
-        const ask = () => ({ input: { ...input, ...answers }, asked: { ...PLAINLY, once } });
+        const answers = (await question?.(at, words, terminal)) ?? {};
         const on = id !== null && isCustomerId(id) ? ofCustomer : operation;
-        const done = (await perform(on, { store: context }, recording, id, ask).catch(asCommand)) as DoneOf<O>;
-        const { output, change, isRepeated } = done as Awaited<ReturnType<AnyOperation['run']>>;
-        if (isRepeated === true) terminal.error('Nothing was changed: this change was made under this --id before.\n');
-        const report = spec.asJson === undefined ? output : spec.asJson(done, store);
+        const done = await at.perform(on as O, { ...input, ...answers } as InputOf<O>, { once });
+        if (done.isRepeated) terminal.error('Nothing was changed: this change was made under this --id before.\n');
+        const report = spec.asJson === undefined ? done.output : spec.asJson(done);
         if (words.options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
         else terminal.out(spec.text(done, printOn(terminal, id ?? '')));
-        return change === undefined ? 0 : codeOf(output, change.durability ?? DURABLE, terminal);
+        return codeOf(done, terminal);
       };
-      return withStore(terminal.env, work, { warn: terminal.error, ...open });
+      return withOperations(terminal, work, open);
     },
   };
 }
@@ -152,20 +139,20 @@ const NAME_WITH_ONCE =
 
 /** The words with the id of what is meant, where the name of a key or a customer was given. */
 async function withMeantId(
-  store: OpenStore,
+  at: OperationsAt,
   positional: Placeholder | null,
   words: Words,
   meaning: { readonly isForRevoked: boolean; readonly note: (text: string) => void },
 ): Promise<Words> {
   const [first, ...rest] = words.positionals;
   if (first === undefined || positional === null) return words;
-  const id = await meantId(store, first, { of: positional, isRead: false, ...meaning });
+  const id = await meantId(at, first, { of: positional, isRead: false, ...meaning });
   return { ...words, positionals: [id, ...rest] };
 }
 
 /** The members of the input with the ids of what is meant, where names were given. */
 async function withMeantIds(
-  store: OpenStore,
+  at: OperationsAt,
   spelled: Readonly<Record<string, Spelling>> = {},
   members: object,
   note: (text: string) => void,
@@ -173,15 +160,16 @@ async function withMeantIds(
   const meant = Object.entries(members).map(async ([member, word]) => {
     const { idOf } = spelled[member] ?? {};
     const isWord = idOf !== undefined && typeof word === 'string';
-    return [member, isWord ? await meantId(store, word, { of: idOf, isRead: false, note }) : word] as const;
+    return [member, isWord ? await meantId(at, word, { of: idOf, isRead: false, note }) : word] as const;
   });
   return Object.fromEntries(await Promise.all(meant));
 }
 
 /** The exit code of a change. Names the records that it has left as they are, because they could not be read. */
-function codeOf(output: object, durability: Durability, terminal: Terminal): ExitCode {
+function codeOf({ output, change }: Performed<AnyOperation>, terminal: Terminal): ExitCode {
+  if (change === undefined) return 0;
   const { unreadable = [] } = output as { readonly unreadable?: readonly { readonly id: string }[] };
-  const code = exitCodeOf(durability, terminal);
+  const code = exitCodeOf(change.durability, terminal);
   if (unreadable.length === 0) return code;
   terminal.error(`warning: ${unreadableText(unreadable)}. They stay as they are.\n`);
   return 1;
@@ -241,11 +229,6 @@ function onceOf({ options }: Words): string | null {
     throw new Failure('bad_usage', `--id must have 1 to ${MAX_CHARACTERS} characters.`);
   }
   return once;
-}
-
-function asCommand(error: unknown): never {
-  if (error instanceof Refused && error.refusal === 'idempotency_key_reused') throw new Failure('conflict', REUSED);
-  throw error;
 }
 
 function printOn(terminal: Terminal, id: string): Print {

@@ -2,7 +2,6 @@ import { Failure } from '../failure.ts';
 import type { RecordKind } from '../model/attributes.ts';
 import { isCustomerId } from '../model/record.ts';
 import type { KeyReport } from '../operations/key-report.ts';
-import type { Change } from '../operations/recorded.ts';
 import type { TopUpReport, UndoneTopUpReport } from '../operations/usage-changes.ts';
 import { spelledAttributes } from './keys/attribute-options.ts';
 import { readLimits, readMoment } from './keys/text-form.ts';
@@ -13,7 +12,7 @@ import type { Terminal, Words } from './terminal/command.ts';
 /** What a command has done, as far as both kinds of records have it. */
 interface Done<Out> {
   readonly output: Out;
-  readonly change?: Change;
+  readonly change?: { readonly outcome: 'done' | 'unchanged' };
 }
 
 /** What the commands on keys and those on customers have in common, as parts of an `operationCommand`. */

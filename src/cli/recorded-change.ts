@@ -29,8 +29,8 @@ export function recordedByCommand<T>(
 }
 
 /** The exit code of a change that was made. A change that a failover may undo counts as failed, with a warning on stderr. */
-export function exitCodeOf(durability: Durability, terminal: Terminal): ExitCode {
-  if (durability.kind === 'durable') return 0;
+export function exitCodeOf(durability: Durability['kind'], terminal: Terminal): ExitCode {
+  if (durability === 'durable') return 0;
   terminal.error(
     'It was done and is in force, but a replica of Redis lacks it or has not confirmed it in time: a failover may undo it. ' +
       'No gateway makes it again, because this command has made it. `tollgate doctor` names the replica and says what to do. ' +

@@ -5,6 +5,7 @@ import { withStore } from '../serve/open-store.ts';
 import { csvLine } from './keys/export.ts';
 import { meantId, type Placeholder } from './meant-id.ts';
 import { contextOn } from './operations.ts';
+import { operationsHere } from './operations-at.ts';
 import type { Command } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
@@ -84,7 +85,9 @@ export const usageExport: Command = {
     const isCsv = format === 'csv';
     return withStore<ExitCode>(terminal.env, async (store) => {
       const idOf = async (word: string | undefined, of: Placeholder) =>
-        word === undefined ? null : meantId(store, word, { of, isRead: true, note: terminal.error });
+        word === undefined
+          ? null
+          : meantId(operationsHere(store, terminal.error), word, { of, isRead: true, note: terminal.error });
       const of = { key: await idOf(given.key, 'KEY_ID'), customer: await idOf(given.customer, 'CUSTOMER_ID') };
       const unread = new UnreadableRecords();
       const records = usageRecords(contextOn(store), span, of, unread.add);

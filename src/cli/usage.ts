@@ -8,6 +8,7 @@ import type { KeyUsageReport } from '../operations/key-usage-report.ts';
 import { withStore } from '../serve/open-store.ts';
 import { meantId } from './meant-id.ts';
 import { contextOn } from './operations.ts';
+import { operationsHere } from './operations-at.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
@@ -59,7 +60,11 @@ export const usage: Command = {
     if (unit !== null && asked === null)
       throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const id = await meantId(store, word, { of: 'ID', isRead: true, note: terminal.error });
+      const id = await meantId(operationsHere(store, terminal.error), word, {
+        of: 'ID',
+        isRead: true,
+        note: terminal.error,
+      });
       const context = contextOn(store);
       if (asked !== null) {
         const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');

@@ -15,6 +15,7 @@ import { linesOf, suspendedRows } from '../keys/show.ts';
 import { heldText, json, readDuration, unreadableCells, unreadableEntry } from '../keys/text-form.ts';
 import { meantId } from '../meant-id.ts';
 import { contextOn } from '../operations.ts';
+import { operationsHere } from '../operations-at.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { tonedStatus } from '../terminal/style.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -113,7 +114,11 @@ export const customersShow: Command = {
   async run({ options, positionals: [word] }, terminal) {
     return withStore<ExitCode>(terminal.env, async (store) => {
       const context = contextOn(store);
-      const id = await meantId(store, word!, { of: 'CUSTOMER_ID', isRead: true, note: terminal.error });
+      const id = await meantId(operationsHere(store, terminal.error), word!, {
+        of: 'CUSTOMER_ID',
+        isRead: true,
+        note: terminal.error,
+      });
       const customer = await recordOf(CUSTOMERS, store, id);
       const all = await Array.fromAsync(everyMatch(keysOfCustomer(id), context));
       const { readable: found, unreadable } = byReadability(all);

@@ -1,6 +1,5 @@
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import type { StoredKey } from '../../model/record.ts';
 import {
   deleteKey,
   endSecret,
@@ -8,12 +7,14 @@ import {
   resumeKey,
   revokeKey,
   rotateKey,
+  showKey,
   suspendKey,
   updateKey,
 } from '../../operations/catalogue/keys.ts';
+import type { OutputOf } from '../../operations/catalogue/operation.ts';
 import { shortReport, type WholeKeyReport, withSecret } from '../../operations/key-report.ts';
-import { lastDayOf } from '../../operations/key-uses.ts';
 import { operationCommand } from '../operation-command.ts';
+import type { OperationsAt } from '../operations-at.ts';
 import { recordCommands, spelledRecord } from '../record-commands.ts';
 import { type Command, isYes } from '../terminal/command.ts';
 import { heldText, readDuration, secretLabelOf } from './text-form.ts';
@@ -101,11 +102,11 @@ export const keysRotate: Command = operationCommand({
     if (options.leaked !== true || options.overlap === undefined) return;
     throw new Failure('bad_usage', 'A leaked secret has no overlap: give --leaked or --overlap.');
   },
-  async ask({ keys }, { options, positionals }, { question = null }) {
+  async ask(at, { options, positionals }, { question = null }) {
     if (question === null || options.leaked === true || options.overlap !== undefined) return {};
-    const key = await keys.get(positionals[0]!);
+    const key = await shownKey(at, positionals[0]!);
     // Nothing is asked about a key that does not exist or was revoked.
-    if (key === null || key.revokedAtMs !== null) return {};
+    if (key === null || key.revokedAt !== null) return {};
     const answer = await question('Was the old secret leaked? Then it ends at once, and otherwise in 24 h. [y/N] ');
     if (answer === null) throw new Failure('refused', 'Nothing was rotated.');
     return isYes(answer) ? { leaked: true } : {};
@@ -173,13 +174,12 @@ export const keysRevoke: Command = operationCommand({
   json: 'Prints the key as `keys list` does, with revokedAt.',
   // An operator can revoke a leaked key also while plans.yaml has a fault.
   open: { needsPlans: false },
-  async confirm({ keys, history }, { options, positionals }, { question = null }) {
+  async confirm(at, { options, positionals }, { question = null }) {
     if (options.yes === true || question === null) return null;
-    const key = await keys.get(positionals[0]!);
+    const key = await shownKey(at, positionals[0]!);
     // Nothing is asked about a key that does not exist or was revoked before.
-    if (key === null || key.revokedAtMs !== null) return null;
-    const usedOn = await lastDayOf(key, history);
-    const lastUse = usedOn === null ? 'no use on record' : `last used ${usedOn}`;
+    if (key === null || key.revokedAt !== null) return null;
+    const lastUse = key.lastUsedOn === null ? 'no use on record' : `last used ${key.lastUsedOn}`;
     return (await isConfirmed('Revoke', key, lastUse, question)) ? null : 'Nothing was revoked.';
   },
   asJson: ({ output }) => ({ ...shortReport(output), revokedAt: output.revokedAt }),
@@ -194,19 +194,32 @@ export const keysDelete: Command = operationCommand({
   operation: deleteKey,
   examples: ['tollgate keys delete KEY_ID', 'tollgate keys delete KEY_ID --yes'],
   json: 'Prints {"id","deleted"}.',
-  async confirm({ keys }, { options, positionals }, { question }) {
+  async confirm(at, { options, positionals }, { question }) {
     if (options.yes === true) return null;
-    const key = await keys.get(positionals[0]!);
+    const key = await shownKey(at, positionals[0]!);
     // Nothing is asked about a key that does not exist or was deleted before.
     if (key === null || (await isConfirmed('Delete', key, null, question!))) return null;
     return 'Nothing was deleted.';
   },
   text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was deleted before' : 'is deleted'}.\n`,
 });
+
+/** The key that a question is about; null if there is none. */
+async function shownKey(at: OperationsAt, id: string): Promise<ShownKey | null> {
+  try {
+    return (await at.perform(showKey, { id })).output;
+  } catch (error) {
+    if (error instanceof Failure && error.code === 'not_found') return null;
+    throw error;
+  }
+}
+
+type ShownKey = OutputOf<typeof showKey>;
+
 /** @param lastUse when it was used last, in words; null if that does not matter */
 async function isConfirmed(
   verb: 'Revoke' | 'Delete',
-  { id, plan, name, owner }: StoredKey,
+  { id, plan, name, owner }: ShownKey,
   lastUse: string | null,
   question: (text: string) => Promise<string | null>,
 ): Promise<boolean> {

@@ -8,6 +8,7 @@ import { createKey } from '../../operations/create-once.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';
 import { changeOfRecord } from '../../operations/recorded.ts';
 import { type OpenKeys, type OpenStore, withKeys, withStore } from '../../serve/open-store.ts';
+import { operationsHere } from '../operations-at.ts';
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -113,7 +114,7 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
     terminal.out('This is the only time that the key is shown. Keep it where you keep secrets.\n');
     terminal.out(`It is in ${store.name}; gateways on another store do not know it.\n`);
   }
-  return exitCodeOf(durability, terminal);
+  return exitCodeOf(durability.kind, terminal);
 }
 
 /**
@@ -129,7 +130,7 @@ async function refuseIfGone(plan: string, { plans, plansHistory, plansVersion }:
 
 async function customerMeant(word: string, store: OpenStore, { error }: Terminal): Promise<string> {
   const { meantId } = await import('../meant-id.ts');
-  return meantId(store, word, { of: 'CUSTOMER_ID', isRead: false, note: error });
+  return meantId(operationsHere(store, error), word, { of: 'CUSTOMER_ID', isRead: false, note: error });
 }
 
 async function customerNamed(id: string, store: OpenKeys) {

@@ -7,6 +7,7 @@ import { COLUMNS, readRows, UnreadableCsv } from '../../operations/transfer/rows
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
 import { plansToUse } from '../operations.ts';
+import { operationsHere } from '../operations-at.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -82,8 +83,9 @@ export const keysImport: Command = {
 /** Finds each name once, however many lines have it. */
 function customersByName(store: OpenStore, { error }: Terminal): (name: string) => Promise<string> {
   const found = new Map<string, Promise<string>>();
+  const at = operationsHere(store, error);
   return (name) =>
-    found.getOrInsertComputed(name, () => meantId(store, name, { of: 'CUSTOMER_ID', isRead: false, note: error }));
+    found.getOrInsertComputed(name, () => meantId(at, name, { of: 'CUSTOMER_ID', isRead: false, note: error }));
 }
 
 const OUTCOMES = {

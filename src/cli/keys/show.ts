@@ -23,6 +23,7 @@ import { customersOf, KEYS, recordOf } from '../../operations/operator-store.ts'
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { meantId } from '../meant-id.ts';
 import { contextOn } from '../operations.ts';
+import { operationsHere } from '../operations-at.ts';
 import { type Command, type Terminal, type Words, wrapped } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { tonedStatus } from '../terminal/style.ts';
@@ -93,7 +94,7 @@ export const keysList: Command = {
       const customer =
         given.customer === null
           ? null
-          : await meantId(store, given.customer, { of: 'CUSTOMER_ID', isRead: true, note });
+          : await meantId(operationsHere(store, note), given.customer, { of: 'CUSTOMER_ID', isRead: true, note });
       const filter = keyFilterFrom({ ...given, customer }, withRevoked, {
         nameOf: (parameter) => (parameter === 'text' ? 'TEXT' : `--${parameter}`),
         secretAdvice: NO_SECRET_IN_ARGUMENTS,
@@ -204,7 +205,11 @@ export const keysShow: Command = {
   async run({ options, positionals }, terminal) {
     const [word] = positionals as [string];
     return withStore<ExitCode>(terminal.env, async (store) => {
-      const id = await meantId(store, word, { of: 'KEY_ID', isRead: true, note: terminal.error });
+      const id = await meantId(operationsHere(store, terminal.error), word, {
+        of: 'KEY_ID',
+        isRead: true,
+        note: terminal.error,
+      });
       const key = await recordOf(KEYS, store, id);
       const report = await reportWithUses(key, contextOn(store));
       if (options.json === true) terminal.out(json(shownKey(report)));

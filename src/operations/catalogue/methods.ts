@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import type { Recording } from '../recorded.ts';
 import { OPERATIONS, type StoreOperation } from './all.ts';
-import type { StoreContext } from './contexts.ts';
+import type { Contexts, StoreContext } from './contexts.ts';
 import { pathMembersOf, readInput } from './input.ts';
-import type { InputOf, OutputOf } from './operation.ts';
-import { type AnyOperation, PLAINLY, perform } from './perform.ts';
+import type { Asked, InputOf, OutputOf } from './operation.ts';
+import { type AnyOperation, type DoneOf, PLAINLY, perform } from './perform.ts';
 
 /** How a program asks for an operation, beside its input. */
 interface MethodOptions {
@@ -38,29 +38,44 @@ export function methodsOn(contextOf: () => StoreContext, recording: Recording): 
 }
 
 function methodOf(operation: AnyOperation, contextOf: () => StoreContext, recording: Recording) {
-  const members = pathMembersOf(operation);
   return async (given?: unknown, options?: MethodOptions | null) => {
-    const { body, ids } = partsOf(given, members);
-    const once = onceOf(options?.once);
-    const ask = () => ({
-      input: { ...(readInput(operation.input ?? NOTHING, body) as object), ...ids },
-      asked: { ...PLAINLY, once, body },
-    });
-    const target = Object.values(ids)[0] ?? null;
-    const { output, change } = await perform(operation, { store: contextOf() }, recording, target, ask);
+    const parts = partsOf(operation, given);
+    const asked = { ...PLAINLY, once: onceOf(options?.once) };
+    const { output, change } = await performGiven(operation, { store: contextOf() }, recording, parts, asked);
     return change?.durability?.kind === 'unknown' ? { ...(output as object), durability: 'unknown' } : output;
   };
 }
 
 const NOTHING = z.strictObject({});
 
+/** What an operation is given: the members of its path, and the rest, which a request sends as its query or body. */
+interface Given {
+  readonly ids: Readonly<Record<string, string>>;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** Does an operation with what it was given. @throws Failure, Refused, also for a wrong input */
+export function performGiven<O extends AnyOperation>(
+  operation: O,
+  contexts: Partial<Contexts>,
+  recording: Recording,
+  { ids, body }: Given,
+  asked: Asked,
+): Promise<DoneOf<O>> {
+  const ask = () => ({
+    input: { ...(readInput(operation.input ?? NOTHING, body) as object), ...ids },
+    asked: { ...asked, body },
+  });
+  return perform(operation, contexts, recording, Object.values(ids)[0] ?? null, ask);
+}
+
 /** The members of the path and the rest, as JSON would have them: a member that is undefined is absent. @throws Failure `refused` */
-function partsOf(given: unknown, members: readonly string[]) {
+export function partsOf(operation: AnyOperation, given: unknown): Given {
   const sent = asJson(given ?? {});
   if (typeof sent !== 'object' || sent === null || Array.isArray(sent)) throw new Failure('refused', INPUT_RULE);
   const body: Record<string, unknown> = { ...sent };
   const ids: Record<string, string> = {};
-  for (const name of members) {
+  for (const name of pathMembersOf(operation)) {
     const id = body[name];
     delete body[name];
     if (typeof id !== 'string' || id === '') throw new Failure('refused', `${name} must be a text.`);
