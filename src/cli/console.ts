@@ -2,12 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { type ExitCode, Failure } from '../failure.ts';
 import { exchange } from '../io/http-exchange.ts';
 import { urlOfListener } from '../io/listening.ts';
-import { openInBrowser } from '../io/open-browser.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { LINK_LIFETIME_MS, offerSignIn } from '../operations/sign-in-links.ts';
 import { withKeys } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
-import { OF_STORE, VARIABLES } from './terminal/variables.ts';
+import { OF_STORE } from './terminal/variables.ts';
 
 /** How long the command waits for the admin port of the gateway, milliseconds. */
 const ANSWER_WITHIN_MS = 5_000;
@@ -26,21 +25,10 @@ export const consoleLink: Command = {
       value: 'URL',
       about: 'The address at which a browser reaches the admin port, if it differs from that of the settings.',
     },
-    open: {
-      type: 'boolean',
-      about:
-        'Opens the link in the default browser of this machine, and prints it only if that fails; the exit code is 1 then. Other users of the machine may see the arguments of a program, and so the link, before it is used.',
-    },
     json: { type: 'boolean', about: 'Prints {"url","expiresAt"}.' },
   },
-  examples: [
-    'tollgate console',
-    'tollgate console --open',
-    'tollgate console --url https://tollgate-admin.example.com',
-  ],
+  examples: ['tollgate console', 'tollgate console --url https://tollgate-admin.example.com'],
   async run({ options }, terminal) {
-    const opens = options.open === true;
-    if (opens && options.json === true) throw new Failure('bad_usage', '--open and --json exclude each other.');
     const given = options.url === undefined ? null : originFrom(options.url as string);
     return withKeys<ExitCode>(
       terminal.env,
@@ -58,13 +46,6 @@ export const consoleLink: Command = {
         const code = await offerSignIn(`shell ${user}@${machine}`, { ...store, random: randomBytes });
         const url = `${origin}/console/#code=${code}`;
         const expiresAt = new Date(Date.now() + LINK_LIFETIME_MS).toISOString();
-        const notOpened = opens ? await whyNotOpened(url, state, terminal.env) : null;
-        if (opens && notOpened === null) {
-          terminal.error(
-            `The browser opens ${origin}/console/ and is signed in as an admin. If it does not appear, run the command without --open.\n`,
-          );
-          return 0;
-        }
         if (options.json === true) terminal.out(`${JSON.stringify({ url, expiresAt }, null, 2)}\n`);
         else {
           terminal.out(`${url}\n`);
@@ -77,23 +58,12 @@ export const consoleLink: Command = {
             `warning: No gateway answers at ${origin}. Start it, or give the address of one with ADMIN_PORT or --url. The link works on every gateway of this store.\n`,
           );
         }
-        if (notOpened === null) return 0;
-        terminal.error(`The browser was not opened: ${notOpened}. Open the link yourself.\n`);
-        return 1;
+        return 0;
       },
       { needsPlans: false, warn: terminal.error },
     );
   },
 };
-
-/** A browser that finds no gateway would show an error, so it is not opened then. It gets none of the secrets in the environment. */
-async function whyNotOpened(url: string, state: 'on' | 'silent', env: NodeJS.ProcessEnv): Promise<string | null> {
-  if (state === 'silent') return 'no gateway answers';
-  const own = Object.keys(VARIABLES).flatMap((name) => [name, `${name}_FILE`]);
-  return openInBrowser(url, {
-    env: Object.fromEntries(Object.entries(env).filter(([name]) => !own.includes(name))),
-  });
-}
 
 /** @throws Failure `bad_usage` */
 function originFrom(text: string): string {

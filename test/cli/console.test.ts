@@ -1,15 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { openerOf, openInBrowser } from '../../src/io/open-browser.ts';
 import { offerSignIn, takeSignIn } from '../../src/operations/sign-in-links.ts';
 import { openStore } from '../../src/serve/open-store.ts';
 import { openWithAdmin, STORES } from '../admin/operator.ts';
 import { freePort } from '../support/free-port.ts';
 import { openGateway } from '../support/gateway.ts';
 import { runCommand as run } from '../support/run-command.ts';
-import { temporaryFolder } from '../support/temporary-folder.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const signIn = async (adminPort: number, code: string) => {
@@ -99,81 +95,4 @@ test('--url must be an address', async () => {
     code: 2,
     stderr: expect.stringMatching(/^--url must be /),
   });
-});
-
-/** A folder with an `xdg-open` that writes its arguments and its environment down, and ends with a code. */
-async function fakeOpener(code: number) {
-  const folder = await temporaryFolder();
-  const [opener, seen] = [join(folder, 'xdg-open'), join(folder, 'seen')];
-  await writeFile(opener, `#!/bin/sh\n{ printf '%s\\n' "$#" "$@"; /usr/bin/env; } > '${seen}'\nexit ${code}\n`);
-  await chmod(opener, 0o755);
-  return { PATH: folder, seen: async () => (await readFile(seen, 'utf8')).split('\n') };
-}
-
-describe.runIf(process.platform === 'linux')('tollgate console --open', () => {
-  test('gives the link to the browser, which signs in, and prints it nowhere', async () => {
-    const env = await STORES['the embedded store']!();
-    const gateway = await openWithAdmin(env);
-    const { PATH, seen } = await fakeOpener(0);
-    const given = { ...env, PATH, ADMIN_PORT: String(gateway.adminPort), ADMIN_TOKEN: 'secret-of-the-operator' };
-    const { code, stdout, stderr } = await run(given, 'console', '--open');
-    const [count, url, ...variables] = await seen();
-    expect([code, stdout, count]).toEqual([0, '', '1']);
-    expect(stderr).toBe(
-      `The browser opens http://127.0.0.1:${gateway.adminPort}/console/ and is signed in as an admin. If it does not appear, run the command without --open.\n`,
-    );
-    expect((await signIn(gateway.adminPort, codeIn(url!))).status).toBe(200);
-    // The browser gets no secret of the environment, and the rest of it.
-    expect(variables).toContain(`PATH=${PATH}`);
-    expect(variables.join('\n')).not.toMatch(/secret-of-the-operator|ADMIN_PORT|TOLLGATE_DATA/);
-  });
-
-  test.each([
-    ['fails', async () => (await fakeOpener(3)).PATH, 'xdg-open ended with code 3'],
-    ['is not there', temporaryFolder, 'xdg-open is not on the PATH'],
-  ])('prints the link once and says so if the program %s', async (_, path, why) => {
-    const env = await STORES['the embedded store']!();
-    const gateway = await openWithAdmin(env);
-    const given = { ...env, PATH: await path(), ADMIN_PORT: String(gateway.adminPort) };
-    const { code, stdout, stderr } = await run(given, 'console', '--open');
-    expect([code, stderr.split('\n').at(-2)]).toEqual([
-      1,
-      `The browser was not opened: ${why}. Open the link yourself.`,
-    ]);
-    expect((stdout + stderr).split(codeIn(stdout))).toHaveLength(2);
-    expect((await signIn(gateway.adminPort, codeIn(stdout))).status).toBe(200);
-  });
-
-  test('opens nothing where no gateway answers', async () => {
-    const env = await STORES['the embedded store']!();
-    await (await openWithAdmin(env)).process.stop();
-    const { PATH, seen } = await fakeOpener(0);
-    const { code, stdout, stderr } = await run(
-      { ...env, PATH, ADMIN_PORT: String(await freePort()) },
-      ...['console', '--open'],
-    );
-    expect([code, stdout]).toEqual([1, expect.stringMatching(/#code=[\w-]{44}\n$/)]);
-    expect(stderr).toMatch(/^The browser was not opened: no gateway answers\. Open the link yourself\.$/m);
-    await expect(seen()).rejects.toThrow('ENOENT');
-  });
-});
-
-test('--open and --json exclude each other', async () => {
-  expect(await run({}, 'console', '--open', '--json')).toMatchObject({
-    code: 2,
-    stderr: expect.stringMatching(/^--open and/),
-  });
-});
-
-test('each system has its program, without a shell, and an address with other characters is not given to it', async () => {
-  const url = 'http://127.0.0.1:9090/console/#code=a-b_c';
-  expect(openerOf('linux', url)).toEqual(['xdg-open', [url]]);
-  expect(openerOf('freebsd', url)).toEqual(['xdg-open', [url]]);
-  expect(openerOf('darwin', url)).toEqual(['open', [url]]);
-  expect(openerOf('win32', url)).toEqual(['cmd', ['/d', '/c', 'start', '""', `"${url}"`]]);
-  const { PATH, seen } = await fakeOpener(0);
-  for (const evil of ['http://a&calc/console/#code=x', 'http://a"b/', 'http://a/ b', 'file:///etc/passwd', '-x']) {
-    expect(await openInBrowser(evil, { env: { PATH }, platform: 'linux' })).toBe('its address has unusual characters');
-  }
-  await expect(seen()).rejects.toThrow('ENOENT');
 });

@@ -116,7 +116,7 @@ function SignIn({
       <button type="submit" class="primary" aria-busy=${isRunning}>${isRunning ? 'Signing in…' : 'Sign in'}</button>
       <div class="sign-in-links">
         <h2>Or by a link, without a token</h2>
-        <p><${CopyId} id="tollgate console" /> on the machine of the gateway prints a new link at any time; with <code>--open</code> it opens the link.</p>
+        <p><${CopyId} id="tollgate console" /> on the machine of the gateway prints a new link at any time.</p>
         <p>If <code>npm start</code> runs on this machine, the link that it printed works until it ends.</p>
       </div>
     </form>
