@@ -1,3 +1,51 @@
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
+import { audit } from './cli/audit.ts';
+import { bansList } from './cli/bans/list.ts';
+import { completionScript } from './cli/completion.ts';
+import { consoleLink } from './cli/console.ts';
+import {
+  customersCreate,
+  customersDelete,
+  customersEdit,
+  customersResume,
+  customersSuspend,
+} from './cli/customers/change.ts';
+import { customersList, customersShow } from './cli/customers/show.ts';
+import { deprecations } from './cli/deprecations.ts';
+import { doctor } from './cli/doctor.ts';
+import { docs } from './cli/documents/docs.ts';
+import { gatewayCheck } from './cli/gateway/check.ts';
+import { init } from './cli/init.ts';
+import { keysApply } from './cli/keys/apply.ts';
+import { keysBackup, keysRestore } from './cli/keys/backup.ts';
+import {
+  keysDelete,
+  keysEndSecret,
+  keysMove,
+  keysResume,
+  keysRevoke,
+  keysRotate,
+  keysSuspend,
+  keysUpdate,
+} from './cli/keys/change.ts';
+import { keysCreate } from './cli/keys/create.ts';
+import { keysExport } from './cli/keys/export.ts';
+import { keysFind } from './cli/keys/find.ts';
+import { keysImport } from './cli/keys/import.ts';
+import { keysList, keysShow } from './cli/keys/show.ts';
+import { now } from './cli/now.ts';
+import { pets } from './cli/pets.ts';
+import { plansCheck } from './cli/plans/check.ts';
+import { plansDiff } from './cli/plans/diff.ts';
+import { plansHistory } from './cli/plans/history.ts';
+import { plansRollback } from './cli/plans/rollback.ts';
+import { plansShow } from './cli/plans/show.ts';
+import { plansSimulate } from './cli/plans/simulate.ts';
+import { routesImport } from './cli/routes/import.ts';
+import { schema } from './cli/schema.ts';
+import { serve } from './cli/serve.ts';
+import { start } from './cli/start.ts';
 import {
   type Command,
   helpOf,
@@ -8,155 +56,19 @@ import {
   type Terminal,
 } from './cli/terminal/command.ts';
 import { withTonedLead } from './cli/terminal/style.ts';
+import { usage } from './cli/usage.ts';
+import {
+  bansLift,
+  customersTopUp,
+  customersUndoTopUp,
+  keysTopUp,
+  keysUndoTopUp,
+  usageReset,
+} from './cli/usage-changes.ts';
+import { usageExport } from './cli/usage-export.ts';
+import { version } from './cli/version.ts';
 import { type ExitCode, Failure } from './failure.ts';
 import { styleFor } from './io/terminal-text.ts';
-
-/** A command of the overview, and its module, which is imported only when the command runs. */
-type Entry = readonly [line: string, load: () => Promise<Command>];
-
-/** Every command by its name, in the groups of the help, with a line of at most 52 characters. */
-const GROUPS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
-  Run: {
-    start: ['Run the pet service and a gateway before it, to try', async () => (await import('./cli/start.ts')).start],
-    init: ['Write settings for a gateway before your service', async () => (await import('./cli/init.ts')).init],
-    serve: ['Run the gateway', async () => (await import('./cli/serve.ts')).serve],
-    console: ['Print a link that signs in to the console', async () => (await import('./cli/console.ts')).consoleLink],
-    doctor: ['Look at all that the gateway depends on', async () => (await import('./cli/doctor.ts')).doctor],
-    pets: ['Run the bundled pet service alone', async () => (await import('./cli/pets.ts')).pets],
-  },
-  Settings: {
-    'gateway check': [
-      'Check all settings as a start does',
-      async () => (await import('./cli/gateway/check.ts')).gatewayCheck,
-    ],
-    'routes import': [
-      'Write routes of an OpenAPI description',
-      async () => (await import('./cli/routes/import.ts')).routesImport,
-    ],
-    schema: ['Write the JSON Schemas of the settings', async () => (await import('./cli/schema.ts')).schema],
-    'plans show': [
-      'Show the plans, or an earlier version of them',
-      async () => (await import('./cli/plans/show.ts')).plansShow,
-    ],
-    'plans check': ['Check plans.yaml', async () => (await import('./cli/plans/check.ts')).plansCheck],
-    'plans diff': [
-      'Compare two files of plans, and name whom it affects',
-      async () => (await import('./cli/plans/diff.ts')).plansDiff,
-    ],
-    'plans simulate': [
-      'Replay recorded requests under other plans',
-      async () => (await import('./cli/plans/simulate.ts')).plansSimulate,
-    ],
-    'plans history': [
-      'List the versions that were in force',
-      async () => (await import('./cli/plans/history.ts')).plansHistory,
-    ],
-    'plans rollback': [
-      'Go back to an earlier version',
-      async () => (await import('./cli/plans/rollback.ts')).plansRollback,
-    ],
-  },
-  Keys: {
-    'keys create': [
-      'Make a key and show its secret once',
-      async () => (await import('./cli/keys/create.ts')).keysCreate,
-    ],
-    'keys list': ['List the keys', async () => (await import('./cli/keys/show.ts')).keysList],
-    'keys find': ['Find the key of a secret', async () => (await import('./cli/keys/find.ts')).keysFind],
-    'keys show': ['Show a key', async () => (await import('./cli/keys/show.ts')).keysShow],
-    'keys update': [
-      'Change a key: plan, limits, name, end, who may call',
-      async () => (await import('./cli/keys/change.ts')).keysUpdate,
-    ],
-    'keys topup': ['Add to a limit for a while', async () => (await import('./cli/usage-changes.ts')).keysTopUp],
-    'keys undo-topup': ['Take a top-up back', async () => (await import('./cli/usage-changes.ts')).keysUndoTopUp],
-    'keys rotate': ['Give a key a new secret', async () => (await import('./cli/keys/change.ts')).keysRotate],
-    'keys end-secret': ['End one of several secrets', async () => (await import('./cli/keys/change.ts')).keysEndSecret],
-    'keys suspend': ['Suspend a key', async () => (await import('./cli/keys/change.ts')).keysSuspend],
-    'keys resume': ['End the suspension of a key', async () => (await import('./cli/keys/change.ts')).keysResume],
-    'keys revoke': ['Revoke a key for good', async () => (await import('./cli/keys/change.ts')).keysRevoke],
-    'keys delete': ['Remove a revoked or expired key', async () => (await import('./cli/keys/change.ts')).keysDelete],
-    'keys move': [
-      'Move a key to a customer, or away from one',
-      async () => (await import('./cli/keys/change.ts')).keysMove,
-    ],
-    'keys apply': [
-      'Make keys and customers as a file says',
-      async () => (await import('./cli/keys/apply.ts')).keysApply,
-    ],
-    'keys import': [
-      'Take in keys that were made elsewhere',
-      async () => (await import('./cli/keys/import.ts')).keysImport,
-    ],
-    'keys export': ['Print all keys, without secrets', async () => (await import('./cli/keys/export.ts')).keysExport],
-    'keys backup': [
-      'Write keys and customers to an encrypted file',
-      async () => (await import('./cli/keys/backup.ts')).keysBackup,
-    ],
-    'keys restore': ['Write them back to the store', async () => (await import('./cli/keys/backup.ts')).keysRestore],
-  },
-  Customers: {
-    'customers create': [
-      'Make a customer, whose keys share a plan',
-      async () => (await import('./cli/customers/change.ts')).customersCreate,
-    ],
-    'customers list': ['List the customers', async () => (await import('./cli/customers/show.ts')).customersList],
-    'customers show': [
-      'Show a customer and its keys',
-      async () => (await import('./cli/customers/show.ts')).customersShow,
-    ],
-    'customers edit': ['Change a customer', async () => (await import('./cli/customers/change.ts')).customersEdit],
-    'customers topup': [
-      'Add to a shared limit for a while',
-      async () => (await import('./cli/usage-changes.ts')).customersTopUp,
-    ],
-    'customers undo-topup': [
-      'Take a top-up back',
-      async () => (await import('./cli/usage-changes.ts')).customersUndoTopUp,
-    ],
-    'customers suspend': [
-      'Suspend a customer with all its keys',
-      async () => (await import('./cli/customers/change.ts')).customersSuspend,
-    ],
-    'customers resume': [
-      'End the suspension of a customer',
-      async () => (await import('./cli/customers/change.ts')).customersResume,
-    ],
-    'customers delete': ['Remove a customer', async () => (await import('./cli/customers/change.ts')).customersDelete],
-  },
-  Look: {
-    now: ['List the callers that are refused right now', async () => (await import('./cli/now.ts')).now],
-    usage: ['Show what a caller has used', async () => (await import('./cli/usage.ts')).usage],
-    'usage export': [
-      'Print what all callers used, for billing',
-      async () => (await import('./cli/usage-export.ts')).usageExport,
-    ],
-    'usage reset': [
-      'Set what a key has used to nothing',
-      async () => (await import('./cli/usage-changes.ts')).usageReset,
-    ],
-    'bans list': ['List the bans in force', async () => (await import('./cli/bans/list.ts')).bansList],
-    'bans lift': ['Lift a ban', async () => (await import('./cli/usage-changes.ts')).bansLift],
-    deprecations: [
-      'List who still calls deprecated routes',
-      async () => (await import('./cli/deprecations.ts')).deprecations,
-    ],
-    audit: ['List who changed what', async () => (await import('./cli/audit.ts')).audit],
-  },
-  Help: {
-    help: ['Show the help of a command', async () => help],
-    docs: ['List the documents or print one', async () => (await import('./cli/documents/docs.ts')).docs],
-    completion: ['Print a completion script for a shell', async () => completion],
-    version: ['Print the version', async () => (await import('./cli/version.ts')).version],
-  },
-};
-
-const COMMANDS: Readonly<Record<string, Entry>> = Object.assign({}, ...Object.values(GROUPS));
-
-/** Every command, in the order of the help. */
-export function allCommands(): Promise<Command[]> {
-  return Promise.all(Object.values(COMMANDS).map(([, load]) => load()));
-}
 
 /** `tollgate completion`: made of the declarations of all commands, so it is here, where they are known. */
 const completion: Command = {
@@ -167,8 +79,7 @@ const completion: Command = {
   environment: [],
   examples: ['source <(tollgate completion bash)', 'tollgate completion fish | source'],
   async run({ positionals: [shell] }, terminal) {
-    const { completionScript } = await import('./cli/completion.ts');
-    terminal.out(completionScript(shell!, await allCommands()));
+    terminal.out(completionScript(shell!, ALL_COMMANDS));
     return 0;
   },
 };
@@ -184,6 +95,87 @@ const help: Command = {
     main(positionals.length === 0 ? ['--help'] : [...positionals, '--help'], terminal),
 };
 
+/** A command with its line in the overview, of at most 52 characters. */
+type Entry = readonly [line: string, command: Command];
+
+/** Every command, in the groups of the help. */
+const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
+  Run: [
+    ['Run the pet service and a gateway before it, to try', start],
+    ['Write settings for a gateway before your service', init],
+    ['Run the gateway', serve],
+    ['Print a link that signs in to the console', consoleLink],
+    ['Look at all that the gateway depends on', doctor],
+    ['Run the bundled pet service alone', pets],
+  ],
+  Settings: [
+    ['Check all settings as a start does', gatewayCheck],
+    ['Write routes of an OpenAPI description', routesImport],
+    ['Write the JSON Schemas of the settings', schema],
+    ['Show the plans, or an earlier version of them', plansShow],
+    ['Check plans.yaml', plansCheck],
+    ['Compare two files of plans, and name whom it affects', plansDiff],
+    ['Replay recorded requests under other plans', plansSimulate],
+    ['List the versions that were in force', plansHistory],
+    ['Go back to an earlier version', plansRollback],
+  ],
+  Keys: [
+    ['Make a key and show its secret once', keysCreate],
+    ['List the keys', keysList],
+    ['Find the key of a secret', keysFind],
+    ['Show a key', keysShow],
+    ['Change a key: plan, limits, name, end, who may call', keysUpdate],
+    ['Add to a limit for a while', keysTopUp],
+    ['Take a top-up back', keysUndoTopUp],
+    ['Give a key a new secret', keysRotate],
+    ['End one of several secrets', keysEndSecret],
+    ['Suspend a key', keysSuspend],
+    ['End the suspension of a key', keysResume],
+    ['Revoke a key for good', keysRevoke],
+    ['Remove a revoked or expired key', keysDelete],
+    ['Move a key to a customer, or away from one', keysMove],
+    ['Make keys and customers as a file says', keysApply],
+    ['Take in keys that were made elsewhere', keysImport],
+    ['Print all keys, without secrets', keysExport],
+    ['Write keys and customers to an encrypted file', keysBackup],
+    ['Write them back to the store', keysRestore],
+  ],
+  Customers: [
+    ['Make a customer, whose keys share a plan', customersCreate],
+    ['List the customers', customersList],
+    ['Show a customer and its keys', customersShow],
+    ['Change a customer', customersEdit],
+    ['Add to a shared limit for a while', customersTopUp],
+    ['Take a top-up back', customersUndoTopUp],
+    ['Suspend a customer with all its keys', customersSuspend],
+    ['End the suspension of a customer', customersResume],
+    ['Remove a customer', customersDelete],
+  ],
+  Look: [
+    ['List the callers that are refused right now', now],
+    ['Show what a caller has used', usage],
+    ['Print what all callers used, for billing', usageExport],
+    ['Set what a key has used to nothing', usageReset],
+    ['List the bans in force', bansList],
+    ['Lift a ban', bansLift],
+    ['List who still calls deprecated routes', deprecations],
+    ['List who changed what', audit],
+  ],
+  Help: [
+    ['Show the help of a command', help],
+    ['List the documents or print one', docs],
+    ['Print a completion script for a shell', completion],
+    ['Print the version', version],
+  ],
+};
+
+/** Every command, in the order of the help. */
+export const ALL_COMMANDS: readonly Command[] = Object.values(GROUPS).flatMap((entries) =>
+  entries.map(([, command]) => command),
+);
+
+const COMMANDS: ReadonlyMap<string, Command> = new Map(ALL_COMMANDS.map((command) => [command.name, command]));
+
 /**
  * Runs the command that the arguments name and turns its outcome into an exit code.
  * @returns 0 done, 1 refused or failed, 2 wrong usage (contract section 1)
@@ -192,7 +184,7 @@ export async function main(args: readonly string[], terminal: Terminal): Promise
   try {
     const found = findCommand(args);
     if (found === null) return await answerWithoutCommand(args, terminal);
-    const command = await found.load();
+    const { command } = found;
     if (asksForHelp(found.rest)) {
       terminal.out(helpOf(command, terminal));
       return 0;
@@ -219,8 +211,8 @@ function defectText(error: unknown): string {
 
 function findCommand(args: readonly string[]) {
   for (const length of [2, 1]) {
-    const entry = COMMANDS[args.slice(0, length).join(' ')];
-    if (entry !== undefined && args.length >= length) return { load: entry[1], rest: args.slice(length) };
+    const command = COMMANDS.get(args.slice(0, length).join(' '));
+    if (command !== undefined && args.length >= length) return { command, rest: args.slice(length) };
   }
   return null;
 }
@@ -249,7 +241,7 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
     terminal.error(overview('', terminal));
     return 2;
   }
-  const isGroup = Object.keys(COMMANDS).some((name) => name.startsWith(`${first} `));
+  const isGroup = namesUnder(`${first} `).length > 0;
   if (first === '--version') return await main(['version'], terminal);
   const hasSecond = second !== undefined && !second.startsWith('-');
   if (asksForHelp(args) && (first.startsWith('-') || (isGroup && !hasSecond))) {
@@ -281,16 +273,14 @@ async function answerWithoutCommand(args: readonly string[], terminal: Terminal)
 
 const ABOUT = 'Tollgate, an API gateway that holds every caller to the quotas of its plan.';
 function namesUnder(prefix: string): string[] {
-  return Object.keys(COMMANDS).filter((name) => name.startsWith(prefix));
+  return [...COMMANDS.keys()].filter((name) => name.startsWith(prefix));
 }
 
 /** The commands whose names begin with `prefix`, in their groups. */
 function overview(prefix: string, terminal: Terminal): string {
   const width = Math.max(...namesUnder(prefix).map((name) => name.length));
   const groups = Object.entries(GROUPS).flatMap(([title, entries]) => {
-    const rows = Object.entries(entries).flatMap(([name, [line]]) =>
-      name.startsWith(prefix) ? [[name, line] as const] : [],
-    );
+    const rows = entries.flatMap(([line, { name }]) => (name.startsWith(prefix) ? [[name, line] as const] : []));
     return rows.length === 0 ? [] : [`${title}:\n${inColumns(rows, terminal, width)}`];
   });
   const begin = 'To try it: `tollgate start`. Before a service of yours: `tollgate init`.\n';
@@ -302,7 +292,6 @@ function overview(prefix: string, terminal: Terminal): string {
 
 /** Asks the person at the terminal. Resolves to null if the person closes the input (Ctrl-C, Ctrl-D). */
 async function question(text: string): Promise<string | null> {
-  const { createInterface } = await import('node:readline/promises');
   // The question goes to standard error, because another program may read standard output.
   const lines = createInterface({ input: process.stdin, output: process.stderr });
   const ended = new Promise<null>((resolve) => lines.once('close', () => resolve(null)));
@@ -327,10 +316,6 @@ async function hiddenInput(prompt: string): Promise<string> {
 }
 
 async function hiddenLine(prompt: string): Promise<string> {
-  const [{ createInterface }, { Writable }] = await Promise.all([
-    import('node:readline/promises'),
-    import('node:stream'),
-  ]);
   process.stderr.write(prompt);
   // What readline would echo goes nowhere.
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });

@@ -1,18 +1,18 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { helpOf, optionsOf } from '../../src/cli/terminal/command.ts';
-import { allCommands } from '../../src/main.ts';
+import { ALL_COMMANDS } from '../../src/main.ts';
 import { emptyStore } from '../support/empty-store.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 describe('--data', async () => {
-  const commands = (await allCommands()).filter(({ environment }) => environment.includes('KEY_PEPPER'));
+  const commands = ALL_COMMANDS.filter(({ environment }) => environment.includes('KEY_PEPPER'));
 
   test('is an option of every command that obeys the variables of a store, and of no other', async () => {
     expect(commands.length).toBeGreaterThan(20);
     for (const command of commands) expect(helpOf(command), command.name).toContain('--data FOLDER');
-    const others = (await allCommands()).filter((command) => !commands.includes(command));
+    const others = ALL_COMMANDS.filter((command) => !commands.includes(command));
     for (const command of others) expect(Object.keys(optionsOf(command)), command.name).not.toContain('data');
   });
 

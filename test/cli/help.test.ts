@@ -1,17 +1,14 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test } from 'vitest';
-import { type Command, meantBy, optionsOf, parseWords } from '../../src/cli/terminal/command.ts';
+import { describe, expect, test } from 'vitest';
+import { meantBy, optionsOf, parseWords } from '../../src/cli/terminal/command.ts';
 import { OF_STORE, VARIABLES } from '../../src/cli/terminal/variables.ts';
-import { allCommands, main } from '../../src/main.ts';
+import { ALL_COMMANDS, main } from '../../src/main.ts';
 import { ROOT, temporaryFolder } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 
-let commands: readonly Command[];
-beforeAll(async () => {
-  commands = await allCommands();
-});
+const commands = ALL_COMMANDS;
 
 /** The words of a command line as a shell would read them, without settings, redirections and what is around it. */
 function wordsOf(line: string): string[] {

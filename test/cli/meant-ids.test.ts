@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { allCommands } from '../../src/main.ts';
+import { ALL_COMMANDS } from '../../src/main.ts';
 import { runCommand as run } from '../support/run-command.ts';
 import { STORES } from './ledger-commands.ts';
 
@@ -22,8 +22,8 @@ type Placeholder = 'KEY_ID' | 'CUSTOMER_ID' | 'ID';
 const isPlaceholder = (word: string): word is Placeholder => ['KEY_ID', 'CUSTOMER_ID', 'ID'].includes(word);
 
 /** Each argument of a command that is a key or a customer, by the placeholder in its help, with the command up to that argument. */
-async function argumentsForIds() {
-  return (await allCommands()).flatMap(({ name, positionals, options }) => {
+function argumentsForIds() {
+  return ALL_COMMANDS.flatMap(({ name, positionals, options }) => {
     const further = FURTHER[name] ?? [];
     const argv = (word: string) => [...name.split(' '), word, ...further];
     const ofOption = Object.entries(options).flatMap(([option, { value = '' }]) => {
@@ -44,7 +44,7 @@ async function argumentsForIds() {
   });
 }
 
-const every = await argumentsForIds();
+const every = argumentsForIds();
 const ofKeys = every.filter(({ kind }) => kind !== 'CUSTOMER_ID');
 const ofCustomers = every.filter(({ kind }) => kind !== 'KEY_ID');
 const ofBoth = every.filter(({ kind }) => kind === 'ID');

@@ -2,9 +2,8 @@ import { execFile } from 'node:child_process';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { beforeAll, describe, expect, test } from 'vitest';
-import type { Command } from '../../src/cli/terminal/command.ts';
-import { allCommands } from '../../src/main.ts';
+import { describe, expect, test } from 'vitest';
+import { ALL_COMMANDS } from '../../src/main.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { ROOT, temporaryFolder } from '../support/processes.ts';
 import { runCommand as run } from '../support/run-command.ts';
@@ -40,9 +39,9 @@ async function tryAll(
   more: readonly string[] = [],
 ): Promise<readonly Outcome[]> {
   const program = `
-    import { allCommands, main } from ${JSON.stringify(join(ROOT, 'src/main.ts'))};
+    import { ALL_COMMANDS, main } from ${JSON.stringify(join(ROOT, 'src/main.ts'))};
     const outcomes = [];
-    for (const { name, examples, environment } of await allCommands()) {
+    for (const { name, examples, environment } of ALL_COMMANDS) {
       if (${JSON.stringify(WRITERS)}.includes(name)) continue;
       for (const line of examples) {
         let stderr = '';
@@ -70,15 +69,10 @@ const SETTINGS = {
 };
 
 describe('where there is no store', () => {
-  let commands: readonly Command[];
-  beforeAll(async () => {
-    commands = await allCommands();
-  });
-
   test('no command that does not write for a living makes a folder, a store, a pepper or anything else', async () => {
     const folder = await temporaryFolder();
     const outcomes = await tryAll(folder);
-    expect(new Set(outcomes.map(({ name }) => name)).size).toBe(commands.length - WRITERS.length);
+    expect(new Set(outcomes.map(({ name }) => name)).size).toBe(ALL_COMMANDS.length - WRITERS.length);
     expect(await readdir(folder)).toEqual([]);
     for (const { line, stderr } of outcomes) expect(stderr, line).not.toMatch(/defect/);
   });
@@ -98,7 +92,7 @@ describe('where there is no store', () => {
       expect(await readdir(folder, { recursive: true })).toEqual(before);
       // A check of other things, or of files that the example names and that are not here.
       const others = ['doctor', 'gateway check', 'plans check', 'plans diff', 'plans show'];
-      const onStore = commands.filter(
+      const onStore = ALL_COMMANDS.filter(
         ({ name, environment }) => environment.includes('REDIS_URL') && ![...WRITERS, ...others].includes(name),
       );
       expect(onStore.length).toBeGreaterThan(15);
