@@ -36,7 +36,7 @@ interface Found {
 }
 
 /** What a command asks for. */
-interface Meaning {
+export interface Meaning {
   readonly of: Placeholder;
   /** The command only reads, so the only one that has the word in its name or owner is taken as well. */
   readonly isRead: boolean;

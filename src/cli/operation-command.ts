@@ -7,7 +7,7 @@ import type { InputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import type { OpenOptions } from '../serve/open-store.ts';
-import { meantId, type Placeholder } from './meant-id.ts';
+import { type Meaning, meantId, type Placeholder } from './meant-id.ts';
 import { type OperationsAt, type Performed, withOperations } from './operations-at.ts';
 import { exitCodeOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
@@ -49,7 +49,7 @@ interface OperationCommand<O extends AnyOperation> {
   readonly ask?: (at: OperationsAt, words: Words, terminal: Terminal) => Promise<Readonly<Record<string, unknown>>>;
 }
 
-interface Spelling {
+export interface Spelling {
   /** The name of the option. */
   readonly option?: string;
   readonly value?: string;
@@ -67,6 +67,8 @@ export interface Print {
   /** Writes Unix milliseconds or an RFC 3339 time. */
   readonly moment: (at: number | string) => string;
   readonly id: string;
+  readonly terminal: Terminal;
+  readonly nowMs: number;
 }
 
 const ONCE: Option = {
@@ -109,10 +111,11 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
       const members = inputOf(spec, given);
       const once = operation.once === undefined ? null : onceOf(given);
       const work = async (at: OperationsAt): Promise<ExitCode> => {
-        const words = await withMeantId(at, positional, given, { isForRevoked, note: terminal.error });
+        const meaning = { isRead: false, isForRevoked, note: terminal.error };
+        const words = await withMeantId(at, positional, given, meaning);
         const [id = null] = words.positionals;
         if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
-        const meant = await withMeantIds(at, spec.spelled, members, terminal.error);
+        const meant = await withMeantIds(at, spec.spelled, members, meaning);
         const input = { ...meant, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
         const declined = (await confirm?.(at, words, terminal)) ?? null;
         if (declined !== null) {
@@ -138,29 +141,29 @@ const NAME_WITH_ONCE =
   '--id needs the id of what is changed, not its name: by the time of a repetition another may have the name.';
 
 /** The words with the id of what is meant, where the name of a key or a customer was given. */
-async function withMeantId(
+export async function withMeantId(
   at: OperationsAt,
   positional: Placeholder | null,
   words: Words,
-  meaning: { readonly isForRevoked: boolean; readonly note: (text: string) => void },
+  meaning: Omit<Meaning, 'of'>,
 ): Promise<Words> {
   const [first, ...rest] = words.positionals;
   if (first === undefined || positional === null) return words;
-  const id = await meantId(at, first, { of: positional, isRead: false, ...meaning });
+  const id = await meantId(at, first, { of: positional, ...meaning });
   return { ...words, positionals: [id, ...rest] };
 }
 
 /** The members of the input with the ids of what is meant, where names were given. */
-async function withMeantIds(
+export async function withMeantIds(
   at: OperationsAt,
   spelled: Readonly<Record<string, Spelling>> = {},
   members: object,
-  note: (text: string) => void,
+  meaning: Omit<Meaning, 'of'>,
 ): Promise<object> {
   const meant = Object.entries(members).map(async ([member, word]) => {
     const { idOf } = spelled[member] ?? {};
     const isWord = idOf !== undefined && typeof word === 'string';
-    return [member, isWord ? await meantId(at, word, { of: idOf, isRead: false, note }) : word] as const;
+    return [member, isWord ? await meantId(at, word, { of: idOf, ...meaning }) : word] as const;
   });
   return Object.fromEntries(await Promise.all(meant));
 }
@@ -175,7 +178,7 @@ function codeOf({ output, change }: Performed<AnyOperation>, terminal: Terminal)
   return 1;
 }
 
-function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {
+export function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {
   const entries = Object.entries(membersOf(operation.input)).map(([member, type]): [string, Option] => {
     const {
       option = member,
@@ -193,7 +196,7 @@ function placeholderOf(option: string, type: z.ZodType): string {
   return kindOf(type) === 'number' ? 'NUMBER' : option.toUpperCase();
 }
 
-function inputOf<O extends AnyOperation>(
+export function inputOf<O extends AnyOperation>(
   {
     name,
     operation,
@@ -231,11 +234,14 @@ function onceOf({ options }: Words): string | null {
   return once;
 }
 
-function printOn(terminal: Terminal, id: string): Print {
+export function printOn(terminal: Terminal, id: string): Print {
   const nowMs = Date.now();
   return {
     id,
-    seconds: (at) => momentText(at * 1000, nowMs, terminal),
+    terminal,
+    nowMs,
+    // Reports round times up to whole seconds. So is the present here: a ban of 10 minutes ends in 10 minutes, not in 11.
+    seconds: (at) => momentText(at * 1000, Math.ceil(nowMs / 1000) * 1000, terminal),
     moment: (at) => momentText(typeof at === 'string' ? Date.parse(at) : at, nowMs, terminal),
   };
 }

@@ -6,8 +6,9 @@ import { windowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { KeyStore } from '../identify/record-store.ts';
 import { UNBOUNDED } from '../model/plan.ts';
-import { isCustomerId, isKeyId, isReadable, type Listed, orUnreadable } from '../model/record.ts';
+import { isCustomerId, isKeyId, isReadable, type Listed, orUnreadable, UnreadableRecord } from '../model/record.ts';
 import { WINDOWS } from '../model/values.ts';
+import { ownerOf } from './account-owners.ts';
 import { usageOf } from './account-usage.ts';
 import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import { unreadableCounts } from './refused-now.ts';
@@ -101,7 +102,7 @@ const OF_ALL_WINDOWS = plainAllowance(
 /** Bans of which the keys are read together. */
 const PAGE = 100;
 
-/** A ban in force as commands and the admin API show it: of a key under its own id. `until` is in Unix seconds. */
+/** A ban in force: of a key under its own id. `until` is in Unix seconds. */
 export function banReport({ consumerId, ban }: BanInForce) {
   return {
     id: callerIdOf(consumerId),
@@ -109,6 +110,19 @@ export function banReport({ consumerId, ban }: BanInForce) {
     window: nameOfBan(ban),
     until: Math.ceil(ban.untilMs / 1000),
   };
+}
+
+/** The same with whose ban it is. Nothing more is known if nothing calls under the account any more, or its record cannot be read. */
+export async function ownedBan(one: BanInForce, store: Pick<OperatorStore, 'keys' | 'customers'>) {
+  const found = await orUnreadable(ownerOf(one.consumerId, store));
+  const unreadable = found instanceof UnreadableRecord ? { unreadable: found.message } : {};
+  const {
+    name = null,
+    owner = null,
+    plan = null,
+    customer = {},
+  } = found instanceof UnreadableRecord ? {} : (found ?? {});
+  return { ...banReport(one), name, owner, plan, ...customer, ...unreadable };
 }
 
 /** How operators name the caller of an account: a key by its own id; a token caller of a customer, of which nothing else is kept, by both. */

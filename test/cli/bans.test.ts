@@ -11,7 +11,7 @@ import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
 import { LATE_MS } from '../support/room.ts';
-import { runCommand as run } from '../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
 const hourly = allowance({ hour: 1 }, { after: 1, firstMs: 600_000 });
@@ -28,7 +28,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(stdout).toBe('No key is refused for a quota or a ban. A new refusal appears here within two seconds.\n');
   });
 
-  test('bans in force are listed, the first to end first, in the promised shape', async () => {
+  test('bans in force are listed as the admin API gives them, by id, and in a table the first to end first', async () => {
     const [long, short, good] = [
       await createKey(env, '--plan', 'pro'),
       await createKey(env, '--plan', 'pro'),
@@ -40,14 +40,18 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await spend(env, good, hourly, 1);
     const { code, stdout, stderr } = await run(env, 'bans', 'list', '--json');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    const bans = JSON.parse(stdout);
-    expect(bans).toEqual([
-      { id: short, number: 1, window: 'day', until: expect.any(Number) },
-      { id: long, number: 1, window: 'hour', until: expect.any(Number) },
-    ]);
+    const { bans, ...rest } = JSON.parse(stdout);
+    const whose = { plan: 'pro', name: null, owner: null };
+    expect(rest).toEqual({ cursor: null, unreadable: [] });
+    expect(bans.map(({ id }: { id: string }) => id)).toEqual([long, short].toSorted());
+    expect(bans).toContainEqual({ id: short, number: 1, window: 'day', until: expect.any(Number), ...whose });
+    expect(bans).toContainEqual({ id: long, number: 1, window: 'hour', until: expect.any(Number), ...whose });
     // Unix seconds, rounded up.
-    expect(bans[0].until).toBeGreaterThanOrEqual(Math.floor(beforeMs / 1_000) + 60);
-    expect(bans[0].until).toBeLessThanOrEqual(Math.ceil(Date.now() / 1_000) + 60);
+    const { until } = bans.find(({ id }: { id: string }) => id === short);
+    expect(until).toBeGreaterThanOrEqual(Math.floor(beforeMs / 1_000) + 60);
+    expect(until).toBeLessThanOrEqual(Math.ceil(Date.now() / 1_000) + 60);
+    const rows = (await run(env, 'bans', 'list', '--no-header')).stdout.trimEnd().split('\n');
+    expect(rows.map((row) => row.split('\t')[0])).toEqual([short, long]);
   });
 
   test("a ban of a customer's key is listed with the id that `bans lift` asks for, its name, plan and customer (reliability 379)", async () => {
@@ -99,7 +103,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await run(onTerminal, 'bans', 'list')).toEqual({ code: 0, stdout: none, stderr: '' });
     expect(await run(env, 'bans', 'list')).toEqual({ code: 0, stdout: header, stderr: none });
     expect(await run(env, 'bans', 'list', '--no-header')).toEqual({ code: 0, stdout: '', stderr: none });
-    expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
+    expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toEqual([]);
     const id = await createKey(env, '--plan', 'pro', '--name', 'shop');
     await spend(env, id, hourly, 2);
     const moment = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
@@ -120,7 +124,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       stdout: `The ban of ${id} is lifted.\n`,
       stderr: '',
     });
-    expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
+    expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toEqual([]);
     expect(await run(env, 'bans', 'lift', id)).toEqual({ code: 1, stdout: '', stderr: `Key ${id} is not banned.\n` });
     await spend(env, id, hourly, 1);
     const { stdout } = await run(env, 'bans', 'lift', id, '--json');
@@ -156,7 +160,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const usage = JSON.parse((await run(env, 'usage', id, '--json')).stdout);
     expect(usage).toMatchObject({ windows: { hour: { used: 1 } }, strikes: 0, ban: null });
     await spend(env, id, hourly, 1);
-    expect(JSON.parse((await run(env, 'bans', 'list', '--json')).stdout)).toMatchObject([{ id, number: 1 }]);
+    expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toMatchObject([{ id, number: 1 }]);
   });
 
   test('a key is revoked and a ban lifted also while plans.yaml cannot be used, and that is said', async () => {
@@ -252,7 +256,10 @@ describe('on Redis, of a caller that is banned', () => {
       const unreadable = expect.stringContaining(`What was counted for ${id} cannot be read.`);
       expect({ ...listed, stdout: JSON.parse(listed.stdout) }).toEqual({
         ...{ code: 0, stderr: '' },
-        stdout: [expect.objectContaining({ id: other, number: 1 }), { id, unreadable }],
+        stdout: {
+          ...{ bans: [expect.objectContaining({ id: other, number: 1 })], cursor: null },
+          unreadable: [{ id, reason: unreadable }],
+        },
       });
       expect((await run(env, 'bans', 'list')).stdout).toContain(`\n${id}\tunreadable\t-\t-\t-\t-\n`);
       expect(await run(env, 'bans', 'lift', id)).toMatchObject({
@@ -264,19 +271,22 @@ describe('on Redis, of a caller that is banned', () => {
         expect.objectContaining({ id, state: 'banned', window: 'hour', ban: null, unreadable }),
       );
       expect((await run(env, 'usage', 'reset', id)).code).toBe(0);
-      const repaired = JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
+      const repaired = entriesOf((await run(env, 'bans', 'list', '--json')).stdout);
       expect(repaired).toEqual([expect.objectContaining({ id: other, number: 1 })]);
     },
   );
 
   test('a window of an earlier plan cannot be read: the list and the lift say so, until a reset (reliability 428)', async () => {
     const { env, id, redis } = await twoBanned();
-    const banned = async () => JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
+    const banned = async () => {
+      const { bans, unreadable } = JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
+      return [...bans, ...unreadable];
+    };
     await redis('HSET', keyspace.account(id), 'k', 'abc');
     // A ban that can be read is listed, and can be lifted.
     expect(await banned()).toContainEqual(expect.objectContaining({ id, number: 1 }));
     expect((await run(env, 'bans', 'lift', id)).code).toBe(0);
-    expect(await banned()).toContainEqual({ id, unreadable: expect.stringContaining(`usage reset ${id}`) });
+    expect(await banned()).toContainEqual({ id, reason: expect.stringContaining(`usage reset ${id}`) });
     expect((await run(env, 'bans', 'lift', id)).stderr).toContain('cannot be read');
     expect((await run(env, 'usage', 'reset', id)).code).toBe(0);
     expect((await run(env, 'bans', 'lift', id)).stderr).toContain('is not banned');
@@ -334,13 +344,9 @@ test('in the embedded store, a caller whose account, change or last refusal cann
   for (const id of [account, refusal]) refused.run(id, Date.now() + 500_000, id === account ? 'banned' : 'odd');
   const listed = JSON.parse((await run(env, 'bans', 'list', '--json')).stdout);
   const unreadable = expect.stringContaining('cannot be read.');
-  expect(listed).toHaveLength(3);
-  for (const one of [
-    { id: account, unreadable },
-    { id: change, unreadable },
-  ])
-    expect(listed).toContainEqual(one);
-  expect(listed).toContainEqual(expect.objectContaining({ id: refusal, number: 1 }));
+  expect(listed.bans).toEqual([expect.objectContaining({ id: refusal, number: 1 })]);
+  expect(listed.unreadable).toHaveLength(2);
+  for (const id of [account, change]) expect(listed.unreadable).toContainEqual({ id, reason: unreadable });
   for (const id of [account, change]) {
     const lift = await run(env, 'bans', 'lift', id);
     expect(lift).toMatchObject({
@@ -353,5 +359,5 @@ test('in the embedded store, a caller whose account, change or last refusal cann
   expect(now).toContainEqual(expect.objectContaining({ id: account, state: 'banned', ban: null, unreadable }));
   expect(now).toContainEqual(expect.objectContaining({ id: refusal, state: 'banned', ban: 1 }));
   for (const id of [account, change]) expect((await run(env, 'usage', 'reset', id)).code).toBe(0);
-  expect(JSON.parse((await run(env, 'bans', 'list', '--json')).stdout)).toHaveLength(1);
+  expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toHaveLength(1);
 });

@@ -14,6 +14,7 @@ import { eventually } from '../support/conditions.ts';
 import { openGateway, startGateway, type TestGateway } from '../support/gateway.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { entriesOf } from '../support/run-command.ts';
 import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -93,7 +94,7 @@ describe('a caller with a token of the issuer', () => {
     const { id } = usage as { id: string };
     // What a command reads of a store in a folder may be a second old.
     await eventually(async () => {
-      expect(JSON.parse((await gateway.command('bans', 'list', '--json')).stdout)).toMatchObject([{ id }]);
+      expect(entriesOf((await gateway.command('bans', 'list', '--json')).stdout)).toMatchObject([{ id }]);
     });
     expect(await gateway.command('bans', 'lift', id)).toMatchObject({ code: 0, stderr: '' });
   });

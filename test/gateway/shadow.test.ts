@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { testRedis } from '../support/redis.ts';
+import { entriesOf } from '../support/run-command.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const PLANS = `
@@ -49,7 +50,7 @@ for (const [store, env] of Object.entries(stores)) {
       );
       expect(metrics).toMatch(/^tollgate_shadow_refusals_total\{plan="trial",window="minute",judgement="banned"\} 2$/m);
     });
-    expect((await gateway.command('bans', 'list', '--json')).stdout.trim()).toBe('[]');
+    expect(entriesOf((await gateway.command('bans', 'list', '--json')).stdout)).toEqual([]);
     const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: object };
     expect(usage.windows).toMatchObject({ minute: { limit: 'unlimited', used: 0 } });
     expect(usage.shadow).toMatchObject({

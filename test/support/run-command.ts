@@ -24,3 +24,8 @@ export async function runCommand(env: NodeJS.ProcessEnv, ...args: string[]) {
   });
   return { code, stdout, stderr };
 }
+
+/** The entries of a list that a command printed with `--json`. */
+export function entriesOf(stdout: string) {
+  return Object.values(JSON.parse(stdout))[0] as ReturnType<typeof JSON.parse>;
+}

@@ -12,6 +12,7 @@ import {
   MOMENT_RULE,
   momentFrom,
 } from '../../operations/values.ts';
+import type { CellsOf } from '../reading-command.ts';
 import type { Words } from '../terminal/command.ts';
 import type { Column } from '../terminal/table.ts';
 
@@ -76,10 +77,16 @@ export function heldText({ limits, heldTo }: Pick<KeyReport, 'limits' | 'heldTo'
   return limitsCell(heldTo ?? limits);
 }
 
-/** The column of the customers of keys, in a table that has it only if some key has a customer. */
-export const CUSTOMER: Column = { head: 'customer', rank: 2.5 };
+/** The column of the customers of keys. Without a customer among them the table is that of earlier versions. */
+export const CUSTOMER: CellsOf<{ readonly customer?: CustomerOfKey | undefined }> = {
+  head: 'customer',
+  rank: 2.5,
+  cell: ({ customer }) => customerCell(customer),
+  isThere: ({ customer }) => customer !== undefined,
+};
+type CustomerOfKey = { readonly id: string; readonly name: string | null };
 
-export function customerCell(customer: { readonly id: string; readonly name: string | null } | undefined): string {
+export function customerCell(customer: CustomerOfKey | undefined): string {
   return customer === undefined ? '-' : (customer.name ?? customer.id);
 }
 

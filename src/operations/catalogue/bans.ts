@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { byReadability, isReadable } from '../../model/record.ts';
 import { count, limitName } from '../../model/values.ts';
-import { banReport, bansInForce, endBan } from '../bans-in-force.ts';
+import { banReport, bansInForce, endBan, ownedBan } from '../bans-in-force.ts';
+import { customerOfKey, unreadableRow } from '../key-report.ts';
 import { atPresent } from '../operator-store.ts';
 import { changeOfLift } from '../recorded.ts';
 import { type RefusedReport, refusedConsumers, refusedReport } from '../refused-now.ts';
@@ -69,6 +70,11 @@ export const listBans = defineOperation({
           number: count.min(1).describe('Which ban of the caller it is; each lasts longer.'),
           window: limitName.describe('The window whose refusal made it.'),
           until: unixSeconds,
+          name: z.string().nullable().describe('Of the key or customer; null for a caller with tokens.'),
+          owner: z.string().nullable(),
+          plan: z.string().nullable().describe('Null for a caller with tokens that belongs to no customer.'),
+          customer: customerOfKey.optional(),
+          unreadable: unreadableRow,
         })
         .meta({ id: 'Ban' }),
     ),
@@ -78,12 +84,13 @@ export const listBans = defineOperation({
   result: 'A page of bans.',
   async run(store, { limit, cursor: from }) {
     const found = (await bansInForce(store))
-      .map((one) => (isReadable(one) ? banReport(one) : one))
+      .map((one) => (isReadable(one) ? { id: banReport(one).id, one } : { id: one.id, one }))
       .filter(({ id }) => from === undefined || id > from)
       .sort((a, b) => (a.id < b.id ? -1 : 1));
     const next = found.length > limit ? found[limit - 1]!.id : null;
-    const page = byReadability(found.slice(0, limit));
-    return { output: { bans: page.readable, cursor: next, unreadable: unreadableReport(page.unreadable) } };
+    const { readable, unreadable } = byReadability(found.slice(0, limit).map(({ one }) => one));
+    const bans = await Promise.all(readable.map((one) => ownedBan(one, store)));
+    return { output: { bans, cursor: next, unreadable: unreadableReport(unreadable) } };
   },
 });
 

@@ -6,7 +6,7 @@ import { ask, openWithAdmin } from '../../admin/operator.ts';
 import { allowance } from '../../support/allowance.ts';
 import { eventually } from '../../support/conditions.ts';
 import { temporaryFolder } from '../../support/processes.ts';
-import { runCommand as run } from '../../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../../support/run-command.ts';
 import { createKey, STORES, spend } from '../ledger-commands.ts';
 
 describe.each(Object.keys(STORES))('on %s', (name) => {
@@ -23,7 +23,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await remove(id)).toEqual({ code: 0, stdout: `${id} is deleted.\n`, stderr: '' });
     expect((await run(env, 'keys', 'list', '--all', '--json')).stdout).toBe('[]\n');
     expect((await run(env, 'keys', 'show', id)).stderr).toBe(`There is no key ${id}.\n`);
-    expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
+    expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toEqual([]);
     expect((await run(env, 'keys', 'revoke', id)).code).toBe(1);
     expect(await remove(id)).toEqual({ code: 0, stdout: `${id} was deleted before.\n`, stderr: '' });
     expect(JSON.parse((await remove(id, '--json')).stdout)).toEqual({ id, deleted: true });
@@ -137,7 +137,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await eventually(async () => expect(await bans()).toBe(0), { withinMs: 2_000 });
     expect((await gateway.get('/v1/pets', one.key)).status).toBe(401);
     expect((await gateway.process.stop()).code).toBe(0);
-    expect((await run(env, 'bans', 'list', '--json')).stdout).toBe('[]\n');
+    expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toEqual([]);
     const { changes } = { changes: JSON.parse((await run(env, 'audit', '--key', one.id, '--json')).stdout) };
     expect(changes.slice(0, 2)).toMatchObject([
       { action: 'key.delete', outcome: 'unchanged' },

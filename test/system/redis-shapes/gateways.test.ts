@@ -34,7 +34,7 @@ async function expectOneTruth([one, other]: [TestGateway, TestGateway]): Promise
   for (let i = 0; i < 8; i++) await (i % 2 ? one : other).get('/v1/pets', key);
   expect(await codeOf(await one.get('/v1/pets', key))).toBe('api_key_banned');
   const bans = await other.command('bans', 'list', '--json');
-  expect(JSON.parse(bans.stdout)).toHaveLength(1);
+  expect(JSON.parse(bans.stdout).bans).toHaveLength(1);
   expect((await other.command('bans', 'lift', id)).code).toBe(0);
   await eventually(async () => (await codeOf(await one.get('/v1/pets', key))) === 'rate_limit_exceeded', {
     withinMs: 1_000,
