@@ -19,7 +19,7 @@ import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import type { Recording } from '../operations/recorded.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
 import { type Call, type Identity, personOf, readBody, readBytes } from './call.ts';
-import { type Endpoint, inputOf, matchOf, respond, targetOf } from './endpoints.ts';
+import { type Endpoint, inputOf, matchOf, readsMuch, respond, takesSecret, targetOf } from './endpoints.ts';
 import { type Events, eventResponse } from './event-resources.ts';
 import type { EventResponse } from './event-streams.ts';
 import type { FindBudget } from './find-budget.ts';
@@ -210,7 +210,7 @@ async function answerTo(
         if (!('run' in endpoint)) return eventResponse(endpoint.name, inputOf(endpoint, call), call, options.live!);
         return answerToOperation(endpoint, call, attempt, options);
       });
-    const queue = 'run' in endpoint ? (endpoint.isFind ? finds : endpoint.isList ? lists : null) : null;
+    const queue = 'run' in endpoint ? (takesSecret(endpoint) ? finds : readsMuch(endpoint) ? lists : null) : null;
     return queue === null ? work() : queue.run(personOf(identity), () => unlessLeft(request, work));
   });
 }
@@ -226,7 +226,7 @@ async function answerToOperation(
   const { trail, finds, ...opened } = await admin();
   const log = (change: RecordedChange) => audit(lineOf(change));
   const recording = { trail, origin: originOf(call), log, settles: true };
-  if (operation.isFind === true) {
+  if (takesSecret(operation)) {
     return withinBudget(call, finds, audit, () => respond(operation, call, opened, null));
   }
   attempt.isRecorded = operation.action !== undefined;

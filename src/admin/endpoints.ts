@@ -92,9 +92,37 @@ export function targetOf({ members }: Pick<Match, 'members'>): string | null {
 
 function askedOf(operation: AnyOperation, call: Call): { readonly input: object; readonly asked: Asked } {
   const input = { ...inputOf(operation, call), ...call.members };
-  const once = operation.once === undefined ? null : idempotencyKeyOf(call);
-  const guard = operation.isGuarded === true ? guardOf(versionsOf(call)) : undefined;
-  return { input, asked: { ...PLAINLY, once, versions: () => versionsOf(call), guard, body: call.body } };
+  const once = operation.once === true ? idempotencyKeyOf(call) : null;
+  const { ifMatch } = fieldsOf(operation);
+  const versions = ifMatch === null ? null : versionsOf(call);
+  if (versions === undefined && ifMatch === 'required') {
+    const message =
+      'Send If-Match with the ETag of what is replaced, so that no change of somebody else is overwritten.';
+    throw new Refused('precondition_required', message);
+  }
+  return { input, asked: { ...PLAINLY, once, versions: versions ?? null, guard: guardOf(versions), body: call.body } };
+}
+
+/** The fields of HTTP that an operation has in requests and in responses. */
+export function fieldsOf({ action, isVersioned, needsVersion }: AnyOperation) {
+  const isNew = action?.endsWith('.create') === true;
+  const isGone = action?.endsWith('.delete') === true;
+  const isChanged = isVersioned === true && action !== undefined && !isNew;
+  return {
+    ifMatch: needsVersion === true ? 'required' : isChanged ? 'optional' : null,
+    location: isNew,
+    etag: isVersioned === true && !isGone,
+  } as const;
+}
+
+/** Whether an endpoint takes a secret, and so could serve to guess one. */
+export function takesSecret({ input }: Endpoint): boolean {
+  return 'secret' in membersOf(input);
+}
+
+/** Whether an operation reads much of the store. */
+export function readsMuch(operation: AnyOperation): boolean {
+  return operation.readsMuch === true || isPaged(operation);
 }
 
 /** The input of an endpoint, from the query of a GET or DELETE or the body. A body that another thread parses is not looked at. */
@@ -125,14 +153,15 @@ function responseTo(operation: AnyOperation, done: Done<unknown>, { query }: Cal
   const { change, record, version, isRepeated } = done;
   const output = done.output as Readonly<Record<string, unknown>>;
   const tag = record === undefined ? version && `"${version}"` : etagOf(record);
+  const { etag, location } = fieldsOf(operation);
   const fields = {
-    ...(operation.isVersioned === true && tag !== undefined ? { ETag: tag } : {}),
-    ...(operation.creates === true ? { Location: `/admin${lineOf(operation.line).path}/${output.id}` } : {}),
+    ...(etag && tag !== undefined ? { ETag: tag } : {}),
+    ...(location ? { Location: `/admin${lineOf(operation.line).path}/${output.id}` } : {}),
     ...(isRepeated === true ? { 'Idempotency-Replayed': 'true' } : {}),
     ...(isPaged(operation) ? linkToNext(operation, query, output.cursor as string | null) : {}),
   };
   if (change === undefined) return jsonResponse(200, output, fields);
-  return changeResponse(operation.creates === true ? 201 : 200, change, output, fields);
+  return changeResponse(location ? 201 : 200, change, output, fields);
 }
 
 /** Whether an operation gives its output in pages. */

@@ -77,6 +77,21 @@ export const PARAMETERS: Json = {
       'The ETag of the key or customer as it was read. If it has been changed since, nothing is done. Without it, or with `*`, any version will do.',
     schema: { type: 'string' },
   },
+  ifMatchRequired: {
+    name: 'If-Match',
+    in: 'header',
+    required: true,
+    description: 'The ETag of the file as it was read, or `*`. If it has been changed since, nothing is done.',
+    schema: { type: 'string' },
+  },
+  idempotencyKey: {
+    name: 'Idempotency-Key',
+    in: 'header',
+    description:
+      'Makes the change once: the same change under the same name changes nothing for 24 hours. With the quotes of a structured field or without ' +
+      'them.',
+    schema: { type: 'string', minLength: 1, maxLength: 257 },
+  },
 };
 
 export const HEADERS: Json = {
@@ -135,6 +150,13 @@ export const RESPONSES = {
   }),
   Changed: error(412, 'precondition_failed', 'The key has been changed since.', {
     description: 'The key or customer is another version than If-Match names. Nothing was done.',
+  }),
+  ChangedFile: error(412, 'precondition_failed', 'plans.yaml has been changed since.', {
+    description: 'The file is another version than If-Match names. Nothing was done.',
+    headers: { ETag: { $ref: '#/components/headers/ETag' } },
+  }),
+  NoVersion: error(428, 'precondition_required', 'Send If-Match with the ETag of what is replaced.', {
+    description: 'If-Match is missing.',
   }),
   TooLarge: error(413, 'payload_too_large', 'The body is larger than 65536 bytes.', {
     description: 'The body is larger than 64 KiB, or for a draft of plans.yaml larger than its limit.',

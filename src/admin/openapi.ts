@@ -3,7 +3,7 @@ import { atOnce, type Steps } from '../io/steps.ts';
 import { isOptional, membersOf } from '../operations/catalogue/input.ts';
 import { FINAL } from '../operations/catalogue/operation.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
-import { ENDPOINTS, type Endpoint, hasQuery, isPaged, lineOf } from './endpoints.ts';
+import { ENDPOINTS, type Endpoint, fieldsOf, hasQuery, isPaged, lineOf } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
 import { type RefusalCode, STATUS } from './response.ts';
 
@@ -61,11 +61,11 @@ const ERROR: Json = {
 };
 
 function describedOf(endpoint: Endpoint, schemas: Schemas): Json {
-  const { name, tag, sentence, line, input } = endpoint;
+  const { name, sentence, line, input } = endpoint;
   const description = descriptionOf(endpoint);
   const about = {
     operationId: name,
-    tags: [tag],
+    tags: [tagOf(endpoint)],
     summary: sentence,
     ...(description === undefined ? {} : { description }),
   };
@@ -74,7 +74,7 @@ function describedOf(endpoint: Endpoint, schemas: Schemas): Json {
   const headers = isOperation ? requestHeadersOf(endpoint) : [];
   const parameters = [...(parts.parameters ?? []), ...headers];
   const body = parts.requestBody as { content: Record<string, Json> } | undefined;
-  if (isOperation && endpoint.alsoAs !== undefined) body!.content[endpoint.alsoAs] = body!.content['application/json']!;
+  if (lineOf(line).method === 'PATCH') body!.content[MERGE_PATCH] = body!.content['application/json']!;
   return {
     ...about,
     ...(parameters.length === 0 ? {} : { parameters }),
@@ -93,7 +93,19 @@ function describedOf(endpoint: Endpoint, schemas: Schemas): Json {
   };
 }
 
+/** The type of a body that says what is to be changed (RFC 7396). */
+const MERGE_PATCH = 'application/merge-patch+json';
+
 type AnyOperation = Extract<Endpoint, { run: unknown }>;
+
+/** The part of the reference in which an endpoint belongs. */
+function tagOf(endpoint: Endpoint): string {
+  if (!('run' in endpoint) || endpoint.on === 'live') return 'live';
+  const [, first = ''] = lineOf(endpoint.line).path.split('/');
+  return TAGS[first] ?? 'gateway';
+}
+
+const TAGS: Readonly<Record<string, string>> = { keys: 'keys', customers: 'customers', bans: 'bans', now: 'bans' };
 
 /** What becomes of what is changed, and what else a caller needs to know; undefined if the summary says it all. */
 function descriptionOf(endpoint: Endpoint): string | undefined {
@@ -102,22 +114,12 @@ function descriptionOf(endpoint: Endpoint): string | undefined {
   return parts.length === 0 ? undefined : parts.join(' ');
 }
 
-function requestHeadersOf({ isGuarded, needsVersion, once }: AnyOperation): Json[] {
+function requestHeadersOf(operation: AnyOperation): Json[] {
+  const { ifMatch } = fieldsOf(operation);
   return [
-    ...(isGuarded === true ? [ref('parameters', 'ifMatch')] : []),
-    ...(needsVersion === undefined
-      ? []
-      : [{ name: 'If-Match', in: 'header', required: true, description: needsVersion, schema: { type: 'string' } }]),
-    ...(once === undefined
-      ? []
-      : [
-          {
-            name: 'Idempotency-Key',
-            in: 'header',
-            description: once,
-            schema: { type: 'string', minLength: 1, maxLength: 257 },
-          },
-        ]),
+    ...(ifMatch === 'optional' ? [ref('parameters', 'ifMatch')] : []),
+    ...(ifMatch === 'required' ? [ref('parameters', 'ifMatchRequired')] : []),
+    ...(operation.once === true ? [ref('parameters', 'idempotencyKey')] : []),
   ];
 }
 
@@ -135,45 +137,56 @@ function inputOf(line: string, input: z.ZodType, schemas: Schemas): { parameters
 }
 
 function responsesOf(operation: AnyOperation, mayBeInvalid: boolean, hasBody: boolean, schemas: Schemas): Json {
-  const { action, creates, isGuarded, isVersioned, once, on, output, result, fails = {} } = operation;
+  const { action, line, once, on, output } = operation;
+  const { ifMatch, etag, location } = fieldsOf(operation);
+  const fails: AnyOperation['fails'] = { ...(line.includes('{') ? { not_found: true } : {}), ...operation.fails };
   const headers = withId({
-    ...(isVersioned === true ? { ETag: ref('headers', 'ETag') } : {}),
-    ...(creates === true ? { Location: ref('headers', 'Location') } : {}),
-    ...(once === undefined ? {} : { 'Idempotency-Replayed': ref('headers', 'Idempotency-Replayed') }),
+    ...(etag ? { ETag: ref('headers', 'ETag') } : {}),
+    ...(location ? { Location: ref('headers', 'Location') } : {}),
+    ...(once === true ? { 'Idempotency-Replayed': ref('headers', 'Idempotency-Replayed') } : {}),
     ...(isPaged(operation) ? { Link: ref('headers', 'Link') } : {}),
   });
-  const done = { description: result, headers, content: jsonOf(schemas.of(output)) };
+  const done = { description: resultOf(operation), headers, content: jsonOf(schemas.of(output)) };
   const mayBeUndone = action !== undefined && on === 'store';
   const usual = [
     ...(mayBeInvalid ? (['Invalid'] as const) : []),
     ...(['Unauthorized', 'Forbidden', 'TooMany'] as const),
     ...(fails.not_found === true ? (['Unknown'] as const) : []),
     ...(fails.conflict === true ? (['Conflict'] as const) : []),
-    ...(isGuarded === true ? (['Changed'] as const) : []),
+    ...(ifMatch === 'optional' ? (['Changed'] as const) : []),
+    ...(ifMatch === 'required' ? (['ChangedFile', 'NoVersion'] as const) : []),
     ...(hasBody ? (['TooLarge', 'NoJson'] as const) : []),
-    ...(once === undefined ? [] : (['KeyReused'] as const)),
+    ...(once === true ? (['KeyReused'] as const) : []),
     ...(on === 'store' || fails.store_unavailable === true ? (['StoreAway'] as const) : []),
   ];
   return {
-    [creates === true ? 201 : 200]: done,
+    [location ? 201 : 200]: done,
     ...(mayBeUndone ? { 202: { ...done, description: UNSETTLED, content: jsonOf(schemas.unsettled(output)) } } : {}),
     ...referred(usual),
-    ...ownFailures(operation, schemas),
+    ...ownFailures(fails, location, schemas),
     default: ref('responses', 'Other'),
   };
+}
+
+/** What a response has, in a sentence: what the output says of itself, or whether something was done. */
+function resultOf(operation: AnyOperation): string {
+  const { action, once, output } = operation;
+  const { description } = output.meta() ?? {};
+  if (description !== undefined) return description;
+  if (action === undefined) return isPaged(operation) ? 'A page.' : 'The answer.';
+  return once === true ? 'It is done, or was done before under this Idempotency-Key.' : 'It is done.';
 }
 
 const UNSETTLED =
   'The change was made, and a failover of Redis may undo it. A secret is shown this once all the same. See the description of this API.';
 
-/** The failures that have a sentence of their own. */
-function ownFailures({ fails = {}, creates }: AnyOperation, schemas: Schemas): Json {
+/** The failures that have a sentence of their own. @param isNew whether the operation makes something */
+function ownFailures(fails: NonNullable<AnyOperation['fails']>, isNew: boolean, schemas: Schemas): Json {
   const entries = Object.entries(fails).filter(([, sentence]) => sentence !== true);
   return Object.fromEntries(
     entries.map(([code, description]) => {
       const headers = withId({
-        ...(code === 'conflict' && creates === true ? { Location: ref('headers', 'LocationOfMade') } : {}),
-        ...(code === 'precondition_failed' ? { ETag: ref('headers', 'ETag') } : {}),
+        ...(code === 'conflict' && isNew ? { Location: ref('headers', 'LocationOfMade') } : {}),
       });
       const schema = code === 'invalid_plans' ? schemas.of(invalidPlans) : ref('schemas', 'Error');
       return [STATUS[code as RefusalCode], { description, headers, content: jsonOf(schema) }];

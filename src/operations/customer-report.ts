@@ -27,7 +27,7 @@ export const customer = z
       .optional()
       .describe('The set and the entry of keys.yaml that manage the customer, `SET/ENTRY`; absent without one.'),
   })
-  .meta({ id: 'Customer' });
+  .meta({ id: 'Customer', description: 'A customer.' });
 export type CustomerReport = DeepReadonly<z.output<typeof customer>>;
 
 /** @param nowMs Unix milliseconds */

@@ -84,7 +84,7 @@ export const key = z
     unreadable: unreadableRow,
     secrets: z.array(secret).describe('The secrets that have not ended, newest first.'),
   })
-  .meta({ id: 'Key' });
+  .meta({ id: 'Key', description: 'A key, without any secret.' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
 export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;

@@ -62,6 +62,8 @@ export const keyUsage = z
   })
   .meta({
     id: 'KeyUsage',
+    description:
+      'What `GET /usage` shows the holder of a key, with the kinds of its windows, top-ups and the ladder of bans.',
     examples: [
       {
         id: 'key_UxYtRgTgI9u8kkw8',

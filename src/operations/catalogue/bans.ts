@@ -18,7 +18,6 @@ const MAX_LOOKED_AT = 1_000;
 export const listRefused = defineOperation({
   name: 'listRefused',
   line: 'GET /now',
-  tag: 'bans',
   role: 'viewer',
   sentence: 'Lists the keys whose requests are refused or banned right now, by id.',
   description:
@@ -26,7 +25,6 @@ export const listRefused = defineOperation({
     '`cursor` is not null. At most 10,000 keys are known at a time, those refused the longest. Callers with tokens (`jwt_…`) are listed ' +
     'without a name and owner.',
   on: 'store',
-  isList: true,
   input: z.strictObject({
     ...PAGE,
     scan: flag.describe(
@@ -37,7 +35,6 @@ export const listRefused = defineOperation({
     consumers: z.array(refusedReport),
     cursor,
   }),
-  result: 'A page of refused callers.',
   async run(store, { limit, cursor: from, scan }) {
     const consumers: RefusedReport[] = [];
     let lookedAt = 0;
@@ -55,12 +52,10 @@ export const listRefused = defineOperation({
 export const listBans = defineOperation({
   name: 'listBans',
   line: 'GET /bans',
-  tag: 'bans',
   role: 'viewer',
   // By id, so that a ban that begins or ends between two pages shifts no other ban from one to the next.
   sentence: 'Lists the bans in force, by id.',
   on: 'store',
-  isList: true,
   input: z.strictObject(PAGE),
   output: z.strictObject({
     bans: z.array(
@@ -81,7 +76,6 @@ export const listBans = defineOperation({
     cursor,
     unreadable,
   }),
-  result: 'A page of bans.',
   async run(store, { limit, cursor: from }) {
     const found = (await bansInForce(store))
       .map((one) => (isReadable(one) ? { id: banReport(one).id, one } : { id: one.id, one }))
@@ -97,7 +91,6 @@ export const listBans = defineOperation({
 export const liftBan = defineOperation({
   name: 'liftBan',
   line: 'DELETE /bans/{id}',
-  tag: 'bans',
   role: 'operator',
   sentence:
     'Lifts a ban, clears the strikes, and takes back its place on the ladder, on every gateway within a second. What was counted stays.',
@@ -116,8 +109,6 @@ export const liftBan = defineOperation({
     lifted: z.literal(true),
     spent: spentReport,
   }),
-  result: 'It is lifted.',
-  fails: { not_found: true },
   async run(store, { id, reason = null }) {
     insistOnReason(reason);
     const lifted = await endBan(store, id);

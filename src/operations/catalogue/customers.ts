@@ -37,26 +37,23 @@ const shownCustomer = customer
     ),
     unreadable,
   })
-  .meta({ id: 'ShownCustomer' });
+  .meta({ id: 'ShownCustomer', description: 'A customer, with its keys.' });
 
 const SHOWN_CUSTOMERS: ShownKind<StoredCustomer, typeof customer> = {
   ...CUSTOMERS,
   output: customer,
-  result: 'The customer.',
   report: async (record, { plans, nowMs }) => customerReport(record, plans(), nowMs()),
 };
 
 export const listCustomers = defineOperation({
   name: 'listCustomers',
   line: 'GET /customers',
-  tag: 'customers',
   role: 'viewer',
   sentence: 'Lists the customers that match, oldest first.',
   description:
     'A customer matches if it matches each parameter that is given. A page ends at `limit` or after bounded work: it may have fewer ' +
     'customers, even none, while `cursor` leads to another page.',
   on: 'store',
-  isList: true,
   input: z.strictObject({
     ...PAGE,
     q: z
@@ -80,7 +77,6 @@ export const listCustomers = defineOperation({
     searched: count.describe('How many customers were looked at for this page.'),
     unreadable,
   }),
-  result: 'A page of customers.',
   async run(store, { q = null, plan = null, expiring = null, limit, cursor, ...given }) {
     const expiringMs = expiring === null ? null : durationFrom(expiring);
     if (expiring !== null && expiringMs === null) throw new Failure('refused', `expiring ${DURATION_RULE}.`);
@@ -97,7 +93,6 @@ export const createCustomer = defineOperation({
   ...CREATING,
   name: 'createCustomer',
   line: 'POST /customers',
-  tag: 'customers',
   sentence: 'Makes a customer, whose keys share one plan and its limits.',
   description: 'With `Idempotency-Key`, the same request within 24 h gets the same customer and makes no second one.',
   action: 'customer.create',
@@ -117,7 +112,6 @@ export const createCustomer = defineOperation({
     )
     .meta({ id: 'NewCustomer', examples: [{ plan: 'pro', name: 'Acme Ltd', owner: 'sales@example.com' }] }),
   output: customer,
-  result: 'The customer.',
   fails: { conflict: 'The customer that this Idempotency-Key made is deleted.' },
   async run(store, { plan, ...given }, asked) {
     const attributesAt = (nowMs: number) => ({ plan, ...newAttributes(given, nowMs) });
@@ -131,14 +125,11 @@ export const createCustomer = defineOperation({
 export const showCustomer = defineOperation({
   name: 'showCustomer',
   line: 'GET /customers/{id}',
-  tag: 'customers',
   role: 'viewer',
   sentence: 'Shows one customer and its keys.',
   on: 'store',
   isVersioned: true,
   output: shownCustomer,
-  result: 'The customer, with its keys.',
-  fails: { not_found: true },
   async run(store, { id }) {
     const customer = await recordOf(CUSTOMERS, store, id);
     const page = { limit: MAX_KEYS, cursor: null };
@@ -155,17 +146,14 @@ export const updateCustomer = defineOperation({
   ...updating(SHOWN_CUSTOMERS, 'CustomerEdits'),
   name: 'updateCustomer',
   line: 'PATCH /customers/{id}',
-  tag: 'customers',
   sentence: `Changes the plan, limits, ${TEXT_WORDS} or end of a customer, or who may call what with its keys, for all of them within a second. What was counted stays.`,
   action: 'customer.update',
-  fails: { not_found: true },
 });
 
 export const suspendCustomer = defineOperation({
   ...suspending(SHOWN_CUSTOMERS, 'NewCustomerSuspension'),
   name: 'suspendCustomer',
   line: 'POST /customers/{id}/suspend',
-  tag: 'customers',
   sentence:
     'Suspends a customer until a moment, or until it is resumed. Every gateway refuses its callers within a second.',
   effect:
@@ -174,21 +162,18 @@ export const suspendCustomer = defineOperation({
   description:
     'A customer that is suspended gets the new end and reason. The record of changes says who suspended it; its callers do not learn that.',
   action: 'customer.suspend',
-  fails: { not_found: true },
 });
 
 export const resumeCustomer = defineOperation({
   ...resuming(SHOWN_CUSTOMERS),
   name: 'resumeCustomer',
   line: 'POST /customers/{id}/resume',
-  tag: 'customers',
   sentence: 'Ends the suspension of a customer. Every gateway serves its callers within a second.',
   effect:
     'Its keys and tokens work again within a second, under the limits, counts and bans that they had. A key that is suspended itself stays ' +
     'suspended.',
   description: 'To resume a customer that is not suspended is no mistake.',
   action: 'customer.resume',
-  fails: { not_found: true },
 });
 
 const keysRule = 'must be revoke';
@@ -196,7 +181,6 @@ const keysRule = 'must be revoke';
 export const deleteCustomer = defineOperation({
   name: 'deleteCustomer',
   line: 'POST /customers/{id}/delete',
-  tag: 'customers',
   role: 'admin',
   sentence: `Removes a customer for good, with its ${TEXT_WORDS}, counters and bans.`,
   effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
@@ -206,7 +190,7 @@ export const deleteCustomer = defineOperation({
     'that no other customer gets it. To delete it twice is no mistake.',
   on: 'store',
   action: 'customer.delete',
-  isGuarded: true,
+  isVersioned: true,
   input: z.strictObject(
     {
       keys: z
@@ -224,9 +208,7 @@ export const deleteCustomer = defineOperation({
       'The keys that may be its and were not revoked, because their records cannot be read. Without the customer none of its keys is served.',
     ),
   }),
-  result: 'It is deleted.',
   fails: {
-    not_found: true,
     conflict: 'The customer has keys that are not revoked, or may have some that cannot be read.',
   },
   async run(store, { id, keys }, { guard }) {

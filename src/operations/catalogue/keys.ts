@@ -42,7 +42,9 @@ const lastUsedOn = day
   .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
   .meta({ id: 'LastUsedOn' });
 
-const shownKey = key.extend({ lastUsedOn, secrets: usedSecrets }).meta({ id: 'ShownKey' });
+const shownKey = key
+  .extend({ lastUsedOn, secrets: usedSecrets })
+  .meta({ id: 'ShownKey', description: 'A key, without any secret.' });
 const listedKey = key
   .extend({ lastUsedOn: lastUsedOn.optional().describe('Only with the parameter `unused`.') })
   .meta({ id: 'ListedKey' });
@@ -50,22 +52,18 @@ const keyWithSecret = key
   .extend({
     key: z.string().describe('The secret. It cannot be shown again.').meta({ pattern: '^tg_live_[0-9A-Za-z]{38}$' }),
   })
-  .meta({ id: 'KeyWithSecret' });
+  .meta({ id: 'KeyWithSecret', description: 'A key, with its new secret.' });
 
 const SHOWN_KEYS: ShownKind<StoredKey, typeof key> = {
   ...KEYS,
   output: key,
-  result: 'The key, without any secret.',
   report: async (record, store) =>
     wholeKeyReport(record, store.plans(), store.nowMs(), await customersOf([record], store)),
 };
 
-const CONFLICT = 'The present state of the key does not allow it, for example because it is revoked.';
-
 export const listKeys = defineOperation({
   name: 'listKeys',
   line: 'GET /keys',
-  tag: 'keys',
   role: 'viewer',
   sentence: 'Lists the API keys that match, oldest first, without those that are revoked.',
   description:
@@ -73,7 +71,6 @@ export const listKeys = defineOperation({
     'from one page to the next. A page ends at `limit` or after about a second of work: it may have fewer keys, even none, while ' +
     '`cursor` leads to another page.',
   on: 'store',
-  isList: true,
   input: z.strictObject({
     ...PAGE,
     q: z
@@ -112,7 +109,6 @@ export const listKeys = defineOperation({
     searched: count.describe('How many keys were looked at for this page.'),
     unreadable,
   }),
-  result: 'A page of keys.',
   async run(context, { q, all, limit, cursor, ...given }) {
     const { plan = null, customer = null, expiring = null, unused = null } = given;
     const filter = keyFilterFrom({ text: q ?? null, plan, ...filterValues(given), customer, expiring, unused }, all, {
@@ -141,7 +137,6 @@ export const createKey = defineOperation({
   ...CREATING,
   name: 'createKey',
   line: 'POST /keys',
-  tag: 'keys',
   sentence: 'Makes an API key and shows its secret, this once.',
   description:
     'With `Idempotency-Key`, the same request within 24 h gets the same response, secret included, and makes no second key, whichever ' +
@@ -182,7 +177,6 @@ export const createKey = defineOperation({
       examples: [{ plan: 'pro', name: "Jo's shop", limits: { minute: 500 }, expiresAt: '90d' }],
     }),
   output: keyWithSecret,
-  result: 'The key, with its secret.',
   fails: {
     conflict:
       'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away. Or its customer was deleted, or its plan removed, while it was made: it was then taken back.',
@@ -209,14 +203,12 @@ const secretRule = 'must be the secret of a key, a text';
 export const findKey = defineOperation({
   name: 'findKey',
   line: 'POST /keys/find',
-  tag: 'keys',
   role: 'viewer',
   sentence: 'Finds the key that a secret belongs to. It changes nothing.',
   description:
     "Also by a secret that was rotated away, as long as the key's record still has its HMAC. The secret is in the body, so that no URL " +
     'has it, and the gateway writes it nowhere.',
   on: 'store',
-  isFind: true,
   input: z.strictObject(
     { secret: z.string(secretRule).min(1, secretRule).describe('Spaces around it are ignored.') },
     'must be an object',
@@ -229,7 +221,6 @@ export const findKey = defineOperation({
         'False if this secret was rotated away or has expired. The key may be revoked or expired all the same.',
       ),
   }),
-  result: 'The key.',
   fails: { not_found: true },
   async run(store, { secret }) {
     // Secrets have no spaces, but people copy some along.
@@ -241,14 +232,11 @@ export const findKey = defineOperation({
 export const showKey = defineOperation({
   name: 'showKey',
   line: 'GET /keys/{id}',
-  tag: 'keys',
   role: 'viewer',
   sentence: 'Shows one key, revoked or not, and when it was used last.',
   on: 'store',
   isVersioned: true,
   output: shownKey,
-  result: 'The key, without any secret.',
-  fails: { not_found: true },
   async run(store, { id }) {
     const key = await recordOf(KEYS, store, id);
     const [report, lastUsedOn] = await Promise.all([reportWithUses(key, store), lastDayOf(key, store.history)]);
@@ -260,17 +248,15 @@ export const updateKey = defineOperation({
   ...updating(SHOWN_KEYS, 'KeyEdits'),
   name: 'updateKey',
   line: 'PATCH /keys/{id}',
-  tag: 'keys',
   sentence: `Changes the plan, limits, ${TEXT_WORDS} or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.`,
   action: 'key.update',
-  fails: { not_found: true, conflict: true },
+  fails: { conflict: true },
 });
 
 export const revokeKey = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'revokeKey',
   line: 'DELETE /keys/{id}',
-  tag: 'keys',
   sentence: 'Revokes a key and all its secrets for good. Every gateway refuses it within a second.',
   effect:
     'All its secrets end at once and for good: each of its requests gets a 401. To change a secret without an interruption, rotate it ' +
@@ -279,7 +265,6 @@ export const revokeKey = defineOperation({
   description:
     'The key can still be read, until it is deleted. To revoke it twice is no mistake; the first time stands.',
   action: 'key.revoke',
-  fails: { not_found: true },
   async run(store, { id }, { guard }) {
     const nowMs = store.nowMs();
     const changed = await changeRecord(KEYS, store, id, (key) => revoked(key, nowMs), guard);
@@ -291,13 +276,12 @@ const movedKey = key
   .extend({
     ban: standingBan.describe('The ban in force, which has moved with the key; null if it is not banned.'),
   })
-  .meta({ id: 'MovedKey' });
+  .meta({ id: 'MovedKey', description: 'A key, without any secret, and its ban.' });
 
 export const moveKey = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'moveKey',
   line: 'POST /keys/{id}/move',
-  tag: 'keys',
   sentence: 'Moves a key to a customer, or away from its own. A ban in force moves with it, and its counts start anew.',
   effect:
     'A key of a customer shares the plan and the limits of the customer with its other keys. Its counts start anew; its secrets stay, and a ' +
@@ -319,8 +303,7 @@ export const moveKey = defineOperation({
     )
     .meta({ id: 'KeyMove', examples: [{ customer: 'cus_nk0lz6lSUZC1ryYk' }, { customer: null, plan: 'free' }] }),
   output: movedKey,
-  result: 'The key, without any secret, and its ban.',
-  fails: { not_found: true, conflict: CONFLICT },
+  fails: { conflict: true },
   async run(store, { id, customer: customerId, plan = null }, { guard }) {
     const changed = await moveToCustomer(store, id, { customerId, plan }, guard);
     const { before, record } = changed;
@@ -335,33 +318,30 @@ export const suspendKey = defineOperation({
   ...suspending(SHOWN_KEYS, 'NewSuspension'),
   name: 'suspendKey',
   line: 'POST /keys/{id}/suspend',
-  tag: 'keys',
   sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
   effect:
     'Each of its requests gets a 403 within a second, and is not counted, until it is resumed. Its secrets, counts and ban stay.',
   description:
     'A key that is suspended gets the new end and reason. The record of changes says who suspended it; the caller does not learn that.',
   action: 'key.suspend',
-  fails: { not_found: true, conflict: CONFLICT },
+  fails: { conflict: true },
 });
 
 export const resumeKey = defineOperation({
   ...resuming(SHOWN_KEYS),
   name: 'resumeKey',
   line: 'POST /keys/{id}/resume',
-  tag: 'keys',
   sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
   effect: 'Its requests are admitted again within a second, under the limits, counts and ban that it had.',
   description: 'To resume a key that is not suspended is no mistake.',
   action: 'key.resume',
-  fails: { not_found: true, conflict: CONFLICT },
+  fails: { conflict: true },
 });
 
 export const rotateKey = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'rotateKey',
   line: 'POST /keys/{id}/rotate',
-  tag: 'keys',
   sentence:
     'Makes a new secret for a key and shows it once. The secrets before it keep working for a while, under the same quota.',
   effect:
@@ -390,8 +370,7 @@ export const rotateKey = defineOperation({
       'A leaked secret has no overlap: leave out overlap, or leaked.',
     ),
   output: keyWithSecret,
-  result: 'The key, with its new secret.',
-  fails: { not_found: true, conflict: true },
+  fails: { conflict: true },
   async run(store, { id, overlap, leaked }, { guard }) {
     const keptMs = overlap === undefined ? DEFAULT_OVERLAP_MS : durationFrom(overlap)!;
     const overlapMs = leaked ? 0 : keptMs;
@@ -411,7 +390,6 @@ export const endSecret = defineOperation({
   name: 'endSecret',
   // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
   line: 'POST /keys/{id}/secrets/end',
-  tag: 'keys',
   sentence:
     'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
   effect: 'Requests with this secret get a 401 within a second. Its other secrets keep working.',
@@ -444,7 +422,6 @@ export const deleteKey = defineOperation({
   name: 'deleteKey',
   // It has its own path because DELETE of a key revokes it.
   line: 'POST /keys/{id}/delete',
-  tag: 'keys',
   role: 'admin',
   sentence: `Removes a revoked or expired key for good, with its ${TEXT_WORDS}, counters and ban. An import does not bring it back.`,
   effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
@@ -454,11 +431,10 @@ export const deleteKey = defineOperation({
     'the key does not delete it: it revokes it.',
   on: 'store',
   action: 'key.delete',
-  isGuarded: true,
+  isVersioned: true,
   input: z.strictObject({}, 'must be an object'),
   output: z.strictObject({ id: z.string(), deleted: z.literal(true) }),
-  result: 'It is deleted.',
-  fails: { not_found: true, conflict: CONFLICT },
+  fails: { conflict: true },
   async run(store, { id }, { guard }) {
     const { keys, ledger, secretUses, plans, nowMs } = store;
     const atMs = nowMs();

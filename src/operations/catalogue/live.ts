@@ -20,7 +20,6 @@ const NO_PARAMETERS = z.strictObject({});
 export const listGateways = defineOperation({
   name: 'listGateways',
   line: 'GET /gateways',
-  tag: 'live',
   role: 'viewer',
   sentence: 'Lists the gateways on the store, the one that was asked first.',
   description:
@@ -29,14 +28,12 @@ export const listGateways = defineOperation({
   on: 'live',
   input: NO_PARAMETERS,
   output: gateways,
-  result: 'The gateways.',
   run: async ({ fleet }) => ({ output: await fleet.presence.gateways() }),
 });
 
 export const showTraffic = defineOperation({
   name: 'showTraffic',
   line: 'GET /traffic',
-  tag: 'live',
   role: 'viewer',
   sentence: 'Counts the requests of the last 10 minutes by verdict, in buckets of 5 s, summed over all gateways.',
   description:
@@ -45,7 +42,6 @@ export const showTraffic = defineOperation({
   on: 'live',
   input: NO_PARAMETERS,
   output: trafficOutput,
-  result: 'The buckets.',
   run: async ({ fleet }) => ({ output: await fleet.presence.traffic() }),
 });
 
@@ -55,14 +51,13 @@ const usedRule = 'must be a whole number of percent from 50 to 100';
 export const listNear = defineOperation({
   name: 'listNear',
   line: 'GET /near',
-  tag: 'live',
   role: 'viewer',
   sentence: 'Lists the keys that are near a limit, those with the smallest share left first.',
   description:
     'A key, or a caller with tokens, is near a limit if its last requests have left at most a tenth of a window (or another share, by ' +
     '`used`), or less than one more of them costs. Each is checked against the store; those that are refused are not listed. At most 200.',
   on: 'live',
-  isList: true,
+  readsMuch: true,
   input: z.strictObject({
     used: z
       .string(usedRule)
@@ -77,7 +72,6 @@ export const listNear = defineOperation({
       'The keys and customers whose records cannot be read, so that it is not known whether they are near a limit.',
     ),
   }),
-  result: 'The keys.',
   fails: { store_unavailable: true },
   async run({ fleet, store }, { used = NEAR_SHARE }) {
     const wanted = { share: Number(used), most: MAX_NEAR };
@@ -102,7 +96,6 @@ const shownRefusal = z
 export const explainRefusal = defineOperation({
   name: 'explainRefusal',
   line: 'GET /refusals/{requestId}',
-  tag: 'live',
   role: 'viewer',
   sentence: 'Explains why a request was refused, by its X-Request-Id, whichever gateway refused it.',
   description:
@@ -112,7 +105,6 @@ export const explainRefusal = defineOperation({
   on: 'live',
   input: NO_PARAMETERS,
   output: z.strictObject({ refusals: z.array(shownRefusal).min(1).max(10) }),
-  result: 'The refusals.',
   fails: { not_found: 'No gateway remembers a refusal with this request id.' },
   async run({ fleet, store }, { requestId }) {
     const found = REQUEST_ID.test(requestId) ? await fleet.explanations.find({ requestId }) : NOTHING;
@@ -134,7 +126,6 @@ const callerRule = 'must be the id of a key, a caller with tokens or a customer'
 export const listRefusals = defineOperation({
   name: 'listRefusals',
   line: 'GET /refusals',
-  tag: 'live',
   role: 'viewer',
   sentence:
     'Lists the last refusals of a key, a caller with tokens or a customer, with when and from where it called last.',
@@ -154,10 +145,9 @@ export const listRefusals = defineOperation({
     .strictObject({
       complete,
       ...lastCalls.shape,
-      refusals: z.array(shownRefusal).max(50),
+      refusals: z.array(shownRefusal).max(50).describe('Empty if no gateway remembers one.'),
     })
     .meta({ id: 'RefusalsOfCaller' }),
-  result: 'The refusals; empty if no gateway remembers one.',
   async run({ fleet, store }, { caller }) {
     const found = await fleet.explanations.find({ caller });
     if (found === null) throw new Refused('busy', TOO_MANY);
@@ -197,7 +187,6 @@ async function asOfNow(found: readonly FoundRefusal[], store: LiveContext['store
 export const followNow = defineStream({
   name: 'followNow',
   line: 'GET /events/now',
-  tag: 'live',
   role: 'viewer',
   sentence: 'Streams the state of everything, at once and then every 2 s.',
   description:
@@ -219,7 +208,6 @@ const statusRule = 'must be a status code, such as 429, or a class of them, such
 export const followRequests = defineStream({
   name: 'followRequests',
   line: 'GET /events/requests',
-  tag: 'live',
   role: 'viewer',
   sentence: 'Streams the requests of all gateways that match, for 10 minutes.',
   description:

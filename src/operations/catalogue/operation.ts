@@ -18,14 +18,10 @@ type PathMembers<Line extends string> = Line extends `${string}{${infer Name}}${
   ? { readonly [K in Name]: string } & PathMembers<Rest>
   : unknown;
 
-/** The part of the console and the reference in which an operation belongs. */
-type Tag = 'session' | 'keys' | 'customers' | 'bans' | 'gateway' | 'live';
-
 interface Described<Name extends string, Line extends RequestLine> {
   /** Of the method of the library, and the operationId of the OpenAPI description. */
   readonly name: Name;
   readonly line: Line;
-  readonly tag: Tag;
   /** The lowest role that may use it. */
   readonly role: Role;
   /** What it does, in one sentence for the reference and for `--help`. */
@@ -58,28 +54,18 @@ interface Definition<
    */
   readonly input?: In;
   readonly output: Out;
-  /** What the output is, in one sentence. */
-  readonly result: string;
   /** How it may fail beside the ways that all have, by code; each with its own sentence, or `true` for the usual one. */
   readonly fails?: Readonly<Partial<Record<FailureWay, string | true>>>;
-  /** It makes a key or a customer: 201 with its Location. */
-  readonly creates?: true;
-  /** The response names the version of the key or customer: it has an ETag. */
+  /** What it shows or changes has versions: it shows which one that is, and may be asked to change that one only. */
   readonly isVersioned?: true;
-  /** It may be asked for one version of the key or customer (`If-Match`). */
-  readonly isGuarded?: true;
-  /** It must be asked for with the version that the operator has seen (`If-Match`). The description of that header. */
-  readonly needsVersion?: string;
-  /** It may be named (`Idempotency-Key`, `--id`), and is then done once. Its description in the API. */
-  readonly once?: string;
-  /** It reads much of the store. Such reads run one at a time, and people take turns, so that they do not delay the requests of callers. */
-  readonly isList?: true;
-  /** It looks a secret up, which must not serve to guess one: one at a time, within a budget. */
-  readonly isFind?: true;
-  /** The body is not parsed here but in a thread, and may have this many bytes. */
+  /** It must be asked for with the version that the operator has seen. */
+  readonly needsVersion?: true;
+  /** It may be given a name (`Idempotency-Key`, `--id`), under which it is done once in 24 hours. */
+  readonly once?: true;
+  /** It reads much of the store, as every operation with pages does: people take turns, so that callers do not wait for it. */
+  readonly readsMuch?: true;
+  /** Its input is large: `run` gets it as JSON of at most this many bytes, for a thread to parse. */
   readonly maxBytes?: number;
-  /** The body is also accepted as this media type. */
-  readonly alsoAs?: string;
   readonly run: (
     context: Contexts[On],
     input: z.output<In> & PathMembers<Line>,
@@ -91,13 +77,7 @@ interface Definition<
 export const FINAL = 'This cannot be undone.';
 
 /** Codes of errors that not every operation has. */
-type FailureWay =
-  | 'not_found'
-  | 'conflict'
-  | 'precondition_failed'
-  | 'precondition_required'
-  | 'invalid_plans'
-  | 'store_unavailable';
+type FailureWay = 'not_found' | 'conflict' | 'invalid_plans' | 'store_unavailable';
 
 /** How an operator has asked for an operation, beside its input. */
 export interface Asked {
@@ -107,8 +87,8 @@ export interface Asked {
   readonly guard: Guard | undefined;
   /** The body as it was sent: parsed JSON, or bytes if `maxBytes` is set; undefined without a body. */
   readonly body: unknown;
-  /** Returns the versions that If-Match names; null for any; undefined if it was not sent. @throws Refused if it is malformed */
-  readonly versions: () => readonly string[] | null | undefined;
+  /** The versions one of which is to be changed; null for any. */
+  readonly versions: readonly string[] | null;
   /** Who asks, if the operation is recorded. */
   readonly by: Actor | null;
 }

@@ -17,7 +17,7 @@ export const PLAINLY: Asked = {
   once: null,
   guard: undefined,
   body: undefined,
-  versions: () => undefined,
+  versions: null,
   by: null,
 };
 

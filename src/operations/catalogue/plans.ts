@@ -34,7 +34,6 @@ const draft = z
 export const showPlans = defineOperation({
   name: 'showPlans',
   line: 'GET /plans',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Shows the plans in force, and which version of the files they come from.',
   on: 'plans',
@@ -47,7 +46,6 @@ export const showPlans = defineOperation({
       .strictObject({ minute: count })
       .describe('Failed authentications that one client address may make.'),
   }),
-  result: 'The plans.',
   async run({ plans: inForce, versions }) {
     const { plans, failedAuthenticationPerMinute } = inForce();
     return {
@@ -86,7 +84,6 @@ function windowsOf({ limits, forms }: LimitsPart, isShadow = false) {
 export const checkPlans = defineOperation({
   name: 'checkPlans',
   line: 'POST /plans/check',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Finds the faults and warnings of a draft of plans.yaml, as `tollgate plans check` does.',
   description:
@@ -98,14 +95,12 @@ export const checkPlans = defineOperation({
   maxBytes: DRAFT_BYTES,
   input: draft,
   output: checked,
-  result: 'The faults and warnings, the first 1,000 of each.',
   run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.check(body as Uint8Array)) }),
 });
 
 export const diffPlans = defineOperation({
   name: 'diffPlans',
   line: 'POST /plans/diff',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Compares a draft of plans.yaml with the plans in force, and makes a patch of it.',
   description:
@@ -116,14 +111,12 @@ export const diffPlans = defineOperation({
   maxBytes: DRAFT_BYTES,
   input: draft,
   output: compared,
-  result: 'The differences.',
   run: async ({ drafts, users }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, users)) }),
 });
 
 export const simulatePlans = defineOperation({
   name: 'simulatePlans',
   line: 'POST /plans/simulate',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Replays recorded requests under a draft of plans.yaml, as `tollgate plans simulate` does.',
   description:
@@ -144,14 +137,12 @@ export const simulatePlans = defineOperation({
     })
     .meta({ id: 'SimulationRequest' }),
   output: simulated,
-  result: 'The simulation.',
   run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.simulate(body as Uint8Array)) }),
 });
 
 export const showPlansFile = defineOperation({
   name: 'showPlansFile',
   line: 'GET /plans/file',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Shows the text of plans.yaml as it is on the disk of this gateway.',
   on: 'plans',
@@ -165,7 +156,6 @@ export const showPlansFile = defineOperation({
       whyNotWritable: z.string().nullable(),
     })
     .meta({ id: 'PlansFile' }),
-  result: 'The file.',
   async run({ file, mayWrite }) {
     const { text, version } = file.read();
     const whyNot = mayWrite ? await file.obstacle() : SWITCHED_OFF;
@@ -188,7 +178,6 @@ const written = z
 export const writePlansFile = defineOperation({
   name: 'writePlansFile',
   line: 'PUT /plans/file',
-  tag: 'gateway',
   role: 'admin',
   sentence: 'Replaces plans.yaml on the disk of this gateway.',
   description:
@@ -198,16 +187,13 @@ export const writePlansFile = defineOperation({
   on: 'plans',
   action: 'plans.write',
   isVersioned: true,
-  needsVersion: 'The ETag of the file that the text is made from, or `*`.',
+  needsVersion: true,
   maxBytes: DRAFT_BYTES,
   input: draft,
   output: written,
-  result: 'The file was replaced.',
   fails: {
     conflict: 'The file cannot be replaced, or live keys use a plan that the text lacks. Nothing was written.',
-    precondition_failed: 'The file is another version than If-Match names. Nothing was written.',
     invalid_plans: 'The text has faults. Nothing was written.',
-    precondition_required: 'If-Match is missing.',
   },
   run: (context, _, asked) => replaceFile(context, asked, async () => asked.body as Uint8Array),
 });
@@ -220,12 +206,7 @@ export const writePlansFile = defineOperation({
 async function replaceFile(context: PlansContext, asked: Asked, bodyOf: () => Promise<Uint8Array>) {
   const { drafts, file, inForce, users, mayWrite } = context;
   if (!mayWrite) throw new Refused('forbidden', SWITCHED_OFF);
-  const versions = asked.versions();
-  if (versions === undefined) {
-    const message =
-      'Send If-Match with the ETag of GET /admin/plans/file, so that no change of somebody else is overwritten.';
-    throw new Refused('precondition_required', message);
-  }
+  const { versions } = asked;
   const isExpected = (found: string) => versions === null || versions.includes(found);
   const { sound, ...faults } = resultOf(await drafts.sound(await bodyOf()));
   if (sound === null)
@@ -270,7 +251,6 @@ const plansVersion = z
 export const listPlansHistory = defineOperation({
   name: 'listPlansHistory',
   line: 'GET /plans/history',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Lists the versions of plans.yaml that came into force, newest first.',
   description:
@@ -278,12 +258,11 @@ export const listPlansHistory = defineOperation({
     'last, on whichever gateway.',
   on: 'store',
   output: z.strictObject({
-    versions: z.array(plansVersion),
+    versions: z.array(plansVersion).describe('Without their texts.'),
     unreadable: unreadable.describe(
       'The versions whose entries the store has and cannot be read, each with its number as `id`. One with a higher number than the first of `versions` came into force after it.',
     ),
   }),
-  result: 'The versions, without their texts.',
   async run({ plansHistory }) {
     const { readable, unreadable } = byReadability(await plansHistory.list());
     return { output: { versions: readable.map(versionReport), unreadable: unreadableReport(unreadable) } };
@@ -293,13 +272,12 @@ export const listPlansHistory = defineOperation({
 export const showPlansVersion = defineOperation({
   name: 'showPlansVersion',
   line: 'GET /plans/history/{version}',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Shows the text of a version of plans.yaml that was in force, and its difference from another one.',
   description:
     'Name a version by its first 4 to 12 characters. If it was in force several times, this is the last of them.',
   on: 'store',
-  isList: true,
+  readsMuch: true,
   input: z.strictObject({
     against: z
       .string()
@@ -315,7 +293,6 @@ export const showPlansVersion = defineOperation({
         .describe('Unified diff from `against` to this version; empty if they are the same, or without `against`.'),
     })
     .meta({ id: 'PlansVersionText' }),
-  result: 'The version.',
   fails: { not_found: 'No such version is kept.' },
   async run({ plansHistory }, { version: word, against = null }) {
     return { output: await shownVersion(await readHistory(plansHistory), word, against) };
@@ -325,7 +302,6 @@ export const showPlansVersion = defineOperation({
 export const restorePlansVersion = defineOperation({
   name: 'restorePlansVersion',
   line: 'POST /plans/history/{version}/restore',
-  tag: 'gateway',
   role: 'admin',
   sentence: 'Replaces plans.yaml on the disk of this gateway by a version that was in force before.',
   description:
@@ -334,15 +310,12 @@ export const restorePlansVersion = defineOperation({
   on: 'plans',
   action: 'plans.write',
   isVersioned: true,
-  needsVersion: 'The ETag of the file that is replaced (`GET /plans/file`), or `*`.',
+  needsVersion: true,
   output: written,
-  result: 'The file was replaced.',
   fails: {
     not_found: 'No such version is kept. Nothing was written.',
     conflict: 'The file cannot be replaced, or live keys use a plan that the version lacks. Nothing was written.',
-    precondition_failed: 'The file is another version than If-Match names. Nothing was written.',
     invalid_plans: 'The text has faults by the rules of this version of Tollgate. Nothing was written.',
-    precondition_required: 'If-Match is missing.',
   },
   run: (context, { version: word }, asked) =>
     replaceFile(context, asked, async () => {

@@ -20,8 +20,6 @@ import type { Asked, Done } from './operation.ts';
 /** A kind of records, as operators see it. */
 export interface ShownKind<T extends StoredRecord, Out extends z.ZodType> extends Kind<T> {
   readonly output: Out;
-  /** What the output is, in one sentence. */
-  readonly result: string;
   readonly report: (record: T, context: StoreContext) => Promise<DeepReadonly<z.output<Out>>>;
 }
 
@@ -58,9 +56,8 @@ export function newAttributes<
 export const CREATING = {
   role: 'admin',
   on: 'store',
-  creates: true,
   isVersioned: true,
-  once: 'With the quotes of a structured field or without them.',
+  once: true,
 } as const;
 
 export function repeatableOf({ once, body }: Asked): Repeatable | null {
@@ -105,8 +102,8 @@ const ENDED: Readonly<Record<SecretEnd, string>> = {
 };
 
 /** What all changes of one record have in common. */
-export function changing<T extends StoredRecord, Out extends z.ZodType>({ output, result }: ShownKind<T, Out>) {
-  return { role: 'operator', on: 'store', isVersioned: true, isGuarded: true, output, result } as const;
+export function changing<T extends StoredRecord, Out extends z.ZodType>({ output }: ShownKind<T, Out>) {
+  return { role: 'operator', on: 'store', isVersioned: true, output } as const;
 }
 
 function editsOfKind<K extends RecordKind>(kind: K) {
@@ -132,7 +129,6 @@ export function updating<K extends RecordKind, T extends StoredRecord, Out exten
   return {
     ...changing(kind),
     description: 'A member that is absent stays as it is; null removes what can be absent (RFC 7396).',
-    alsoAs: 'application/merge-patch+json',
     input: editsOfKind(kind.what).meta({
       id,
       minProperties: 1,

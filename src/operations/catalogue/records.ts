@@ -26,7 +26,6 @@ const days = z
 export const showKeyDeprecations = defineOperation({
   name: 'showKeyDeprecations',
   line: 'GET /keys/{id}/deprecations',
-  tag: 'keys',
   role: 'viewer',
   sentence: 'Which deprecated routes a key has called, the most calls first.',
   description:
@@ -37,8 +36,6 @@ export const showKeyDeprecations = defineOperation({
   output: z.strictObject({
     routes: z.array(deprecatedRouteCalls),
   }),
-  result: 'The routes that the key has called.',
-  fails: { not_found: true },
   async run(store, { id, days }) {
     if (!isTokenHolder(id)) await recordOf(KEYS, store, id);
     return { output: { routes: await store.deprecatedCallsOf(id, days) } };
@@ -48,17 +45,14 @@ export const showKeyDeprecations = defineOperation({
 export const listDeprecations = defineOperation({
   name: 'listDeprecations',
   line: 'GET /deprecations',
-  tag: 'gateway',
   role: 'viewer',
   sentence: 'Lists the deprecated routes and who still calls them.',
   on: 'store',
-  isList: true,
   input: z.strictObject({ ...PAGE, days }),
   output: z.strictObject({
     deprecations: z.array(deprecationReport),
     cursor,
   }),
-  result: 'A page of deprecated routes.',
   async run({ deprecations }, { limit, cursor: from, days }) {
     const all = await deprecations(days);
     const at = from === undefined ? -1 : all.findIndex(({ route }) => route === from);
@@ -215,7 +209,6 @@ const ACTION_RULE = `must be one of ${RECORDED_ACTIONS.join(', ')}`;
 export const listChanges = defineOperation({
   name: 'listChanges',
   line: 'GET /audit',
-  tag: 'gateway',
   role: 'viewer',
   sentence:
     'Lists the changes to keys, bans, plans and settings that were made or attempted, through this API, by commands and by files, newest first.',
@@ -224,7 +217,6 @@ export const listChanges = defineOperation({
     'work, so it may have fewer changes, even none, while `cursor` leads to another page. Attempts that were refused are counted: ' +
     'those of one actor at one action in one minute are one entry, in the place of the first of them.',
   on: 'store',
-  isList: true,
   input: z.strictObject({
     ...PAGE,
     key: z.string(textRule).optional().describe('Only changes to this key, or to this caller with tokens (`jwt_…`).'),
@@ -255,7 +247,6 @@ export const listChanges = defineOperation({
     ),
     cursor,
   }),
-  result: 'A page of changes.',
   async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, action = null, since, until }) {
     const momentIn = (name: string, text: string | undefined) => {
       const atMs = text === undefined ? null : pastFrom(text, nowMs());

@@ -16,7 +16,6 @@ import type { Named } from './record-operations.ts';
 export const showUsage = defineOperation({
   name: 'showUsage',
   line: 'GET /keys/{id}/usage',
-  tag: 'keys',
   role: 'viewer',
   sentence: 'What a key has used in each window, its strikes and its ban. Costs nothing.',
   description: 'The id may also be that of a caller with JSON Web Tokens (`jwt_…`, as in the log and among the bans).',
@@ -28,14 +27,9 @@ export const showUsage = defineOperation({
       .describe('The plan of a caller with tokens, which only the tokens name. Left out for a key.'),
   }),
   output: keyUsage,
-  result:
-    'What `GET /usage` shows the holder of the key, with the kinds of its windows, top-ups and the ladder of bans.',
-  fails: { not_found: true, conflict: true },
+  fails: { conflict: true },
   run: async (store, { id, plan }) => ({ output: await operatorsUsageOf(store, id, plan ?? null) }),
 });
-
-const ONCE = 'Makes the change once. The same change under the same name changes nothing for 24 hours.';
-const DONE = 'It is done, or was done before under this Idempotency-Key.';
 
 const untilRule = 'must be window, today, a date such as 2026-12-01, or a time such as 2026-12-01T18:00:00Z';
 const zoneRule = 'must be the name of a time zone, such as UTC or Europe/Berlin';
@@ -75,11 +69,10 @@ const newTopUp = z
 const toppingUp = {
   role: 'operator',
   on: 'store',
-  once: ONCE,
+  once: true,
   input: newTopUp,
   output: topUpReport,
-  result: DONE,
-  fails: { not_found: true, conflict: true },
+  fails: { conflict: true },
   run: async (store: StoreContext, { id, ...given }: z.output<typeof newTopUp> & Named, { once }: Asked) =>
     doneOnce(id, await addTopUp(store, id, given, once)),
 } as const;
@@ -88,7 +81,6 @@ export const topUp = defineOperation({
   ...toppingUp,
   name: 'topUp',
   line: 'POST /keys/{id}/topups',
-  tag: 'keys',
   sentence:
     'Adds to the limit of one window of a key, until that window ends or until you say, on every gateway within a second.',
   effect:
@@ -105,7 +97,6 @@ const undoing = {
   on: 'store',
   action: 'topup.undo',
   output: undoneReport,
-  result: 'It is taken back.',
   fails: { not_found: 'There is no such key or customer, or no such top-up is in force.', conflict: true },
   run: async (store: StoreContext, { id, topUp: named }: Named & { readonly topUp: string }) =>
     doneOnce(id, await takeTopUpBack(store, id, named)),
@@ -115,7 +106,6 @@ export const undoTopUp = defineOperation({
   ...undoing,
   name: 'undoTopUp',
   line: 'DELETE /keys/{id}/topups/{topUp}',
-  tag: 'keys',
   sentence:
     'Takes a top-up of a key back, on every gateway within a second. What was used of it stays counted: nothing is left if that is more than the limit.',
   description:
@@ -142,11 +132,10 @@ const resetting = {
   on: 'store',
   action: 'usage.reset',
   effect: 'What these windows have counted is set to nothing, and the strikes are cleared. Top-ups and a ban stay.',
-  once: ONCE,
+  once: true,
   input: newReset,
   output: resetReport,
-  result: DONE,
-  fails: { not_found: true, conflict: true },
+  fails: { conflict: true },
   run: async (store: StoreContext, { id, windows }: z.output<typeof newReset> & Named, { once }: Asked) =>
     doneOnce(id, await resetCounts(store, id, windows ?? null, once)),
 } as const;
@@ -155,7 +144,6 @@ export const resetUsage = defineOperation({
   ...resetting,
   name: 'resetUsage',
   line: 'POST /keys/{id}/usage/reset',
-  tag: 'keys',
   sentence:
     'Sets what a key has used to nothing, and clears its strikes, on every gateway within a second. Top-ups and a ban stay.',
 });
@@ -209,6 +197,7 @@ const historyReport = z
   })
   .meta({
     id: 'History',
+    description: 'What `GET /usage?history` shows the holder of a key.',
     examples: [{ step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }] }],
   });
 
@@ -217,7 +206,6 @@ const showingHistory = {
   on: 'store',
   input: askedSpan,
   output: historyReport,
-  fails: { not_found: true },
   async run(store: StoreContext, { id, ...asked }: z.output<typeof askedSpan> & Named) {
     const { from = null, to = null, step = null, unit = null } = asked;
     const span = spanFrom({ from, to, step }, store.nowMs());
@@ -230,12 +218,10 @@ export const showHistory = defineOperation({
   ...showingHistory,
   name: 'showHistory',
   line: 'GET /keys/{id}/history',
-  tag: 'keys',
   sentence: 'What a key has used, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
   description:
     'The key may be revoked. The id may also be that of a caller with JSON Web Tokens (`jwt_…`). An hour or day is in the response ' +
     'if any part of it lies between `from` and just before `to`. The list is empty if nothing was used or if `usage.history` is off.',
-  result: 'What `GET /usage?history` shows the holder of the key.',
 });
 
 // The same of customers. The limits that the keys of a customer share are its own here: `minute` is what a key sees as
@@ -244,7 +230,6 @@ export const showHistory = defineOperation({
 export const showCustomerUsage = defineOperation({
   name: 'showCustomerUsage',
   line: 'GET /customers/{id}/usage',
-  tag: 'customers',
   role: 'viewer',
   sentence:
     'What the keys of a customer have used together in each window, and the ban of the customer. Costs nothing.',
@@ -252,8 +237,7 @@ export const showCustomerUsage = defineOperation({
     'Strikes and a ban are those of the customer: they are empty unless its plan has `bans: { of: customer }`.',
   on: 'store',
   output: keyUsage,
-  result: 'As of a key.',
-  fails: { not_found: true, conflict: true },
+  fails: { conflict: true },
   run: async (store, { id }) => ({ output: await operatorsUsageOf(store, id) }),
 });
 
@@ -261,7 +245,6 @@ export const topUpCustomer = defineOperation({
   ...toppingUp,
   name: 'topUpCustomer',
   line: 'POST /customers/{id}/topups',
-  tag: 'customers',
   sentence:
     'Adds to a limit that the keys of a customer share, until its window ends or until you say, on every gateway within a second.',
   effect:
@@ -274,7 +257,6 @@ export const undoCustomerTopUp = defineOperation({
   ...undoing,
   name: 'undoCustomerTopUp',
   line: 'DELETE /customers/{id}/topups/{topUp}',
-  tag: 'customers',
   sentence: 'Takes a top-up of a customer back, on every gateway within a second. What was used of it stays counted.',
   description: '`topUp` is the id of the top-up; or the name of a window, such as `day`, for all top-ups of it.',
 });
@@ -283,7 +265,6 @@ export const resetCustomerUsage = defineOperation({
   ...resetting,
   name: 'resetCustomerUsage',
   line: 'POST /customers/{id}/usage/reset',
-  tag: 'customers',
   sentence:
     'Sets what the keys of a customer have used together to nothing, and clears the strikes of the customer, on every gateway within a second. ' +
     'What each key may take of it, top-ups and bans stay.',
@@ -293,10 +274,8 @@ export const showCustomerHistory = defineOperation({
   ...showingHistory,
   name: 'showCustomerHistory',
   line: 'GET /customers/{id}/history',
-  tag: 'customers',
   sentence:
     'What the keys of a customer have used together, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
   description:
     'It is the sum of what its keys have used while they belonged to it, those that were deleted since among them.',
-  result: 'As of a key.',
 });

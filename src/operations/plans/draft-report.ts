@@ -22,7 +22,7 @@ export const checked = z
     warnings: z.array(fault),
     moreWarnings: count.describe('Further warnings, which are left out.'),
   })
-  .meta({ id: 'Checked' });
+  .meta({ id: 'Checked', description: 'The faults and warnings, the first 1,000 of each.' });
 
 /** One difference between two files of plans. */
 const plansChange = z.strictObject({
