@@ -9,17 +9,25 @@ import { Failure } from '../../failure.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore, StoreChange } from '../../identify/record-store.ts';
 import type { Plans } from '../../model/plan.ts';
+import { AccountsTable } from './accounts.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
+import { EmbeddedCertificateStore } from './certificates.ts';
 import { EmbeddedChanges } from './changes.ts';
+import { Checkpoints } from './checkpoints.ts';
 import { customersIn, embeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
+import { EmbeddedDeprecatedCalls } from './deprecated-calls.ts';
+import { EmbeddedFleet } from './fleet.ts';
+import { EmbeddedHistory } from './history.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
+import { EmbeddedLedger, EmbeddedLedgerView } from './ledger.ts';
+import { ownStore } from './owner.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
 import { EmbeddedPlansHistory } from './plans-history.ts';
+import { EmbeddedSecretUses } from './secret-uses.ts';
 
-// Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`. What only some of them need is imported
-// when it is used, because a command starts anew each time.
+// Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`.
 
 /** What the settings say of the store. */
 interface EmbeddedSettings {
@@ -71,7 +79,7 @@ export async function openForCommand({
       customers: embeddedCustomers({ db, changes }),
       ...recordsIn({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
-      counts: () => countsOn(db, wallMs),
+      counts: async () => countsOn(db, wallMs),
       close,
     };
   } catch (error) {
@@ -86,14 +94,7 @@ function recordsIn(options: ConstructorParameters<typeof EmbeddedAudit>[0]) {
 }
 
 /** The parts of the store that keep what gateways count, for commands. */
-async function countsOn(db: DatabaseSync, wallMs: () => number) {
-  const [{ EmbeddedLedgerView }, { EmbeddedHistory }, { EmbeddedDeprecatedCalls }, { EmbeddedSecretUses }] =
-    await Promise.all([
-      import('./ledger.ts'),
-      import('./history.ts'),
-      import('./deprecated-calls.ts'),
-      import('./secret-uses.ts'),
-    ]);
+function countsOn(db: DatabaseSync, wallMs: () => number) {
   return {
     ledger: new EmbeddedLedgerView({ db, wallMs }),
     history: new EmbeddedHistory({ db, wallMs }),
@@ -136,8 +137,6 @@ export interface EmbeddedGateway extends EmbeddedSettings {
  */
 export async function openForGateway(gateway: EmbeddedGateway) {
   const { dataFolder, peppers: given, wallMs, onChange, onFailure, onFailedWrite } = gateway;
-  const parts = await partsOfGateways();
-  const { ownStore, Checkpoints, EmbeddedLedger, EmbeddedHistory, EmbeddedFleet } = parts;
   const owner = await ownStore(dataFolder);
   try {
     const db = openDatabase(dataFolder);
@@ -168,12 +167,12 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       keys,
       customers,
       ledger,
-      deprecatedCalls: new parts.EmbeddedDeprecatedCalls({ db }),
-      secretUses: new parts.EmbeddedSecretUses({ db }),
+      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      secretUses: new EmbeddedSecretUses({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
       ...recordsIn({ db, wallMs, onFailedWrite: (error) => ledger.failed(error) }),
       fleet: new EmbeddedFleet({ wallMs }),
-      certificates: gateway.usesAcme ? await certificatesIn(dataFolder) : null,
+      certificates: gateway.usesAcme ? new EmbeddedCertificateStore(dataFolder) : null,
       changes,
       peppers,
       // The store counts by the clock of this machine.
@@ -193,19 +192,6 @@ export async function openForGateway(gateway: EmbeddedGateway) {
     owner.release();
     throw damageIn(error, dataFolder);
   }
-}
-
-async function partsOfGateways() {
-  const [owner, checkpoints, ledger, history, deprecatedCalls, secretUses, fleet] = await Promise.all([
-    import('./owner.ts'),
-    import('./checkpoints.ts'),
-    import('./ledger.ts'),
-    import('./history.ts'),
-    import('./deprecated-calls.ts'),
-    import('./secret-uses.ts'),
-    import('./fleet.ts'),
-  ]);
-  return { ...owner, ...checkpoints, ...ledger, ...history, ...deprecatedCalls, ...secretUses, ...fleet };
 }
 
 interface Counted {
@@ -245,7 +231,7 @@ export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSetting
       records: (wallMs: () => number) => ({
         keys: keysIn(db),
         customers: customersIn(db),
-        bans: async () => new (await import('./accounts.ts')).AccountsTable(db).bans(wallMs()),
+        bans: async () => new AccountsTable(db).bans(wallMs()),
       }),
       /** @throws Failure `store_corrupt` */
       peppers: () => peppersToRead(dataFolder, db, given),
@@ -258,7 +244,6 @@ export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSetting
 }
 
 /** The records of the certificates that are ordered by ACME. */
-export async function certificatesIn(dataFolder: string) {
-  const { EmbeddedCertificateStore } = await import('./certificates.ts');
+export function certificatesIn(dataFolder: string) {
   return new EmbeddedCertificateStore(dataFolder);
 }
