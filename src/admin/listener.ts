@@ -8,13 +8,13 @@ import {
 } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { networkOf } from '../identify/failed-attempts.ts';
+import { Deadlines } from '../io/deadlines.ts';
 import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { listening } from '../io/listening.ts';
-import { watchDeadlines } from '../io/node-internals.ts';
 import { readInTurn, SharedBufferSocket } from '../io/read-buffers.ts';
 import { rawOf } from '../io/tls-carrier.ts';
 import { type ConnectionLimits, Connections } from '../listen/connections.ts';
-import { type BodyReading, RequestFeed } from '../listen/node-http/request-feed.ts';
+import { type BodyReading, NEVER_MS, RequestFeed } from '../listen/node-http/request-feed.ts';
 import { plainHttpResponse } from '../listen/node-http/unparsed.ts';
 import { type Certificates, createTlsStage, type TlsSettings } from '../listen/tls.ts';
 
@@ -90,14 +90,14 @@ export interface AdminListener {
 export async function listenAdmin(options: AdminListenerOptions): Promise<AdminListener> {
   const names = new Set([options.host, ...options.hosts].map((name) => name.toLowerCase()));
   const places = new Places();
-  const server = createServer(TIMEOUTS);
+  const server = createServer({ keepAliveTimeoutBuffer: NEVER_MS });
   const feeds = new WeakMap<Socket, RequestFeed>();
   const held = new HeldBytesBudget();
+  const limits = { ...TIMEOUTS, deadlines: new Deadlines(() => performance.now()) };
   const serve = (socket: Socket) => {
-    feeds.set(socket, new RequestFeed(server, socket, held, BODIES, () => performance.now()));
+    feeds.set(socket, new RequestFeed(server, socket, held, BODIES, limits));
   };
   const accepting = acceptorOf(serve, places, options.tls);
-  watchDeadlines(server);
   const shared = { ...options, metrics: onceForAll(options.metrics) };
   server.on('request', (request, response) => {
     if (feeds.get(request.socket)?.announced(request, response) !== true) return;
@@ -219,7 +219,7 @@ function onceForAll<T>(work: () => Promise<T>): () => Promise<T> {
   };
 }
 
-const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 500 };
+const TIMEOUTS = { headersTimeoutMs: 5_000, requestTimeoutMs: 10_000, idleTimeoutMs: 6_000 };
 
 /** Operators have no shares of the thread, but whatever is read of their bodies takes turns. */
 const BODIES: BodyReading = {
@@ -244,7 +244,7 @@ function acceptorOf(serve: (socket: Socket) => void, places: Places, tls: AdminL
       : createTlsStage({
           ...tls,
           http2: false,
-          handshakeTimeoutMs: TIMEOUTS.headersTimeout,
+          handshakeTimeoutMs: TIMEOUTS.headersTimeoutMs,
           onSecure: (socket) => {
             socket.on('error', () => socket.destroy());
             serve(socket);

@@ -161,17 +161,6 @@ interface StreamStates {
 }
 
 /**
- * Makes a server of node:http that does not listen enforce `headersTimeout` and `requestTimeout` for the connections
- * that it is given.
- *
- * Node begins to enforce them when a server emits `listening`. The event is documented, but not that it alone starts
- * that. If it did not, slow clients would hold their connections for ever, so the gateway does not start.
- */
-export function watchDeadlines(server: HttpServer): void {
-  server.emit('listening');
-}
-
-/**
  * Opens the response to a CONNECT or an upgrade, whose connection node:http has released. It is the last response of
  * its connection, and releases it too once it has been written.
  *
@@ -456,11 +445,6 @@ const SELF_TESTS: readonly SelfTest[] = [
     passes: closesBehindLast,
   },
   {
-    lacks: 'its HTTP server does not watch over deadlines, so slow clients could hold connections for ever',
-    isRequired: true,
-    passes: watchesDeadlines,
-  },
-  {
     lacks: 'it cannot respond on a connection that its HTTP server has let go of, so a CONNECT could end the process',
     isRequired: true,
     passes: respondsToConnect,
@@ -692,20 +676,6 @@ async function closesBehindLast(): Promise<boolean> {
   const [, first = '', last = ''] = text.split('HTTP/1.1 200 OK');
   const isSaid = /^connection: close\r$/im;
   return !isSaid.test(first) && isSaid.test(last) && kept.join() === 'true,true,false';
-}
-
-async function watchesDeadlines(): Promise<boolean> {
-  const server = createHttpServer({ headersTimeout: 1, requestTimeout: 1, connectionsCheckingInterval: 1 });
-  watchDeadlines(server);
-  const found = faultOf(server);
-  const client = serve(server);
-  client.write('GET / HTTP/1.1\r\n');
-  try {
-    return (await found) === 'late';
-  } finally {
-    client.destroy();
-    server.close();
-  }
 }
 
 function faultOf(server: HttpServer): Promise<ParseFault | null> {

@@ -4,9 +4,9 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { ClientNetworks } from '../identify/failed-attempts.ts';
+import { Deadlines } from '../io/deadlines.ts';
 import { type Arrival, arrivalOf, openEntrance } from '../io/entrance.ts';
 import { Networks } from '../io/networks.ts';
-import { watchDeadlines } from '../io/node-internals.ts';
 import { hasWaiting } from '../io/tls-carrier.ts';
 import { AcceptTurns } from './accept-turns.ts';
 import { comesFrom, oneForm, type Source, takeProxyHeader } from './client-address.ts';
@@ -45,6 +45,7 @@ export interface AcceptOptions {
   readonly host: string;
   readonly port: number;
   readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly writeTimeoutMs: number;
   readonly maxHeaderBytes: number;
@@ -114,7 +115,6 @@ export async function openListener(
 ): Promise<Listener> {
   const stages = new Stages(options, reader, servers.streams);
   const arrivals = options.feed === null ? await accepted(options, stages) : fed(options, options.feed, stages);
-  for (const server of [servers.connections, servers.streams]) watchDeadlines(server);
   let closed: Promise<void> = Promise.resolve();
   return {
     host: arrivals.host,
@@ -405,6 +405,7 @@ function sessionsOf(options: AcceptOptions, server: HttpServer): Http2Sessions |
     server,
     streams: new StreamSlots(options, options.isShortOfMemory, nowMs),
     nowMs,
+    deadlines: new Deadlines(nowMs),
     onBreak: options.onSessionBroken,
   });
 }

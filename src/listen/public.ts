@@ -6,6 +6,7 @@ import { FieldBlock } from '../http1/field-block.ts';
 import { isNonConformingRequestLine } from '../http1/loose-request-line.ts';
 import type { HeadLimits } from '../http1/request-framing.ts';
 import { type Head, type HeadFault, readHead } from '../http1/request-head.ts';
+import { Deadlines } from '../io/deadlines.ts';
 import { closeAfter, closeGently } from '../io/graceful-close.ts';
 import { HeldBytesBudget } from '../io/held-bytes.ts';
 import { openLastResponse, parseFaultOf } from '../io/node-internals.ts';
@@ -13,7 +14,7 @@ import { endInTurn, SharedBufferSocket } from '../io/read-buffers.ts';
 import { rawOf } from '../io/tls-carrier.ts';
 import { type AcceptOptions, type Listener, openListener } from './accept.ts';
 import { FastPath } from './fast-path/fast-path.ts';
-import { type BodyReading, RequestFeed } from './node-http/request-feed.ts';
+import { type BodyReading, NEVER_MS, RequestFeed } from './node-http/request-feed.ts';
 import {
   answerPlainHttp,
   onClientError,
@@ -52,8 +53,6 @@ export type PublicListener = Listener;
  * packet of a client on the same machine suffices, because it may have 32 KiB.
  */
 const PARSER_SLACK_BYTES = 7.5 * 1024;
-/** How often Node looks for connections whose deadline has passed. */
-const CHECK_EVERY_MS = 100;
 
 /**
  * Opens the public listener for HTTP/1.1 and 1.0, and for HTTP/2 over TLS. Every wait has a deadline.
@@ -70,14 +69,18 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
       if (!breakOff(socket, 'payload_too_large')) socket.destroy();
     },
   };
+  const limits = {
+    ...options,
+    headersTimeoutMs: headersTimeoutOf(options),
+    deadlines: new Deadlines(() => performance.now()),
+  };
   const open = (socket: Socket) => {
-    const feed = new RequestFeed(connections.server, socket, held, bodies, () => performance.now());
+    const feed = new RequestFeed(connections.server, socket, held, bodies, limits);
     connections.feeds.set(socket, feed);
     return feed;
   };
   const simple = new FastPath({
-    ...options,
-    headersTimeoutMs: headersTimeoutOf(options),
+    ...limits,
     feed: open,
     held,
     onSilent: (socket) => respondTooLate(socket, options),
@@ -96,11 +99,8 @@ interface NodeReader {
 function createReader(options: PublicListenerOptions): NodeReader {
   const heads: UpgradeHeads = new WeakMap();
   const server = createServer({
-    headersTimeout: headersTimeoutOf(options),
-    requestTimeout: options.requestTimeoutMs,
     keepAliveTimeout: options.idleTimeoutMs,
-    keepAliveTimeoutBuffer: 0,
-    connectionsCheckingInterval: CHECK_EVERY_MS,
+    keepAliveTimeoutBuffer: NEVER_MS,
     maxHeaderSize: options.maxUrlBytes + options.maxHeaderBytes + PARSER_SLACK_BYTES,
     // The gateway refuses a missing Host itself, with the body and fields that all its refusals have.
     requireHostHeader: false,
@@ -152,7 +152,7 @@ function createReader(options: PublicListenerOptions): NodeReader {
   return { server, feeds };
 }
 
-/** Attack: 4,000 clients send half of a head at the same moment. Node finds all of them late in one turn of the event loop. */
+/** Attack: 4,000 clients send half of a head at the same moment, and all of them are late in one turn of the event loop. */
 function answerInTurn(socket: Socket, feed: RequestFeed | null, answer: () => void): void {
   feed?.stop();
   const raw = rawOf(socket);
@@ -160,7 +160,7 @@ function answerInTurn(socket: Socket, feed: RequestFeed | null, answer: () => vo
   endInTurn(owner, weight, answer);
 }
 
-/** Node refuses a headers timeout that is longer than the request timeout, because it could never take effect. */
+/** One that is longer than the request timeout could never take effect. */
 function headersTimeoutOf({ headersTimeoutMs, requestTimeoutMs }: PublicListenerOptions): number {
   return Math.min(headersTimeoutMs, requestTimeoutMs);
 }

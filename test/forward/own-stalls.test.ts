@@ -7,11 +7,11 @@ import { UpstreamConnection } from '../../src/forward/upstream/connection.ts';
 import { addressOf, dial } from '../../src/forward/upstream/dial.ts';
 import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
-import { newAuthority } from '../support/encrypted.ts';
+import { newAuthority, openEncrypted, openHttp2 } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
 import { openGateway } from '../support/gateway.ts';
 import { listen } from '../support/listening.ts';
-import { startRawUpstream } from '../support/upstream.ts';
+import { startRawUpstream, startUpstream } from '../support/upstream.ts';
 import { asking, rawClient, switching, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
 
 // Fault: cold code, a garbage collection or a machine without a free processor stops the gateway's thread for longer than a service or a
@@ -19,14 +19,14 @@ import { asking, rawClient, switching, WEBSOCKET_ROUTES } from '../support/web-s
 
 const TIMEOUT_MS = 500;
 /** The deadlines are checked every 100 ms, so the next check is due as well. */
-const stall = () => busyFor(TIMEOUT_MS + 200);
+const stall = (timeoutMs = TIMEOUT_MS) => busyFor(timeoutMs + 200);
 
 /** Sends, and stalls, right before the event loop turns to its timers. */
-const stallBehind = (send: () => unknown) =>
+const stallBehind = (send: () => unknown, timeoutMs = TIMEOUT_MS) =>
   new Promise<void>((resolve) => {
     setImmediate(() => {
       send();
-      stall();
+      stall(timeoutMs);
       resolve();
     });
   });
@@ -113,6 +113,53 @@ test.each(['headersTimeout', 'idleTimeout'])(
     expect(client.bytes.subarray(before).toString('latin1')).toMatch(/^HTTP\/1\.1 200 /);
   },
 );
+
+/** Long enough for what comes before the stall, on a busy machine too. */
+const LONG_MS = 1_500;
+
+/** Requests that node:http reads: their setting, and how many bytes of them have been sent before the stall. */
+test.each([
+  ['headersTimeout', 20],
+  ['requestTimeout', -2],
+  ['idleTimeout', 0],
+])(
+  'a request whose rest has come while this thread stalled for longer than %s is served (reliability 432)',
+  async (setting, before) => {
+    const upstream = await startUpstream();
+    const { gateway, key } = await gatewayBefore(upstream.origin, { [setting]: `${LONG_MS}ms` });
+    const fields = `Host: a\r\nAuthorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n`;
+    const whole = `POST /v1/pets HTTP/1.1\r\n${fields}\r\n4\r\nbody\r\n0\r\n\r\n`;
+    // The answer to the first request shows that the connection is kept, and that what follows is read.
+    const client = await rawClient(gateway, whole);
+    await client.after(11);
+    client.socket.write(whole.slice(0, before));
+    if (setting === 'requestTimeout') await eventually(() => expect(upstream.requests).toHaveLength(2));
+    else await eventually(() => expect(client.socket.writableLength).toBe(0));
+    const { length } = client.bytes;
+    await stallBehind(() => client.socket.write(whole.slice(before)), LONG_MS);
+    await eventually(() => client.closed || client.bytes.length > length);
+    expect(client.bytes.subarray(length).toString('latin1')).toMatch(/^HTTP\/1\.1 200 /);
+  },
+);
+
+test('an upload over HTTP/2 whose rest has come while this thread stalled for longer than requestTimeout is whole (reliability 432)', async () => {
+  const upstream = await startUpstream();
+  const { gateway, ca } = await openEncrypted({
+    upstream: upstream.origin,
+    listen: { requestTimeout: `${LONG_MS}ms` },
+  });
+  const { key } = await gateway.createKey('endless');
+  const session = await openHttp2(gateway.port, ca);
+  const upload = session.request({ ':method': 'POST', ':path': '/v1/pets', authorization: `Bearer ${key}` });
+  upload.write('in ');
+  await eventually(() => expect(upstream.requests[0]?.body.toString()).toBe('in '));
+  const answered = once(upload, 'response');
+  // Node sends it in the turn of the event loop in which the thread stalls.
+  upload.end('time.');
+  await stallBehind(() => {}, LONG_MS);
+  expect((await answered)[0]).toMatchObject({ ':status': 200 });
+  expect(upstream.requests[0]?.body.toString()).toBe('in time.');
+});
 
 test.each(['http', 'https'])(
   'a connection over %s that can be made while this thread stalls is used (reliability 450)',

@@ -79,8 +79,6 @@ const LACKS: Readonly<Record<string, () => void>> = {
   },
   'resume by its method': () => alter(Duplex.prototype, 'resume', ignored),
   'shouldKeepAlive that is obeyed': () => alter(ServerResponse.prototype, 'shouldKeepAlive', ignored),
-  'deadlines that are watched': () =>
-    alter(Server.prototype, 'emit', { get: () => () => true, in: ['watchDeadlines'] }),
   assignSocket: () => alter(ServerResponse.prototype, 'assignSocket', hidden),
   'a request without a client': () => {
     http.IncomingMessage = new Proxy(http.IncomingMessage, {

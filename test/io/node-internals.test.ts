@@ -37,7 +37,6 @@ const REFUSED = [
   ['bodies that are copied', /does not copy bodies, so those of two clients could be mixed/],
   ['resume by its method', /resumes connections in another way, so request bodies could fill the memory/],
   ['shouldKeepAlive that is obeyed', /keeps a connection open whose last response is written/],
-  ['deadlines that are watched', /does not watch over deadlines/],
   ['assignSocket', /cannot respond on a connection that its HTTP server has let go of/],
   ['a request without a client', /does not write the target of an upgrade as it was set/],
   ['a path that can be set', /does not write the target of an upgrade as it was set/],

@@ -8,7 +8,7 @@ import { openListener } from '../support/listener.ts';
 
 const CLIENTS = 200;
 
-// Attack: 4,000 clients send half of a head at the same moment. Node finds all of them late in one turn, which took 80 ms.
+// Attack: 4,000 clients send half of a head at the same moment. To answer them all in one turn took 80 ms.
 test('clients whose heads are late at the same moment get 408 in turns (reliability 416)', async () => {
   const counted = countTurns();
   const codes = new Set<string>();

@@ -3,12 +3,15 @@ import { constants, performServerHandshake, type ServerHttp2Session, type Server
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../errors/catalogue.ts';
 import { networkOf } from '../../identify/failed-attempts.ts';
+import type { Deadlines } from '../../io/deadlines.ts';
 import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
 import { endInTurn } from '../../io/read-buffers.ts';
+import { hasWaiting } from '../../io/tls-carrier.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 import { Turns } from '../../io/turns.ts';
 import type { ReadConnection, SessionStreams, StreamSlots } from '../connections.ts';
+import { lateRequest } from '../node-http/request-feed.ts';
 import { readStreamHead, type StreamRequest } from './fields.ts';
 import { OverheadBudget } from './overhead.ts';
 import { StreamConnection } from './stream.ts';
@@ -26,6 +29,7 @@ interface Http2Options {
   readonly maxHeaderBytes: number;
   readonly maxUrlBytes: number;
   readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly writeTimeoutMs: number;
   /** Reads the requests of all streams. */
@@ -37,6 +41,7 @@ interface Http2Options {
   readonly nowMs: () => number;
   /** Shared by all sessions. */
   readonly turns: Turns;
+  readonly deadlines: Deadlines;
   readonly onUnparsed: (code: ErrorCode) => void;
   /** @param address that the session comes from; null if it is not known any more */
   readonly onBreak: (reason: BreakReason, address: string | null) => void;
@@ -351,7 +356,7 @@ class Http2Session implements ReadConnection, SessionStreams {
   }
 
   #serve(stream: ServerHttp2Stream, request: StreamRequest, open: OpenStream): void {
-    const { server, writeTimeoutMs } = this.#options;
+    const { server } = this.#options;
     this.#overhead.head(request.bytes);
     const onBytes = (bytes: number) => {
       this.#overhead.body(bytes);
@@ -363,7 +368,12 @@ class Http2Session implements ReadConnection, SessionStreams {
     // does.
     const endSession = () => this.#close();
     const onBegun = () => void this.#served.add(connection);
-    const options = { writeTimeoutMs, onBytes, endSession, onBegun };
+    const onLate = () => {
+      // The gateway has yet to process what the client has sent. So it is looked at again.
+      if (hasWaiting(this.#socket)) connection.deadlineAtMs = this.#options.deadlines.nowMs();
+      else server.emit('clientError', lateRequest(), connection);
+    };
+    const options = { ...this.#options, onBytes, endSession, onBegun, onLate };
     const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
     open.connection = connection;
     stream.once('close', () => {

@@ -2,6 +2,7 @@ import { constants, type ServerHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
 import type { ReadConfirming } from '../../http1/client.ts';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
+import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { type StreamRequest, streamFields } from './fields.ts';
 
 /** Limit on the head of the upstream's response together with the fields that the gateway adds. */
@@ -19,7 +20,11 @@ export interface Peer {
 }
 
 interface StreamConnectionOptions {
+  readonly deadlines: Deadlines;
+  readonly requestTimeoutMs: number;
   readonly writeTimeoutMs: number;
+  /** The request has not arrived within `requestTimeoutMs`. */
+  readonly onLate: () => void;
   /** Called with the size of each piece of the request's body. */
   readonly onBytes: (bytes: number) => void;
   /** Called when the head of the request is handed to its reader. */
@@ -38,7 +43,9 @@ const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
  * The connection ends when the response is complete, and at once when the client resets the stream. If a response
  * breaks off, the stream is reset, so that the client does not take the response for complete.
  */
-export class StreamConnection extends Duplex implements ResponseHandler, ReadConfirming {
+export class StreamConnection extends Duplex implements ResponseHandler, ReadConfirming, Timed {
+  deadlineAtMs: number;
+  slot = UNWATCHED;
   readonly encrypted = true;
   /** The protocol version for Via and the log. The request line that is written here has 1.1. */
   readonly httpVersion = '2.0';
@@ -50,10 +57,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   readonly localPort: number | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #request: StreamRequest;
-  readonly #writeTimeoutMs: number;
-  readonly #onBytes: (bytes: number) => void;
-  readonly #endSession: () => void;
-  readonly #onBegun: () => void;
+  readonly #options: StreamConnectionOptions;
   readonly #reader: ResponseReader;
   #body: StreamRequest['body'];
   #received = 0;
@@ -66,12 +70,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   #release: (() => void) | null = null;
   #late: NodeJS.Timeout | null = null;
 
-  constructor(
-    stream: ServerHttp2Stream,
-    request: StreamRequest,
-    peer: Peer,
-    { writeTimeoutMs, onBytes, endSession, onBegun }: StreamConnectionOptions,
-  ) {
+  constructor(stream: ServerHttp2Stream, request: StreamRequest, peer: Peer, options: StreamConnectionOptions) {
     super({ readableHighWaterMark: READ_AHEAD_BYTES });
     this.carrier = peer;
     this.remoteAddress = peer.remoteAddress;
@@ -81,10 +80,8 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     this.#stream = stream;
     this.#request = request;
     this.#body = request.body;
-    this.#writeTimeoutMs = writeTimeoutMs;
-    this.#onBytes = onBytes;
-    this.#endSession = endSession;
-    this.#onBegun = onBegun;
+    this.#options = options;
+    this.deadlineAtMs = options.deadlines.nowMs() + options.requestTimeoutMs;
     this.#reader = new ResponseReader(this, { maxHeadBytes: MAX_RESPONSE_HEAD_BYTES, maxFields: MAX_RESPONSE_FIELDS });
     this.#reader.begin(request.method);
   }
@@ -120,6 +117,10 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     return true;
   }
 
+  onDeadline(): void {
+    this.#options.onLate();
+  }
+
   /** Starts to deliver the request. Its reader must be attached already. */
   begin(): void {
     const stream = this.#stream;
@@ -132,13 +133,14 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
       stream.resume();
       return;
     }
+    this.#options.deadlines.watch(this);
     stream.on('data', (chunk: Buffer) => this.#onBody(chunk));
     stream.once('end', () => this.#onBodyEnd());
   }
 
   /** Ends the client's whole session once its current streams have ended. */
   endSession(): void {
-    this.#endSession();
+    this.#options.endSession();
   }
 
   onInformation(status: number, fields: readonly string[]): void {
@@ -185,7 +187,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     if (!this.#blocked || this.#answered) done();
     else {
       this.#release = done;
-      this.#late = setTimeout(() => this.destroy(), this.#writeTimeoutMs);
+      this.#late = setTimeout(() => this.destroy(), this.#options.writeTimeoutMs);
     }
   }
 
@@ -197,6 +199,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#options.deadlines.forget(this);
     if (this.#late !== null) clearTimeout(this.#late);
     if (!this.#answered && !this.#stream.closed) {
       this.#brokenOff = true;
@@ -224,7 +227,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     setImmediate(() => {
       this.destroy();
       if (stream.destroyed) return;
-      const late = setTimeout(() => stream.close(NGHTTP2_CANCEL), this.#writeTimeoutMs);
+      const late = setTimeout(() => stream.close(NGHTTP2_CANCEL), this.#options.writeTimeoutMs);
       stream.once('close', () => clearTimeout(late));
       // The rest of a request is not read once its response is complete (RFC 9113 section 8.1).
       const stop = () => {
@@ -236,7 +239,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   }
 
   #pushHead(): void {
-    this.#onBegun();
+    this.#options.onBegun();
     const coding = this.#body === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
     this.push(Buffer.from(`${this.#request.lines}${coding}\r\n`, 'latin1'));
   }
@@ -244,7 +247,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   #onBody(chunk: Buffer): void {
     if (chunk.length === 0) return;
     this.#received += chunk.length;
-    this.#onBytes(chunk.length);
+    this.#options.onBytes(chunk.length);
     if (this.destroyed) return;
     if (this.#body === 'unknown') {
       this.#body = 'chunked';
@@ -269,6 +272,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
       this.destroy();
     } else {
       this.#whole = true;
+      this.#options.deadlines.forget(this);
       if (this.#body === 'unknown') {
         this.#body = 'none';
         this.#pushHead();

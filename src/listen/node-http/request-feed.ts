@@ -1,10 +1,12 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { PIECES } from '../../io/buffers.ts';
+import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
 import { HeldBytes, type HeldBytesBudget } from '../../io/held-bytes.ts';
 import { interceptDestroySoon, interceptResume, keepsConnection, takeParser } from '../../io/node-internals.ts';
 import { readInTurn } from '../../io/read-buffers.ts';
+import { hasWaiting } from '../../io/tls-carrier.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -26,6 +28,25 @@ export const UNREAD_FOR_MS = 500;
 export const MAX_EMPTY_BYTES = 64;
 
 type Parse = (bytes: Buffer) => void;
+
+/** The `keepAliveTimeoutBuffer` of a server: it announces how long connections may be idle, and their feeds close them. */
+export const NEVER_MS = 2 ** 30;
+
+/** How long the client of a connection may take. */
+interface RequestDeadlines {
+  readonly deadlines: Deadlines;
+  /** To send the head of a request. */
+  readonly headersTimeoutMs: number;
+  /** To send the whole request. */
+  readonly requestTimeoutMs: number;
+  /** To begin the next request. */
+  readonly idleTimeoutMs: number;
+}
+
+/** The error of `clientError` for a request that did not arrive in time, as node:http makes it. */
+export function lateRequest(): NodeJS.ErrnoException {
+  return Object.assign(new Error('the request did not arrive in time'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+}
 
 /** Who reads the body of a request. */
 export interface BodyReading {
@@ -60,13 +81,20 @@ export interface BodyReading {
  * The bytes are cut where a head, a body of declared length or a chunked body ends, so each piece completes at most one
  * request. The parser reads the same bytes in the same order wherever they are cut, so a wrong cut cannot change what
  * they mean. If node:http announces a second request anyway, the connection is closed.
+ *
+ * Fault: node:http checks its deadlines before it reads. After a stall of this thread, a request that was sent in pieces, and had
+ * arrived meanwhile, got 408, and a kept connection was closed on which the next request waited. So the deadlines are the feed's.
  */
-export class RequestFeed {
+export class RequestFeed implements Timed {
+  deadlineAtMs: number;
+  slot = UNWATCHED;
+
   /** When it last began to wait for a request; null while it serves one. */
   #idleSinceMs: number | null;
   readonly #socket: Socket;
   readonly #parse: Parse;
-  readonly #nowMs: () => number;
+  readonly #server: Server;
+  readonly #limits: RequestDeadlines;
   readonly #bodies: BodyReading;
   readonly #held: HeldBytes;
   #request: IncomingMessage | null = null;
@@ -94,21 +122,46 @@ export class RequestFeed {
   #start = '';
   #lineBytes = 0;
   #isLineOver = false;
+  /** When the request that is being read began, the first one with the connection; null while the next one is waited for. */
+  #startedAtMs: number | null;
   #isOver = false;
 
   /**
    * @param server takes the connection as if it had accepted it
    * @param socket a connection without unparsed bytes that were read from it
    */
-  constructor(server: Server, socket: Socket, held: HeldBytesBudget, bodies: BodyReading, nowMs: () => number) {
+  constructor(server: Server, socket: Socket, held: HeldBytesBudget, bodies: BodyReading, limits: RequestDeadlines) {
+    this.#server = server;
     this.#socket = socket;
     this.#bodies = bodies;
-    this.#nowMs = nowMs;
+    this.#limits = limits;
     this.#held = new HeldBytes(held);
-    this.#idleSinceMs = nowMs();
+    const nowMs = limits.deadlines.nowMs();
+    this.#idleSinceMs = nowMs;
+    this.#startedAtMs = nowMs;
+    this.deadlineAtMs = nowMs + limits.headersTimeoutMs;
+    limits.deadlines.watch(this);
     this.#parse = takeParser(server, socket, this.#onData);
     socket.once('end', this.#onEnd);
     socket.once('close', () => this.stop());
+  }
+
+  onDeadline(): void {
+    // Its client is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    if (this.#isScheduled || hasWaiting(this.#socket)) this.deadlineAtMs = this.#nowMs();
+    else if (this.#startedAtMs === null) this.#socket.destroy();
+    else if (!this.#server.emit('clientError', lateRequest(), this.#socket)) this.#refuseLate();
+  }
+
+  /** As node:http does where nothing listens for `clientError`. */
+  #refuseLate(): void {
+    if (!this.hasResponseBegun) this.#socket.write('HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n');
+    this.stop();
+    closeGently(this.#socket);
+  }
+
+  #nowMs(): number {
+    return this.#limits.deadlines.nowMs();
   }
 
   /** Feeds the bytes that were read before node:http took the connection. They begin with a request. */
@@ -160,6 +213,7 @@ export class RequestFeed {
     this.#request = request;
     this.#response = response;
     this.#idleSinceMs = null;
+    this.deadlineAtMs = this.#startedAtMs! + this.#limits.requestTimeoutMs;
     this.#emptyBytes = 0;
     this.#bodyLeft = declaredLength(request);
     const isChunked = request.headers['transfer-encoding'] !== undefined;
@@ -187,6 +241,7 @@ export class RequestFeed {
   stop(): Buffer {
     const left = Buffer.concat([this.#rest, this.#unread, this.#held.take()]);
     this.#isOver = true;
+    this.#limits.deadlines.forget(this);
     this.#rest = NOTHING;
     this.#unread = NOTHING;
     this.#socket.removeListener('data', this.#onData);
@@ -286,6 +341,7 @@ export class RequestFeed {
       this.#matched = 0;
     } else if (this.#chunks === null) this.#noteStart(piece);
     if (piece.length > 0) this.#parse(piece);
+    if (this.#request?.complete === true) this.deadlineAtMs = Number.POSITIVE_INFINITY;
   }
 
   /** @returns how many chunks of the body were given to the parser */
@@ -348,6 +404,10 @@ export class RequestFeed {
     if (this.#request !== null || this.#isLineOver) return;
     let from = 0;
     if (this.#lineBytes === 0) while (piece[from] === CR || piece[from] === LF) from++;
+    if (this.#start === '' && from < piece.length) {
+      this.#startedAtMs = this.#nowMs();
+      this.deadlineAtMs = this.#startedAtMs + this.#limits.headersTimeoutMs;
+    }
     const end = piece.indexOf(LF, from);
     this.#isLineOver = end !== -1;
     this.#lineBytes += (end === -1 ? piece.length : end) - from;
@@ -412,6 +472,8 @@ export class RequestFeed {
     this.#lineBytes = 0;
     this.#isLineOver = false;
     this.#idleSinceMs = this.#nowMs();
+    this.#startedAtMs = null;
+    this.deadlineAtMs = this.#idleSinceMs + this.#limits.idleTimeoutMs;
     const socket = this.#socket;
     if (!socket.destroyed && keepsConnection(response) && response.writableFinished) {
       // Only one request of each connection is served in a turn of the event loop, so that a long pipeline does not

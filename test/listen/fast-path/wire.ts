@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
+import { Deadlines } from '../../../src/io/deadlines.ts';
 import { HeldBytesBudget } from '../../../src/io/held-bytes.ts';
 import { type BodyReading, RequestFeed } from '../../../src/listen/node-http/request-feed.ts';
 import { READING } from '../../support/listener.ts';
@@ -8,6 +9,13 @@ import { READING } from '../../support/listener.ts';
 const BODIES: BodyReading = {
   ...READING,
   onTooManyChunks: (socket) => void socket.destroy(),
+};
+
+const LIMITS = {
+  deadlines: new Deadlines(() => performance.now()),
+  headersTimeoutMs: 60_000,
+  requestTimeoutMs: 60_000,
+  idleTimeoutMs: 60_000,
 };
 
 /** What of a fast path's options gives to node:http all that is not simple. */
@@ -18,7 +26,7 @@ export function feedingTo(server: Server, bodies: Partial<BodyReading> = {}) {
     feeds.get(request.socket)?.announced(request, response);
   });
   const feed = (socket: Socket) => {
-    const opened = new RequestFeed(server, socket, held, { ...BODIES, ...bodies }, () => performance.now());
+    const opened = new RequestFeed(server, socket, held, { ...BODIES, ...bodies }, LIMITS);
     feeds.set(socket, opened);
     return opened;
   };

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer, type TLSSocket } from 'node:tls';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Deadlines } from '../../../src/io/deadlines.ts';
 import { StreamSlots } from '../../../src/listen/connections.ts';
 import { Http2Sessions } from '../../../src/listen/http2/session.ts';
 import { eventually } from '../../support/conditions.ts';
@@ -61,6 +62,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
     maxHeaderBytes: 16_384,
     maxUrlBytes: 8_192,
     headersTimeoutMs: 60_000,
+    requestTimeoutMs: 60_000,
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,
     server,
@@ -69,6 +71,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
       () => false,
       () => performance.now(),
     ),
+    deadlines: new Deadlines(() => performance.now()),
     isShortOfMemory: () => isShortOfMemory,
     nowMs: () => {
       nowMs += stepMs;
