@@ -1,21 +1,21 @@
 import { accountIdOf } from '../admit/account-id.ts';
 import { roomOf } from '../admit/decide.ts';
-import { MAX_UNITS } from '../model/plan.ts';
+import { Failure } from '../failure.ts';
 import { isLimitName } from '../model/values.ts';
 import { LogLine, type RecordedUnit } from './log-line.ts';
 import { isSharedName } from './ordering-limit.ts';
 
-// A recording: what the log says of each decision as compact rows, kept in sorted runs and read in the order in
-// which the store decided.
+// A recording: what the log says of each decision as compact rows in memory, read in the order in which the store decided.
 
 /**
- * The size of a row in bytes. A recording has one row for each log line with a decision; ten million lines of a day take
- * 320 MB, much less than their text. A row is a moment (a double) and six words. A request that charges units has a row more for
- * each of them, right behind its own.
+ * The size of a row in bytes. A recording has one row for each log line with a decision. A row is a moment (a double) and six
+ * words. A request that charges units has a row more for each of them, right behind its own.
  */
 const ROW_BYTES = 32;
 const DOUBLES = ROW_BYTES / 8;
 const WORDS = ROW_BYTES / 4;
+/** The most rows that a recording takes: 320 MB. */
+const MAX_ROWS = 10_000_000;
 
 /** The index of each word in a row. The moment takes the first two words. */
 export const [CONSUMER, KIND, COST, COUNT, USED, FLAGS] = [2, 3, 4, 5, 6, 7] as const;
@@ -53,39 +53,43 @@ export interface Row {
   readonly units: readonly RecordedUnit[];
 }
 
-/** Rows in one ArrayBuffer, with views as bytes, as words and as doubles. */
+/** Rows in one ArrayBuffer, with views as words and as doubles. */
 export class Rows {
-  readonly bytes: Uint8Array;
-  readonly words: Uint32Array;
+  readonly #words: Uint32Array;
   readonly #doubles: Float64Array;
+  readonly capacity: number;
   length = 0;
 
   constructor(capacity: number) {
     const memory = new ArrayBuffer(capacity * ROW_BYTES);
-    this.bytes = new Uint8Array(memory);
-    this.words = new Uint32Array(memory);
+    this.#words = new Uint32Array(memory);
     this.#doubles = new Float64Array(memory);
+    this.capacity = capacity;
   }
 
-  get isFull(): boolean {
-    return this.length * ROW_BYTES === this.bytes.length;
+  /** A copy with more room. */
+  widened(capacity: number): Rows {
+    const wider = new Rows(capacity);
+    wider.#words.set(this.#words);
+    wider.length = this.length;
+    return wider;
   }
 
   add(row: Row): void {
     const at = this.length++ * WORDS;
     this.#doubles[at / 2] = row.decidedAtMs;
-    this.words[at + CONSUMER] = row.consumer;
-    this.words[at + KIND] = row.kind;
-    this.words[at + COST] = row.cost;
-    this.words[at + COUNT] = row.count;
-    this.words[at + USED] = row.used;
+    this.#words[at + CONSUMER] = row.consumer;
+    this.#words[at + KIND] = row.kind;
+    this.#words[at + COST] = row.cost;
+    this.#words[at + COUNT] = row.count;
+    this.#words[at + USED] = row.used;
     const ban = Math.min(row.imposedBan, MAX_BANS) << BAN_SHIFT;
     const source = (row.isLocal ? LOCAL_BIT : 0) | (row.costExceedsLimit ? EXCEEDS_BIT : 0);
-    this.words[at + FLAGS] = row.judgement | source | (row.isFromMemory ? MEMORY_BIT : 0) | ban;
+    this.#words[at + FLAGS] = row.judgement | source | (row.isFromMemory ? MEMORY_BIT : 0) | ban;
     for (const { reserved, settled } of row.units) {
       const unit = this.length++ * DOUBLES;
       this.#doubles[unit] = row.decidedAtMs;
-      this.words[2 * unit + CONSUMER] = UNIT_ROW;
+      this.#words[2 * unit + CONSUMER] = UNIT_ROW;
       this.#doubles[unit + RESERVED] = reserved;
       this.#doubles[unit + SETTLED] = settled;
     }
@@ -106,41 +110,14 @@ export class Rows {
     return this.#doubles[(row + 1 + index) * DOUBLES + SETTLED]!;
   }
 
-  /** Appends a copy of a row of another object. */
-  copy(from: Rows, row: number): void {
-    const to = this.length++ * WORDS;
-    for (let i = 0; i < WORDS; i++) this.words[to + i] = from.words[row * WORDS + i]!;
-  }
-
   momentMs(row: number): number {
     return this.#doubles[row * DOUBLES]!;
   }
 
   /** @param index CONSUMER, KIND, COST, COUNT, USED or FLAGS */
   word(row: number, index: number): number {
-    return this.words[row * WORDS + index]!;
+    return this.#words[row * WORDS + index]!;
   }
-
-  /** A copy sorted by moment. The sort is stable, so the rows of units stay behind that of their request. */
-  sorted(): Rows {
-    const order = Uint32Array.from({ length: this.length }, (_, i) => i);
-    order.sort((a, b) => this.momentMs(a) - this.momentMs(b));
-    const sorted = new Rows(this.length);
-    for (const row of order) sorted.copy(this, row);
-    return sorted;
-  }
-}
-
-/** A sorted run of rows in the storage: in memory, or in a file if there are many. */
-export interface Run {
-  readonly bytes: number;
-  /** Fills `into` with the run's bytes from offset `from`. */
-  read(into: Uint8Array, from: number): void;
-}
-
-/** Keeps the sorted runs of a recording. `put` may keep the array itself, which is not written to again. */
-export interface RunStorage {
-  put(run: Uint8Array): Run;
 }
 
 /** One set of limits that keys of a plan had, according to the log. */
@@ -191,23 +168,17 @@ export interface Census {
   pathless: number;
 }
 
-/** Rows in one run: 16 MiB. */
-const RUN_ROWS = (16 * 1024 * 1024) / ROW_BYTES;
-
 /**
- * Reads log lines in any order and keeps what a replay needs, sorted by the moment of the decision. The log is in another
- * order: a gateway writes a line when the request ends, and each gateway has its own log. Memory grows with the number of
- * keys only; the rows go to the storage.
+ * Reads log lines in any order and keeps what a replay needs. The log is in another order than the decisions: a gateway writes a
+ * line when the request ends, and each gateway has its own log.
  */
 export class Recording {
   readonly shapes: Shape[] = [];
   readonly kinds: Kind[] = [];
-  readonly runs: Run[] = [];
   readonly census: Census = noCensus();
   firstAtMs = Number.POSITIVE_INFINITY;
   lastAtMs = Number.NEGATIVE_INFINITY;
-  readonly #storage: RunStorage;
-  readonly #runRows: number;
+  readonly #maxRows: number;
   readonly #line: LogLine;
   readonly #groupsOf: GroupsOf | null;
   readonly #kindNumbers = new Map<number, number>();
@@ -225,17 +196,15 @@ export class Recording {
   readonly #shapeNumbers = new Map<string, number>();
   #lastShape = new Uint32Array(1024);
   #owners = new Uint32Array(1024);
-  #rows: Rows;
+  #rows = new Rows(65_536);
   /** The fraction of a request that sampled lines so far stand for beyond the counted ones. */
   #fraction = 0;
 
   /** @param groupsOf null if no plan has groups of routes */
-  constructor(storage: RunStorage, runRows = RUN_ROWS, groupsOf: GroupsOf | null = null) {
+  constructor(groupsOf: GroupsOf | null = null, maxRows = MAX_ROWS) {
     this.#groupsOf = groupsOf;
     this.#line = new LogLine(groupsOf !== null);
-    this.#storage = storage;
-    this.#runRows = runRows;
-    this.#rows = emptyRun(runRows);
+    this.#maxRows = maxRows;
   }
 
   /** The ids of the consumers' accounts, in the order of their numbers in the rows. */
@@ -257,7 +226,10 @@ export class Recording {
     return this.#lastShape[consumer]! === 0 ? null : this.#lastShape[consumer]! - 1;
   }
 
-  /** @param text whole lines, each byte of the log one character (latin1) */
+  /**
+   * @param text whole lines, each byte of the log one character (latin1)
+   * @throws Failure `refused` if the log is too long
+   */
   read(text: string): void {
     for (let start = 0; start < text.length; ) {
       const feed = text.indexOf('\n', start);
@@ -268,9 +240,18 @@ export class Recording {
     }
   }
 
-  /** Stores the last run, after all lines have been read. */
-  close(): void {
-    if (this.#rows.length > 0) this.#storeRun();
+  /**
+   * Visits the rows of all requests in the order in which the store decided. Decisions about one consumer, or about the consumers
+   * of one customer, in the same millisecond are ordered by the use after them, then by the verdict: refusals come after
+   * admissions, and a ban after the refusals that led to it.
+   * @param visit called for the row of each request, behind which those of its units are
+   */
+  inOrderOfDecision(visit: (rows: Rows, row: number) => void): void {
+    const rows = this.#rows;
+    const order = Uint32Array.from({ length: rows.length }, (_, row) => row).filter((row) => !rows.isOfUnit(row));
+    const ownerOf = (row: number) => this.ownerOf(rows.word(row, CONSUMER));
+    order.sort((a, b) => rows.momentMs(a) - rows.momentMs(b) || ownerOf(a) - ownerOf(b) || compare(rows, a, b));
+    for (const row of order) visit(rows, row);
   }
 
   #readLine(text: string, start: number, end: number): void {
@@ -301,8 +282,8 @@ export class Recording {
       cost > found.least || units.some(({ reserved }, i) => roomOf(reserved) > found.leastOfUnits[i]!);
     const flags = { isLocal, costExceedsLimit, isFromMemory };
     const kind = this.#kindOf(line, found.shape, count);
+    this.#makeRoom(1 + units.length);
     this.#rows.add({ decidedAtMs, consumer, kind, cost, count, used, judgement, imposedBan, units, ...flags });
-    if (this.#rows.length >= this.#runRows) this.#storeRun();
   }
 
   #kindOf(line: LogLine, shape: number, count: number): number {
@@ -393,9 +374,17 @@ export class Recording {
     this.shapes[shape]!.consumers++;
   }
 
-  #storeRun(): void {
-    this.runs.push(this.#storage.put(this.#rows.sorted().bytes));
-    this.#rows = emptyRun(this.#runRows);
+  #makeRoom(rows: number): void {
+    const { length, capacity } = this.#rows;
+    if (length + rows > this.#maxRows) {
+      const most = this.#maxRows.toLocaleString('en');
+      throw new Failure(
+        'refused',
+        `The log has more than ${most} decisions, which is the most that one simulation takes; each unit that a request charges counts as one more. ` +
+          'Give the lines of a shorter time, such as the busiest hours: `grep 2026-11-27T14 FILE`.',
+      );
+    }
+    if (length + rows > capacity) this.#rows = this.#rows.widened(2 * capacity);
   }
 }
 
@@ -409,11 +398,6 @@ interface LineShape {
   readonly least: number;
   /** The same for each unit of the line. */
   readonly leastOfUnits: readonly number[];
-}
-
-/** Room for a run, and for the units of its last request. */
-function emptyRun(rows: number): Rows {
-  return new Rows(rows + MAX_UNITS);
 }
 
 function namesOf(units: readonly RecordedUnit[]): string {
@@ -478,70 +462,6 @@ function noCensus(): Census {
   };
 }
 
-/** Rows of a run in memory at a time: 64 KiB. */
-const BLOCK_ROWS = (64 * 1024) / ROW_BYTES;
-
-/**
- * Visits the rows of all runs in the order in which the store decided. Decisions about one consumer, or about the consumers
- * of one customer, in the same millisecond are ordered by the use after them, then by the verdict: refusals come after
- * admissions, and a ban after the refusals that led to it.
- * @param visit called for the row of each request, behind which those of its units are
- */
-export function inOrderOfDecision(
-  { runs, ownerOf }: { readonly runs: readonly Run[]; readonly ownerOf: (consumer: number) => number },
-  visit: (rows: Rows, row: number) => void,
-): void {
-  const visitMoment = (moment: Rows) => visitRows(moment, ownerOf, visit);
-  const heads = runs.map((run) => new RunReader(run)).filter((reader) => !reader.isAtEnd);
-  let moment = new Rows(64);
-  let atMs = Number.NaN;
-  while (heads.length > 0) {
-    const [first, untilMs] = earliest(heads);
-    // Runs hardly overlap, so most rows of one run come before the first row of another.
-    while (!first.isAtEnd && first.momentMs <= untilMs) {
-      if (first.momentMs !== atMs) {
-        visitMoment(moment);
-        atMs = first.momentMs;
-      }
-      if (moment.isFull) moment = widened(moment);
-      moment.copy(first.rows, first.row);
-      first.next();
-    }
-    if (first.isAtEnd) heads.splice(heads.indexOf(first), 1);
-  }
-  visitMoment(moment);
-}
-
-/** The run with the earliest next row, and the moment of the earliest next row in the other runs. */
-function earliest(heads: readonly RunReader[]): [first: RunReader, untilMs: number] {
-  let first = heads[0]!;
-  let untilMs = Number.POSITIVE_INFINITY;
-  for (const head of heads.slice(1)) {
-    if (head.momentMs < first.momentMs) {
-      untilMs = first.momentMs;
-      first = head;
-    } else untilMs = Math.min(untilMs, head.momentMs);
-  }
-  return [first, untilMs];
-}
-
-function visitRows(
-  moment: Rows,
-  ownerOf: (consumer: number) => number,
-  visit: (rows: Rows, row: number) => void,
-): void {
-  if (moment.length === 1) visit(moment, 0);
-  else if (moment.length > 1) {
-    const requests = Array.from({ length: moment.length }, (_, i) => i).filter((row) => !moment.isOfUnit(row));
-    const order = requests.sort((a, b) => {
-      const byOwner = ownerOf(moment.word(a, CONSUMER)) - ownerOf(moment.word(b, CONSUMER));
-      return byOwner === 0 ? compare(moment, a, b) : byOwner;
-    });
-    for (const row of order) visit(moment, row);
-  }
-  moment.length = 0;
-}
-
 /** The order of two decisions of the same millisecond about the same consumer or customer. */
 function compare(rows: Rows, a: number, b: number): number {
   // The use is stored modulo 2^32; `| 0` makes the difference right across the overflow.
@@ -556,46 +476,4 @@ function compare(rows: Rows, a: number, b: number): number {
   // Several rows of the same millisecond may have the number of the ban. A row whose cost exceeds a limit cannot have
   // caused it, and of the others the one with the highest cost was certainly refused.
   return (flagsA & EXCEEDS_BIT) - (flagsB & EXCEEDS_BIT) || rows.word(b, COST) - rows.word(a, COST);
-}
-
-function widened(rows: Rows): Rows {
-  const wider = new Rows(2 * rows.length);
-  wider.bytes.set(rows.bytes);
-  wider.length = rows.length;
-  return wider;
-}
-
-/** Reads one run, a block at a time. */
-class RunReader {
-  readonly #run: Run;
-  rows: Rows;
-  row = 0;
-  #readBytes = 0;
-
-  constructor(run: Run) {
-    this.#run = run;
-    this.rows = new Rows(Math.min(BLOCK_ROWS, run.bytes / ROW_BYTES));
-    this.#fill();
-  }
-
-  get isAtEnd(): boolean {
-    return this.row === this.rows.length;
-  }
-
-  get momentMs(): number {
-    return this.rows.momentMs(this.row);
-  }
-
-  next(): void {
-    this.row++;
-    if (this.isAtEnd) this.#fill();
-  }
-
-  #fill(): void {
-    const bytes = Math.min(this.rows.bytes.length, this.#run.bytes - this.#readBytes);
-    if (bytes > 0) this.#run.read(this.rows.bytes.subarray(0, bytes), this.#readBytes);
-    this.#readBytes += bytes;
-    this.rows.length = bytes / ROW_BYTES;
-    this.row = 0;
-  }
 }

@@ -21,7 +21,6 @@ import {
   COST,
   COUNT,
   FLAGS,
-  inOrderOfDecision,
   JUDGEMENT_BITS,
   KIND,
   LOCAL_BIT,
@@ -97,7 +96,7 @@ export function replay(recording: Recording, { plans, before, isBaseline, onProg
   const carried = carryOver(recording.shapes, plans, before);
   const run = new Run(recording, carried, isBaseline ?? false);
   let lines = 0;
-  inOrderOfDecision({ runs: recording.runs, ownerOf: (consumer) => recording.ownerOf(consumer) }, (rows, row) => {
+  recording.inOrderOfDecision((rows, row) => {
     run.visit(rows, row);
     if (++lines % 65_536 === 0) onProgress?.(lines);
   });

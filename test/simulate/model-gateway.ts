@@ -104,7 +104,7 @@ export class Gateway {
 
 /** @param before null if the plans in force are not known */
 export function recordingUnder(lines: readonly string[], tried: Plans, before: Plans | null): Recording {
-  return recordingOf(lines, 8, groupsOfRecorded(tried, before));
+  return recordingOf(lines, groupsOfRecorded(tried, before));
 }
 
 /** A replay of the lines under the plans that wrote them, in whatever order they are, comes to what they record. */

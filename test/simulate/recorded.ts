@@ -3,7 +3,7 @@ import type { Allowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import type { BanRule, Plan, Plans, WindowForms } from '../../src/model/plan.ts';
-import { type GroupsOf, Recording, type RunStorage } from '../../src/simulate/recording.ts';
+import { type GroupsOf, Recording } from '../../src/simulate/recording.ts';
 import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
 import { BANS } from '../support/allowance.ts';
 
@@ -86,14 +86,8 @@ export function plansOf(
   return { plans: new Map(entries), removed: [], failedAuthenticationPerMinute: 30 };
 }
 
-const IN_MEMORY: RunStorage = {
-  put: (run) => ({ bytes: run.length, read: (into, from) => into.set(run.subarray(from, from + into.length)) }),
-};
-
-/** @param runRows rows that are sorted in one go: few, so that there is something to merge */
-export function recordingOf(lines: readonly string[], runRows = 8, groupsOf: GroupsOf | null = null): Recording {
-  const recording = new Recording(IN_MEMORY, runRows, groupsOf);
+export function recordingOf(lines: readonly string[], groupsOf: GroupsOf | null = null): Recording {
+  const recording = new Recording(groupsOf);
   recording.read(lines.join(''));
-  recording.close();
   return recording;
 }

@@ -11,7 +11,7 @@ import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import { readPlansFile } from './file.ts';
-import { FileRunStorage, findLogs, readLog } from './simulate-files.ts';
+import { findLogs, readLog } from './simulate-files.ts';
 
 const DEFAULT_KEYS = 20;
 /** More rows than a person reads; `--json` lists every key. */
@@ -60,14 +60,9 @@ export const plansSimulate: Command = {
     const before = sources.fromPlans === null ? null : readPlansFile(sources.fromPlans, terminal);
     if (plans === null || (before === null && sources.fromPlans !== null)) return 1;
     const files = await findLogs(logs);
-    const storage = new FileRunStorage();
     const progress = new Progress(terminal, () => performance.now());
     try {
-      const recording = await record(
-        files,
-        new Recording(storage, undefined, groupsOfRecorded(plans, before)),
-        progress,
-      );
+      const recording = await record(files, new Recording(groupsOfRecorded(plans, before)), progress);
       const replayed = replay(recording, { plans, before, onProgress: showReplay(progress, recording) });
       const baseline =
         before === null
@@ -79,7 +74,6 @@ export const plansSimulate: Command = {
       printReport(replayed, plans, { sources, most, json, baseline }, terminal);
     } finally {
       progress.end();
-      storage.close();
     }
     return 0;
   },
@@ -109,7 +103,6 @@ async function record(files: Awaited<ReturnType<typeof findLogs>>, recording: Re
     progress.show('reading', read, total, megabytes);
   };
   for (const file of files) await readLog(file, { onText: (text) => recording.read(text), onBytes });
-  recording.close();
   if (recording.census.lines > 0) return recording;
   throw new Failure(
     'refused',

@@ -1,6 +1,6 @@
 import type { Plans } from '../../model/plan.ts';
 import { logLineOf, type RecentRequest } from '../../simulate/recent-record.ts';
-import { type GroupsOf, Recording, type RunStorage } from '../../simulate/recording.ts';
+import { type GroupsOf, Recording } from '../../simulate/recording.ts';
 import { replay } from '../../simulate/replay.ts';
 import { keyReport, mostChanged, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
 
@@ -8,8 +8,6 @@ import { keyReport, mostChanged, reportOf, type Sources, touchedKeys } from '../
 const MAX_KEYS = 1_000;
 /** The plans that a log may name. More names than a gateway has plans come from no gateway, and each is a row of the report. */
 const MAX_PLANS = 2_000;
-/** Rows in one sorted run: 2 MiB. */
-const RUN_ROWS = 65_536;
 
 /** What was recorded: lines of a gateway's log, or requests that gateways remember. A request takes about 32 bytes, and as many for each unit. */
 export class RecordedRequests {
@@ -18,7 +16,7 @@ export class RecordedRequests {
 
   /** @param groupsOf null if no plan has groups of routes */
   constructor(groupsOf: GroupsOf | null) {
-    this.#recording = new Recording(IN_MEMORY, RUN_ROWS, groupsOf);
+    this.#recording = new Recording(groupsOf);
   }
 
   add(requests: readonly RecentRequest[]): void {
@@ -32,7 +30,6 @@ export class RecordedRequests {
 
   /** @returns all of it, or a sentence that says why there is nothing to simulate */
   whole(): Recording | { readonly fault: string } {
-    this.#recording.close();
     if (this.#recording.census.lines === 0) return { fault: this.#isLog ? NO_LINES : NO_REQUESTS };
     if (new Set(this.#recording.shapes.map(({ plan }) => plan)).size > MAX_PLANS) {
       return { fault: `The log names more than ${MAX_PLANS} plans: no gateway has written it.` };
@@ -76,10 +73,6 @@ const NO_LINES =
   'with LOG_LEVEL info or below, nothing before the lines.';
 const NO_REQUESTS =
   'The gateway remembers no request that was decided by a plan. Send some, or give the lines of a log.';
-
-const IN_MEMORY: RunStorage = {
-  put: (run) => ({ bytes: run.length, read: (into, from) => into.set(run.subarray(from, from + into.length)) }),
-};
 
 function withoutByteOrderMark(text: string): string {
   return text.startsWith('\uFEFF') ? text.slice(1) : text;

@@ -2,7 +2,6 @@ import { appendFile, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { FileRunStorage } from '../../../src/cli/plans/simulate-files.ts';
 import { Progress } from '../../../src/cli/terminal/output.ts';
 import { lineOf, linesOf } from '../../simulate/recorded.ts';
 import { allowance } from '../../support/allowance.ts';
@@ -165,22 +164,6 @@ describe('tollgate plans simulate', () => {
     expect(stdout).toContain('plan\tfree\t2\t15\t');
     expect(stderr).toContain('note: 1 line left out, which could not be read.');
   });
-});
-
-test('rows that have no room in memory are read back from a file as they were', () => {
-  const storage = new FileRunStorage(100);
-  const runs = [60, 60, 30, 50].map((length, i) => ({
-    i,
-    length,
-    run: storage.put(new Uint8Array(length).fill(i + 1)),
-  }));
-  for (const { i, length, run } of runs) {
-    const back = new Uint8Array(length - 10);
-    run.read(back, 10);
-    expect(run.bytes).toBe(length);
-    expect(new Set(back)).toEqual(new Set([i + 1]));
-  }
-  storage.close();
 });
 
 describe('a progress bar', () => {
