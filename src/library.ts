@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { UsageReport } from './admit/usage-report.ts';
 import type { GatewayFileInput } from './config/gateway-schema.ts';
 import type { PlansFileInput } from './config/plans.ts';
 import { type Configuration, configurationOf } from './config/settings.ts';
@@ -9,9 +8,6 @@ import { Failure } from './failure.ts';
 import { refuseUnlessRight } from './identify/pepper-record.ts';
 import { urlOfListener } from './io/listening.ts';
 import { checkNodeInternals } from './io/node-internals.ts';
-import type { AttributeEdits } from './model/attributes.ts';
-import type { WindowName } from './model/values.ts';
-import { usageOf } from './operations/account-usage.ts';
 import { storeContext } from './operations/catalogue/contexts.ts';
 import { methodsOn, type OperationMethods } from './operations/catalogue/methods.ts';
 import { ownRecording } from './operations/recorded.ts';
@@ -32,7 +28,6 @@ export type {
   PolicyResult,
   PolicyRoute,
 } from './policies/policy.ts';
-export type { UsageReport, WindowName };
 
 /** What gateway.yaml may have, as an object. */
 export type GatewaySettings = GatewayFileInput;
@@ -61,25 +56,6 @@ export interface CreateGatewayOptions {
   readonly dataFolder?: string;
 }
 
-/** A key to be made: what `POST /admin/keys` takes. */
-export interface NewKey extends AttributeEdits {
-  /** One of the plans. */
-  readonly plan: string;
-  /** Limits of its own in place of those of its plan. Required for each window that the plan leaves to its keys (`custom`). */
-  readonly limits?: Readonly<Partial<Record<WindowName, number | 'unlimited'>>>;
-  /** When it ends: a date, an RFC 3339 time, or from now on, such as `90d`. Never, unless given. */
-  readonly expiresAt?: Date | string | null;
-}
-
-/** A key with its secret, which is shown this once. */
-export interface CreatedKey {
-  readonly id: string;
-  /** The secret, for `Authorization: Bearer …`. */
-  readonly key: string;
-  /** False if Redis has not confirmed in time that its replicas have the key, so that a failover may undo it. */
-  readonly isDurable: boolean;
-}
-
 /** A gateway that serves in this process. */
 export interface EmbeddedGateway {
   /** Where callers reach it: `http://127.0.0.1:43373`. */
@@ -90,16 +66,6 @@ export interface EmbeddedGateway {
   readonly warnings: readonly string[];
   /** Every operation of operators on keys, usage, bans and records, by its name in the admin API. */
   readonly operations: OperationMethods;
-  /** Makes a key, which works at once. @throws Failure `refused` if it could not be used, for example an unknown plan */
-  createKey(key: NewKey): Promise<CreatedKey>;
-  /** Revokes a key: its next request gets 401. @throws Failure `not_found` */
-  revokeKey(id: string): Promise<void>;
-  /** The limits of a key and what it has used of them, as `GET /usage` shows it. @throws Failure `not_found` */
-  usage(id: string): Promise<UsageReport>;
-  /** Sets what a key has used to nothing, and clears its strikes. A ban stays. @throws Failure `not_found`, `conflict` */
-  resetUsage(id: string): Promise<void>;
-  /** Ends the ban of a key. @throws Failure `not_found` if it is not banned */
-  liftBan(id: string): Promise<void>;
   /** Finishes the requests under way, within `listen.drainTimeout`, and closes everything. Calling it again waits for the same end. */
   close(): Promise<void>;
   /** The same, for `await using`. */
@@ -222,21 +188,6 @@ function embedded(
     adminUrl: urlOfListener(running.adminHost, running.adminPort, running.adminScheme),
     warnings,
     operations,
-    createKey: async (given) => {
-      // A Date becomes its text in JSON.
-      const { id, key, durability } = await operations.createKey(given as Parameters<typeof operations.createKey>[0]);
-      return { id, key, isDurable: durability === undefined };
-    },
-    revokeKey: async (id) => {
-      await operations.revokeKey({ id });
-    },
-    usage: async (id) => usageOf(context(), String(id)),
-    resetUsage: async (id) => {
-      await operations.resetUsage({ id });
-    },
-    liftBan: async (id) => {
-      await operations.liftBan({ id });
-    },
     close,
     [Symbol.asyncDispose]: close,
   };

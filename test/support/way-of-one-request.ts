@@ -25,7 +25,7 @@ const gateway = await createGateway({
   plans: { plans: { free: { limits: { minute: 1_000 } } } },
 });
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-const { key } = await gateway.createKey({ plan: 'free' });
+const { key } = await gateway.operations.createKey({ plan: 'free' });
 for (let i = 0; i < WARM_UP; i++) await ask();
 
 const session = new Session();

@@ -65,14 +65,14 @@ describe.each(VERSIONS)('a store of version %s', (version) => {
         await eventually(async () => expect((await call(key))[0]).toBe(200));
       }
       expect(await call(revoked.key)).toEqual([401, 'invalid_api_key']);
-      await gateway.revokeKey(rotated.id);
+      await gateway.operations.revokeKey({ id: rotated.id });
       for (const key of [rotated.key, facts.rotatedTo]) expect((await call(key))[0]).toBe(401);
     });
 
     test('keeps what was counted, and goes on from there', async () => {
       const { call, facts, gateway } = await upgraded(version, store);
       const { used, custom } = facts.keys;
-      const windowsOf = async (id: string) => (await gateway.usage(id)).windows;
+      const windowsOf = async (id: string) => (await gateway.operations.showUsage({ id })).windows;
       expect(await windowsOf(used.id)).toMatchObject({ minute: { used: 10 }, day: { limit: 1_000, used: 10 } });
       expect((await call(used.key))[0]).toBe(200);
       expect(await windowsOf(used.id)).toMatchObject({ minute: { used: 11 }, day: { used: 11, remaining: 989 } });
@@ -87,10 +87,10 @@ describe.each(VERSIONS)('a store of version %s', (version) => {
       const { call, facts, gateway, ask } = await upgraded(version, store);
       const { banned } = facts.keys;
       expect(await call(banned.key)).toEqual([429, 'api_key_banned']);
-      expect((await gateway.usage(banned.id)).ban).toMatchObject({ number: 1 });
+      expect((await gateway.operations.showUsage({ id: banned.id })).ban).toMatchObject({ number: 1 });
       expect(await ask('/bans')).toMatchObject({ bans: [{ id: banned.id }] });
-      await gateway.liftBan(banned.id);
-      await gateway.resetUsage(banned.id);
+      await gateway.operations.liftBan({ id: banned.id });
+      await gateway.operations.resetUsage({ id: banned.id });
       await eventually(async () => expect((await call(banned.key))[0]).toBe(200));
     });
 
