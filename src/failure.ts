@@ -32,6 +32,8 @@ export type FailureCode =
   | 'store_unavailable'
   /** `audit.required` is set and the change could not be recorded, so it was not made. */
   | 'audit_unavailable'
+  /** The gateway that a command asks does not answer, or answers what no gateway of this version does. */
+  | 'gateway_unavailable'
   /** Another gateway owns this embedded store. */
   | 'store_owned'
   /** KEY_PEPPER is not the pepper of the digests in the store. */

@@ -2,7 +2,7 @@ import { Refused } from '../failure.ts';
 import { isCustomerId } from '../model/record.ts';
 import { OPERATIONS, STREAMS } from '../operations/catalogue/all.ts';
 import type { Contexts } from '../operations/catalogue/contexts.ts';
-import { membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';
+import { hasQuery, lineOf, membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';
 import type { Asked, Done, Stream } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import type { Recording } from '../operations/recorded.ts';
@@ -31,12 +31,6 @@ function pathsOf(endpoints: readonly Endpoint[]): readonly Path[] {
     template: path.split('/').slice(1),
     methods: new Map(of.map((one) => [lineOf(one.line).method, one])),
   }));
-}
-
-/** The method and the path below `/admin` of an endpoint. */
-export function lineOf(line: string): { readonly method: string; readonly path: string } {
-  const [method = '', path = ''] = line.split(' ');
-  return { method, path };
 }
 
 export interface Match {
@@ -132,11 +126,6 @@ export function inputOf({ line, input, ...rest }: Endpoint, { query, body }: Cal
   return readInput(input, body) as object;
 }
 
-/** Whether an endpoint has its input from the query: GET and DELETE have no body. */
-export function hasQuery(line: string): boolean {
-  return ['GET', 'DELETE'].includes(lineOf(line).method);
-}
-
 /** The parameters of a query, each of which may come once. */
 export function textsOf(query: URLSearchParams, names: readonly string[]): Record<string, string> {
   for (const name of query.keys()) {
@@ -158,6 +147,7 @@ function responseTo(operation: AnyOperation, done: Done<unknown>, { query }: Cal
     ...(etag && tag !== undefined ? { ETag: tag } : {}),
     ...(location ? { Location: `/admin${lineOf(operation.line).path}/${output.id}` } : {}),
     ...(isRepeated === true ? { 'Idempotency-Replayed': 'true' } : {}),
+    ...(change?.outcome === 'unchanged' ? { 'Change-Outcome': 'unchanged' } : {}),
     ...(isPaged(operation) ? linkToNext(operation, query, output.cursor as string | null) : {}),
   };
   if (change === undefined) return jsonResponse(200, output, fields);

@@ -99,6 +99,10 @@ export const HEADERS: Json = {
     description: 'Present if it was done before.',
     schema: { type: 'string', enum: ['true'] },
   },
+  'Change-Outcome': {
+    description: 'Present if it already was as requested, or was done before.',
+    schema: { type: 'string', enum: ['unchanged'] },
+  },
   'X-Request-Id': {
     description:
       "The client's own if it is up to 64 letters, digits and ._-; otherwise a new one. It is in the audit line.",

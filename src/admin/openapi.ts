@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { atOnce, type Steps } from '../io/steps.ts';
-import { isOptional, membersOf } from '../operations/catalogue/input.ts';
+import { hasQuery, isOptional, lineOf, membersOf } from '../operations/catalogue/input.ts';
 import { FINAL } from '../operations/catalogue/operation.ts';
 import { invalidPlans } from '../operations/catalogue/plans.ts';
-import { ENDPOINTS, type Endpoint, fieldsOf, hasQuery, isPaged, lineOf } from './endpoints.ts';
+import { ENDPOINTS, type Endpoint, fieldsOf, isPaged } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
 import { type RefusalCode, STATUS } from './response.ts';
 
@@ -144,6 +144,7 @@ function responsesOf(operation: AnyOperation, mayBeInvalid: boolean, hasBody: bo
     ...(etag ? { ETag: ref('headers', 'ETag') } : {}),
     ...(location ? { Location: ref('headers', 'Location') } : {}),
     ...(once === true ? { 'Idempotency-Replayed': ref('headers', 'Idempotency-Replayed') } : {}),
+    ...(action === undefined ? {} : { 'Change-Outcome': ref('headers', 'Change-Outcome') }),
     ...(isPaged(operation) ? { Link: ref('headers', 'Link') } : {}),
   });
   const done = { description: resultOf(operation), headers, content: jsonOf(schemas.of(output)) };

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { type ExitCode, Failure } from '../failure.ts';
+import { type ExitCode, Failure, Refused } from '../failure.ts';
 import { momentText } from '../io/time-text.ts';
 import { isCustomerId } from '../model/record.ts';
 import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
@@ -11,7 +11,7 @@ import { type Meaning, meantId, type Placeholder } from './meant-id.ts';
 import { type OperationsAt, type Performed, withOperations } from './operations-at.ts';
 import { exitCodeOf } from './recorded-change.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
-import { OF_STORE } from './terminal/variables.ts';
+import { OF_OPERATIONS } from './terminal/variables.ts';
 
 // A command that does one operation of operators. Its options and their help are made of the input of the operation.
 
@@ -97,7 +97,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
     name,
     about: operation.sentence,
     positionals: [positional, part].filter((word) => typeof word === 'string'),
-    environment: OF_STORE,
+    environment: OF_OPERATIONS,
     examples,
     options: {
       ...optionsOf(spec),
@@ -124,7 +124,7 @@ export function operationCommand<O extends AnyOperation>(spec: OperationCommand<
         }
         const answers = (await question?.(at, words, terminal)) ?? {};
         const on = id !== null && isCustomerId(id) ? ofCustomer : operation;
-        const done = await at.perform(on as O, { ...input, ...answers } as InputOf<O>, { once });
+        const done = await at.perform(on as O, { ...input, ...answers } as InputOf<O>, { once }).catch(asCommand);
         if (done.isRepeated) terminal.error('Nothing was changed: this change was made under this --id before.\n');
         const report = spec.asJson === undefined ? done.output : spec.asJson(done);
         if (words.options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
@@ -232,6 +232,13 @@ function onceOf({ options }: Words): string | null {
     throw new Failure('bad_usage', `--id must have 1 to ${MAX_CHARACTERS} characters.`);
   }
   return once;
+}
+
+const REUSED = 'Another change was made under this --id. Use a new one.';
+
+function asCommand(error: unknown): never {
+  if (error instanceof Refused && error.refusal === 'idempotency_key_reused') throw new Failure('conflict', REUSED);
+  throw error;
 }
 
 export function printOn(terminal: Terminal, id: string): Print {

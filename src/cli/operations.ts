@@ -1,7 +1,52 @@
 import type { Plan } from '../model/plan.ts';
 import { type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
+import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
+import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { goneElsewhere, goneElsewhereText } from '../operations/plans/history.ts';
 import type { OpenKeys, OpenStore } from '../serve/open-store.ts';
+
+/**
+ * Where a command does its operations: it knows their inputs and outputs, and nothing of a store.
+ *
+ *     return withOperations(terminal, async (at) => {
+ *       const { output } = await at.perform(showKey, { id });
+ *       terminal.out(...);
+ *       return 0;
+ *     });
+ *
+ * A further need of a command, such as a name in place of an id or a fact for its question, is an operation as well: `meantId` and
+ * `confirm` of `operationCommand` get the same interface.
+ */
+export interface OperationsAt {
+  /** For messages, without any password: `the embedded store in /var/lib/tollgate`. */
+  readonly name: string;
+  /**
+   * Does an operation, and records it if it changes something.
+   * @param input the members of its path and of its input as one object, before defaults
+   * @throws Failure, Refused as the operation
+   */
+  perform<O extends AnyOperation>(operation: O, input: InputOf<O>, asked?: AskedAt): Promise<Performed<O>>;
+}
+
+/** How a command asks for an operation, beside its input. */
+export interface AskedAt {
+  /** The name under which the change is made once. */
+  readonly once?: string | null;
+}
+
+/** An operation that was done. */
+export interface Performed<O> {
+  readonly output: OutputOf<O>;
+  /** Absent if the operation changes nothing. */
+  readonly change?: {
+    /** `unchanged`: it already was as requested. */
+    readonly outcome: 'done' | 'unchanged';
+    /** `unknown`: a failover of the store may undo it. */
+    readonly durability: 'durable' | 'unknown';
+  };
+  /** Under this name it was done before, and nothing was changed now. */
+  readonly isRepeated: boolean;
+}
 
 /** What the operations of commands work on. */
 export function contextOn(store: OpenStore): StoreContext {

@@ -18,7 +18,7 @@ import { type OperationsAt, withOperations } from './operations-at.ts';
 import type { Command, Option, Terminal, Words } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
 import { type Column, printTable } from './terminal/table.ts';
-import { OF_STORE } from './terminal/variables.ts';
+import { OF_OPERATIONS } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
 
 // Commands that show what an operation returns, and change nothing. `--json` prints the output of the operation as it is.
@@ -83,7 +83,7 @@ export function listCommand<O extends AnyOperation, Row = EntryOf<O>>(spec: List
     name,
     about: spec.about ?? operation.sentence,
     positionals: isSearch ? ['[TEXT]'] : [],
-    environment: OF_STORE,
+    environment: OF_OPERATIONS,
     printsTable: true,
     examples: spec.examples,
     options: {
@@ -215,7 +215,7 @@ export function showCommand<O extends AnyOperation>(spec: ShowCommand<O>): Comma
     name,
     about: spec.about ?? operation.sentence,
     positionals: positional === null ? [] : [positional],
-    environment: OF_STORE,
+    environment: OF_OPERATIONS,
     examples: spec.examples,
     options: { ...Object.fromEntries(own), ...spec.options, json: jsonOption(operation, '') },
     async run(words, terminal) {

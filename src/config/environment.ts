@@ -101,6 +101,51 @@ export function backupPassphraseOf(
   return faults.length > 0 ? { faults } : { passphrase };
 }
 
+/** A gateway whose admin API a command asks. */
+interface AskedGateway {
+  /** Its address without a slash at its end. */
+  readonly url: string;
+  readonly token: string;
+}
+
+/**
+ * The gateway of TOLLGATE_GATEWAY, with the token of TOLLGATE_TOKEN or of the file of TOLLGATE_TOKEN_FILE.
+ *
+ * Attack: an operator asks a gateway over a network without TLS, and everybody on the way reads the token. So that is refused unless the
+ * operator insists on it.
+ * @returns null if TOLLGATE_GATEWAY is not set, or the faults, none of which quotes an address with a password
+ */
+export function askedGatewayOf(
+  env: Variables,
+): { readonly gateway: AskedGateway | null } | { readonly faults: readonly string[] } {
+  const address = env.TOLLGATE_GATEWAY;
+  if (!address) return { gateway: null };
+  const faults: string[] = [];
+  const report = (name: string, message: string) => faults.push(`environment: ${name}: ${message}.`);
+  const url = URL.parse(address);
+  if (url === null || !isPlainAddress(url)) report('TOLLGATE_GATEWAY', GATEWAY_RULE);
+  else if (url.protocol === 'http:' && !isLoopback(url.hostname) && env.TOLLGATE_PLAIN_HTTP !== '1')
+    report('TOLLGATE_GATEWAY', PLAIN_RULE);
+  const token = secretOf(env, 'TOLLGATE_TOKEN', { read: readSecret, report });
+  if (token === null && faults.length === 0) report('TOLLGATE_TOKEN', TOKEN_MISSING);
+  if (token !== null && !/^[\x21-\x7e]{1,1024}$/.test(token)) report('TOLLGATE_TOKEN', TOKEN_RULE);
+  return faults.length > 0 ? { faults } : { gateway: { url: url!.href.replace(/\/$/, ''), token: token! } };
+}
+
+const GATEWAY_RULE = 'must be the address of an admin port, such as https://tollgate-admin.example.com';
+const PLAIN_RULE =
+  'names a gateway on another machine without TLS, and everybody on the way could read the token; use https, or give --plain-http';
+const TOKEN_MISSING = 'is missing: set it, or TOLLGATE_TOKEN_FILE, to a token of the admin API of that gateway';
+const TOKEN_RULE = 'must be visible ASCII characters without spaces, at most 1024';
+
+function isPlainAddress({ protocol, username, password, search, hash }: URL): boolean {
+  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === '';
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || /^127(\.\d+){3}$/.test(host);
+}
+
 /** What is wrong with the passphrase of a new backup, which an attacker with the file can guess without limit; null if nothing is wrong. */
 export function faultOfPassphrase(text: string): string | null {
   return isWeak(text)
@@ -165,7 +210,7 @@ function isWeak(secret: string): boolean {
 
 /** No client could send a token with a space or a non-ASCII character in `Authorization`: all operators would be locked out. */
 export function faultOfToken(text: string): string | null {
-  if (!/^[\x21-\x7e]{1,1024}$/.test(text)) return 'must be visible ASCII characters without spaces, at most 1024';
+  if (!/^[\x21-\x7e]{1,1024}$/.test(text)) return TOKEN_RULE;
   if (!isWeak(text)) return null;
   return `is too easy to guess: it must have at least 16 characters, 5 of them different; ${MAKE_ONE}`;
 }

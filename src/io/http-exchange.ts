@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { NAMES } from './resolver.ts';
 
-/** A request that the gateway sends on its own behalf, to a server that its settings name. */
+/** A request that the gateway or a command sends on its own behalf, to a server that the settings name. */
 interface OwnRequest {
   /** http or https. */
   readonly url: string;
@@ -13,6 +13,10 @@ interface OwnRequest {
   readonly body?: string;
   /** PEM: the authorities that may sign the server's certificate; null for those that Node.js trusts. */
   readonly ca?: Buffer | null;
+  /** The Unix socket of the server, in place of the host and port of the URL. */
+  readonly socketPath?: string;
+  /** Maximum body that is read, compressed or not; `MAX_BYTES` unless given. */
+  readonly maxBytes?: number;
   /** Ends the exchange. It is the only deadline, so it must have one. */
   readonly signal: AbortSignal;
 }
@@ -23,10 +27,9 @@ interface OwnResponse {
   readonly text: string;
 }
 
-/** Maximum body that is read, compressed or not. */
 export const MAX_BYTES = 256 * 1024;
 
-/** The body is larger than `MAX_BYTES`. */
+/** The body is larger than it may be. */
 export class LargeBodyError extends Error {}
 /** The server has changed to a protocol other than HTTP. */
 export class OtherProtocolError extends Error {}
@@ -37,7 +40,8 @@ const unpacked = promisify(gunzip);
  * Sends one request and reads the whole response, on a connection of its own. Follows no redirect.
  * @throws LargeBodyError, OtherProtocolError, or the error of the connection
  */
-export function exchange({ url, method, headers, body = '', ca = null, signal }: OwnRequest): Promise<OwnResponse> {
+export function exchange(request: OwnRequest): Promise<OwnResponse> {
+  const { url, method, headers, body = '', ca = null, socketPath, maxBytes = MAX_BYTES, signal } = request;
   const to = new URL(url);
   const options = {
     method,
@@ -45,23 +49,24 @@ export function exchange({ url, method, headers, body = '', ca = null, signal }:
     lookup: NAMES.lookup,
     signal,
     ...(ca === null ? {} : { ca }),
+    ...(socketPath === undefined ? {} : { socketPath }),
   };
   return new Promise((resolve, reject) => {
-    const request = to.protocol === 'https:' ? requestEncrypted : requestPlain;
-    const sent = request(to, options, (response) => {
+    const send = to.protocol === 'https:' ? requestEncrypted : requestPlain;
+    const sent = send(to, options, (response) => {
       const pieces: Buffer[] = [];
       let bytes = 0;
       response.on('data', (piece: Buffer) => {
         bytes += piece.length;
-        if (bytes > MAX_BYTES) {
-          reject(new LargeBodyError(`more than ${MAX_BYTES} bytes`));
+        if (bytes > maxBytes) {
+          reject(new LargeBodyError(`more than ${maxBytes} bytes`));
           sent.destroy();
         } else pieces.push(piece);
       });
       response.on('error', reject);
       response.on('end', () => {
         const { statusCode: status = 0, headers } = response;
-        textOf(Buffer.concat(pieces), headers).then((text) => resolve({ status, headers, text }), reject);
+        textOf(Buffer.concat(pieces), headers, maxBytes).then((text) => resolve({ status, headers, text }), reject);
       });
     });
     sent.on('error', reject);
@@ -75,12 +80,12 @@ export function exchange({ url, method, headers, body = '', ca = null, signal }:
 }
 
 /** File stores send a body that they keep compressed to every client, whatever encoding it accepts. */
-async function textOf(body: Buffer, headers: IncomingHttpHeaders): Promise<string> {
+async function textOf(body: Buffer, headers: IncomingHttpHeaders, maxBytes: number): Promise<string> {
   if (headers['content-encoding'] !== 'gzip') return body.toString();
   try {
-    return (await unpacked(body, { maxOutputLength: MAX_BYTES })).toString();
+    return (await unpacked(body, { maxOutputLength: maxBytes })).toString();
   } catch (error) {
     const isLarge = error instanceof RangeError;
-    throw isLarge ? new LargeBodyError(`more than ${MAX_BYTES} bytes`) : error;
+    throw isLarge ? new LargeBodyError(`more than ${maxBytes} bytes`) : error;
   }
 }

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { ENDPOINTS, lineOf } from '../../src/admin/endpoints.ts';
+import { ENDPOINTS } from '../../src/admin/endpoints.ts';
 import type { RefusalCode } from '../../src/admin/response.ts';
 import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { StoredKey } from '../../src/model/record.ts';
+import { lineOf } from '../../src/operations/catalogue/input.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { adminApiWith } from './in-process.ts';

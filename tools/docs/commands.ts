@@ -18,7 +18,8 @@ const INTRO = `# Commands
 
 In a clone, \`export PATH=/path/to/clone/bin:$PATH\` makes \`tollgate\` work in every folder. Commands work on the same store as the
 gateway, which REDIS_URL, KEY_PEPPER and TOLLGATE_DATA name, whether or not a gateway runs. A running gateway applies them
-within a second. Paths are relative to the folder that you are in.
+within a second. Those with \`--gateway\` can [ask a gateway on another machine](../guides/admin-api.md#commands-on-another-machine) instead. Paths are
+relative to the folder that you are in.
 
 The exit code is 0 for done, 1 for refused or failed, 2 for wrong usage. Errors go to standard error. On a terminal
 tables are aligned and cut to its width, and times are relative to now. Elsewhere each row is a line with tabs, for \`cut\`,

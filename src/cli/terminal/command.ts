@@ -3,7 +3,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
 import type { Style } from '../../io/terminal-text.ts';
 import { visible } from '../../operations/values.ts';
-import { OF_STORE, VARIABLES, type Variable } from './variables.ts';
+import { OF_GATEWAY, OF_OPERATIONS, OF_STORE, VARIABLES, type Variable } from './variables.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */
 export interface Option {
@@ -83,11 +83,24 @@ const DATA: Option = {
   about: 'The folder of the embedded store, in place of TOLLGATE_DATA.',
 };
 
+const AT_GATEWAY: Readonly<Record<string, Option>> = {
+  gateway: {
+    type: 'string',
+    value: 'URL',
+    about: 'Asks the gateway with this admin port, in place of TOLLGATE_GATEWAY, with the token of TOLLGATE_TOKEN.',
+  },
+  'plain-http': {
+    type: 'boolean',
+    about: 'Asks a gateway on another machine without TLS. Everybody on the way can read the token.',
+  },
+};
+
 /** The options of a command, with those that it has in common with others. Its own texts come before the common ones. */
 export function optionsOf(command: Command): Command['options'] {
   return {
     ...command.options,
     ...(takesStore(command) ? { data: command.options.data ?? DATA } : {}),
+    ...(takesGateway(command) ? AT_GATEWAY : {}),
     ...(command.printsTable === true ? { 'no-header': NO_HEADER } : {}),
   };
 }
@@ -97,14 +110,43 @@ function takesStore({ environment }: Command): boolean {
   return OF_STORE.every((name) => environment.includes(name));
 }
 
+/** Whether a gateway can do what the command asks for. */
+function takesGateway({ environment }: Command): boolean {
+  return OF_OPERATIONS.every((name) => environment.includes(name));
+}
+
 /**
  * Runs a command with arguments that `parseWords` has read.
- * @throws Failure `bad_usage` for a `--data` that cannot be meant, and as the command
+ * @throws Failure `bad_usage` for a `--data` or a gateway that cannot be meant, and as the command
  */
 export async function runParsed(command: Command, words: Words, terminal: Terminal): Promise<ExitCode> {
-  const env = takesStore(command) ? withDataFolder(terminal.env, words.options.data) : terminal.env;
+  const gateway = gatewayEnv(command, words, terminal);
+  const env = takesStore(command) ? withDataFolder(gateway, words.options.data) : gateway;
   const hasHeader = words.options['no-header'] === true ? false : terminal.hasHeader;
   return command.run(words, { ...terminal, env, ...(hasHeader === undefined ? {} : { hasHeader }) });
+}
+
+/**
+ * The environment, with `--gateway` in place of TOLLGATE_GATEWAY.
+ *
+ * Fault: TOLLGATE_GATEWAY names a gateway, and a command that no gateway can do changes the store of this machine instead.
+ * @throws Failure `bad_usage`
+ */
+function gatewayEnv(command: Command, { options }: Words, { env }: Terminal): NodeJS.ProcessEnv {
+  if (takesGateway(command)) {
+    const address = (options.gateway as string | undefined) ?? env.TOLLGATE_GATEWAY;
+    if (address && options.data !== undefined)
+      throw new Failure('bad_usage', 'A gateway is asked, which has its own store: leave --data or the gateway out.');
+    const plain = options['plain-http'] === true ? { TOLLGATE_PLAIN_HTTP: '1' } : {};
+    return address === undefined ? env : { ...env, TOLLGATE_GATEWAY: address, ...plain };
+  }
+  const isOfGateway = OF_GATEWAY.every((name) => command.environment.includes(name));
+  if (env.TOLLGATE_GATEWAY && takesStore(command) && !isOfGateway)
+    throw new Failure(
+      'bad_usage',
+      `\`tollgate ${command.name}\` works on the store itself, and TOLLGATE_GATEWAY names a gateway. Unset it, and name the store.`,
+    );
+  return env;
 }
 
 /** The environment, with `--data` in place of TOLLGATE_DATA. */

@@ -18,6 +18,9 @@ export const VARIABLES = {
     'Where traces are sent; docs/operate/observe.md lists the further variables of OpenTelemetry that apply.',
   PETS_PORT: 'The port of the pet service, 9000 unless set.',
   BACKUP_PASSPHRASE: 'The passphrase of the backup. BACKUP_PASSPHRASE_FILE names a file that holds it.',
+  TOLLGATE_GATEWAY:
+    'The address of the admin port of a gateway, which then does what the command asks for. No store is opened.',
+  TOLLGATE_TOKEN: 'A token of the admin API of that gateway. TOLLGATE_TOKEN_FILE names a file that holds it.',
   NO_COLOR: 'If it is not empty, nothing is coloured. FORCE_COLOR=1 colours what is not on a terminal as well.',
 } as const;
 
@@ -31,6 +34,9 @@ export const OF_STORE: readonly Variable[] = [
   'TOLLGATE_CONFIG',
   'TOLLGATE_PLANS',
 ];
+
+/** The variables of a command whose operations the store of the gateways, or a gateway, does. With them goes `--gateway`. */
+export const OF_OPERATIONS: readonly Variable[] = [...OF_STORE, 'TOLLGATE_GATEWAY', 'TOLLGATE_TOKEN'];
 
 /** The variables of a gateway. */
 export const OF_GATEWAY: readonly Variable[] = [

@@ -119,3 +119,14 @@ function sentencesOf(issue: z.core.$ZodIssue, value: unknown): readonly string[]
 export function pathMembersOf({ line }: { readonly line: string }): readonly string[] {
   return [...line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
 }
+
+/** The method and the path below `/admin` of an endpoint. */
+export function lineOf(line: string): { readonly method: string; readonly path: string } {
+  const [method = '', path = ''] = line.split(' ');
+  return { method, path };
+}
+
+/** Whether an endpoint has its input from the query: GET and DELETE have no body. */
+export function hasQuery(line: string): boolean {
+  return ['GET', 'DELETE'].includes(lineOf(line).method);
+}

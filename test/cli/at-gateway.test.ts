@@ -1,0 +1,197 @@
+import { writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ask, openWithAdmin, STORES, TOKEN } from '../admin/operator.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { runCommand } from '../support/run-command.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const UNKNOWN_KEY = 'key_0000000000000000';
+
+/** Runs a command that asks a gateway, on a machine that has no store and no settings. */
+function runAt(url: string, env: NodeJS.ProcessEnv, ...args: string[]) {
+  return runCommand({ TOLLGATE_GATEWAY: url, TOLLGATE_TOKEN: TOKEN, ...env }, ...args);
+}
+
+describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => {
+  let gateway: TestGateway;
+  let url: string;
+  beforeAll(async () => {
+    gateway = await openWithAdmin(await STORES[store]!());
+    url = `http://127.0.0.1:${gateway.adminPort}`;
+  });
+  const at = (...args: string[]) => runAt(url, {}, ...args);
+  const here = (...args: string[]) => runCommand({ ...gateway.env, ADMIN_TOKEN: undefined }, ...args);
+  const json = async (...args: string[]) => JSON.parse((await at(...args, '--json')).stdout);
+
+  test('and its changes are made, in the name of the token', async () => {
+    const { id } = await json('customers', 'create', '--plan', 'small', '--name', 'Acme', '--meta', 'team=blue');
+    expect(await json('customers', 'edit', id, '--notes', 'two\nlines')).toMatchObject({ notes: 'two\nlines' });
+    expect((await at('customers', 'suspend', 'ACME')).stderr).toBe(`note: ACME is ${id}.\n`);
+    expect((await at('customers', 'suspend', id)).stdout).toMatch(/was already suspended until/);
+    const { body } = await ask(gateway, 'GET', `/admin/audit?key=${id}&limit=1`);
+    expect(body.changes[0]).toMatchObject({ actor: { kind: 'token', name: 'ADMIN_TOKEN' } });
+    expect((await at('customers', 'delete', id, '--yes')).stdout).toBe(`${id} is deleted.\n`);
+    expect((await at('customers', 'delete', id, '--yes')).stdout).toBe(`${id} was deleted before.\n`);
+  });
+
+  test('and a change that is named is made once', async () => {
+    const { id } = await gateway.createKey('small');
+    const topUp = (amount: string) => at('keys', 'topup', id, '--window', 'day', '--amount', amount, '--id', 'one "x"');
+    expect((await topUp('5')).stderr).toMatch(/^A gateway takes an --id of visible ASCII/);
+    const once = (amount: string) => at('keys', 'topup', id, '--window', 'day', '--amount', amount, '--id', 'one');
+    expect((await once('5')).stderr).toBe('');
+    expect((await once('5')).stderr).toBe('Nothing was changed: this change was made under this --id before.\n');
+    expect(await once('6')).toMatchObject({
+      code: 1,
+      stderr: 'Another change was made under this --id. Use a new one.\n',
+    });
+  });
+
+  test.each([
+    ['keys', 'revoke', UNKNOWN_KEY],
+    ['keys', 'update', 'KEY', '--plan', 'none'],
+    ['keys', 'update', 'cus_0000000000000000', '--plan', 'small'],
+    ['keys', 'move', 'KEY', '--customer', 'nobody'],
+    ['keys', 'end-secret', 'KEY', '--last4', 'abcd'],
+    ['keys', 'topup', 'KEY', '--window', 'month', '--amount', '5'],
+    ['keys', 'undo-topup', 'KEY', 'day'],
+    ['keys', 'suspend', 'KEY', '--until', '2020-01-01'],
+    ['keys', 'rotate', 'KEY', '--overlap', '0s', '--leaked'],
+    ['keys', 'delete', 'KEY', '--yes'],
+    ['bans', 'lift', 'KEY'],
+    ['bans', 'lift', '..'],
+    ['customers', 'create', '--plan', 'none'],
+    ['customers', 'edit', 'cus_0000000000000000'],
+  ])('and a refusal is the same sentence as on its own store: %s %s %s', async (...words) => {
+    const { id } = await gateway.createKey('small');
+    const args = words.map((word) => (word === 'KEY' ? id : word));
+    const [there, own] = [await at(...args), await here(...args)];
+    expect(there).toEqual(own);
+    expect(there.stderr).not.toBe('');
+  });
+
+  test('and a wrong token is refused, and shown nowhere', async () => {
+    const wrong = await runAt(url, { TOLLGATE_TOKEN: 'another-token-than-this' }, 'keys', 'revoke', UNKNOWN_KEY);
+    expect(wrong).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `The gateway at ${url} does not accept the token of TOLLGATE_TOKEN.\n`,
+    });
+  });
+
+  test('and the token may be in a file', async () => {
+    const file = join(await temporaryFolder(), 'token');
+    await writeFile(file, `${TOKEN}\n`);
+    const { id } = await gateway.createKey('small');
+    const env = { TOLLGATE_TOKEN: undefined, TOLLGATE_TOKEN_FILE: file };
+    expect((await runAt(url, env, 'keys', 'suspend', id)).stdout).toBe(`${id} is suspended until it is resumed.\n`);
+  });
+});
+
+test.each([
+  [{ TOLLGATE_GATEWAY: 'ftp://127.0.0.1' }, 'TOLLGATE_GATEWAY: must be the address'],
+  [{ TOLLGATE_GATEWAY: 'http://me:secret@127.0.0.1:9090' }, 'TOLLGATE_GATEWAY: must be the address'],
+  [{ TOLLGATE_GATEWAY: 'http://gateway.example.com:9090' }, 'without TLS'],
+  [{ TOLLGATE_GATEWAY: 'http://127.0.0.1.example.com:9090' }, 'without TLS'],
+  [{ TOLLGATE_TOKEN: '' }, 'TOLLGATE_TOKEN: is missing'],
+  [{ TOLLGATE_TOKEN: 'two words' }, 'TOLLGATE_TOKEN: must be visible ASCII'],
+  [{ TOLLGATE_TOKEN_FILE: '/nonexistent' }, 'set together'],
+])('a gateway that cannot be meant is wrong usage: %j (reliability 451)', async (env, sentence) => {
+  const { code, stderr } = await runAt('http://127.0.0.1:1', env, 'keys', 'revoke', UNKNOWN_KEY);
+  expect([code, stderr]).toEqual([2, expect.stringContaining(sentence)]);
+  expect(stderr).not.toContain('secret');
+});
+
+test('a command that works on the store itself is refused where a gateway is named', async () => {
+  const { code, stderr } = await runAt('http://127.0.0.1:1', {}, 'keys', 'backup', 'file');
+  expect([code, stderr]).toEqual([2, expect.stringContaining('works on the store itself')]);
+  const both = await runAt('http://127.0.0.1:1', {}, 'keys', 'revoke', UNKNOWN_KEY, '--data', 'x');
+  expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('leave --data or the gateway out')]);
+});
+
+test('a gateway that is away is named, and nothing is changed', async () => {
+  const { code, stderr } = await runAt('http://127.0.0.1:1', {}, 'keys', 'revoke', UNKNOWN_KEY);
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringMatching(/^The gateway at http:\/\/127\.0\.0\.1:1 cannot be reached: /),
+  ]);
+});
+
+describe('a server that is no gateway', () => {
+  const servers: { close(): unknown }[] = [];
+  afterEach(() => {
+    for (const server of servers.splice(0)) server.close();
+  });
+
+  async function answering(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+    const server = createServer(answer);
+    await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+    servers.push({
+      close: () => {
+        server.closeAllConnections();
+        server.close();
+      },
+    });
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  }
+  const revoke = (url: string) => runAt(url, {}, 'keys', 'revoke', UNKNOWN_KEY);
+
+  test('and redirects does not get the token sent elsewhere (reliability 452)', async () => {
+    const seen: unknown[] = [];
+    const other = await answering(({ headers }, response) => {
+      seen.push(headers.authorization);
+      response.end('{}');
+    });
+    const url = await answering((_, response) => response.writeHead(307, { Location: other }).end('{}'));
+    expect((await revoke(url)).stderr).toMatch(/cannot be asked\. It redirects to another address \(307\)/);
+    expect(seen).toEqual([]);
+  });
+
+  test('and sends control characters, the token or a text without end reaches no terminal (reliability 453)', async () => {
+    const message = `\u001b]0;x\u0007 ${TOKEN} ${'x'.repeat(1_000_000)}`;
+    const url = await answering((_, response) =>
+      response.writeHead(409).end(JSON.stringify({ code: 'conflict', message, status: 409 })),
+    );
+    const { code, stderr } = await revoke(url);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^\\u\{1b\}\]0;x\\u\{7\} … x+\n$/);
+    expect(stderr.length).toBeLessThan(3_000);
+  });
+
+  test('and never ends its answer holds neither the command nor its memory (reliability 454)', async () => {
+    const page = Buffer.alloc(1024 * 1024, ' ');
+    const url = await answering((request, response) => {
+      const more = () => void response.write(page, () => !request.socket.destroyed && more());
+      more();
+    });
+    const { stderr } = await revoke(url);
+    expect(stderr).toMatch(/cannot be asked\. .* It is unknown whether the change was made: see `tollgate audit`\.\n$/);
+  });
+
+  test.each([
+    ['text', 200, 'hello'],
+    ['a list', 200, '[]'],
+    ['an error without a code', 500, '{"message":"x"}'],
+    ['an empty answer', 502, ''],
+  ])('answers with %s, and that is said', async (_, status, text) => {
+    const url = await answering((_, response) => response.writeHead(status).end(text));
+    const { code, stderr } = await revoke(url);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('is this the address of an admin port?')]);
+  });
+
+  test('is a gateway of another version, and that is said', async () => {
+    const url = await answering((_, response) => response.end('{"id":"x","plan":7}'));
+    expect((await revoke(url)).stderr).toMatch(/has another form than this version of Tollgate reads, .*was done\.\n$/);
+  });
+
+  test('closes the connection, and the doubt is said', async () => {
+    const server = createTcpServer((socket) => socket.once('data', () => socket.destroy()));
+    await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+    servers.push(server);
+    const { stderr } = await revoke(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    expect(stderr).toMatch(/The answer broke off: .* It is unknown whether the change was made/);
+  });
+});
