@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -36,6 +36,14 @@ describe('every link leads somewhere, and so does its anchor', () => {
       .filter((target) => !/^(?:https?|mailto):/.test(target) && !leadsSomewhere(path, target));
     expect(broken).toEqual([]);
   });
+});
+
+test('git has at most twelve pictures, because it keeps all their versions, and the documents show each of theirs', () => {
+  const inDocs = globSync('docs/**/*.png', { cwd: ROOT, exclude: ['docs/.vitepress/**', 'docs/node_modules/**'] });
+  const kit = globSync('tools/console/kit/pictures/*.png', { cwd: ROOT });
+  expect(inDocs.length + kit.length).toBeLessThanOrEqual(12);
+  const prose = DOCUMENTS.map((document) => document.prose).join('\n');
+  expect(inDocs.filter((file) => !prose.includes(file.replace('docs/guides/', '')))).toEqual([]);
 });
 
 describe('every block of YAML is what the gateway would read', () => {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
@@ -5,9 +6,13 @@ import { launchChromium } from './chromium.ts';
 import { type Stand, startStand } from './stand.ts';
 
 // `npm run console:screenshots`: takes a picture of every screen of the console, light and dark, on a desktop and on a
-// phone, for docs/guides/console.md. Needs Chromium (Debian: `apt-get install chromium`; CHROMIUM names another one).
+// phone. Those that the documents show replace the ones in docs/guides/console, the others go to dist/console, which git ignores.
+// Needs Chromium (Debian: `apt-get install chromium`; CHROMIUM names another one).
 
-const FOLDER = join(import.meta.dirname, '..', '..', 'docs', 'guides', 'console');
+const ROOT = join(import.meta.dirname, '..', '..');
+/** The pictures that README.md and the guides show: git keeps all versions of a picture. */
+const SHOWN = join(ROOT, 'docs', 'guides', 'console');
+const OTHERS = join(ROOT, 'dist', 'console');
 const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } } as const;
 
 interface Screen {
@@ -67,7 +72,8 @@ async function take(browser: Browser, stand: Stand): Promise<void> {
       for (const { name, path, isReady } of screensOf(stand)) {
         await page.goto(`/console${path}`);
         await isReady(page);
-        await page.screenshot({ path: join(FOLDER, `${name}-${size}-${colorScheme}.png`) });
+        const file = `${name}-${size}-${colorScheme}.png`;
+        await page.screenshot({ path: join(existsSync(join(SHOWN, file)) ? SHOWN : OTHERS, file) });
       }
       await context.close();
     }
@@ -78,7 +84,7 @@ const stand = await startStand();
 const callers = stand.drive();
 const browser = await launchChromium();
 try {
-  await mkdir(FOLDER, { recursive: true });
+  await mkdir(OTHERS, { recursive: true });
   // The chart of the screen Now has two minutes to fill.
   await new Promise((resolve) => setTimeout(resolve, Number(process.env.FILL_SECONDS ?? 120) * 1_000));
   await take(browser, stand);

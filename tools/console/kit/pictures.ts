@@ -9,9 +9,13 @@ export interface Kind {
   readonly width: number;
 }
 
-export const KINDS: readonly Kind[] = (['light', 'dark'] as const).flatMap((scheme) =>
-  [390, 800, 1280].map((width) => ({ scheme, width })),
-);
+/** Both schemes and every width, but not each of one in each of the other: git keeps all versions of a picture. */
+export const KINDS: readonly Kind[] = [
+  { scheme: 'light', width: 390 },
+  { scheme: 'dark', width: 800 },
+  { scheme: 'light', width: 1280 },
+  { scheme: 'dark', width: 1280 },
+];
 
 export function fileOf({ scheme, width }: Kind): string {
   return join(FOLDER, `${scheme}-${width}.png`);
