@@ -2,6 +2,7 @@ import { configurationFrom } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
+import { printCheck } from './gateway/check.ts';
 import type { Command } from './terminal/command.ts';
 import { JSON_LOG, withLog } from './terminal/log.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
@@ -34,7 +35,6 @@ export const serve: Command = {
   async run(words, terminal) {
     const { options } = words;
     if (options.check === true) {
-      const { printCheck } = await import('./gateway/check.ts');
       return printCheck(terminal.env, { isStrict: options.strict === true, isJson: options.json === true }, terminal);
     }
     if (options.strict === true)

@@ -16,6 +16,7 @@ import {
   pathItemsOf,
   pointerIn,
   resolved,
+  segmentsOf,
 } from './description.ts';
 import { asArray, field, isMapping } from './yaml.ts';
 
@@ -59,13 +60,6 @@ export function overlaps(pattern: string, path: Pick<DescribedPath, 'segments'>)
     if (text === undefined || (text !== null && !segment.startsWith('{') && decodedOf(segment) !== text)) return false;
   }
   return segments.length === path.segments.length;
-}
-
-/** The segments of a template, or null if a segment is only partly a parameter: `/{name}.{ending}`. */
-export function segmentsOf(template: string): readonly (string | null)[] | null {
-  const segments = template.slice(1).split('/');
-  if (segments.some((segment) => /[{}]/.test(segment) && !/^\{[^{}]+\}$/.test(segment))) return null;
-  return segments.map((segment) => (segment.startsWith('{') ? null : segment));
 }
 
 function decodedOf(text: string): string {

@@ -196,3 +196,10 @@ export function escaped(name: string): string {
 function shown(text: string): string {
   return JSON.stringify(text.length > 120 ? `${text.slice(0, 120)}…` : text);
 }
+
+/** The segments of a template, or null if a segment is only partly a parameter: `/{name}.{ending}`. */
+export function segmentsOf(template: string): readonly (string | null)[] | null {
+  const segments = template.slice(1).split('/');
+  if (segments.some((segment) => /[{}]/.test(segment) && !/^\{[^{}]+\}$/.test(segment))) return null;
+  return segments.map((segment) => (segment.startsWith('{') ? null : segment));
+}

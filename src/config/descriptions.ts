@@ -1,4 +1,5 @@
 import { Failure } from '../failure.ts';
+import { needPackages } from '../io/added-packages.ts';
 import type { Route } from '../routing/route.ts';
 import type { DescribedRoute, ReadDescriptions } from './compiled-descriptions.ts';
 import type { Fault, Path } from './fault.ts';
@@ -31,8 +32,6 @@ export async function readDescriptions(
   const files = [...new Set(routes.map(({ file }) => file))];
   const signature = signatureOf(files);
   if (files.length === 0) return { programs: new Map(), texts: [], signature, faults: [], warnings: [] };
-  // Few commands read descriptions, and each module costs a millisecond.
-  const { needPackages } = await import('../io/added-packages.ts');
   try {
     needPackages('validate', 'checking requests');
   } catch (error) {
@@ -40,6 +39,7 @@ export async function readDescriptions(
     const fault = { ...gateway.locate(routes[0]!.at), message: error.message };
     return { programs: new Map(), texts: [], signature, faults: [fault], warnings: [] };
   }
+  // Here, because the npm package does not bring what it imports.
   const { compileDescriptions } = await import('./compiled-descriptions.ts');
   return { ...compileDescriptions(files, routes, gateway, isReload), signature };
 }

@@ -1,7 +1,12 @@
 import { faultOfPattern } from '../routing/pattern.ts';
 import { areAlike, USAGE } from '../routing/router.ts';
-import { type DescribedOperation, type DescribedPathItem, type Description, pathItemsOf } from './description.ts';
-import { segmentsOf } from './description-program.ts';
+import {
+  type DescribedOperation,
+  type DescribedPathItem,
+  type Description,
+  pathItemsOf,
+  segmentsOf,
+} from './description.ts';
 import { settingsHead } from './settings-head.ts';
 import { instant, method, uriReference } from './values.ts';
 

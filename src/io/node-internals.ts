@@ -9,7 +9,7 @@ import {
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import { type AddressInfo, connect, createServer, type Server, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
-import type { TLSSocket } from 'node:tls';
+import { connect as connectTls, TLSSocket } from 'node:tls';
 import manifest from '../../package.json' with { type: 'json' };
 import { Failure } from '../failure.ts';
 
@@ -717,7 +717,6 @@ async function tellsDescriptors({ client, accepted }: Connection): Promise<boole
 }
 
 async function tellsCarrier(): Promise<boolean> {
-  const { TLSSocket } = await import('node:tls');
   const [carrier] = duplexPair();
   const encrypted = new TLSSocket(carrier as Socket, { isServer: true });
   encrypted.on('error', () => {});
@@ -727,14 +726,13 @@ async function tellsCarrier(): Promise<boolean> {
 }
 
 async function readsInto(): Promise<boolean> {
-  const tls = await import('node:tls');
   const [ours, theirs] = duplexPair();
   const options = { ciphers: 'PSK:@SECLEVEL=0', maxVersion: 'TLSv1.2' } as const;
   const psk = Buffer.alloc(16, 1);
   // The types lack `pskCallback` here, which is documented.
   const ofServer = { isServer: true, ...options, pskCallback: () => psk };
-  const server = new tls.TLSSocket(ours as Socket, ofServer);
-  const client = tls.connect({
+  const server = new TLSSocket(ours as Socket, ofServer);
+  const client = connectTls({
     socket: theirs as Socket,
     ...options,
     pskCallback: () => ({ psk, identity: 'tried' }),
@@ -761,6 +759,7 @@ async function readsInto(): Promise<boolean> {
 }
 
 async function tellsHttp2Handles(): Promise<boolean> {
+  // Here, because no command and few gateways speak HTTP/2, and Node.js takes 5 ms to load it.
   const http2 = await import('node:http2');
   const [ours, theirs] = duplexPair();
   const session: ServerHttp2Session = http2.performServerHandshake(ours);

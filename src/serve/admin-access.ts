@@ -4,7 +4,7 @@ import { AdminTokens } from '../admin/admin-tokens.ts';
 import { AdminAuthenticator, WRONG_TOKENS_PER_MINUTE } from '../admin/authenticator.ts';
 import { consoleAssets } from '../admin/console/serve.ts';
 import type { RequestHandler } from '../admin/listener.ts';
-import type { ProxyIdentities } from '../admin/proxy-identity.ts';
+import { ProxyIdentities } from '../admin/proxy-identity.ts';
 import { Sessions } from '../admin/sessions.ts';
 import { followAdminTokens, readAdminTokens } from '../config/admin-tokens.ts';
 import type { ProxyIdentitySettings } from '../config/identification.ts';
@@ -12,7 +12,9 @@ import { signatureOf } from '../config/read-file.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
+import { openJwtKeys } from '../identify/jwt-keys.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
+import { Verifications } from '../identify/verifications.ts';
 import { Certificates } from '../listen/tls.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { StartLink } from '../operations/start-link.ts';
@@ -55,7 +57,7 @@ export async function openAdminAccess(
     monotonicMs: () => performance.now(),
     wallMs: nowMs,
   });
-  const proxy = identity === null ? null : await openProxyIdentities(identity, attempts, logger);
+  const proxy = identity === null ? null : openProxyIdentities(identity, attempts, logger);
   const stopFollowing = tokensFile === null ? () => {} : follow(tokensFile, signature, tokens, logger);
   if (certificates !== null) followCertificates(certificates, logger);
   const sweeping = setInterval(() => sessions.sweep(), SWEEP_EVERY_MS).unref();
@@ -94,17 +96,11 @@ function followCertificates(certificates: Certificates, logger: Logger): void {
   });
 }
 
-/** Imports the modules that verify tokens only if they are needed. */
-async function openProxyIdentities(
+function openProxyIdentities(
   settings: ProxyIdentitySettings,
   attempts: FailedAttempts,
   logger: Logger,
-): Promise<ProxyIdentities> {
-  const [{ ProxyIdentities: Identities }, { openJwtKeys }, { Verifications }] = await Promise.all([
-    import('../admin/proxy-identity.ts'),
-    import('../identify/jwt-keys.ts'),
-    import('../identify/verifications.ts'),
-  ]);
+): ProxyIdentities {
   const { jwks } = settings;
   const at = jwks.kind === 'url' ? jwks.url : jwks.path;
   const onTrouble = (error: Error | null) => {
@@ -114,7 +110,7 @@ async function openProxyIdentities(
   const monotonicMs = () => performance.now();
   const keys = openJwtKeys(jwks, { monotonicMs, onTrouble }, 'admin.identity.jwks');
   const verifications = new Verifications({ attempts, whenSpent: 'wait', monotonicMs });
-  return new Identities({ settings, keys, verifications, monotonicMs, nowMs: () => Date.now() });
+  return new ProxyIdentities({ settings, keys, verifications, monotonicMs, nowMs: () => Date.now() });
 }
 
 export interface AdminAddress {

@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { readAcmeFiles } from '../certificates/acme-certificates.ts';
 import { readAdminTokens } from '../config/admin-tokens.ts';
 import type { Variables } from '../config/environment.ts';
 import { type AcmeTls, type Configuration, loadConfiguration, type Settings } from '../config/settings.ts';
@@ -76,7 +77,6 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
 
 /** @throws Failure `bad_settings` */
 async function checkAcmeFiles({ acme, clientCa }: AcmeTls): Promise<void> {
-  const { readAcmeFiles } = await import('../certificates/acme-certificates.ts');
   await readAcmeFiles(acme);
   const found = clientCa === null ? null : await readClientCa(clientCa);
   if (typeof found === 'string') throw new Failure('bad_settings', `listen.tls: ${found}`);

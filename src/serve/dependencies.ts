@@ -18,11 +18,12 @@ import { AddressLists } from '../gateway/who-may-call.ts';
 import { FieldNames } from '../http1/forwarded-fields.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Identifier } from '../identify/identify.ts';
-import type { JwtVerifier } from '../identify/jwt.ts';
-import type { JwtKeys } from '../identify/jwt-keys.ts';
+import { JwtVerifier } from '../identify/jwt.ts';
+import { type JwtKeys, openJwtKeys } from '../identify/jwt-keys.ts';
 import { KeySources } from '../identify/key-sources.ts';
 import { KnownCustomers } from '../identify/known-customers.ts';
 import { SecretUses } from '../identify/secret-uses.ts';
+import { Verifications } from '../identify/verifications.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import { PoolThreads } from '../io/pool-threads.ts';
 import type { ThreadTime } from '../io/thread-time.ts';
@@ -36,7 +37,7 @@ import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
 import type { PolicyReports } from '../telemetry/policy-reports.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
-import type { RequestValidator } from '../validate/validator.ts';
+import { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 import type { LoadedPolicies } from './loaded-policies.ts';
 
@@ -216,36 +217,11 @@ export class Validators {
   /** For the bodies that are held while they are checked, through every reload. */
   readonly heldBodies = new HeldBodies();
   readonly bodyChecks = new BodyChecks();
-  /** Null until settings have a description. */
-  #module: typeof import('../validate/validator.ts') | null = null;
 
-  /**
-   * Imports the module that checks requests. A gateway without descriptions does not spend memory on it.
-   * @returns null if nothing is to be imported
-   */
-  load({ descriptions }: Pick<Settings, 'descriptions'>): Promise<void> | null {
-    return descriptions.size === 0 || this.#module !== null ? null : this.#load();
-  }
-
-  /** The checks by the file of their description. Call `load` with the settings first. */
+  /** The checks by the file of their description. */
   of({ descriptions }: Pick<Settings, 'descriptions'>): ReadonlyMap<string, RequestValidator> {
-    const validators = new Map<string, RequestValidator>();
-    for (const [file, program] of descriptions) {
-      if (this.#module === null) throw new Error('the module that checks requests has not been loaded');
-      validators.set(file, new this.#module.RequestValidator(program));
-    }
-    return validators;
+    return new Map([...descriptions].map(([file, program]) => [file, new RequestValidator(program)]));
   }
-
-  async #load(): Promise<void> {
-    this.#module = await import('../validate/validator.ts');
-  }
-}
-
-interface JwtModules {
-  readonly JwtVerifier: typeof import('../identify/jwt.ts').JwtVerifier;
-  readonly openJwtKeys: typeof import('../identify/jwt-keys.ts').openJwtKeys;
-  readonly Verifications: typeof import('../identify/verifications.ts').Verifications;
 }
 
 /**
@@ -257,9 +233,6 @@ export class TokenIssuers {
   #settings: JwtSettings | null = null;
   #verifier: JwtVerifier | null = null;
   #keys: JwtKeys | null = null;
-  /** Null until the settings accept tokens. */
-  #modules: JwtModules | null = null;
-
   readonly #attempts: Pick<FailedAttempts, 'peek'>;
   readonly #customers: Pick<KnownCustomers, 'of'>;
 
@@ -270,15 +243,7 @@ export class TokenIssuers {
   }
 
   /**
-   * Imports the modules that verify tokens. A gateway that accepts no tokens does not spend memory on them.
-   * @returns null if nothing is to be imported, so that `verifierFor` can be called at once
-   */
-  load(settings: JwtSettings | null): Promise<void> | null {
-    return settings === null || this.#modules !== null ? null : this.#load();
-  }
-
-  /**
-   * The verifier for these settings, a new one if they have changed. Call `load` with them first.
+   * The verifier for these settings, a new one if they have changed.
    * @param settings null if the gateway accepts no tokens
    * @throws Failure `bad_settings` for a file of keys that cannot be used; the earlier verifier then stays
    */
@@ -287,10 +252,8 @@ export class TokenIssuers {
     if (settings === null) {
       this.#verifier = this.#keys = null;
     } else {
-      if (this.#modules === null) throw new Error('the modules that verify tokens have not been loaded');
       const { jwks, ...rules } = settings;
-      const keys = this.#modules.openJwtKeys(jwks, { monotonicMs, onTrouble: this.#troubleAt(jwks) });
-      const { JwtVerifier, Verifications } = this.#modules;
+      const keys = openJwtKeys(jwks, { monotonicMs, onTrouble: this.#troubleAt(jwks) });
       const verifications = new Verifications({ attempts: this.#attempts, whenSpent: 'refuse', monotonicMs });
       const clocks = { monotonicMs, wallMs: () => Date.now() };
       this.#verifier = new JwtVerifier({ rules, keys, verifications, customers: this.#customers, ...clocks });
@@ -303,15 +266,6 @@ export class TokenIssuers {
   /** Whether the gateway has the keys of the issuer, for a metric; null if it accepts no tokens. */
   get keysUp(): boolean | null {
     return this.#keys?.isUp ?? null;
-  }
-
-  async #load(): Promise<void> {
-    const [{ JwtVerifier }, { openJwtKeys }, { Verifications }] = await Promise.all([
-      import('../identify/jwt.ts'),
-      import('../identify/jwt-keys.ts'),
-      import('../identify/verifications.ts'),
-    ]);
-    this.#modules = { JwtVerifier, openJwtKeys, Verifications };
   }
 
   #troubleAt(jwks: JwtSettings['jwks']): (error: Error | null) => void {

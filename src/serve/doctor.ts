@@ -6,6 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import { partsOfAccount } from '../admit/account-id.ts';
 import type { LedgerView } from '../admit/ledger.ts';
+import { sealingUnder, UNSEALED } from '../certificates/records.ts';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
@@ -16,7 +17,9 @@ import { checkNodeInternals } from '../io/node-internals.ts';
 import { openFilesLimit } from '../listen/open-files.ts';
 import { countLiveKeys, type PlanUserStores } from '../operations/plans-in-use.ts';
 import { unreadableText } from '../operations/unreadable.ts';
+import { certificatesIn, openForDiagnosis as openEmbedded } from '../stores/embedded/open.ts';
 import type { ServerDiagnosis } from '../stores/redis/diagnosis.ts';
+import { findingsOfAcme } from './acme-findings.ts';
 import { type CheckedCertificate, checkSettings } from './check-settings.ts';
 import { connectionLimitOf, tooFewFiles } from './connection-limit.ts';
 import { readUpstreamTls } from './upstreams.ts';
@@ -83,9 +86,8 @@ async function* findingsOfNode(settings: Settings | null): AsyncGenerator<Findin
 
 async function* findingsOfEmbedded(settings: Settings, nowMs: () => number): AsyncGenerator<Finding> {
   const { dataFolder } = settings;
-  const { openForDiagnosis } = await import('../stores/embedded/open.ts');
   try {
-    const store = openForDiagnosis(settings);
+    const store = openEmbedded(settings);
     if (store === null) {
       const message = `There is no store in ${dataFolder} yet; the first start of a gateway makes it. If keys were made before, set TOLLGATE_DATA or REDIS_URL as then.`;
       yield { check: 'store', state: 'warn', message };
@@ -109,14 +111,18 @@ async function* findingsOfEmbedded(settings: Settings, nowMs: () => number): Asy
     : { check: 'disk', state: 'ok', message: `${free}.` };
 }
 
+/** Imports the client of Redis, which a diagnosis of the embedded store does not need. */
+async function openRedis(url: string) {
+  return (await import('../stores/redis/open.ts')).openForDiagnosis(url);
+}
+
 async function* findingsOfRedis(
   { peppers, usageHistory, redis: { durability } }: Settings,
   url: string,
   nowMs: () => number,
 ): AsyncGenerator<Finding> {
-  const { openForDiagnosis } = await import('../stores/redis/open.ts');
   try {
-    const redis = await openForDiagnosis(url);
+    const redis = await openRedis(url);
     try {
       const { faults, warnings } = await redis.inspect(usageHistory);
       for (const message of faults) yield { check: 'redis', state: 'fail', message };
@@ -350,21 +356,15 @@ async function* findingsOfOrders(
 ): AsyncGenerator<Finding> {
   const acme = listen.tls?.acme ?? null;
   if (acme === null) return;
-  const [{ findingsOfAcme }, { sealingUnder, UNSEALED }] = await Promise.all([
-    import('./acme-findings.ts'),
-    import('../certificates/records.ts'),
-  ]);
   try {
     if (redis.url === null) {
-      const { certificatesIn } = await import('../stores/embedded/open.ts');
-      const kept = { store: await certificatesIn(dataFolder), sealing: UNSEALED };
+      const kept = { store: certificatesIn(dataFolder), sealing: UNSEALED };
       for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
       return;
     }
-    const { openForDiagnosis } = await import('../stores/redis/open.ts');
-    const opened = await openForDiagnosis(redis.url);
+    const opened = await openRedis(redis.url);
     try {
-      const kept = { store: await opened.certificates(), sealing: sealingUnder(peppers) };
+      const kept = { store: opened.certificates(), sealing: sealingUnder(peppers) };
       for await (const found of findingsOfAcme(acme, kept, nowMs)) yield { check: 'certificate', ...found };
     } finally {
       opened.close();

@@ -232,10 +232,8 @@ async function open(run: Run): Promise<Opened> {
   const webSockets = closeWebSocketsOfEndedKeys(() => shareOf(live.settings).websockets, stores);
   const attempts = { peek: (address: string) => later.services!.failedAttempts.peek(address) };
   const tokens = new TokenIssuers(log, attempts, { of: (id) => later.services!.customers.of(id) });
-  await tokens.load(settings.jwt);
   const validators = new Validators();
   closers.push(() => validators.bodyChecks.close());
-  await validators.load(settings);
   return {
     access,
     stores,
@@ -497,7 +495,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
 }
 
 /** Puts changed settings in force from now on. */
-function follow(run: Run, { stores, upstreams, tokens, validators, policies }: Opened, wired: Wired): void {
+function follow(run: Run, { stores, upstreams, tokens, policies }: Opened, wired: Wired): void {
   const { env, live, log, closers, shareOf } = run;
   const { gateway, services, surroundings, metrics, telemetry } = wired;
   const build = async (next: Configuration, signal: AbortSignal) => {
@@ -517,7 +515,7 @@ function follow(run: Run, { stores, upstreams, tokens, validators, policies }: O
   const stopFollowing = live.follow({
     env,
     log,
-    load: ({ settings }) => loadAll([tokens.load(settings.jwt), validators.load(settings), policies.load(settings)]),
+    load: ({ settings }) => policies.load(settings),
     build,
     planUsers: async () => stores,
     events: {
@@ -552,11 +550,6 @@ function lateUsers(live: LiveSettings, stores: GatewayStores, { logger }: Gatewa
     stop = warnOfLostPlans(() => live.plans, stores, logger, Number.POSITIVE_INFINITY);
   };
   return { onPlansAdded, stop: () => stop() };
-}
-
-/** @returns null if nothing is to be waited for */
-function loadAll(parts: readonly (Promise<void> | null)[]): Promise<void> | null {
-  return parts.every((part) => part === null) ? null : Promise.all(parts).then(() => {});
 }
 
 function reportMemory({ logger }: GatewayLog, isShort: boolean, { of, usedBytes, limitBytes }: MemoryUse): void {

@@ -15,6 +15,7 @@ import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { PlansHistory } from '../operations/plans/history-store.ts';
+import { openForGateway as openEmbeddedStore } from '../stores/embedded/open.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { PepperWatch } from './pepper-watch.ts';
 import { StoreClock } from './store-clock.ts';
@@ -167,6 +168,7 @@ async function openRedis(
   surroundings: Surroundings,
   events: StoreEvents,
 ): Promise<Opened> {
+  // Here, because a gateway on the embedded store does not spend memory on the client of Redis.
   const { openForGateway } = await import('../stores/redis/open.ts');
   const { peppers, usageHistory, redis } = settings;
   const { onLostChanges, onReplicas } = events;
@@ -184,9 +186,8 @@ async function openEmbedded(
   events: StoreEvents,
   acceptsRollback: boolean,
 ): Promise<Opened> {
-  const { openForGateway } = await import('../stores/embedded/open.ts');
   const { dataFolder, peppers, redis } = settings;
-  const store = await openForGateway({
+  const store = await openEmbeddedStore({
     ...surroundings,
     ...{ dataFolder, peppers, acceptsRollback, usesAcme: usesAcme(settings) },
     decidesWhileAway: redis.onFailure === 'local',

@@ -10,6 +10,11 @@ import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { PlansHistory } from '../operations/plans/history-store.ts';
+import {
+  hasStore,
+  openForCommand as openEmbedded,
+  embeddedPeppers as peppersOfEmbedded,
+} from '../stores/embedded/open.ts';
 import { exposedFiles } from './exposed-files.ts';
 
 /** The keys in the gateway's store, open for one command. */
@@ -96,15 +101,14 @@ async function openKeys(env: NodeJS.ProcessEnv, options: OpenOptions) {
 
 type Opened = Omit<OpenKeys, 'settings' | 'plans' | 'plansVersion'> & { readonly counts: () => Promise<Counts> };
 
-/** A command on the embedded store loads nothing of Redis, and the other way round. */
+/** A command on the embedded store does not load the client of Redis. */
 async function openTechnology(
   { dataFolder, peppers, usageHistory, redis: { url, durability } }: Settings,
   { makesSecrets, missingStore }: OpenOptions,
 ): Promise<Opened> {
   const writesPeppers = makesSecrets === true ? 'always' : 'never';
   if (url === null) {
-    const { openForCommand } = await import('../stores/embedded/open.ts');
-    return openForCommand({
+    return openEmbedded({
       dataFolder,
       peppers,
       writesPeppers,
@@ -129,7 +133,7 @@ function insistOnFolder(env: NodeJS.ProcessEnv, { redis, dataFolder }: Settings)
 /** Whether the settings name Redis while the data folder has an embedded store, which is then not used. It opens neither. */
 export async function leavesStoreUnused(env: NodeJS.ProcessEnv, dataFolder: string): Promise<boolean> {
   if (!(env.REDIS_URL || env.REDIS_URL_FILE)) return false;
-  return (await import('../stores/embedded/open.ts')).hasStore(dataFolder);
+  return hasStore(dataFolder);
 }
 
 /**
@@ -138,7 +142,7 @@ export async function leavesStoreUnused(env: NodeJS.ProcessEnv, dataFolder: stri
  */
 export async function embeddedPeppers(env: NodeJS.ProcessEnv) {
   const { settings } = await configurationFrom(env);
-  return settings.redis.url === null ? (await import('../stores/embedded/open.ts')).embeddedPeppers(settings) : null;
+  return settings.redis.url === null ? peppersOfEmbedded(settings) : null;
 }
 
 async function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {

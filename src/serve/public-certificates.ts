@@ -1,7 +1,10 @@
-import type { AcmeCertificates, AcmeEvents } from '../certificates/acme-certificates.ts';
+import { AcmeCertificates, type AcmeEvents } from '../certificates/acme-certificates.ts';
+import { ChallengeCertificates } from '../certificates/challenge-certificates.ts';
+import { sealingUnder, UNSEALED } from '../certificates/records.ts';
 import type { Acme, AcmeTls, Settings } from '../config/settings.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ListenerCertificates } from '../listen/accept.ts';
+import { listenForHttpChallenges } from '../listen/http-challenge.ts';
 import { type CertificateSource, Certificates } from '../listen/tls.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
@@ -77,11 +80,6 @@ async function openAcme(
   { certificates: store, peppers, pepperState }: GatewayStores,
   telling: Telling,
 ): Promise<PublicCertificates> {
-  const [{ AcmeCertificates }, { ChallengeCertificates }, { sealingUnder, UNSEALED }] = await Promise.all([
-    import('../certificates/acme-certificates.ts'),
-    import('../certificates/challenge-certificates.ts'),
-    import('../certificates/records.ts'),
-  ]);
   if (store === null) throw new Error('the store was opened without the records of ACME');
   const certificates = await AcmeCertificates.open({
     acme,
@@ -105,7 +103,6 @@ async function openAcme(
     },
     begin: async () => {
       if (acme.challenge === 'http-01' && telling.listensForHttp) {
-        const { listenForHttpChallenges } = await import('../listen/http-challenge.ts');
         const { domains, httpPort } = acme;
         const listener = await listenForHttpChallenges({ host, port: httpPort, domains, answerTo });
         http.close = () => listener.close();

@@ -5,9 +5,12 @@ import { LISTED } from '../../model/attributes.ts';
 import type { Limits } from '../../model/plan.ts';
 import { isReadable } from '../../model/record.ts';
 import { createKey } from '../../operations/create-once.ts';
+import { customerOfNewKey } from '../../operations/customers.ts';
 import { keyReport, withSecret } from '../../operations/key-report.ts';
+import { goneElsewhere, insistOnPlan } from '../../operations/plans/history.ts';
 import { changeOfRecord } from '../../operations/recorded.ts';
 import { type OpenKeys, type OpenStore, withKeys, withStore } from '../../serve/open-store.ts';
+import { meantId } from '../meant-id.ts';
 import { operationsHere } from '../operations-at.ts';
 import { exitCodeOf, recordedByCommand } from '../recorded-change.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
@@ -118,23 +121,19 @@ async function create(customerId: string | null, store: OpenKeys, words: Words, 
 }
 
 /**
- * Loads what it needs only if another plans.yaml came into force last.
  * @throws Failure `conflict` if gateways have removed the plan since this plans.yaml was in force
  */
 async function refuseIfGone(plan: string, { plans, plansHistory, plansVersion }: OpenKeys): Promise<void> {
   const [latest] = await plansHistory.list().catch(() => []);
   if (latest === undefined || (isReadable(latest) && latest.version === plansVersion)) return;
-  const { goneElsewhere, insistOnPlan } = await import('../../operations/plans/history.ts');
   insistOnPlan(plan, await goneElsewhere(plans, plansHistory, plansVersion));
 }
 
 async function customerMeant(word: string, store: OpenStore, { error }: Terminal): Promise<string> {
-  const { meantId } = await import('../meant-id.ts');
   return meantId(operationsHere(store, error), word, { of: 'CUSTOMER_ID', isRead: false, note: error });
 }
 
 async function customerNamed(id: string, store: OpenKeys) {
-  const { customerOfNewKey } = await import('../../operations/customers.ts');
   return customerOfNewKey(id, store);
 }
 

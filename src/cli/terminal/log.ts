@@ -1,6 +1,6 @@
 import type { ExitCode } from '../../failure.ts';
 import { PLAIN } from '../../io/terminal-text.ts';
-import type { TerminalLog, TerminalLogOptions } from '../../telemetry/terminal-log.ts';
+import { TerminalLog, type TerminalLogOptions } from '../../telemetry/terminal-log.ts';
 import type { Option, Terminal, Words } from './command.ts';
 
 // How the commands that run a gateway print its log: as JSON, or on a terminal as rows for people.
@@ -27,7 +27,6 @@ export async function withLog(
   run: (log: TerminalLog | null) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   if (!isTerminal || options.json === true) return run(null);
-  const { TerminalLog } = await import('../../telemetry/terminal-log.ts');
   const log = new TerminalLog({
     fd: process.stdout.fd,
     size: terminal.size ?? (() => ({ columns: 80, rows: 24 })),

@@ -3,6 +3,7 @@ import { Failure } from '../../failure.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
 import { RedisAudit } from './audit.ts';
+import { RedisCertificateStore } from './certificates.ts';
 import { RedisChanges } from './changes.ts';
 import { connectRedis, describeAddress, readRedisUrl, untilReady, watchTrouble } from './connection.ts';
 import { redisCustomers } from './customers.ts';
@@ -21,7 +22,7 @@ import { ReplicaWatch, troubleOf } from './replica-watch.ts';
 import { Replication, type WantedReplicas } from './replication.ts';
 import { RedisSecretUses } from './secret-uses.ts';
 import { serverClocks } from './server-clocks.ts';
-import { circuitFor, type StoreConnection } from './shards.ts';
+import { circuitFor } from './shards.ts';
 import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
 
 // Opens the store in Redis: for a command, for a gateway, or for `tollgate doctor`.
@@ -171,7 +172,7 @@ export async function openForGateway(gateway: RedisGateway) {
     audit: new RedisAudit({ redis, circuit, writes }),
     plansHistory: new RedisPlansHistory({ redis, circuit }),
     fleet: new RedisFleet({ redis, circuit }),
-    certificates: gateway.usesAcme ? await certificatesOn({ redis, circuit }) : null,
+    certificates: gateway.usesAcme ? new RedisCertificateStore({ redis, circuit }) : null,
     changes,
     recalls: changes.recalls,
     peppers,
@@ -281,12 +282,7 @@ export async function openForDiagnosis(url: string) {
       } as const;
     },
     /** The records of the certificates that are ordered by ACME. */
-    certificates: () => certificatesOn({ redis, circuit }),
+    certificates: () => new RedisCertificateStore({ redis, circuit }),
     close: disconnect,
   };
-}
-
-async function certificatesOn(connection: StoreConnection) {
-  const { RedisCertificateStore } = await import('./certificates.ts');
-  return new RedisCertificateStore(connection);
 }
