@@ -4,13 +4,6 @@ import { audit } from './cli/audit.ts';
 import { bansList } from './cli/bans/list.ts';
 import { completionScript } from './cli/completion.ts';
 import { consoleLink } from './cli/console.ts';
-import {
-  customersCreate,
-  customersDelete,
-  customersEdit,
-  customersResume,
-  customersSuspend,
-} from './cli/customers/change.ts';
 import { customersList, customersShow } from './cli/customers/show.ts';
 import { deprecations } from './cli/deprecations.ts';
 import { doctor } from './cli/doctor.ts';
@@ -19,22 +12,12 @@ import { gatewayCheck } from './cli/gateway/check.ts';
 import { init } from './cli/init.ts';
 import { keysApply } from './cli/keys/apply.ts';
 import { keysBackup, keysRestore } from './cli/keys/backup.ts';
-import {
-  keysDelete,
-  keysEndSecret,
-  keysMove,
-  keysResume,
-  keysRevoke,
-  keysRotate,
-  keysSuspend,
-  keysUpdate,
-} from './cli/keys/change.ts';
-import { keysCreate } from './cli/keys/create.ts';
 import { keysExport } from './cli/keys/export.ts';
 import { keysFind } from './cli/keys/find.ts';
 import { keysImport } from './cli/keys/import.ts';
 import { keysList, keysShow } from './cli/keys/show.ts';
 import { now } from './cli/now.ts';
+import { changesUnder, type Entry } from './cli/operation-commands.ts';
 import { pets } from './cli/pets.ts';
 import { plansCheck } from './cli/plans/check.ts';
 import { plansDiff } from './cli/plans/diff.ts';
@@ -57,14 +40,6 @@ import {
 } from './cli/terminal/command.ts';
 import { withTonedLead } from './cli/terminal/style.ts';
 import { usage } from './cli/usage.ts';
-import {
-  bansLift,
-  customersTopUp,
-  customersUndoTopUp,
-  keysTopUp,
-  keysUndoTopUp,
-  usageReset,
-} from './cli/usage-changes.ts';
 import { usageExport } from './cli/usage-export.ts';
 import { version } from './cli/version.ts';
 import { type ExitCode, Failure } from './failure.ts';
@@ -95,10 +70,7 @@ const help: Command = {
     main(positionals.length === 0 ? ['--help'] : [...positionals, '--help'], terminal),
 };
 
-/** A command with its line in the overview, of at most 52 characters. */
-type Entry = readonly [line: string, command: Command];
-
-/** Every command, in the groups of the help. */
+/** Every command, in the groups of the help. Those that change something are made of the operations. */
 const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
   Run: [
     ['Run the pet service and a gateway before it, to try', start],
@@ -120,20 +92,10 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
     ['Go back to an earlier version', plansRollback],
   ],
   Keys: [
-    ['Make a key and show its secret once', keysCreate],
+    ...changesUnder('keys'),
     ['List the keys', keysList],
     ['Find the key of a secret', keysFind],
     ['Show a key', keysShow],
-    ['Change a key: plan, limits, name, end, who may call', keysUpdate],
-    ['Add to a limit for a while', keysTopUp],
-    ['Take a top-up back', keysUndoTopUp],
-    ['Give a key a new secret', keysRotate],
-    ['End one of several secrets', keysEndSecret],
-    ['Suspend a key', keysSuspend],
-    ['End the suspension of a key', keysResume],
-    ['Revoke a key for good', keysRevoke],
-    ['Remove a revoked or expired key', keysDelete],
-    ['Move a key to a customer, or away from one', keysMove],
     ['Make keys and customers as a file says', keysApply],
     ['Take in keys that were made elsewhere', keysImport],
     ['Print all keys, without secrets', keysExport],
@@ -141,23 +103,17 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
     ['Write them back to the store', keysRestore],
   ],
   Customers: [
-    ['Make a customer, whose keys share a plan', customersCreate],
+    ...changesUnder('customers'),
     ['List the customers', customersList],
     ['Show a customer and its keys', customersShow],
-    ['Change a customer', customersEdit],
-    ['Add to a shared limit for a while', customersTopUp],
-    ['Take a top-up back', customersUndoTopUp],
-    ['Suspend a customer with all its keys', customersSuspend],
-    ['End the suspension of a customer', customersResume],
-    ['Remove a customer', customersDelete],
   ],
   Look: [
     ['List the callers that are refused right now', now],
     ['Show what a caller has used', usage],
     ['Print what all callers used, for billing', usageExport],
-    ['Set what a key has used to nothing', usageReset],
+    ...changesUnder('usage'),
     ['List the bans in force', bansList],
-    ['Lift a ban', bansLift],
+    ...changesUnder('bans'),
     ['List who still calls deprecated routes', deprecations],
     ['List who changed what', audit],
   ],

@@ -5,17 +5,16 @@ import { listCustomers } from '../operations/catalogue/customers.ts';
 import { listKeys } from '../operations/catalogue/keys.ts';
 import { folded } from '../operations/key-search.ts';
 import type { OperationsAt } from './operations-at.ts';
+import type { Placeholder } from './terminal/command.ts';
 
 /** What an id may be of. */
 type Kind = 'key' | 'customer';
 
-/** How the help of a command names an argument that is a key, a customer, or either. */
-export type Placeholder = keyof typeof KINDS_OF;
-const KINDS_OF = {
+const KINDS_OF: Readonly<Record<Placeholder, readonly Kind[]>> = {
   KEY_ID: ['key'],
   CUSTOMER_ID: ['customer'],
   ID: ['key', 'customer'],
-} as const satisfies Readonly<Record<string, readonly Kind[]>>;
+};
 
 /** Who has a name. */
 interface Named {
@@ -59,7 +58,7 @@ export async function meantId(
   word: string,
   { of, isRead, isForRevoked = false, note }: Meaning,
 ): Promise<string> {
-  const kinds: readonly Kind[] = KINDS_OF[of];
+  const kinds = KINDS_OF[of];
   const kind = kindOfId(word);
   if (kind !== null) {
     if (kinds.includes(kind)) return word;

@@ -1,64 +1,41 @@
-import type { z } from 'zod';
 import { type ExitCode, Failure, Refused } from '../failure.ts';
+import { isTokenHolder } from '../identify/api-key.ts';
+import { escapedText } from '../io/terminal-text.ts';
 import { momentText } from '../io/time-text.ts';
 import { isCustomerId } from '../model/record.ts';
-import { isOptional, kindOf, membersOf, pathMembersOf, readWords } from '../operations/catalogue/input.ts';
-import type { InputOf } from '../operations/catalogue/operation.ts';
+import type { StoreOperation } from '../operations/catalogue/all.ts';
+import { showCustomer } from '../operations/catalogue/customers.ts';
+import { membersOf, pathMembersOf } from '../operations/catalogue/input.ts';
+import { showKey } from '../operations/catalogue/keys.ts';
+import { FINAL, type InputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import type { OpenOptions } from '../serve/open-store.ts';
-import { type Meaning, meantId, type Placeholder } from './meant-id.ts';
+import { inputOf, optionsOf, withMeantId, withMeantIds } from './operation-options.ts';
 import { type OperationsAt, type Performed, withOperations } from './operations-at.ts';
 import { exitCodeOf } from './recorded-change.ts';
-import type { Command, Option, Terminal, Words } from './terminal/command.ts';
+import { type Command, isYes, type Option, type Placeholder, type Terminal, type Words } from './terminal/command.ts';
 import { OF_OPERATIONS } from './terminal/variables.ts';
 
-// A command that does one operation of operators. Its options and their help are made of the input of the operation.
+// A command that changes something by one operation of operators. Its name, its options, its help, its question and its JSON are made of
+// the operation.
 
-/** How a command spells and prints an operation. */
-interface OperationCommand<O extends AnyOperation> {
-  /** For example `keys topup`. */
-  readonly name: string;
-  readonly operation: O;
-  /** The word that names what it is done to: KEY_ID unless given. Null: it makes something new. */
-  readonly positional?: Placeholder | null;
-  /** The operation in place of `operation` if it is done to a customer, where there is another one. */
+/** What a command has beside its operation. */
+export interface Look<O extends AnyOperation> {
+  /** What it prints for people; each member of the output unless given. */
+  readonly text?: (done: Performed<O>, print: Print) => string;
+  readonly examples?: readonly string[];
+  /** The operation in place of this one if it is done to a customer, where there is another one. */
   readonly ofCustomer?: AnyOperation & Pick<O, 'run'>;
   /** The command is for revoked keys too, so a name may mean one although another key has it. */
   readonly isForRevoked?: boolean;
-  /** The word for the second member of the path, if there is one. */
-  readonly part?: string;
-  readonly examples: readonly string[];
-  /** How a member of the input is spelled, where that is not `--member VALUE` with the description of the member. */
-  readonly spelled?: Readonly<Record<string, Spelling>>;
-  /** Options beside the members of the input. */
+  /** Options beside those of the operation. */
   readonly options?: Command['options'];
-  /** Members of the input that those options stand for. @throws Failure `bad_usage` */
-  readonly given?: (words: Words) => object;
-  /** The help of `--json`. */
-  readonly json: string;
-  /** What `--json` prints; the output of the operation unless given. */
-  readonly asJson?: (done: Performed<O>) => object;
-  readonly text: (done: Performed<O>, print: Print) => string;
   readonly open?: OpenOptions;
-  /** Called before the store is opened. @throws Failure `bad_usage` */
-  readonly check?: (words: Words, terminal: Terminal) => void;
-  /** Asks the person. Returns what is printed instead if the answer is no, or null. */
-  readonly confirm?: (at: OperationsAt, words: Words, terminal: Terminal) => Promise<string | null>;
-  /** Asks the person for members of the input that were not given. @throws Failure `refused` if the person ends the input */
-  readonly ask?: (at: OperationsAt, words: Words, terminal: Terminal) => Promise<Readonly<Record<string, unknown>>>;
 }
 
-export interface Spelling {
-  /** The name of the option. */
-  readonly option?: string;
-  readonly value?: string;
-  readonly about?: string;
-  /** Makes the member of what was given. @throws Failure `bad_usage` */
-  readonly read?: (given: never, words: Words) => unknown;
-  /** The member is an id of this kind, for which a name may stand. */
-  readonly idOf?: Placeholder;
-}
+/** What the commands of operations have beside them, by the names of the operations. */
+export type Looks = { readonly [O in StoreOperation as O['name']]?: Look<O> };
 
 /** What a text is made with. */
 export interface Print {
@@ -67,8 +44,72 @@ export interface Print {
   /** Writes Unix milliseconds or an RFC 3339 time. */
   readonly moment: (at: number | string) => string;
   readonly id: string;
+  /** Where the operation was done, in words. */
+  readonly at: string;
   readonly terminal: Terminal;
   readonly nowMs: number;
+}
+
+export function operationCommand<O extends AnyOperation>(operation: O, look: Look<O> = {}): Command {
+  const [name] = operation.command!;
+  const { ofCustomer = operation, isForRevoked = false } = look;
+  const positionals = positionalsOf(operation, look);
+  return {
+    name,
+    about: [operation.sentence, operation.effect].filter((text) => text !== undefined).join(' '),
+    positionals,
+    environment: OF_OPERATIONS,
+    examples: look.examples ?? [`tollgate ${[name, ...positionals].join(' ')}`],
+    options: {
+      ...optionsOf({ operation }),
+      ...look.options,
+      ...(operation.isFinal === true ? { yes: yesOf(operation) } : {}),
+      ...(isNamed(operation) ? { id: ONCE } : {}),
+      json: jsonOf(operation),
+    },
+    run(words, terminal) {
+      insistOnYes(operation, words, terminal);
+      const members = inputOf({ name, operation }, words);
+      const once = isNamed(operation) ? onceOf(words) : null;
+      const meaning = { isRead: false, isForRevoked, note: terminal.error };
+      const work = async (at: OperationsAt): Promise<ExitCode> => {
+        const { positionals: path } = await withMeantId(at, positionals[0] as Placeholder, words, meaning);
+        const [id = null] = path;
+        if (once !== null && id !== (words.positionals[0] ?? null)) throw new Failure('bad_usage', NAME_WITH_ONCE);
+        const input = {
+          ...(await withMeantIds(at, { operation }, members, meaning)),
+          ...Object.fromEntries(pathMembersOf(operation).map((member, i) => [member, path[i]])),
+        };
+        const answers = await answersTo(operation, { at, id, isForRevoked, words, terminal });
+        if (answers === null) {
+          terminal.error('Nothing was changed.\n');
+          return 1;
+        }
+        const on = (id !== null && isCustomerId(id) ? ofCustomer : operation) as O;
+        const done = await at.perform(on, { ...input, ...answers } as InputOf<O>, { once }).catch(asCommand);
+        if (done.isRepeated) terminal.error('Nothing was changed: this change was made under this --id before.\n');
+        const text = look.text ?? membersText;
+        if (words.options.json === true) terminal.out(`${JSON.stringify(done.output, null, 2)}\n`);
+        else terminal.out(text(done, printOn(terminal, id ?? '', at.name)));
+        return codeOf(done, terminal);
+      };
+      const makes = operation.makesSecret === true ? { makesSecrets: true } : {};
+      return withOperations(terminal, work, { ...makes, ...look.open });
+    },
+  };
+}
+
+/** The words for the members of the path: which record, and which part of it. */
+function positionalsOf({ line }: AnyOperation, { ofCustomer }: { readonly ofCustomer?: unknown }): readonly string[] {
+  return pathMembersOf({ line }).map((member) => {
+    if (member !== 'id') return member.replaceAll(/[A-Z]/g, '_$&').toUpperCase();
+    if (line.includes(' /keys/') && ofCustomer === undefined) return 'KEY_ID';
+    return line.includes(' /customers/') ? 'CUSTOMER_ID' : 'ID';
+  });
+}
+
+function jsonOf({ output }: AnyOperation): Option {
+  return { type: 'boolean', about: `Prints one JSON object: ${Object.keys(membersOf(output)).join(', ')}.` };
 }
 
 const ONCE: Option = {
@@ -78,153 +119,14 @@ const ONCE: Option = {
 };
 const MAX_CHARACTERS = 255;
 
-export function operationCommand<O extends AnyOperation>(spec: OperationCommand<O>): Command {
-  const {
-    name,
-    operation,
-    positional = 'KEY_ID',
-    ofCustomer = operation,
-    part,
-    examples,
-    open = {},
-    json,
-    check,
-    isForRevoked = false,
-    confirm,
-    ask: question,
-  } = spec;
-  return {
-    name,
-    about: operation.sentence,
-    positionals: [positional, part].filter((word) => typeof word === 'string'),
-    environment: OF_OPERATIONS,
-    examples,
-    options: {
-      ...optionsOf(spec),
-      ...spec.options,
-      ...(operation.once === undefined ? {} : { id: ONCE }),
-      json: { type: 'boolean', about: json },
-    },
-    async run(given, terminal) {
-      check?.(given, terminal);
-      const names = pathMembersOf(operation);
-      const members = inputOf(spec, given);
-      const once = operation.once === undefined ? null : onceOf(given);
-      const work = async (at: OperationsAt): Promise<ExitCode> => {
-        const meaning = { isRead: false, isForRevoked, note: terminal.error };
-        const words = await withMeantId(at, positional, given, meaning);
-        const [id = null] = words.positionals;
-        if (once !== null && id !== given.positionals[0]) throw new Failure('bad_usage', NAME_WITH_ONCE);
-        const meant = await withMeantIds(at, spec.spelled, members, meaning);
-        const input = { ...meant, ...Object.fromEntries(words.positionals.map((word, i) => [names[i], word])) };
-        const declined = (await confirm?.(at, words, terminal)) ?? null;
-        if (declined !== null) {
-          terminal.error(`${declined}\n`);
-          return 1;
-        }
-        const answers = (await question?.(at, words, terminal)) ?? {};
-        const on = id !== null && isCustomerId(id) ? ofCustomer : operation;
-        const done = await at.perform(on as O, { ...input, ...answers } as InputOf<O>, { once }).catch(asCommand);
-        if (done.isRepeated) terminal.error('Nothing was changed: this change was made under this --id before.\n');
-        const report = spec.asJson === undefined ? done.output : spec.asJson(done);
-        if (words.options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
-        else terminal.out(spec.text(done, printOn(terminal, id ?? '')));
-        return codeOf(done, terminal);
-      };
-      return withOperations(terminal, work, open);
-    },
-  };
+/** Whether a change may be named. The name of one that makes a secret would lead to the secret, and arguments can be read by others. */
+function isNamed({ once, makesSecret }: AnyOperation): boolean {
+  return once !== undefined && makesSecret !== true;
 }
 
 /** Another key may have the name when the command is repeated. */
 const NAME_WITH_ONCE =
   '--id needs the id of what is changed, not its name: by the time of a repetition another may have the name.';
-
-/** The words with the id of what is meant, where the name of a key or a customer was given. */
-export async function withMeantId(
-  at: OperationsAt,
-  positional: Placeholder | null,
-  words: Words,
-  meaning: Omit<Meaning, 'of'>,
-): Promise<Words> {
-  const [first, ...rest] = words.positionals;
-  if (first === undefined || positional === null) return words;
-  const id = await meantId(at, first, { of: positional, ...meaning });
-  return { ...words, positionals: [id, ...rest] };
-}
-
-/** The members of the input with the ids of what is meant, where names were given. */
-export async function withMeantIds(
-  at: OperationsAt,
-  spelled: Readonly<Record<string, Spelling>> = {},
-  members: object,
-  meaning: Omit<Meaning, 'of'>,
-): Promise<object> {
-  const meant = Object.entries(members).map(async ([member, word]) => {
-    const { idOf } = spelled[member] ?? {};
-    const isWord = idOf !== undefined && typeof word === 'string';
-    return [member, isWord ? await meantId(at, word, { of: idOf, ...meaning }) : word] as const;
-  });
-  return Object.fromEntries(await Promise.all(meant));
-}
-
-/** The exit code of a change. Names the records that it has left as they are, because they could not be read. */
-function codeOf({ output, change }: Performed<AnyOperation>, terminal: Terminal): ExitCode {
-  if (change === undefined) return 0;
-  const { unreadable = [] } = output as { readonly unreadable?: readonly { readonly id: string }[] };
-  const code = exitCodeOf(change.durability, terminal);
-  if (unreadable.length === 0) return code;
-  terminal.error(`warning: ${unreadableText(unreadable)}. They stay as they are.\n`);
-  return 1;
-}
-
-export function optionsOf({ operation, spelled = {} }: Pick<OperationCommand<AnyOperation>, 'operation' | 'spelled'>) {
-  const entries = Object.entries(membersOf(operation.input)).map(([member, type]): [string, Option] => {
-    const {
-      option = member,
-      about = type.description ?? '',
-      value = placeholderOf(option, type),
-    } = spelled[member] ?? {};
-    if (kindOf(type) === 'boolean') return [option, { type: 'boolean', about }];
-    const isMultiple = ['array', 'object', 'record'].includes(kindOf(type) ?? '');
-    return [option, { type: 'string', value, about, ...(isMultiple ? { multiple: true } : {}) }];
-  });
-  return Object.fromEntries(entries);
-}
-
-function placeholderOf(option: string, type: z.ZodType): string {
-  return kindOf(type) === 'number' ? 'NUMBER' : option.toUpperCase();
-}
-
-export function inputOf<O extends AnyOperation>(
-  {
-    name,
-    operation,
-    spelled = {},
-    given: beside,
-  }: Pick<OperationCommand<O>, 'name' | 'operation' | 'spelled' | 'given'>,
-  words: Words,
-): object {
-  const { input } = operation;
-  if (input === undefined) return {};
-  const optionOf = (member: string) => spelled[member]?.option ?? member;
-  const given = Object.entries(membersOf(input)).flatMap(([member]) => {
-    const value = words.options[optionOf(member)];
-    if (value === undefined) return [];
-    const read = spelled[member]?.read;
-    return [[member, read === undefined ? value : read(value as never, words)] as const];
-  });
-  const mayBeEmpty =
-    isOptional(input) || Object.values(membersOf(input)).some((type) => !type.safeParse(undefined).success);
-  if (given.length === 0 && !mayBeEmpty) {
-    throw new Failure('bad_usage', `Nothing is to be changed. See \`tollgate ${name} --help\`.`);
-  }
-  return readWords(
-    input,
-    { ...Object.fromEntries(given), ...beside?.(words) },
-    (member) => `--${optionOf(member)}`,
-  ) as object;
-}
 
 function onceOf({ options }: Words): string | null {
   const once = (options.id as string | undefined) ?? null;
@@ -241,14 +143,112 @@ function asCommand(error: unknown): never {
   throw error;
 }
 
-export function printOn(terminal: Terminal, id: string): Print {
+/**
+ * Whether `--yes` is required where there is no person to ask. What only an admin may do is not urgent. A program must be able to revoke a
+ * leaked key at once.
+ */
+function insistsOnYes({ isFinal, role }: AnyOperation): boolean {
+  return isFinal === true && role === 'admin';
+}
+
+function yesOf(operation: AnyOperation): Option {
+  const rest = insistsOnYes(operation)
+    ? '; required where there is no terminal to ask on.'
+    : '. Only on a terminal the command asks first.';
+  return { type: 'boolean', short: 'y', about: `Does it without asking${rest}` };
+}
+
+/** @throws Failure `bad_usage` */
+function insistOnYes(operation: AnyOperation, { options }: Words, { question = null }: Terminal): void {
+  if (!insistsOnYes(operation) || options.yes === true || question !== null) return;
+  throw new Failure('bad_usage', `${operation.effect} ${FINAL} Give --yes to do it.`);
+}
+
+interface Asking {
+  readonly at: OperationsAt;
+  readonly id: string | null;
+  readonly isForRevoked: boolean;
+  readonly words: Words;
+  readonly terminal: Terminal;
+}
+
+/**
+ * Asks the person whether to do what cannot be undone, and for what the operation asks for. Nothing is asked about what does not exist, or
+ * was revoked before.
+ * @returns members of the input; null if the person does not want it
+ */
+async function answersTo(
+  operation: AnyOperation,
+  { at, id, isForRevoked, words, terminal: { question = null } }: Asking,
+): Promise<Readonly<Record<string, unknown>> | null> {
+  const { isFinal, effect, asks = {} } = operation;
+  const given = Object.keys(optionsOf({ operation })).filter((option) => words.options[option] !== undefined);
+  const isSure = isFinal !== true || words.options.yes === true;
+  const questions = given.length === 0 ? Object.entries(asks) : [];
+  if (question === null || id === null || (isSure && questions.length === 0)) return {};
+  const facts = isTokenHolder(id) ? '' : await factsOf(at, id, isForRevoked);
+  if (facts === null) return {};
+  if (!isSure) {
+    const verb = operation.command![0].split(' ').at(-1)!;
+    const options = given.map((option) => ` --${option} ${words.options[option]}`).join('');
+    const what = `${verb.charAt(0).toUpperCase()}${verb.slice(1)} ${id}${facts}${options}`;
+    if (!isYes(await question(`${what}? ${effect} ${FINAL} [y/N] `))) return null;
+  }
+  const answers: Record<string, boolean> = {};
+  for (const [member, text] of questions) {
+    const answer = await question(`${text} [y/N] `);
+    if (answer === null) return null;
+    if (isYes(answer)) answers[member] = true;
+  }
+  return answers;
+}
+
+/** What is known of a key or a customer, for the person who decides about it; null if there is none. */
+async function factsOf(at: OperationsAt, id: string, isForRevoked: boolean): Promise<string | null> {
+  try {
+    const { output } = await at.perform(isCustomerId(id) ? showCustomer : showKey, { id });
+    const { plan, name, owner } = output;
+    const { revokedAt, lastUsedOn } = { revokedAt: null, lastUsedOn: undefined, ...output };
+    if (revokedAt !== null && !isForRevoked) return null;
+    const facts = [
+      `plan ${plan}`,
+      ...(name === null ? [] : [`"${escapedText(name)}"`]),
+      ...(owner === null ? [] : [`of ${escapedText(owner)}`]),
+      ...(lastUsedOn === undefined ? [] : [lastUsedOn === null ? 'no use on record' : `last used ${lastUsedOn}`]),
+    ];
+    return ` (${facts.join(', ')})`;
+  } catch (error) {
+    if (error instanceof Failure && error.code === 'not_found') return null;
+    throw error;
+  }
+}
+
+/** The exit code of a change. Names the records that it has left as they are, because they could not be read. */
+function codeOf({ output, change }: Performed<AnyOperation>, terminal: Terminal): ExitCode {
+  if (change === undefined) return 0;
+  const { unreadable = [] } = output as { readonly unreadable?: readonly { readonly id: string }[] };
+  const code = exitCodeOf(change.durability, terminal);
+  if (unreadable.length === 0) return code;
+  terminal.error(`warning: ${unreadableText(unreadable)}. They stay as they are.\n`);
+  return 1;
+}
+
+/** A line for each member of an output. */
+function membersText({ output }: { readonly output: unknown }): string {
+  const members = Object.entries(output as object);
+  const width = Math.max(...members.map(([name]) => name.length));
+  const textOf = (value: unknown) => (typeof value === 'string' ? escapedText(value) : JSON.stringify(value));
+  return members.map(([name, value]) => `${name.padEnd(width)}  ${textOf(value)}\n`).join('');
+}
+
+export function printOn(terminal: Terminal, id = '', at = ''): Print {
   const nowMs = Date.now();
   return {
     id,
+    at,
     terminal,
     nowMs,
-    // Reports round times up to whole seconds. So is the present here: a ban of 10 minutes ends in 10 minutes, not in 11.
-    seconds: (at) => momentText(at * 1000, Math.ceil(nowMs / 1000) * 1000, terminal),
-    moment: (at) => momentText(typeof at === 'string' ? Date.parse(at) : at, nowMs, terminal),
+    seconds: (seconds) => momentText(seconds * 1000, nowMs, terminal),
+    moment: (time) => momentText(typeof time === 'string' ? Date.parse(time) : time, nowMs, terminal),
   };
 }

@@ -4,18 +4,10 @@ import { membersOf, pathMembersOf } from '../operations/catalogue/input.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import type { OpenOptions } from '../serve/open-store.ts';
-import type { Placeholder } from './meant-id.ts';
-import {
-  inputOf,
-  optionsOf,
-  type Print,
-  printOn,
-  type Spelling,
-  withMeantId,
-  withMeantIds,
-} from './operation-command.ts';
+import { type Print, printOn } from './operation-command.ts';
+import { inputOf, optionOf, optionsOf, type Spelling, withMeantId, withMeantIds } from './operation-options.ts';
 import { type OperationsAt, withOperations } from './operations-at.ts';
-import type { Command, Option, Terminal, Words } from './terminal/command.ts';
+import type { Command, Option, Placeholder, Terminal, Words } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
 import { type Column, printTable } from './terminal/table.ts';
 import { OF_OPERATIONS } from './terminal/variables.ts';
@@ -97,7 +89,7 @@ export function listCommand<O extends AnyOperation, Row = EntryOf<O>>(spec: List
       const isFiltered = Object.entries(filters).some(([option, { type }]) => type === 'string' && options[option]);
       let left = limit === undefined ? (usual ?? Number.POSITIVE_INFINITY) : limitFrom(limit);
       return reading(terminal, spec, async (at) => {
-        const input = await withMeantIds(at, spelled, given, { isRead: true, note: terminal.error });
+        const input = await withMeantIds(at, { operation, spelled }, given, { isRead: true, note: terminal.error });
         const progress = new Progress(terminal, () => performance.now());
         let whole: Page | null = null;
         for (let cursor: unknown = undefined; cursor !== null && left > 0; ) {
@@ -176,7 +168,7 @@ function printList<O extends AnyOperation, Row>(
   const inOrder = order === undefined ? all : all.toSorted(order);
   const shown = rows === undefined ? (inOrder as readonly Row[]) : inOrder.flatMap(rows);
   const there = columns.filter(({ isThere }) => isThere === undefined || shown.some(isThere));
-  const print = printOn(terminal, '');
+  const print = printOn(terminal);
   const cells = [
     ...shown.map((row) => there.map(({ cell }) => cell(row, print) ?? '')),
     ...unreadableIn(output).map(({ id }) => there.map(({ head }) => cellOfUnreadable(head, id))),
@@ -252,11 +244,11 @@ function reading<O extends AnyOperation>(
  * A fault of the input, whose sentence begins with the name of a member, as one of the option of that member.
  * @throws the error
  */
-function insistOnOption(error: unknown, { input }: AnyOperation, spelled: Readonly<Record<string, Spelling>>): never {
+function insistOnOption(error: unknown, operation: AnyOperation, spelled: Readonly<Record<string, Spelling>>): never {
   if (!(error instanceof Failure) || error.code !== 'refused') throw error;
   const [member = ''] = error.message.split(' ', 1);
-  if (!Object.hasOwn(membersOf(input), member)) throw error;
-  const name = member === 'q' ? 'TEXT' : `--${spelled[member]?.option ?? member}`;
+  if (!Object.hasOwn(membersOf(operation.input), member)) throw error;
+  const name = member === 'q' ? 'TEXT' : optionOf({ operation, spelled }, member);
   throw new Failure('bad_usage', `${name}${error.message.slice(member.length)}`);
 }
 

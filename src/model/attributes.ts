@@ -448,9 +448,6 @@ export function shapeOf<K extends RecordKind, B extends Border>(kind: K, border:
   return Object.fromEntries(members) as Shape<K, B>;
 }
 
-/** The attributes of a new key. */
-export const givenAttributes = z.object(shapeOf('key', 'given'));
-
 function descriptionOf({ about, description, form, max, leftOut }: Attribute, kind: RecordKind, border: Border) {
   const sentence = `${description?.[kind] || about}.`;
   if (border !== 'inFile' || (form !== 'line' && form !== 'text' && form !== 'word')) return sentence;

@@ -40,6 +40,7 @@ export const limitOrCustom = z.union([limit, z.literal('custom')]);
 
 const editedLimit = limitOr(` or "unlimited", or null for the plan's own`, UNLIMITED, z.null()).meta({
   id: 'EditedLimit',
+  description: "Null restores the plan's own number.",
 });
 const limitsRule = `must be an object with ${WINDOWS.join(', ')}`;
 /** Those of a new key or customer, and of reports. */

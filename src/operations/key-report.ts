@@ -87,7 +87,7 @@ export const key = z
   .meta({ id: 'Key', description: 'A key, without any secret.' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
-export type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
 
 export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
   readonly secrets: DeepReadonly<z.output<typeof usedSecrets>>;
@@ -178,11 +178,6 @@ export function workingSecrets({ secrets }: Pick<StoredKey, 'secrets'>, nowMs: n
 /** The member `suspended` of the report of a key or a customer; absent unless it is suspended now. */
 export function suspendedNow({ suspended }: Pick<StoredKey, 'suspended'>, nowMs: number) {
   return suspendedMember(isSuspended(suspended, nowMs) ? suspended : undefined);
-}
-
-/** The report of a new secret, the only one that shows it. */
-export function withSecret({ id, ...rest }: KeyReport, secret: string) {
-  return { id, key: secret, ...rest };
 }
 
 /** How reports name the entry of a keys.yaml. */

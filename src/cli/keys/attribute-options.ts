@@ -1,24 +1,22 @@
+import type { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import {
   ATTRIBUTE_NAMES,
   ATTRIBUTES,
   type Attribute,
-  type AttributeEdits,
   type AttributeName,
   type Attributes,
-  attributesOf,
   FILTERS,
   FIRST_ATTRIBUTES,
-  givenAttributes,
   LISTED,
   metaName,
   type RecordKind,
   valueText,
   wordOf,
 } from '../../model/attributes.ts';
-import { readWords } from '../../operations/catalogue/input.ts';
-import type { Command, Words } from '../terminal/command.ts';
+import { layersOf } from '../../operations/catalogue/input.ts';
+import type { Command, Form, Words } from '../terminal/command.ts';
 import type { Column } from '../terminal/table.ts';
 
 // The attributes of keys and customers, as options, columns and lines of commands.
@@ -44,14 +42,6 @@ function aboutOf(name: AttributeName, what: 'new' | 'change'): string {
   return what === 'new' ? `${sentence}.` : `${sentence}; an empty text removes it.`;
 }
 
-/** The options of `keys create`. */
-export const ATTRIBUTE_OPTIONS: Command['options'] = Object.fromEntries(
-  ATTRIBUTE_NAMES.map((name) => {
-    const multiple = isMultiple(name) ? { multiple: true } : {};
-    return [optionOf(name), { type: 'string', ...multiple, value: placeholderOf(name), about: aboutOf(name, 'new') }];
-  }),
-);
-
 /** The options by which lists are filtered. @param what `Keys` */
 export function filterOptions(what: string): Command['options'] {
   return Object.fromEntries(
@@ -67,19 +57,23 @@ export function givenFilters({ options }: Pick<Words, 'options'>): Readonly<Reco
   return Object.fromEntries(FILTERS.map((name) => [name, options[optionOf(name)]]));
 }
 
-function isMultiple(name: AttributeName): boolean {
-  return BY_NAME[name].form === 'list' || BY_NAME[name].form === 'pairs';
-}
-
-/** The attributes in a new record or in a change of one, as `operationCommand` spells them. */
-export function spelledAttributes(kind: RecordKind, what: 'new' | 'change') {
-  return Object.fromEntries(
-    attributesOf(kind).map((name) => {
-      const read = READ[BY_NAME[name].form];
-      const spelling = { option: optionOf(name), value: placeholderOf(name), about: aboutOf(name, what) };
-      return [name, read === undefined ? spelling : { ...spelling, read }];
-    }),
-  );
+/**
+ * The form of an attribute in a new record or in a change of one; null if the member of the input is none.
+ * @param layers of its schema
+ */
+export function attributeForm(member: string, layers: readonly z.ZodType[], what: 'new' | 'change'): Form | null {
+  const name = ATTRIBUTE_NAMES.find((one) => one === member);
+  const { form, given, edited } = BY_NAME[name ?? 'name'];
+  const inner = layersOf(what === 'new' ? given : edited).at(-1);
+  if (name === undefined || layers.at(-1) !== inner) return null;
+  const read = READ[form];
+  return {
+    option: optionOf(name),
+    value: placeholderOf(name),
+    about: aboutOf(name, what),
+    ...(form === 'list' || form === 'pairs' ? { isMultiple: true } : {}),
+    ...(read === undefined ? {} : { read }),
+  };
 }
 
 /** How the values that are no plain text are read. */
@@ -88,19 +82,6 @@ const READ: { readonly [F in Attribute['form']]?: (given: never) => unknown } = 
   pairs: pairsFrom,
   word: (text: string) => (text === '' ? null : text),
 };
-
-/**
- * Reads the options of `keys create`.
- * @throws Failure `bad_usage`
- */
-export function readAttributes({ options }: Words): AttributeEdits {
-  const given = ATTRIBUTE_NAMES.flatMap((name) => {
-    const words = options[optionOf(name)];
-    if (words === undefined) return [];
-    return [[name, BY_NAME[name].form === 'pairs' ? pairsFrom(words as readonly string[]) : words] as const];
-  });
-  return readWords(givenAttributes, Object.fromEntries(given), (member) => `--${optionOf(member as AttributeName)}`);
-}
 
 /** One empty text stands for nothing. */
 function withoutEmpty(texts: readonly string[]): readonly string[] {

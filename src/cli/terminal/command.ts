@@ -15,6 +15,25 @@ export interface Option {
   readonly about: string;
 }
 
+/** How the help of a command names an argument that is a key, a customer, or either. */
+export type Placeholder = 'KEY_ID' | 'CUSTOMER_ID' | 'ID';
+
+/** How values of a kind are written in options. */
+export interface Form {
+  /** The name of the option, if it is not that of the member of the input. */
+  readonly option?: string;
+  readonly value: string;
+  /** In place of the description of the member. */
+  readonly about?: string;
+  /** After the description of the member. */
+  readonly hint?: string;
+  readonly isMultiple?: true;
+  /** It is the id of such a record, for which a name may stand. */
+  readonly idOf?: Placeholder;
+  /** Makes the member of what was given. @throws Failure `bad_usage` */
+  readonly read?: (given: never, option: string) => unknown;
+}
+
 /** The parsed arguments after a command's name. */
 export interface Words {
   readonly options: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
@@ -58,7 +77,7 @@ export interface Terminal {
 export interface Command {
   /** For example `keys create`. */
   readonly name: string;
-  /** One sentence for `--help`. */
+  /** What it does, for `--help`. */
   readonly about: string;
   /** The positional arguments as the usage shows them: `KEY_ID`, `[FILE]`; `[WORD...]`, the last one, stands for any number. */
   readonly positionals: readonly string[];

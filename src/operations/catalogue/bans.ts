@@ -90,10 +90,10 @@ export const listBans = defineOperation({
 
 export const liftBan = defineOperation({
   name: 'liftBan',
+  command: ['bans lift', 'Lift a ban'],
   line: 'DELETE /bans/{id}',
   role: 'operator',
-  sentence:
-    'Lifts a ban, clears the strikes, and takes back its place on the ladder, on every gateway within a second. What was counted stays.',
+  sentence: 'Lifts a ban, and takes back its place on the ladder, on every gateway within a second.',
   effect:
     'Its strikes are cleared, and the next ban is as long as this one was. What its windows have counted stays. If it keeps sending as ' +
     'before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up.',

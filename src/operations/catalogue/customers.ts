@@ -16,7 +16,7 @@ import {
   CREATING,
   createdDone,
   DURATION_PATTERN,
-  moment,
+  end,
   newAttributes,
   plan,
   repeatableOf,
@@ -92,6 +92,7 @@ export const listCustomers = defineOperation({
 export const createCustomer = defineOperation({
   ...CREATING,
   name: 'createCustomer',
+  command: ['customers create', 'Make a customer, whose keys share a plan'],
   line: 'POST /customers',
   sentence: 'Makes a customer, whose keys share one plan and its limits.',
   description: 'With `Idempotency-Key`, the same request within 24 h gets the same customer and makes no second one.',
@@ -101,7 +102,7 @@ export const createCustomer = defineOperation({
       {
         plan,
         ...shapeOf('customer', 'given'),
-        expiresAt: moment.optional(),
+        expiresAt: end('customer'),
         limits: limits
           .optional()
           .describe(
@@ -145,6 +146,7 @@ export const showCustomer = defineOperation({
 export const updateCustomer = defineOperation({
   ...updating(SHOWN_CUSTOMERS, 'CustomerEdits'),
   name: 'updateCustomer',
+  command: ['customers edit', 'Change a customer'],
   line: 'PATCH /customers/{id}',
   sentence: `Changes the plan, limits, ${TEXT_WORDS} or end of a customer, or who may call what with its keys, for all of them within a second. What was counted stays.`,
   action: 'customer.update',
@@ -153,9 +155,9 @@ export const updateCustomer = defineOperation({
 export const suspendCustomer = defineOperation({
   ...suspending(SHOWN_CUSTOMERS, 'NewCustomerSuspension'),
   name: 'suspendCustomer',
+  command: ['customers suspend', 'Suspend a customer with all its keys'],
   line: 'POST /customers/{id}/suspend',
-  sentence:
-    'Suspends a customer until a moment, or until it is resumed. Every gateway refuses its callers within a second.',
+  sentence: 'Suspends a customer until a moment, or until it is resumed.',
   effect:
     'Each request with its keys, or with a token that names it, gets a 403 within a second, and is not counted, until it is resumed. Its ' +
     'keys, counts and bans stay.',
@@ -167,8 +169,9 @@ export const suspendCustomer = defineOperation({
 export const resumeCustomer = defineOperation({
   ...resuming(SHOWN_CUSTOMERS),
   name: 'resumeCustomer',
+  command: ['customers resume', 'End the suspension of a customer'],
   line: 'POST /customers/{id}/resume',
-  sentence: 'Ends the suspension of a customer. Every gateway serves its callers within a second.',
+  sentence: 'Ends the suspension of a customer.',
   effect:
     'Its keys and tokens work again within a second, under the limits, counts and bans that they had. A key that is suspended itself stays ' +
     'suspended.',
@@ -180,9 +183,10 @@ const keysRule = 'must be revoke';
 
 export const deleteCustomer = defineOperation({
   name: 'deleteCustomer',
+  command: ['customers delete', 'Remove a customer'],
   line: 'POST /customers/{id}/delete',
   role: 'admin',
-  sentence: `Removes a customer for good, with its ${TEXT_WORDS}, counters and bans.`,
+  sentence: 'Removes a customer.',
   effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
   isFinal: true,
   description:

@@ -44,21 +44,31 @@ export function readTexts<In extends z.ZodType>(
 /**
  * Reads the options of a command. Values that are no texts have been read before.
  * @param nameOf how the option of a member is called
- * @throws Failure `bad_usage` with a sentence for each fault, which shows the value
+ * @param inWords a message with the options in place of the members that it names
+ * @throws Failure `bad_usage` with a sentence for each fault, which shows the value, unless it may be a secret
  */
 export function readWords<In extends z.ZodType>(
   input: In,
   words: Readonly<Record<string, unknown>>,
   nameOf: (member: string) => string,
+  inWords: (message: string) => string,
 ): z.output<In> {
   const result = input.safeParse(typed(input, words));
   if (result.success) return result.data;
-  const faults = result.error.issues.map(({ path: [member, ...rest], message }) => {
-    const given = [member, ...rest].reduce<unknown>((of, key) => (of as Record<PropertyKey, unknown>)?.[key!], words);
-    const was = given === undefined ? 'is missing' : `is '${visible(String(given))}'`;
-    return `${nameOf(String(member))} ${was}; it ${message}.`;
+  const faults = result.error.issues.map(({ path, message }) => {
+    const [member] = path;
+    if (member === undefined) return inWords(message);
+    const given = path.reduce<unknown>((of, key) => (of as Record<PropertyKey, unknown>)?.[key], words);
+    if (given === undefined) return `${nameOf(String(member))} is missing; it ${message}.`;
+    if (isSecret(membersOf(input)[String(member)])) return `${nameOf(String(member))} ${message}.`;
+    return `${nameOf(String(member))} is '${visible(String(given))}'; it ${message}.`;
   });
   throw new Failure('bad_usage', joined(faults));
+}
+
+/** Whether a member is a secret or a part of one, or may be given one by mistake: then no message has it. */
+function isSecret(member: z.ZodType | undefined): boolean {
+  return member?.meta()?.format === 'password';
 }
 
 /** Texts as the kinds of values that the members of an input have. */
@@ -79,11 +89,26 @@ function typedValue(text: unknown, member: z.ZodType | undefined): unknown {
 
 /** The kind of a member without what makes it optional or gives it a default. */
 export function kindOf(member: z.ZodType | undefined): string | undefined {
-  let inner = member;
-  while (inner instanceof z.ZodOptional || inner instanceof z.ZodDefault || inner instanceof z.ZodNullable) {
-    inner = inner.unwrap() as z.ZodType;
-  }
-  return inner?.def.type;
+  return member === undefined ? undefined : layersOf(member).at(-1)!.def.type;
+}
+
+/** The texts of which a member may be one; empty if it is of another kind. */
+export function choicesOf(member: z.ZodType): readonly string[] {
+  const inner = layersOf(member).at(-1);
+  if (inner instanceof z.ZodLiteral) return [...inner.values].map(String);
+  return inner instanceof z.ZodEnum ? inner.options.map(String) : [];
+}
+
+/** Whether a member may be null. */
+export function isNullable(member: z.ZodType): boolean {
+  return layersOf(member).some((layer) => layer instanceof z.ZodNullable);
+}
+
+/** A schema, and those within it that lack what makes it optional or null or gives it a default. */
+export function layersOf(member: z.ZodType): readonly z.ZodType[] {
+  const isWrapped =
+    member instanceof z.ZodOptional || member instanceof z.ZodDefault || member instanceof z.ZodNullable;
+  return isWrapped ? [member, ...layersOf(member.unwrap() as z.ZodType)] : [member];
 }
 
 function checked<In extends z.ZodType>(input: In, value: unknown): z.output<In> {

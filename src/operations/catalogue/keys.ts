@@ -14,15 +14,17 @@ import { lastDayOf, reportWithUses } from '../key-uses.ts';
 import { atPresent, changeRecord, customersOf, KEYS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { cursor, DURATION_RULE, day, durationFrom, flag, limits, PAGE, standingBan, textRule } from '../values.ts';
+import { cursor, day, durationFrom, flag, limits, PAGE, standingBan, textRule } from '../values.ts';
 import { defineOperation } from './operation.ts';
 import {
   CREATING,
   changedDone,
   changing,
   createdDone,
+  customerId,
   DURATION_PATTERN,
-  moment,
+  duration,
+  end,
   newAttributes,
   plan,
   planRule,
@@ -34,8 +36,6 @@ import {
 } from './record-operations.ts';
 
 const DEFAULT_OVERLAP_MS = 86_400_000;
-
-const customerRule = 'must be the id of a customer';
 
 const lastUsedOn = day
   .nullable()
@@ -136,6 +136,7 @@ export const listKeys = defineOperation({
 export const createKey = defineOperation({
   ...CREATING,
   name: 'createKey',
+  command: ['keys create', 'Make a key and show its secret once'],
   line: 'POST /keys',
   sentence: 'Makes an API key and shows its secret, this once.',
   description:
@@ -144,18 +145,18 @@ export const createKey = defineOperation({
     'such as a UUID, and do not log it. Once that secret no longer works, because the key was revoked or has expired or the secret was ' +
     'rotated away, the response is 409 without it.',
   action: 'key.create',
+  makesSecret: true,
   input: z
     .strictObject(
       {
         plan: plan.optional().describe('One of the plans in force. Required without `customer`, which has the plan.'),
-        customer: z
-          .string(customerRule)
+        customer: customerId
           .optional()
           .describe(
-            'The id of the customer that the key belongs to. The key shares its plan and limits with the other keys of the customer.',
+            'The customer that the key belongs to. The key shares its plan and limits with the other keys of the customer.',
           ),
         ...shapeOf('key', 'given'),
-        expiresAt: moment.optional(),
+        expiresAt: end('key'),
         limits: limits
           .optional()
           .describe(
@@ -165,12 +166,8 @@ export const createKey = defineOperation({
       },
       'must be an object',
     )
-    .refine(({ plan, customer }) => (plan === undefined) !== (customer === undefined), {
-      error: ({ input }) =>
-        (input as { readonly plan?: unknown }).plan === undefined
-          ? `plan is missing: it ${planRule}.`
-          : PLAN_OF_CUSTOMER,
-    })
+    .refine(({ plan, customer }) => plan !== undefined || customer !== undefined, { path: ['plan'], error: planRule })
+    .refine(({ plan, customer }) => plan === undefined || customer === undefined, PLAN_OF_CUSTOMER)
     .meta({
       id: 'NewKey',
       oneOf: [{ required: ['plan'] }, { required: ['customer'] }],
@@ -247,6 +244,7 @@ export const showKey = defineOperation({
 export const updateKey = defineOperation({
   ...updating(SHOWN_KEYS, 'KeyEdits'),
   name: 'updateKey',
+  command: ['keys update', 'Change a key: plan, limits, name, end, who may call'],
   line: 'PATCH /keys/{id}',
   sentence: `Changes the plan, limits, ${TEXT_WORDS} or end of a key, or who may call what with it. What it has used, its bans and its secrets stay.`,
   action: 'key.update',
@@ -256,8 +254,9 @@ export const updateKey = defineOperation({
 export const revokeKey = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'revokeKey',
+  command: ['keys revoke', 'Revoke a key for good'],
   line: 'DELETE /keys/{id}',
-  sentence: 'Revokes a key and all its secrets for good. Every gateway refuses it within a second.',
+  sentence: 'Revokes a key, on every gateway within a second.',
   effect:
     'All its secrets end at once and for good: each of its requests gets a 401. To change a secret without an interruption, rotate it ' +
     'instead.',
@@ -281,8 +280,9 @@ const movedKey = key
 export const moveKey = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'moveKey',
+  command: ['keys move', 'Move a key to a customer, or away from one'],
   line: 'POST /keys/{id}/move',
-  sentence: 'Moves a key to a customer, or away from its own. A ban in force moves with it, and its counts start anew.',
+  sentence: 'Moves a key to a customer, or away from its own.',
   effect:
     'A key of a customer shares the plan and the limits of the customer with its other keys. Its counts start anew; its secrets stay, and a ' +
     'ban in force moves with it.',
@@ -293,10 +293,11 @@ export const moveKey = defineOperation({
   input: z
     .strictObject(
       {
-        customer: z
-          .string(customerRule)
+        customer: customerId
           .nullable()
-          .describe('The id of the customer; null means that the key belongs to none.'),
+          .describe(
+            'The customer that the key belongs to from now on, with the plan and the limits of it, or none (null).',
+          ),
         plan: plan.optional().describe('The plan of a key that leaves its customer, one of the plans in force.'),
       },
       'must be an object',
@@ -317,8 +318,9 @@ export const moveKey = defineOperation({
 export const suspendKey = defineOperation({
   ...suspending(SHOWN_KEYS, 'NewSuspension'),
   name: 'suspendKey',
+  command: ['keys suspend', 'Suspend a key'],
   line: 'POST /keys/{id}/suspend',
-  sentence: 'Suspends a key until a moment, or until it is resumed. Every gateway refuses it within a second.',
+  sentence: 'Suspends a key until a moment, or until it is resumed.',
   effect:
     'Each of its requests gets a 403 within a second, and is not counted, until it is resumed. Its secrets, counts and ban stay.',
   description:
@@ -330,8 +332,9 @@ export const suspendKey = defineOperation({
 export const resumeKey = defineOperation({
   ...resuming(SHOWN_KEYS),
   name: 'resumeKey',
+  command: ['keys resume', 'End the suspension of a key'],
   line: 'POST /keys/{id}/resume',
-  sentence: 'Ends the suspension of a key. Every gateway serves it within a second.',
+  sentence: 'Ends the suspension of a key.',
   effect: 'Its requests are admitted again within a second, under the limits, counts and ban that it had.',
   description: 'To resume a key that is not suspended is no mistake.',
   action: 'key.resume',
@@ -341,6 +344,7 @@ export const resumeKey = defineOperation({
 export const rotateKey = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'rotateKey',
+  command: ['keys rotate', 'Give a key a new secret'],
   line: 'POST /keys/{id}/rotate',
   sentence:
     'Makes a new secret for a key and shows it once. The secrets before it keep working for a while, under the same quota.',
@@ -350,24 +354,24 @@ export const rotateKey = defineOperation({
   description:
     'A client that misses the response and sends the request again makes a third secret; If-Match prevents that.',
   action: 'key.rotate',
+  makesSecret: true,
+  asks: { leaked: 'Was the old secret leaked? Then it ends at once, and otherwise in 24 h.' },
   input: z
     .strictObject(
       {
-        overlap: z
-          .string(DURATION_RULE)
-          .refine((text) => durationFrom(text) !== null, DURATION_RULE)
+        overlap: duration
           .optional()
           .describe('How long the secrets before it keep working; `0s` ends them at once.')
           .meta({ pattern: DURATION_PATTERN, default: '24h' }),
         leaked: flag.describe(
-          'True if somebody else may have one of the secrets before it: all of them end at once. It excludes `overlap`.',
+          'Another person may have one of the secrets before it: all of them end at once. It excludes `overlap`.',
         ),
       },
       'must be an object',
     )
     .refine(
       ({ overlap, leaked }) => !leaked || overlap === undefined,
-      'A leaked secret has no overlap: leave out overlap, or leaked.',
+      'A leaked secret has no overlap: leave out `overlap` or `leaked`.',
     ),
   output: keyWithSecret,
   fails: { conflict: true },
@@ -388,10 +392,10 @@ const last4Rule = 'must be the last four characters of the secret, and no more o
 export const endSecret = defineOperation({
   ...changing(SHOWN_KEYS),
   name: 'endSecret',
+  command: ['keys end-secret', 'End one of several secrets'],
   // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
   line: 'POST /keys/{id}/secrets/end',
-  sentence:
-    'Ends one of several secrets of a key at once. Every gateway refuses it within a second; the others keep working.',
+  sentence: 'Ends one of several secrets of a key.',
   effect: 'Requests with this secret get a 401 within a second. Its other secrets keep working.',
   isFinal: true,
   description:
@@ -403,7 +407,7 @@ export const endSecret = defineOperation({
         .string(last4Rule)
         .max(4, last4Rule)
         .describe('The last four characters of the secret; an empty text for the one of which only the hash is known.')
-        .meta({ maxLength: 4 }),
+        .meta({ maxLength: 4, format: 'password' }),
     },
     'must be an object',
   ),
@@ -420,10 +424,11 @@ export const endSecret = defineOperation({
 
 export const deleteKey = defineOperation({
   name: 'deleteKey',
+  command: ['keys delete', 'Remove a revoked or expired key'],
   // It has its own path because DELETE of a key revokes it.
   line: 'POST /keys/{id}/delete',
   role: 'admin',
-  sentence: `Removes a revoked or expired key for good, with its ${TEXT_WORDS}, counters and ban. An import does not bring it back.`,
+  sentence: 'Removes a revoked or expired key. An import does not bring it back.',
   effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
   isFinal: true,
   description:

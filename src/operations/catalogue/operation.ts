@@ -39,6 +39,8 @@ interface Definition<
 > extends Described<Name, Line> {
   /** What it works on. `store` operations are also commands and methods of the library. `live` ones answer while the store is away. */
   readonly on: On;
+  /** Its command, and the line of at most 52 characters for that in the overview. Left out, no command is made of it alone. */
+  readonly command?: readonly [name: string, line: string];
   /** The action in the record of changes; left out if it changes nothing. Every attempt is recorded. */
   readonly action?: Action;
   /**
@@ -48,6 +50,10 @@ interface Definition<
   readonly effect?: string;
   /** It cannot be undone: a person is asked first. */
   readonly isFinal?: true;
+  /** Its output has a secret, which is shown this once. */
+  readonly makesSecret?: true;
+  /** What a person who gave none of its members is asked, by the member that a yes makes true. */
+  readonly asks?: Readonly<Record<string, string>>;
   /**
    * The members beside those of the path: a JSON body, or for GET the query, each with its fault as the end of a sentence (`must be
    * …`). Left out, the operation has no further members, and GET ignores its query.

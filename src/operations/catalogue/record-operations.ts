@@ -11,7 +11,7 @@ import { type Changed, changeRecord, type Kind } from '../operator-store.ts';
 import { insistOnPlan } from '../plans/history.ts';
 import { changeOfRecord } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
-import { editedLimits, MOMENT_RULE, momentFrom } from '../values.ts';
+import { DURATION_RULE, durationFrom, editedLimits, MOMENT_RULE, momentFrom } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import type { Asked, Done } from './operation.ts';
 
@@ -33,6 +33,12 @@ export const DURATION_PATTERN = '^[0-9]+(ms|s|m|h|d)$';
 export const planRule = 'must be the name of a plan';
 export const plan = z.string(planRule).describe('One of the plans in force.');
 
+/** The id of a customer. */
+export const customerId = z.string('must be the id of a customer');
+
+/** A length of time. */
+export const duration = z.string(DURATION_RULE).refine((text) => durationFrom(text) !== null, DURATION_RULE);
+
 const momentRule = `${MOMENT_RULE}, or null for never`;
 export const moment = z
   .string(momentRule)
@@ -40,6 +46,13 @@ export const moment = z
   .nullable()
   .describe('An RFC 3339 time, a date (midnight UTC), or a duration from now such as 90d; null means never.')
   .meta({ id: 'Moment', examples: ['2030-12-31T12:00:00Z', '2030-12-31', '90d', null] });
+
+/** When a record of a kind ends. */
+export function end(kind: RecordKind) {
+  return moment
+    .optional()
+    .describe(kind === 'key' ? 'When it ends.' : 'When it ends. Its keys are refused from then on.');
+}
 
 function msOf(text: string | null, nowMs: number): number | null {
   return text === null ? null : momentFrom(text, nowMs);
@@ -107,11 +120,11 @@ export function changing<T extends StoredRecord, Out extends z.ZodType>({ output
 }
 
 function editsOfKind<K extends RecordKind>(kind: K) {
-  const windows = "Windows that are absent stay as they are; null restores the plan's own number.";
+  const windows = `Limits of its own in place of its plan's. Those of windows that are absent stay as they are.`;
   const members = {
     plan: plan.optional(),
     ...shapeOf(kind, 'edited'),
-    expiresAt: moment.optional(),
+    expiresAt: end(kind),
     limits: editedLimits.optional().describe(windows),
   };
   return z
@@ -149,7 +162,7 @@ export function updating<K extends RecordKind, T extends StoredRecord, Out exten
 
 /** Suspends a record until a moment, or until it is resumed. @param id of the schema of what is asked for */
 export function suspending<T extends StoredRecord, Out extends z.ZodType>(kind: ShownKind<T, Out>, id: string) {
-  const untilText = `When it ends by itself; null or absent: only when the ${kind.what} is resumed.`;
+  const untilText = `When it ends by itself; only when the ${kind.what} is resumed unless given.`;
   const input = z
     .strictObject({ until: moment.optional().describe(untilText), reason: reason.optional() }, 'must be an object')
     .meta({ id, examples: [{ until: '24h', reason: 'asked for by billing' }] });

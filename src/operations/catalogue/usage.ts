@@ -80,6 +80,7 @@ const toppingUp = {
 export const topUp = defineOperation({
   ...toppingUp,
   name: 'topUp',
+  command: ['keys topup', 'Add to a limit for a while'],
   line: 'POST /keys/{id}/topups',
   sentence:
     'Adds to the limit of one window of a key, until that window ends or until you say, on every gateway within a second.',
@@ -105,6 +106,7 @@ const undoing = {
 export const undoTopUp = defineOperation({
   ...undoing,
   name: 'undoTopUp',
+  command: ['keys undo-topup', 'Take a top-up back'],
   line: 'DELETE /keys/{id}/topups/{topUp}',
   sentence:
     'Takes a top-up of a key back, on every gateway within a second. What was used of it stays counted: nothing is left if that is more than the limit.',
@@ -143,9 +145,9 @@ const resetting = {
 export const resetUsage = defineOperation({
   ...resetting,
   name: 'resetUsage',
+  command: ['usage reset', 'Set what a key has used to nothing'],
   line: 'POST /keys/{id}/usage/reset',
-  sentence:
-    'Sets what a key has used to nothing, and clears its strikes, on every gateway within a second. Top-ups and a ban stay.',
+  sentence: 'Sets what a key has used to nothing, on every gateway within a second.',
 });
 
 function doneOnce<T extends object>(id: string, changed: UsageChange<T>): Done<T> {
@@ -244,6 +246,7 @@ export const showCustomerUsage = defineOperation({
 export const topUpCustomer = defineOperation({
   ...toppingUp,
   name: 'topUpCustomer',
+  command: ['customers topup', 'Add to a shared limit for a while'],
   line: 'POST /customers/{id}/topups',
   sentence:
     'Adds to a limit that the keys of a customer share, until its window ends or until you say, on every gateway within a second.',
@@ -256,6 +259,7 @@ export const topUpCustomer = defineOperation({
 export const undoCustomerTopUp = defineOperation({
   ...undoing,
   name: 'undoCustomerTopUp',
+  command: ['customers undo-topup', 'Take a top-up back'],
   line: 'DELETE /customers/{id}/topups/{topUp}',
   sentence: 'Takes a top-up of a customer back, on every gateway within a second. What was used of it stays counted.',
   description: '`topUp` is the id of the top-up; or the name of a window, such as `day`, for all top-ups of it.',
@@ -266,8 +270,7 @@ export const resetCustomerUsage = defineOperation({
   name: 'resetCustomerUsage',
   line: 'POST /customers/{id}/usage/reset',
   sentence:
-    'Sets what the keys of a customer have used together to nothing, and clears the strikes of the customer, on every gateway within a second. ' +
-    'What each key may take of it, top-ups and bans stay.',
+    'Sets what the keys of a customer have used together to nothing, on every gateway within a second. What each key may take of it stays.',
 });
 
 export const showCustomerHistory = defineOperation({

@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
+import { deleteKey, revokeKey } from '../../../src/operations/catalogue/keys.ts';
 import { ask, openWithAdmin } from '../../admin/operator.ts';
 import { allowance } from '../../support/allowance.ts';
 import { eventually } from '../../support/conditions.ts';
@@ -61,7 +62,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       return main(['keys', 'delete', id], { env, out, error, isTerminal: true, question });
     };
     for (const answer of ['', 'no', 'n']) expect(await answering(answer)).toBe(1);
-    expect(asked[0]).toBe(`Delete ${id} (plan pro, "shop") for good? This cannot be undone. [y/N] `);
+    expect(asked[0]).toBe(
+      `Delete ${id} (plan pro, "shop", no use on record)? ${deleteKey.effect} This cannot be undone. [y/N] `,
+    );
     expect((await run(env, 'keys', 'show', id)).code).toBe(0);
     expect(await answering('y')).toBe(0);
     expect((await run(env, 'keys', 'show', id)).code).toBe(1);
@@ -83,13 +86,13 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       return { code, said };
     };
     for (const answer of ['', 'no', null])
-      expect(await revoke(answer, id)).toEqual({ code: 1, said: 'Nothing was revoked.\n' });
+      expect(await revoke(answer, id)).toEqual({ code: 1, said: 'Nothing was changed.\n' });
     expect(asked[0]).toBe(
-      `Revoke ${id} (plan pro, "shop", of Jo, no use on record) for good? This cannot be undone. [y/N] `,
+      `Revoke ${id} (plan pro, "shop", of Jo, no use on record)? ${revokeKey.effect} This cannot be undone. [y/N] `,
     );
     await spend(env, id, { ...allowance({ hour: 10 }), history: 'admitted' }, 1);
     await revoke('', id);
-    expect(asked.at(-1)).toMatch(/of Jo, last used \d{4}-\d\d-\d\d\) for good/);
+    expect(asked.at(-1)).toMatch(/of Jo, last used \d{4}-\d\d-\d\d\)\? All its secrets end/);
     const state = async (one: string) => JSON.parse((await run(env, 'keys', 'show', one, '--json')).stdout).revokedAt;
     expect(await state(id)).toBeNull();
     expect((await revoke('y', id)).code).toBe(0);

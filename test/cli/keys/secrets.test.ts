@@ -44,7 +44,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(stdout).toContain('the old one no longer works.');
     expect(await lastFours(id)).toHaveLength(1);
     const both = await run(env, 'keys', 'rotate', id, '--leaked', '--overlap', '1h');
-    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('give --leaked or --overlap')]);
+    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('leave out --overlap or --leaked')]);
     expect(await lastFours(id)).toHaveLength(1);
   });
 
