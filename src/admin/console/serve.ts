@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import jsTokens from 'js-tokens';
 import { inSlices, type Steps } from '../../io/steps.ts';
-import { ATTRIBUTES, type Attribute, type AttributeName } from '../../model/attributes.ts';
+import { ATTRIBUTES, type Attribute, type AttributeName, SEARCHED } from '../../model/attributes.ts';
 
 /** A file of the page, ready to be sent. */
 interface Asset {
@@ -109,7 +109,7 @@ function* load(): Steps<Page> {
     assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(fileURLToPath(import.meta.resolve(specifier)))));
     yield;
   }
-  assets.set('attributes.js', assetOf(TYPES['.js']!, `export const ATTRIBUTES = ${JSON.stringify(attributeWords())};`));
+  assets.set('attributes.js', assetOf(TYPES['.js']!, attributesScript()));
   const importMap = /<script type="importmap">([\s\S]*?)<\/script>/.exec(
     assets.get('index.html')!.body.toString(),
   )![1]!;
@@ -122,6 +122,13 @@ export interface AttributeWords extends Pick<Attribute, 'label' | 'hint' | 'form
   readonly isOfKeysAlone: boolean;
   readonly isFilter: boolean;
   readonly hasColumn: boolean;
+}
+
+/** What `page/attributes.d.ts` declares. */
+function attributesScript(): string {
+  const [first, ...rest] = SEARCHED.map((name) => ATTRIBUTES[name].label);
+  const searched = [first, ...rest.map((label) => label.toLowerCase())].join(', ');
+  return `export const ATTRIBUTES = ${JSON.stringify(attributeWords())}; export const SEARCHED = ${JSON.stringify(searched)};`;
 }
 
 function attributeWords(): readonly AttributeWords[] {

@@ -1,4 +1,8 @@
 import type { AttributeWords } from '../serve.ts';
 
-/** The attributes of keys and customers (src/model/attributes.ts). The gateway makes this script when it serves the page. */
+// The gateway makes this script when it serves the page, of src/model/attributes.ts.
+
+/** The attributes of keys and customers. */
 export const ATTRIBUTES: readonly AttributeWords[];
+/** Those through which a search looks, as the beginning of a sentence: `Name, owner`. */
+export const SEARCHED: string;

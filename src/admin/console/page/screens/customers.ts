@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { request, useOnce, useResource } from '../api.ts';
+import { SEARCHED } from '../attributes.js';
 import { html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { useCreating } from '../kit/creating.ts';
@@ -54,7 +55,7 @@ export function Customers() {
     html`<button type="button" class="primary" onClick=${() => setCreating(true)}>Create customer…</button>`;
   return html`<${Page} title="Customers" beside=${create}>
     <form role="search" aria-label="Customers" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
-      <${TextFilter} name="q" label="Search" value=${textOf('q')} ...${text} isWide=${true} placeholder="A part of a name, an owner or an id" />
+      <${TextFilter} name="q" label="Search" value=${textOf('q')} ...${text} isWide=${true} placeholder="${SEARCHED}, id, or meta.team=blue" />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       ${FILTERED.map(({ name, label }) => html`<${TextFilter} key=${name} name=${name} label=${label} value=${textOf(name)} ...${text} />`)}
       <${Choice} id="filter-expiring" name="expiring" label="Expires within" any="any time" options=${SPANS} onChange=${(value: string) => set('expiring', value)} />

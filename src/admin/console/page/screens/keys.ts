@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, request, useResource } from '../api.ts';
+import { SEARCHED } from '../attributes.js';
 import { html } from '../html.ts';
 import { isCustomer, isWholeId } from '../kit/callers.ts';
 import { useCreating } from '../kit/creating.ts';
@@ -58,7 +59,7 @@ export function Keys() {
   return html`<${Page} title="Keys" beside=${create}>
     <form role="search" aria-label="Keys" class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <${TextFilter} name="q" label="Search" value=${isSecretAsked ? '' : asked} ...${text} isWide=${true}
-        placeholder="Name, owner, id, last four, meta.team=blue, or a whole secret" />
+        placeholder="${SEARCHED}, id, last four, meta.team=blue, or a whole secret" />
       <${PlanChoice} id="filter-plan" onChange=${(value: string) => set('plan', value)} />
       ${FILTERED.map(({ name, label }) => html`<${TextFilter} key=${name} name=${name} label=${label} value=${query.get(name) ?? ''} ...${text} />`)}
       <${TextFilter} name="customer" label="Customer id" value=${query.get('customer') ?? ''} ...${text} />
