@@ -2,7 +2,7 @@ import { type ErrorResponse, insufficientScope } from '../annotate/errors.ts';
 import type { ClientAddress, ClientCertificate } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { OnlyFrom } from '../identify/known-customers.ts';
-import { Networks } from '../io/networks.ts';
+import { faultOfNetwork, Networks } from '../io/networks.ts';
 import { comesFromOrigin } from '../model/origins.ts';
 import type { Route } from '../routing/route.ts';
 import type { Caller } from './exchange.ts';
@@ -30,7 +30,7 @@ export function certificateOf({ certificate }: ClientAddress, nowMs: number): Cl
   return certificate !== null && nowMs < certificate.endsAtMs ? certificate : null;
 }
 
-/** The lists of addresses of routes and callers, each compiled once. */
+/** The lists of addresses of routes and callers, each compiled once. What no version so far has written into a record admits no address. */
 export class AddressLists {
   readonly #compiled = new WeakMap<readonly string[], Networks>();
 
@@ -38,7 +38,7 @@ export class AddressLists {
   has(list: readonly string[], address: string): boolean {
     let networks = this.#compiled.get(list);
     if (networks === undefined) {
-      networks = new Networks(list);
+      networks = new Networks(list.filter((text) => faultOfNetwork(text) === null));
       this.#compiled.set(list, networks);
     }
     return networks.has(address);

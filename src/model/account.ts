@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { count, type DeepReadonly, WINDOWS } from './values.ts';
+import { count, type DeepReadonly, LAST_MS, WINDOWS } from './values.ts';
 
 /*
  * What is counted for one account. The embedded store keeps it as JSON; how Redis does is in src/stores/redis/windows.lua and
@@ -7,7 +7,7 @@ import { count, type DeepReadonly, WINDOWS } from './values.ts';
  */
 
 /** Unix milliseconds by the store's clock. */
-export const moment = z.number().min(0);
+export const moment = z.number().min(0).max(LAST_MS);
 const window = z.enum(WINDOWS);
 const added = z.int().min(1);
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { type AttributeName, type Attributes, KEPT, type RecordKind } from './attributes.ts';
 import { certificateDigest } from './certificates.ts';
-import { count, type DeepReadonly, eachWindow } from './values.ts';
+import { count, type DeepReadonly, eachWindow, LAST_MS } from './values.ts';
 
 /*
  * The records of keys and customers: JSON in the stores, and lines of a backup. Operations, imports and keys.yaml change them. What
@@ -14,8 +14,8 @@ function members<S extends z.ZodRawShape>(shape: S): z.ZodObject<S> {
   return z.looseObject(shape) as unknown as z.ZodObject<S>;
 }
 
-/** Unix milliseconds. */
-const moment = z.int();
+/** Unix milliseconds. Fault: one that no date can be made every list of keys, and every backup, fail. */
+const moment = z.int().min(-LAST_MS).max(LAST_MS);
 
 const limits = members(eachWindow(() => z.union([count, z.literal('unlimited')]).exactOptional()));
 

@@ -4,6 +4,9 @@ import { z } from 'zod';
 
 export const count = z.int().min(0);
 
+/** The last moment that a date can be, Unix milliseconds. */
+export const LAST_MS = 8.64e15;
+
 export function wholeNumber(least: number, most: number) {
   const message = `must be a whole number from ${least} to ${most}`;
   return z.int(message).min(least, message).max(most, message);

@@ -14,6 +14,8 @@ export const DAMAGES: Readonly<Record<string, (record: string) => string | null>
   'other JSON': () => '{"name":"a program"}',
   'a list': () => '[1,2]',
   'a wrong member': (record) => record.replace(/"plan":"[^"]*"/, '"plan":7'),
+  'with a moment that no date can be': (record) =>
+    record.replace(/"expiresAtMs":null/, '"expiresAtMs":8640000000000001'),
   'the record of another id': (record) => record.replace(/"id":"([^"]*)"/, '"id":"$1x"'),
   'of another type': () => null,
 };
@@ -34,7 +36,7 @@ export function unreadableRecordsContract(open: () => Promise<DamagedStores>): v
   const page = { limit: 2, cursor: null };
 
   describe.each(Object.entries(DAMAGES))('a record that is %s', (_, change) => {
-    test('is in each list of keys with its id, in its place, and fails whoever asks for it alone (reliability 361)', async () => {
+    test('is in each list of keys with its id, in its place, and fails whoever asks for it alone (reliability 361, 447)', async () => {
       const { keys, damage } = stores;
       const all = [1, 2, 3].map((createdAtMs) => someKey({ createdAtMs, customer: 'cus_mine' }));
       for (const { key } of all) await keys.create(key);

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
+import { damageRecord } from '../support/damaged-record.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
@@ -60,6 +61,13 @@ describe('403 address_not_allowed', () => {
     // What a key has used is for those who may use it.
     expect(await statusFrom('198.51.100.2', '/usage', key)).toBe(403);
     expect(await statusFrom('192.0.2.7', '/usage', key)).toBe(200);
+  });
+
+  test('is the answer too if the record of the key has a form of addresses that is not known (reliability 449)', async () => {
+    const { id, key } = await gateway.createKey('gentle', '--address', '192.0.2.9', '--address', '192.0.2.10');
+    await damageRecord(gateway.env, id, (record) => record.replace('"192.0.2.9"', '"a form of a later version"'));
+    expect(await statusFrom('192.0.2.9', '/v1/pets', key)).toBe(403);
+    expect(await statusFrom('192.0.2.10', '/v1/pets', key)).toBe(200);
   });
 
   test('a route may be called from its addresses alone, with a key and without', async () => {

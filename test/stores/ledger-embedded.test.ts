@@ -13,6 +13,7 @@ import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
 import { ownStore } from '../../src/stores/embedded/owner.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
+import { someKey } from '../identify/some-key.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
@@ -185,8 +186,14 @@ describe('in the embedded store', () => {
     expect(db.prepare('SELECT * FROM accounts').all()).toEqual([]);
   });
 
-  test.each(['no JSON', '[]', '{"windows":{"minute":{"used":"many","endsAtMs":1}}}', '{"ban":{"number":1}}'])(
-    '%s in the place of an account is neither absent nor a reason to fail, until a reset (reliability 401)',
+  test.each([
+    'no JSON',
+    '[]',
+    '{"windows":{"minute":{"used":"many","endsAtMs":1}}}',
+    '{"ban":{"number":1}}',
+    '{"windows":{"minute":{"used":1,"endsAtMs":8640000000000001}},"strikes":{"count":0,"endsAtMs":0},"ban":null}',
+  ])(
+    '%s in the place of an account is neither absent nor a reason to fail, until a reset (reliability 401, 447)',
     async (text) => {
       const folder = await temporaryFolder();
       const first = gatewayIn(folder);
@@ -459,6 +466,17 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     });
     expect(await keys.get('k')).toBeNull();
     expect(states).toEqual([expect.stringContaining('away')]);
+  });
+
+  test('stays for every caller when an operator changes a record that cannot be read (reliability 448)', async () => {
+    const { ledger, db, changes, states } = gatewayIn(await temporaryFolder());
+    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    const { key } = someKey();
+    await keys.create(key);
+    db.prepare("UPDATE keys SET record = 'garbage'").run();
+    await expect(keys.update(key.id, (one) => one)).rejects.toMatchObject({ code: 'store_corrupt' });
+    await expect(keys.delete(key.id, (one) => one)).rejects.toMatchObject({ code: 'store_corrupt' });
+    expect(states).toEqual([]);
   });
 
   test('is away while its folder has been moved, and there again when that is put back', async () => {

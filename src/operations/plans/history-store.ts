@@ -1,4 +1,5 @@
 import { type Listed, UnreadableRecord } from '../../model/record.ts';
+import { LAST_MS } from '../../model/values.ts';
 import { type Actor, isActor } from '../audit-trail.ts';
 
 /** A version of plans.yaml that came into force, without its text. */
@@ -24,9 +25,6 @@ export function keptVersion(
   const message = `Version ${number} in the history of plans cannot be read. It is ${place}: put it right there, or remove it.`;
   return new UnreadableRecord(String(number), message);
 }
-
-/** The last moment that a date can be, Unix milliseconds. */
-const LAST_MS = 8.64e15;
 
 function authorFrom(text: string): Actor | null {
   try {

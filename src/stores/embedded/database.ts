@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Failure } from '../../failure.ts';
+import { UnreadableRecord } from '../../model/record.ts';
 import { ensureFolder, ensureOwnFile, insistOnOwnFile } from './own-files.ts';
 
 /**
@@ -116,8 +117,13 @@ export function isHeldByAnother(error: unknown): boolean {
   return thrown instanceof Error && 'errcode' in thrown && (Number(thrown.errcode) & 0xff) === HELD_BY_ANOTHER;
 }
 
-/** Whether a change failed because of the store, and not because a rule refused it. */
+/**
+ * Whether a change failed because of the store, and not because a rule refused it.
+ *
+ * Fault: an operator changed one record that could not be read. That counted as a failed write, and the store as away for every caller.
+ */
 export function isOfStore(error: unknown): boolean {
+  if (error instanceof UnreadableRecord) return false;
   return error instanceof Failure && (error.code === 'store_unavailable' || error.code === 'store_corrupt');
 }
 

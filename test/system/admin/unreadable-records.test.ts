@@ -62,7 +62,7 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
   const idsOf = (records: readonly { readonly id: string }[]) => records.map(({ id }) => id);
 
   test.each(Object.keys(DAMAGES))(
-    'no list fails of a key that is %s, and each has it (reliability 362)',
+    'no list fails of a key that is %s, and each has it (reliability 362, 447)',
     async (how) => {
       await damage(banned.id, how);
       const keys = await admin('GET', '/keys');
