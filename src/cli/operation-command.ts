@@ -248,7 +248,8 @@ export function printOn(terminal: Terminal, id = '', at = ''): Print {
     at,
     terminal,
     nowMs,
-    seconds: (seconds) => momentText(seconds * 1000, nowMs, terminal),
+    // Reports round times up to whole seconds. So is the present here: a ban of 10 minutes ends in 10 minutes, not in 11.
+    seconds: (seconds) => momentText(seconds * 1000, Math.ceil(nowMs / 1000) * 1000, terminal),
     moment: (time) => momentText(typeof time === 'string' ? Date.parse(time) : time, nowMs, terminal),
   };
 }

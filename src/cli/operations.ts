@@ -48,11 +48,14 @@ export interface Performed<O> {
   readonly isRepeated: boolean;
 }
 
+const SECRET_ADVICE =
+  'Do not give secrets as arguments, which other users of this machine see: `tollgate keys find` reads one from standard input.';
+
 /** What the operations of commands work on. */
 export function contextOn(store: OpenStore): StoreContext {
   const { plans, plansVersion, settings } = store;
   const inForce = { plans: () => plans, plansVersion: () => plansVersion, settings: () => settings };
-  return storeContext({ ...store, ...inForce, secretAdvice: '', nowMs: () => Date.now() });
+  return storeContext({ ...store, ...inForce, secretAdvice: SECRET_ADVICE, nowMs: () => Date.now() });
 }
 
 /** The plans that a file of keys may name: those of the settings, without those that gateways have removed since. */

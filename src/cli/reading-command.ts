@@ -195,7 +195,9 @@ interface ShowCommand<O extends AnyOperation> extends Reading<O> {
   readonly given?: (words: Words, terminal: Terminal) => object | Promise<object>;
   readonly text: (output: OutputOf<O>, print: Print, words: Words) => string;
   /** What is said on standard error. */
-  readonly note?: (output: OutputOf<O>) => string;
+  readonly note?: (output: OutputOf<O>, words: Words) => string;
+  /** Where it is done; on the store of the gateways unless given. */
+  readonly at?: typeof withOperations<ExitCode>;
 }
 
 /** A command that prints what an operation returns about one thing. */
@@ -223,7 +225,7 @@ export function showCommand<O extends AnyOperation>(spec: ShowCommand<O>): Comma
         const { output } = await at.perform(on as O, { ...members, ...Object.fromEntries(path) } as InputOf<O>);
         if (words.options.json === true) terminal.out(json(output));
         else terminal.out(text(output, printOn(terminal, word ?? ''), words));
-        terminal.error(note?.(output) ?? '');
+        terminal.error(note?.(output, words) ?? '');
         return 0;
       });
     },
@@ -233,11 +235,11 @@ export function showCommand<O extends AnyOperation>(spec: ShowCommand<O>): Comma
 /** Does the operations of a command that reads. */
 function reading<O extends AnyOperation>(
   terminal: Terminal,
-  { operation, spelled = {}, open }: Pick<Reading<O>, 'operation' | 'spelled' | 'open'>,
+  { operation, spelled = {}, open, at = withOperations }: Pick<ShowCommand<O>, 'operation' | 'spelled' | 'open' | 'at'>,
   work: (at: OperationsAt) => Promise<ExitCode>,
 ): Promise<ExitCode> {
-  const done = (at: OperationsAt) => work(at).catch((error: unknown) => insistOnOption(error, operation, spelled));
-  return withOperations(terminal, done, open);
+  const asOptions = (error: unknown) => insistOnOption(error, operation, spelled);
+  return at(terminal, (there) => work(there).catch(asOptions), open);
 }
 
 /**

@@ -1,35 +1,55 @@
 import type { Step } from '../admit/history.ts';
-import { askedUnit, type HistoryReport, instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
-import { unitNamesIn } from '../admit/plan.ts';
-import { type ExitCode, Failure } from '../failure.ts';
-import { momentText } from '../io/time-text.ts';
-import { historyOf, operatorsUsageOf, usageOf } from '../operations/account-usage.ts';
+import { instantText, STEP_MS, STEPS_KEPT } from '../admit/history-report.ts';
+import { Failure } from '../failure.ts';
+import type { OutputOf } from '../operations/catalogue/operation.ts';
+import { showCustomerHistory, showCustomerUsage, showHistory, showUsage } from '../operations/catalogue/usage.ts';
 import type { KeyUsageReport } from '../operations/key-usage-report.ts';
-import { withStore } from '../serve/open-store.ts';
-import { meantId } from './meant-id.ts';
-import { contextOn } from './operations.ts';
-import { operationsHere } from './operations-at.ts';
-import type { Command, Terminal } from './terminal/command.ts';
+import type { Print } from './operation-command.ts';
+import { showCommand } from './reading-command.ts';
+import type { Command, Words } from './terminal/command.ts';
 import { barsOf } from './terminal/output.ts';
 import { table } from './terminal/table.ts';
-import { OF_STORE } from './terminal/variables.ts';
+
+const standing = showCommand({
+  name: 'usage',
+  operation: showUsage,
+  ofCustomer: showCustomerUsage,
+  positional: 'ID',
+  examples: ['tollgate usage KEY_ID', 'tollgate usage CUSTOMER_ID --days 30'],
+  spelled: { plan: { about: 'For a token caller (jwt_…): its plan, which only the tokens contain.' } },
+  text: asText,
+});
+
+const history = showCommand({
+  name: 'usage',
+  operation: showHistory,
+  ofCustomer: showCustomerHistory,
+  positional: 'ID',
+  examples: [],
+  spelled: {
+    unit: {
+      about:
+        'With --days or --hours: what to count, requests or a unit of plans.yaml, such as tokens; default requests.',
+    },
+  },
+  hidden: ['from', 'to', 'step'],
+  given(words) {
+    const { step, fromMs } = stepsOf(words, Date.now())!;
+    return { step, from: instantText(fromMs) };
+  },
+  text: asChart,
+  note: ({ isKept }) => (isKept ? '' : NOT_KEPT),
+});
 
 /** `tollgate usage`: prints what a key has used in each window, or by hour or day. */
 export const usage: Command = {
-  name: 'usage',
+  ...standing,
   about:
     'Shows what a key, a token caller or a customer has used in each window of its plan, its strikes and its ban; with --days or ' +
     '--hours, what it used in each of the last days or hours.',
-  positionals: ['ID'],
-  environment: OF_STORE,
   printsTable: true,
-  examples: ['tollgate usage KEY_ID', 'tollgate usage CUSTOMER_ID --days 30'],
   options: {
-    plan: {
-      type: 'string',
-      value: 'PLAN',
-      about: 'For a token caller (jwt_…): its plan, which only the tokens contain.',
-    },
+    ...standing.options,
     days: {
       type: 'string',
       value: 'N',
@@ -40,49 +60,16 @@ export const usage: Command = {
       value: 'N',
       about: `What was used in each of the last hours, the present one included: 1 to ${STEPS_KEPT.hour}.`,
     },
-    unit: {
-      type: 'string',
-      value: 'UNIT',
-      about:
-        'With --days or --hours: what to count, requests or a unit of plans.yaml, such as tokens; default requests.',
-    },
+    unit: history.options.unit!,
     json: {
       type: 'boolean',
-      about:
-        'Prints the same object as GET /usage, times in Unix seconds; with --days or --hours, as GET /usage?history.',
+      about: `${standing.options.json!.about} With --days or --hours, as \`GET /admin/keys/{id}/history\` gives it.`,
     },
   },
-  async run({ options, positionals }, terminal) {
-    const [word] = positionals as [string];
-    const plan = (options.plan as string | undefined) ?? null;
-    const asked = stepsOf(options.days, options.hours);
-    const unit = (options.unit as string | undefined) ?? null;
-    if (unit !== null && asked === null)
-      throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
-    return withStore<ExitCode>(terminal.env, async (store) => {
-      const id = await meantId(operationsHere(store, terminal.error), word, {
-        of: 'ID',
-        isRead: true,
-        note: terminal.error,
-      });
-      const context = contextOn(store);
-      if (asked !== null) {
-        const known = askedUnit(unit, unitNamesIn(store.plans), '--unit');
-        if ('fault' in known) throw new Failure('bad_usage', known.fault);
-        const report = await historyOf(context, id, asked, unit);
-        if (options.json === true) terminal.out(`${JSON.stringify(report, null, 2)}\n`);
-        else terminal.out(asChart(report, asked, terminal));
-        if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
-        return 0;
-      }
-      if (options.json === true) {
-        const report = await usageOf(context, id, plan);
-        terminal.out(`${JSON.stringify(report, null, 2)}\n`);
-        return 0;
-      }
-      terminal.out(asText(await operatorsUsageOf(context, id, plan), terminal));
-      return 0;
-    });
+  async run(words, terminal) {
+    if (stepsOf(words, Date.now()) !== null) return history.run(words, terminal);
+    if (words.options.unit === undefined) return standing.run(words, terminal);
+    throw new Failure('bad_usage', '--unit is for --days or --hours; give one of them.');
   },
 };
 
@@ -96,8 +83,8 @@ interface LastSteps {
   readonly toMs: number;
 }
 
-/** Null if neither days nor hours are asked for. */
-function stepsOf(days: unknown, hours: unknown): LastSteps | null {
+/** Null if neither days nor hours are asked for. @throws Failure `bad_usage` */
+function stepsOf({ options: { days, hours } }: Words, nowMs: number): LastSteps | null {
   if (days !== undefined && hours !== undefined) {
     throw new Failure('bad_usage', '--days and --hours are both given; give one of them.');
   }
@@ -108,7 +95,6 @@ function stepsOf(days: unknown, hours: unknown): LastSteps | null {
   if (!/^[1-9][0-9]?$/.test(given) || Number(given) > most) {
     throw new Failure('bad_usage', `--${step}s must be a whole number from 1 to ${most}.`);
   }
-  const nowMs = Date.now();
   const toMs = nowMs - (nowMs % STEP_MS[step]) + STEP_MS[step];
   return { step, fromMs: toMs - Number(given) * STEP_MS[step], toMs };
 }
@@ -117,7 +103,8 @@ function stepsOf(days: unknown, hours: unknown): LastSteps | null {
  * A line for each hour or day. A terminal leaves out those without use, and has a bar for what was admitted, and the sums. Units have no
  * refusals.
  */
-function asChart({ unit, buckets }: HistoryReport, { step, fromMs, toMs }: LastSteps, terminal: Terminal): string {
+function asChart({ unit, buckets }: OutputOf<typeof showHistory>, { nowMs, terminal }: Print, words: Words): string {
+  const { step, fromMs, toMs } = stepsOf(words, nowMs)!;
   const used = new Map(buckets.map((bucket) => [bucket.at, bucket]));
   const heads = unit === undefined ? [step, 'admitted', 'refused', 'banned'] : [step, unit];
   const steps: (readonly [at: string, counts: readonly number[]])[] = [];
@@ -158,9 +145,7 @@ function widthOf(heads: readonly string[], rows: readonly (readonly string[])[])
   return widths.reduce((sum, width) => sum + width + GAP, 0);
 }
 
-function asText(report: KeyUsageReport, terminal: Terminal): string {
-  const nowMs = Date.now();
-  const moment = (seconds: number) => momentText(seconds * 1000, nowMs, terminal);
+function asText(report: KeyUsageReport, { seconds: moment, terminal }: Print): string {
   const shadow = report.shadow === undefined ? '' : `watched only: ${watched(report.shadow, moment)}\n`;
   const rows = Object.entries(report.windows).map(([window, { limit, used, remaining, resetAt }]) => [
     window,

@@ -427,7 +427,7 @@ export type Recorded = Omit<
 >;
 /** The attributes with a column in lists. */
 export const LISTED = namesWhere(({ rank }) => rank !== undefined) as readonly ListedName[];
-export type ListedName = {
+type ListedName = {
   [A in AttributeName]: Table[A] extends { readonly rank: object } ? A : never;
 }[AttributeName];
 export const SEARCHED = namesWhere(({ isSearched }) => isSearched === true);
@@ -551,13 +551,6 @@ type Shown<K extends RecordKind> = Readonly<z.output<z.ZodObject<Shape<K, 'shown
 export function shownAttributes<K extends RecordKind>(kind: K, record: Partial<Attributes>): Shown<K> {
   const members = attributesOf(kind).map((name) => [name, record[name] ?? nullIfShown(BY_NAME[name])] as const);
   return Object.fromEntries(members.filter(([, value]) => value !== undefined)) as never;
-}
-
-/** Those with a column in lists. */
-export function listedAttributes(
-  record: { readonly [A in ListedName]?: Attributes[A] | null | undefined },
-): Pick<Shown<'key'>, ListedName> {
-  return Object.fromEntries(LISTED.map((name) => [name, record[name] ?? nullIfShown(BY_NAME[name])])) as never;
 }
 
 function nullIfShown({ form }: Attribute): null | undefined {

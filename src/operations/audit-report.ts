@@ -1,12 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
-import { UnreadableRecord } from '../model/record.ts';
+import { isCustomerId, isKeyId, orUnreadable, type StoredRecord, UnreadableRecord } from '../model/record.ts';
 import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
 import { type Actor, FORMER_ACTIONS, isActor, type RecordedAction, type RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';
+import type { OperatorStore } from './operator-store.ts';
 
-/** A change as commands and the admin API show it, or the refused attempts of one actor at one action in one minute. */
-export interface ChangeReport extends RecordedChange {
+/** A change as operators see it, or the refused attempts of one actor at one action in one minute. */
+interface ChangeReport extends RecordedChange {
   readonly id: string;
   /** RFC 3339; of refused attempts the first of them. */
   readonly time: string;
@@ -133,22 +134,6 @@ export async function listChanges(
   }
 }
 
-/** All changes that match, up to a limit. Lets other work run between the pages. */
-export async function firstChanges(store: AuditStore, filter: ChangeFilter, limit: number): Promise<Changes> {
-  const changes: ChangeReport[] = [];
-  const unreadable: UnreadableRecord[] = [];
-  for (let cursor: string | null = null; ; ) {
-    const page: Awaited<ReturnType<typeof listChanges>> = await listChanges(store, filter, {
-      limit: limit - changes.length,
-      cursor,
-    });
-    changes.push(...page.changes);
-    unreadable.push(...page.unreadable);
-    if (page.cursor === null || changes.length === limit) return { changes, unreadable };
-    cursor = page.cursor;
-  }
-}
-
 function unreadableEntry(id: string, place: string): UnreadableRecord {
   const message = `Entry ${id} of the record of changes cannot be read. It is ${place}: put it right there, or remove it.`;
   return new UnreadableRecord(id, message);
@@ -218,10 +203,24 @@ export function actorText(actor: Actor): string {
   return 'name' in actor ? `${actor.name} (${actor.kind})` : `${actor.user}@${actor.host}`;
 }
 
-/** What people call the key of a change: its entry in keys.yaml, or its name; `-` if the record has neither. */
-export function nameOfKey({ before, after }: Pick<RecordedChange, 'before' | 'after'>): string {
-  const { entry, name } = { ...membersOf(before), ...membersOf(after) };
-  return textOf(entry ?? name);
+/**
+ * Changes with what people call their targets: the entry in keys.yaml, or the name, as it was recorded. Top-ups, lifts of bans and others
+ * record neither: these have the name as it is now, and null if the target is deleted or cannot be read.
+ */
+export async function namedChanges(changes: readonly ChangeReport[], store: Pick<OperatorStore, 'keys' | 'customers'>) {
+  const presentName = async (id: string) => {
+    if (!isKeyId(id) && !isCustomerId(id)) return null;
+    const record = await orUnreadable<StoredRecord | null>((isKeyId(id) ? store.keys : store.customers).get(id));
+    return record instanceof UnreadableRecord ? null : (record?.name ?? null);
+  };
+  const present = new Map<string, Promise<string | null>>();
+  const nameOf = ({ before, after, target }: ChangeReport) => {
+    const { entry, name } = { ...membersOf(before), ...membersOf(after) };
+    const recorded = entry ?? name ?? null;
+    if (recorded !== null || target === null) return recorded as string | null;
+    return present.getOrInsertComputed(target, presentName);
+  };
+  return Promise.all(changes.map(async (change) => ({ ...change, name: await nameOf(change) })));
 }
 
 /** Members of a state that are sentences about the change. They come first: on a narrow terminal the end is cut off. */

@@ -28,7 +28,7 @@ export const customer = z
       .describe('The set and the entry of keys.yaml that manage the customer, `SET/ENTRY`; absent without one.'),
   })
   .meta({ id: 'Customer', description: 'A customer.' });
-export type CustomerReport = DeepReadonly<z.output<typeof customer>>;
+type CustomerReport = DeepReadonly<z.output<typeof customer>>;
 
 /** @param nowMs Unix milliseconds */
 export function customerReport(customer: StoredCustomer, plans: Plans, nowMs: number): CustomerReport {

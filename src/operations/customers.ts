@@ -9,7 +9,6 @@ import {
   byReadability,
   isCustomerId,
   isReadable,
-  type Listed,
   orUnreadable,
   type StoredCustomer,
   type StoredKey,
@@ -222,15 +221,6 @@ export async function searchCustomers(
     else if (matches(customer)) found.push(customer);
   }
   return { customers: found, unreadable, cursor: null, searched };
-}
-
-/** Yields every customer that matches a filter, and every one that may and cannot be read. */
-export async function* everyCustomer(
-  filter: CustomerFilter,
-  { customers, nowMs }: OperatorStore,
-): AsyncGenerator<Listed<StoredCustomer>> {
-  const matches = testOf(filter, nowMs());
-  for await (const customer of everyRecord(customers)) if (!isReadable(customer) || matches(customer)) yield customer;
 }
 
 function testOf(filter: CustomerFilter, nowMs: number): (one: StoredCustomer) => boolean {

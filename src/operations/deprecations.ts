@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { Failure } from '../failure.ts';
 import type { KeyStore } from '../identify/record-store.ts';
 import { orUnreadable, UnreadableRecord } from '../model/record.ts';
 import { count, type DeepReadonly, time } from '../model/values.ts';
@@ -35,26 +36,46 @@ export const deprecationReport = z
     ),
   })
   .meta({ id: 'Deprecation' });
-export type DeprecationReport = DeepReadonly<z.output<typeof deprecationReport>>;
+type DeprecationReport = DeepReadonly<z.output<typeof deprecationReport>>;
 type Caller = DeprecationReport['callers'][number];
 
+/** A page of the deprecated routes. */
+export interface DeprecationPage {
+  readonly deprecations: readonly DeprecationReport[];
+  readonly cursor: string | null;
+}
+
+/** @param cursor that of the page before; undefined for the first page */
+export interface AskedPage {
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
 /**
- * Lists the callers of each deprecated route.
- * @param options `days`: how many days back, today included; `nowMs`: Unix milliseconds; `onCaller`: called after each
- *   caller that was looked up
+ * Lists the callers of the deprecated routes of a page, in the order of the settings.
+ *
+ * Fault: each page read the callers of all routes, and one that ended between two routes of one path led to itself.
+ * @param span `days`: how many days back, today included; `nowMs`: Unix milliseconds
+ * @throws Failure `refused` for an unknown cursor
  */
-export async function deprecationReports(
+export async function deprecationPage(
   routes: readonly Route[],
   store: DeprecationSources,
-  { days, nowMs, onCaller }: { readonly days: number; readonly nowMs: number; readonly onCaller?: () => void },
-): Promise<readonly DeprecationReport[]> {
-  const reports: DeprecationReport[] = [];
-  for (const route of routes) {
-    if (route.deprecated === null) continue;
-    // One route at a time: the store returns all callers of a day at once, and the gateway has requests to serve meanwhile.
-    reports.push(await reportOf(route, store, lastDays(nowMs, days), onCaller));
-  }
-  return reports;
+  { days, nowMs }: { readonly days: number; readonly nowMs: number },
+  { limit, cursor }: AskedPage,
+): Promise<DeprecationPage> {
+  const all = routes.filter(({ deprecated }) => deprecated !== null);
+  const at = cursor === undefined ? -1 : all.findIndex((route) => cursorOf(route) === cursor);
+  if (cursor !== undefined && at === -1) throw new Failure('refused', 'Unknown cursor.');
+  const page = all.slice(at + 1, at + 1 + limit);
+  const deprecations: DeprecationReport[] = [];
+  // One route at a time: the store returns all callers of a day at once, and the gateway has requests to serve meanwhile.
+  for (const route of page) deprecations.push(await reportOf(route, store, lastDays(nowMs, days)));
+  return { deprecations, cursor: at + 1 + limit < all.length ? cursorOf(page.at(-1)!) : null };
+}
+
+function cursorOf({ path, methods }: Route): string {
+  return `${methods.join(',')} ${path}`;
 }
 
 interface DeprecationSources {
@@ -66,13 +87,11 @@ async function reportOf(
   { path, methods, deprecated }: Route,
   { deprecatedCalls, keys }: DeprecationSources,
   days: readonly string[],
-  onCaller?: () => void,
 ): Promise<DeprecationReport> {
   const called = [...(await deprecatedCalls.of(days, deprecated!.countedAs))].sort(([, a], [, b]) => b.calls - a.calls);
   const callers: Caller[] = [];
   for (const [id, { calls, lastDay }] of called) {
     const read = await orUnreadable(keys.get(id));
-    onCaller?.();
     const key = read instanceof UnreadableRecord ? null : read;
     callers.push({
       id,

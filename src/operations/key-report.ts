@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { type Allowance, allowanceOf, withAllBudgets } from '../admit/plan.ts';
-import { type ListedName, listedAttributes, shapeOf, shownAttributes } from '../model/attributes.ts';
-import { inOrder, type Limits, limit, limitOrCustom, limits, type Plans } from '../model/plan.ts';
+import { formOf } from '../admit/windows.ts';
+import { shapeOf, shownAttributes } from '../model/attributes.ts';
+import { formText, inOrder, type Limits, limit, limitOrCustom, limits, type Plans } from '../model/plan.ts';
 import {
   type AppliedEntry,
   isSuspended,
@@ -87,29 +88,27 @@ export const key = z
   .meta({ id: 'Key', description: 'A key, without any secret.' });
 
 /** Everything that the store holds about a key, without secrets and digests. */
-type WholeKeyReport = DeepReadonly<z.output<typeof key>>;
+export type KeyReport = DeepReadonly<z.output<typeof key>>;
 
-export type KeyReportWithUses = Omit<WholeKeyReport, 'secrets'> & {
-  readonly secrets: DeepReadonly<z.output<typeof usedSecrets>>;
+/** What is said of the limits of a key alone, beside what lists say. */
+export const limitNotes = {
+  watched: z
+    .record(z.string(), limit)
+    .optional()
+    .describe('The limits that are counted and refuse nothing, in place of `heldTo`, if its plan is not enforced.'),
+  forms: z
+    .record(z.string(), z.string())
+    .optional()
+    .describe('The kinds of its windows that are not fixed, such as `sliding, 12 slices`; absent if all are.'),
 };
 
-/** An API key as commands print it (contract section 5). `limits` are those that apply; times are RFC 3339 or null. */
-export type KeyReport = Pick<
-  WholeKeyReport,
-  'id' | 'plan' | ListedName | 'limits' | 'heldTo' | 'createdAt' | 'expiresAt' | 'customer' | 'unreadable'
->;
-
 /** The customers of some keys, by id. One that is missing is deleted. */
-export type CustomersOfKeys = ReadonlyMap<string, Listed<CustomerOfKeys>>;
+type CustomersOfKeys = ReadonlyMap<string, Listed<CustomerOfKeys>>;
 type CustomerOfKeys = Pick<StoredCustomer, 'id' | 'name' | 'plan' | 'limits' | keyof CustomerTimes>;
 type CustomerTimes = Pick<StoredCustomer, 'expiresAtMs' | 'suspended'>;
 
-/** The report of a key without its secret. @param customers those of the key */
-export function keyReport(
-  key: StoredKey,
-  plans: Plans,
-  { customers, nowMs }: { readonly customers: CustomersOfKeys; readonly nowMs: number },
-): KeyReport {
+/** @param customers those of the key @param nowMs Unix milliseconds */
+export function keyReport(key: StoredKey, plans: Plans, nowMs: number, customers: CustomersOfKeys): KeyReport {
   const { id, createdAtMs, expiresAtMs, customer: customerId } = key;
   const found = customerId === undefined ? undefined : (customers.get(customerId) ?? null);
   const unreadable = found instanceof UnreadableRecord ? found : null;
@@ -119,7 +118,7 @@ export function keyReport(
   return {
     id,
     plan,
-    ...listedAttributes(key),
+    ...shownAttributes('key', key),
     limits: inOrder(customerId === undefined ? { ...plans.plans.get(key.plan)?.limits, ...key.limits } : key.limits),
     heldTo:
       customer === null
@@ -127,10 +126,19 @@ export function keyReport(
         : heldTo({ limits: key.limits, limitsOfCustomer: customer?.limits ?? null }, plan, plans),
     createdAt: timeOf(createdAtMs),
     expiresAt: timeOf(expiresAtMs),
+    ownLimits: inOrder(key.limits),
+    revokedAt: timeOf(key.revokedAtMs),
+    ...suspendedNow(key, nowMs),
+    ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
     ...(customer === undefined
       ? {}
       : { customer: { id: customerId!, name: customer?.name ?? null, state: customerState(found ?? null, nowMs) } }),
     ...(unreadable === null ? {} : { unreadable: unreadable.message }),
+    secrets: workingSecrets(key, nowMs).map(({ last4, createdAtMs, expiresAtMs }) => ({
+      last4: last4 === '' ? null : last4,
+      createdAt: timeOf(createdAtMs),
+      expiresAt: timeOf(expiresAtMs),
+    })),
   };
 }
 
@@ -140,34 +148,6 @@ function customerState(customer: Listed<CustomerTimes> | null, nowMs: number): C
   if (customer instanceof UnreadableRecord) return 'unreadable';
   if (customer.expiresAtMs !== null && nowMs >= customer.expiresAtMs) return 'expired';
   return isSuspended(customer.suspended, nowMs) ? 'suspended' : 'active';
-}
-
-/** What commands print of a whole report. */
-export function shortReport(report: WholeKeyReport): KeyReport {
-  const { id, plan, limits, heldTo, createdAt, expiresAt, customer, unreadable } = report;
-  const ofCustomer = { ...(customer && { customer }), ...(unreadable && { unreadable }) };
-  return { id, plan, ...listedAttributes(report), limits, heldTo, createdAt, expiresAt, ...ofCustomer };
-}
-
-export function wholeKeyReport(
-  key: StoredKey,
-  plans: Plans,
-  nowMs: number,
-  customers: CustomersOfKeys,
-): WholeKeyReport {
-  return {
-    ...keyReport(key, plans, { customers, nowMs }),
-    ...shownAttributes('key', key),
-    ownLimits: inOrder(key.limits),
-    revokedAt: timeOf(key.revokedAtMs),
-    ...suspendedNow(key, nowMs),
-    ...(key.applied === undefined ? {} : { entry: entryText(key.applied) }),
-    secrets: workingSecrets(key, nowMs).map(({ last4, createdAtMs, expiresAtMs }) => ({
-      last4: last4 === '' ? null : last4,
-      createdAt: timeOf(createdAtMs),
-      expiresAt: timeOf(expiresAtMs),
-    })),
-  };
 }
 
 /** The secrets of a key that have not ended, newest first. */
@@ -231,6 +211,24 @@ export function budgetsOf({ budgets }: Allowance): readonly NamedLimits[] {
   });
 }
 
+/** What lists do not say of an allowance. @param allowance null: no request is admitted */
+export function notesOn(allowance: Allowance | null) {
+  if (allowance === null) return {};
+  const { shadow, isShadowOnly } = allowance;
+  const counted = isShadowOnly ? shadow! : allowance;
+  const forms = counted.limits
+    .map((of) => [of.name ?? of.window, formText(of.window, formOf(of))] as const)
+    .filter(([, form]) => form !== 'fixed');
+  return {
+    ...(isShadowOnly ? { watched: limitsIn(counted) } : {}),
+    ...(forms.length === 0 ? {} : { forms: Object.fromEntries(forms) }),
+  };
+}
+
+function limitsIn(allowance: Allowance): NamedLimits {
+  return Object.assign({}, ...budgetsOf(allowance));
+}
+
 /**
  * All limits that the requests of a caller are held to.
  *
@@ -241,5 +239,5 @@ export function budgetsOf({ budgets }: Allowance): readonly NamedLimits[] {
 export function heldTo(owner: OwnLimits, plan: string | null, plans: Plans): NamedLimits | null {
   const allowance = plan === null ? null : allowanceOfOwner(owner, plan, plans);
   if (allowance === null) return null;
-  return allowance.isShadowOnly ? {} : Object.assign({}, ...budgetsOf(allowance));
+  return allowance.isShadowOnly ? {} : limitsIn(allowance);
 }

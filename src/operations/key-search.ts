@@ -16,7 +16,6 @@ import {
   UnreadableRecord,
 } from '../model/record.ts';
 import { dayOf, lastUsedOn } from './key-uses.ts';
-import { atPresent, type OperatorStore } from './operator-store.ts';
 import { DURATION_RULE, durationFrom } from './values.ts';
 
 /*
@@ -69,12 +68,9 @@ interface FoundKeys {
 }
 
 /** The parameters of a search as operators give them; null for those that were not given. */
-export type GivenFilter = FilterValues &
-  Readonly<Record<'text' | 'plan' | 'customer' | 'expiring' | 'unused', string | null>>;
+type GivenFilter = FilterValues & Readonly<Record<'text' | 'plan' | 'customer' | 'expiring' | 'unused', string | null>>;
 
 interface FilterWords {
-  /** How the operator knows a parameter: `plan` is `--plan` on a command line. */
-  readonly nameOf: (parameter: keyof GivenFilter) => string;
   /** What to do with a secret instead of searching for it. */
   readonly secretAdvice: string;
   readonly formats: readonly KeyFormat[];
@@ -89,29 +85,30 @@ interface FilterWords {
 export function keyFilterFrom(
   given: GivenFilter,
   all: boolean,
-  { nameOf, secretAdvice, formats, keepsHistory }: FilterWords,
+  { secretAdvice, formats, keepsHistory }: FilterWords,
 ): KeyFilter | { readonly fault: string } {
   const { text, plan, customer, expiring, unused } = given;
   for (const parameter of ['text', 'plan', ...FILTERS] as const) {
     const value = given[parameter];
     if (value === null) continue;
-    if (value === '') return { fault: `${nameOf(parameter)} is empty: leave it out, or give a text.` };
+    const name = parameter === 'text' ? 'q' : parameter;
+    if (value === '') return { fault: `${name} is empty: leave it out, or give a text.` };
     if (isSecretLike(value, parameter === 'text' ? formats : [])) {
-      return { fault: `${nameOf(parameter)} has the form of a secret. ${secretAdvice}` };
+      return { fault: `${name} has the form of a secret. ${secretAdvice}` };
     }
   }
   if (customer !== null && !isCustomerId(customer)) {
-    return { fault: `${nameOf('customer')} must be the id of a customer, which begins with cus_.` };
+    return { fault: `customer must be the id of a customer, which begins with cus_.` };
   }
   const expiringMs = expiring === null ? null : durationFrom(expiring);
-  if (expiring !== null && expiringMs === null) return { fault: `${nameOf('expiring')} ${DURATION_RULE}.` };
+  if (expiring !== null && expiringMs === null) return { fault: `expiring ${DURATION_RULE}.` };
   const unusedDays = unused === null ? null : daysFrom(unused);
   if (unused !== null && unusedDays === null) {
-    return { fault: `${nameOf('unused')} must be whole days from 1d to ${DAYS_KEPT}d, such as 30d.` };
+    return { fault: `unused must be whole days from 1d to ${DAYS_KEPT}d, such as 30d.` };
   }
   if (unusedDays !== null && !keepsHistory) {
     return {
-      fault: `${nameOf('unused')} needs the usage history, which is off. Set \`usage: { history: on }\` in gateway.yaml.`,
+      fault: `unused needs the usage history, which is off. Set \`usage: { history: on }\` in gateway.yaml.`,
     };
   }
   const meta = metaAskedBy(text ?? '');
@@ -223,29 +220,6 @@ export async function searchKeys(
     await nextTurn();
   }
 }
-
-/**
- * Yields every key that matches a filter, and every one that may and cannot be read.
- * @param onPage called after each page with the number of keys that were looked at so far
- */
-export async function* everyMatch(
-  filter: KeyFilter,
-  store: OperatorStore,
-  onPage: (searched: number) => void = () => {},
-): AsyncGenerator<Listed<FoundKey>> {
-  let cursor: string | null = null;
-  let searched = 0;
-  do {
-    const page: FoundKeys = await searchKeys(filter, { limit: PAGE, cursor }, atPresent(store));
-    yield* page.keys;
-    yield* page.unreadable;
-    searched += page.searched;
-    onPage(searched);
-    cursor = page.cursor;
-  } while (cursor !== null);
-}
-
-const PAGE = 100;
 
 /**
  * Leaves out the keys on another plan. That of a key of a customer is the customer's; the keys of a customer that cannot be read may be on

@@ -1,9 +1,10 @@
-import { accountsOf, shadowIdOf } from '../admit/account-id.ts';
+import { accountIdOf, accountsOf, shadowIdOf } from '../admit/account-id.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
 import { Failure } from '../failure.ts';
 import { secretName } from '../identify/secret-use-store.ts';
-import type { StoredKey } from '../model/record.ts';
-import { type KeyReportWithUses, wholeKeyReport, workingSecrets } from './key-report.ts';
+import { isReadable, type StoredKey } from '../model/record.ts';
+import { ownerOf } from './account-owners.ts';
+import { allowanceOfOwner, keyReport, notesOn, workingSecrets } from './key-report.ts';
 import { customersOf, type OperatorStore } from './operator-store.ts';
 
 // When keys and their secrets were used last.
@@ -28,7 +29,7 @@ export async function lastUsedOn(
 }
 
 /** The day on which a key was used last, under any of its accounts; null if nothing is kept that can be read. */
-export async function lastDayOf(key: StoredKey, history: Pick<HistoryStore, 'lastUsedMs'>): Promise<string | null> {
+async function lastDayOf(key: StoredKey, history: Pick<HistoryStore, 'lastUsedMs'>): Promise<string | null> {
   try {
     const days = await lastUsedOn(accountsOf(key), history);
     return days.toSorted().findLast((day) => typeof day === 'string') ?? null;
@@ -39,15 +40,20 @@ export async function lastDayOf(key: StoredKey, history: Pick<HistoryStore, 'las
   }
 }
 
-/** All about a key, with the day (UTC) on which each of its secrets was used last; null if none is kept. */
-export async function reportWithUses(key: StoredKey, store: OperatorStore): Promise<KeyReportWithUses> {
-  const nowMs = store.nowMs();
-  const [customers, days] = await Promise.all([
+/** All about a key, with the day (UTC) on which it and each of its secrets was used last; null if none is kept. */
+export async function shownKey(key: StoredKey, store: OperatorStore) {
+  const [nowMs, plans] = [store.nowMs(), store.plans()];
+  const [customers, days, lastUsedOn, owner] = await Promise.all([
     customersOf([key], store),
     store.secretUses.of(key.id, workingSecrets(key, nowMs).map(secretName)),
+    lastDayOf(key, store.history),
+    ownerOf(accountIdOf(key.id, key.customer ?? null), store),
   ]);
-  const report = wholeKeyReport(key, store.plans(), nowMs, customers);
-  return { ...report, secrets: report.secrets.map((secret, i) => ({ ...secret, lastUsedOn: days[i]! })) };
+  const report = keyReport(key, plans, nowMs, customers);
+  const isKnown = owner !== null && isReadable(owner) && report.plan !== null;
+  const notes = notesOn(isKnown ? allowanceOfOwner(owner, report.plan, plans) : null);
+  const secrets = report.secrets.map((secret, i) => ({ ...secret, lastUsedOn: days[i]! }));
+  return { ...report, ...notes, lastUsedOn, secrets };
 }
 
 /** The day of a moment: `2026-11-21`, UTC. */

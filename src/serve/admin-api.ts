@@ -92,12 +92,13 @@ export function adminApiOn(
     admin: async () => {
       const opened = await stores();
       const store = contextOf(opened, inForce);
+      const settings = { plans: store.plans, versions: () => inForce.versions };
       return {
         store,
+        settings,
         plans: {
           ...plansAdmin,
-          plans: store.plans,
-          versions: () => inForce.versions,
+          ...settings,
           users: opened,
           auditStore: opened.audit,
           plansHistory: opened.plansHistory,

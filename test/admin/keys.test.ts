@@ -72,11 +72,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
 
   test('what the API makes the command shows, and what the command makes the API shows', async () => {
     const made = await make({ plan: 'free', name: 'n', notes: 'x', limits: { day: 7 } });
-    const { ownLimits: _, key: __, ...report } = made;
-    const secrets = [{ ...report.secrets[0], lastUsedOn: null }];
-    expect(await command('keys', 'show', made.id, '--json')).toEqual({ ...report, secrets });
+    expect(await command('keys', 'show', made.id, '--json')).toEqual(await show(made.id));
     const other = await command('keys', 'create', '--plan', 'small', '--owner', 'me', '--notes', 'y', '--json');
-    const { key: ___, ...told } = other;
+    const { key: _, ...told } = other;
     expect(await show(other.id)).toMatchObject({ ...told, notes: 'y' });
   });
 
@@ -211,7 +209,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await ask(gateway, 'GET', '/admin/keys?owner=suspended%20one')).body.keys).toMatchObject([
       { suspended: { since: told.body.suspended.since } },
     ]);
-    expect((await command('keys', 'list', '--owner', 'suspended one', '--json'))[0]).toMatchObject({
+    expect((await command('keys', 'list', '--owner', 'suspended one', '--json')).keys[0]).toMatchObject({
       suspended: told.body.suspended,
     });
     const endless = await ask(gateway, 'POST', `${path}/suspend`);
@@ -395,7 +393,8 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', made.key);
     expect(await (await gateway.get('/v1/pets', made.key)).json()).toMatchObject({ code: 'api_key_banned' });
     const bans = async (query = '') => (await ask(gateway, 'GET', `/admin/bans${query}`)).body;
-    const ban = { id: made.id, number: 1, window: 'minute', until: expect.any(Number) };
+    const whose = { name: null, owner: null, plan: 'small' };
+    const ban = { id: made.id, number: 1, window: 'minute', until: expect.any(Number), ...whose };
     expect((await bans()).bans).toEqual([ban]);
     expect(await bans(`?cursor=${made.id}`)).toEqual({ bans: [], cursor: null, unreadable: [] });
     expect((await ask(gateway, 'DELETE', `/admin/bans/${made.id}`)).body).toEqual({
@@ -454,7 +453,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       { withinMs: 4_000 },
     );
     const first = await ask(gateway, 'GET', '/admin/deprecations?limit=1');
-    expect([first.body.deprecations.length, first.body.cursor]).toEqual([1, '/v1/pets/{petId}']);
+    expect([first.body.deprecations.length, first.body.cursor]).toEqual([1, 'GET,HEAD /v1/pets/{petId}']);
     for (const query of ['days=0', 'days=93', 'cursor=none']) {
       invalid(await ask(gateway, 'GET', `/admin/deprecations?${query}`), /days|cursor/);
     }

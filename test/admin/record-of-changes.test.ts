@@ -4,6 +4,7 @@ import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { startReplica, type TestGateway } from '../support/gateway.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';
+import { entriesOf } from '../support/run-command.ts';
 import { FakeAuditStore } from './fake-audit-store.ts';
 import { adminApiWith } from './in-process.ts';
 import { ask, auditLines, openWithAdmin, STORES, startWithAdmin, TOKEN } from './operator.ts';
@@ -110,7 +111,7 @@ test('the record outlives its gateway, killed right after the answer (reliabilit
   process.kill(gateway.process.pid!, 'SIGKILL');
   await gateway.process.exit;
   const { stdout } = await gateway.command('audit', '--key', id, '--json');
-  expect(JSON.parse(stdout)).toMatchObject([
+  expect(entriesOf(stdout)).toMatchObject([
     { action: 'key.revoke', outcome: 'done' },
     { action: 'key.create', outcome: 'done' },
   ]);

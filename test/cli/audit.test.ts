@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
 import { temporaryFolder } from '../support/processes.ts';
-import { runCommand as run } from '../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
 describe.each(Object.keys(STORES))('on %s', (name) => {
@@ -15,7 +15,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   const changes = async (...options: string[]) => {
     const { code, stdout, stderr } = await run(env, 'audit', '--json', ...options);
     expect([code, stderr]).toEqual([0, '']);
-    return JSON.parse(stdout);
+    return entriesOf(stdout);
   };
 
   test('each change of a command is recorded with the user of the shell, before and after, and no secret', async () => {
@@ -128,7 +128,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await run(env, 'keys', 'import', file);
     await run(env, 'keys', 'import', file);
     const [again, first, ...more] = await changes();
-    const keys = JSON.parse((await run(env, 'keys', 'list', '--json')).stdout).map(({ id }: { id: string }) => id);
+    const keys = entriesOf((await run(env, 'keys', 'list', '--json')).stdout).map(({ id }: { id: string }) => id);
     expect(more).toEqual([]);
     expect(first).toMatchObject({
       action: 'key.import',

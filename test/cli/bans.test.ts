@@ -265,7 +265,7 @@ describe('on Redis, of a caller that is banned', () => {
       expect(await run(env, 'bans', 'lift', id)).toMatchObject({
         ...{ code: 1, stdout: '', stderr: expect.stringContaining(`What was counted for ${id} cannot be read: tg:a:`) },
       });
-      const now = JSON.parse((await run(env, 'now', '--scan', '--json')).stdout);
+      const now = entriesOf((await run(env, 'now', '--scan', '--json')).stdout);
       expect(now.map((row: { id: string }) => row.id).toSorted()).toEqual([id, other].toSorted());
       expect(now).toContainEqual(
         expect.objectContaining({ id, state: 'banned', window: 'hour', ban: null, unreadable }),
@@ -297,7 +297,7 @@ describe('on Redis, of a caller that is banned', () => {
     const { env, id, other, redis } = await twoBanned();
     const { ends, rest } = keyspace.refusedNow;
     const ids = async () =>
-      JSON.parse((await run(env, 'now', '--json')).stdout)
+      entriesOf((await run(env, 'now', '--json')).stdout)
         .map((row: { id: string }) => row.id)
         .toSorted();
     const foreign = async (name: string) => {
@@ -323,7 +323,7 @@ describe('on Redis, of a caller that is banned', () => {
       const { env, id, other, redis } = await twoBanned();
       if (rest === null) await redis('HDEL', keyspace.refusedNow.rest, id);
       else await redis('HSET', keyspace.refusedNow.rest, id, rest);
-      const now = JSON.parse((await run(env, 'now', '--json')).stdout);
+      const now = entriesOf((await run(env, 'now', '--json')).stdout);
       expect(now.map((row: { id: string }) => row.id).toSorted()).toEqual([id, other].toSorted());
       expect(now).toContainEqual(expect.objectContaining({ id, state: 'banned', window: 'hour', ban: 1 }));
     },
@@ -354,7 +354,7 @@ test('in the embedded store, a caller whose account, change or last refusal cann
       stderr: expect.stringContaining(`What was counted for ${id} cannot be read`),
     });
   }
-  const now = JSON.parse((await run(env, 'now', '--json')).stdout);
+  const now = entriesOf((await run(env, 'now', '--json')).stdout);
   expect(now).toHaveLength(2);
   expect(now).toContainEqual(expect.objectContaining({ id: account, state: 'banned', ban: null, unreadable }));
   expect(now).toContainEqual(expect.objectContaining({ id: refusal, state: 'banned', ban: 1 }));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { STORES } from '../admin/operator.ts';
 import { PLANS } from '../support/gateway.ts';
-import { runCommand } from '../support/run-command.ts';
+import { entriesOf, runCommand } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const ANEW = 'Its counts start anew, except for what it used there before in windows that are still open.';
@@ -14,7 +14,10 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     await writeFile(plans, PLANS);
     const env = { ...(await emptyStore()), TOLLGATE_PLANS: plans };
     const run = (...words: string[]) => runCommand(env, ...words);
-    const json = async (...words: string[]) => JSON.parse((await run(...words, '--json')).stdout);
+    const json = async (...words: string[]) => {
+      const { stdout } = await run(...words, '--json');
+      return words[1] === 'list' ? entriesOf(stdout) : JSON.parse(stdout);
+    };
     return { run, json, env };
   };
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { helpOf, optionsOf } from '../../src/cli/terminal/command.ts';
 import { ALL_COMMANDS } from '../../src/main.ts';
 import { emptyStore } from '../support/empty-store.ts';
-import { runCommand as run } from '../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 describe('--data', async () => {
@@ -21,7 +21,7 @@ describe('--data', async () => {
     const env = { TOLLGATE_DATA: join(await temporaryFolder(), 'none') };
     expect((await run(env, 'keys', 'create', '--plan', 'pro', '--data', folder)).code).toBe(0);
     const { stdout } = await run(env, 'keys', 'list', '--json', '--data', folder);
-    const [{ id }] = JSON.parse(stdout);
+    const [{ id }] = entriesOf(stdout);
     for (const words of [
       ['keys', 'show', id],
       ['usage', id],

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
 import { ROOT, type Running, runTollgate, startProcess, temporaryFolder } from '../support/processes.ts';
-import { runCommand } from '../support/run-command.ts';
+import { entriesOf, runCommand } from '../support/run-command.ts';
 
 // Attack: a reader that pauses. A pipe holds 64 KiB; what a command has written beyond that is still in its memory when its
 // work is done, and is lost if the process ends then.
@@ -91,7 +91,7 @@ test.skipIf(!existsSync('/dev/full'))(
     const command = startProcess('sh', ['-c', 'exec "$@" >/dev/full', 'sh', ...words], { env });
     expect((await command.exit).code).toBe(1);
     expect(command.stderr).toMatch(/^Standard output cannot be written, .*ENOSPC.*`tollgate audit`.*\n$/);
-    const changes = JSON.parse((await runCommand(env, 'audit', '--json')).stdout);
+    const changes = entriesOf((await runCommand(env, 'audit', '--json')).stdout);
     expect(changes).toEqual([expect.objectContaining({ action: 'key.create', outcome: 'done' })]);
   },
 );

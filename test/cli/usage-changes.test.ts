@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
-import { runCommand as run } from '../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
 const daily = allowance({ day: 2 }, { after: 3, firstMs: 600_000 });
@@ -94,7 +94,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
       stderr: expect.stringContaining('Another change was made under this --id'),
     });
     expect((await dayOf()).limit).toBe(5);
-    const [refused, repeated, made] = JSON.parse((await run(env, 'audit', '--json')).stdout);
+    const [refused, repeated, made] = entriesOf((await run(env, 'audit', '--json')).stdout);
     expect([made, repeated, refused]).toMatchObject([
       { action: 'key.topup', outcome: 'done', target: id, before: { limit: 2 }, after: { limit: 5 } },
       { action: 'key.topup', outcome: 'unchanged', before: null },

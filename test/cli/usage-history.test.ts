@@ -13,7 +13,7 @@ import { allowance, alsoCharging } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
 import { temporaryFolder } from '../support/processes.ts';
 import { redisCommand } from '../support/redis.ts';
-import { runCommand as run } from '../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
 const recorded: Allowance = { ...allowance({ day: 1_000_000 }), history: 'admitted' };
@@ -392,7 +392,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await spend(env, shadowIdOf(id), hourly, 2);
     // Other tests may have callers refused in the same Redis.
     const ours = (text: string): { id: string }[] =>
-      JSON.parse(text).filter((entry: { id: string }) => [id, token].includes(entry.id));
+      entriesOf(text).filter((entry: { id: string }) => [id, token].includes(entry.id));
     expect(ours((await run(env, 'now', '--json')).stdout)).toEqual([]);
     const found = await run(env, 'now', '--scan', '--json');
     expect(found).toMatchObject({ code: 0, stderr: '' });

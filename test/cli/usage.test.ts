@@ -25,17 +25,19 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const beforeMs = Date.now();
     await spend(env, id, allowance({ minute: 300, day: 10_000 }), 7);
     const usage = await usageOf(env, id);
-    expect(Object.keys(usage)).toEqual(['id', 'plan', 'windows', 'strikes', 'ban']);
     expect(Object.keys(usage.windows)).toEqual(['minute', 'day']);
+    const plain = { form: 'fixed', topUp: null };
     expect(usage).toEqual({
       id,
       plan: 'pro',
       windows: {
-        minute: { limit: 300, used: 7, remaining: 293, resetAt: expect.any(Number) },
-        day: { limit: 10_000, used: 7, remaining: 9_993, resetAt: expect.any(Number) },
+        minute: { limit: 300, used: 7, remaining: 293, resetAt: expect.any(Number), ...plain },
+        day: { limit: 10_000, used: 7, remaining: 9_993, resetAt: expect.any(Number), ...plain },
       },
       strikes: 0,
       ban: null,
+      rung: 0,
+      nextBanSeconds: 60,
     });
     for (const [window, length] of [
       ['minute', 60],

@@ -19,6 +19,6 @@ test('without a history `GET /usage?history` is 404, keeps its connection and co
   expect(answer.headers.get('connection')).not.toBe('close');
   expect(await (await gateway.get('/usage', key)).json()).toMatchObject({ windows: { minute: { used: 1 } } });
   const { stdout, stderr } = await gateway.command('usage', id, '--days', '1', '--json');
-  expect(JSON.parse(stdout)).toEqual({ step: 'day', buckets: [] });
+  expect(JSON.parse(stdout)).toEqual({ step: 'day', buckets: [], isKept: false });
   expect(stderr).toMatch(/warning: no history is kept.*`usage: \{ history: on \}`/);
 });

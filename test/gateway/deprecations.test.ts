@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, openReplica } from '../support/gateway.ts';
 import { testRedis } from '../support/redis.ts';
+import { entriesOf } from '../support/run-command.ts';
 import { startUpstream } from '../support/upstream.ts';
 
 const day = (offset: number) => new Date(Date.now() + offset * 86_400_000).toISOString().slice(0, 10);
@@ -43,7 +44,7 @@ for (const [store, env] of Object.entries(stores)) {
     await gateway.get('/v1/pets', never.key);
     await gateway.get('/v1/old/7', `tg_live_${'0'.repeat(38)}`);
 
-    const report = async () => JSON.parse((await gateway.command('deprecations', '--json')).stdout) as Report[];
+    const report = async () => entriesOf((await gateway.command('deprecations', '--json')).stdout) as Report[];
     const old = await eventually(
       async () => {
         const found = (await report()).find(({ route }) => route === '/v1/old/{id}')!;

@@ -2,6 +2,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
+import { entriesOf } from '../support/run-command.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
 // Several routes with one path, each with methods of its own.
@@ -85,7 +86,7 @@ test('calls of deprecated methods are counted for their own route, and those of 
   for (const method of ['GET', 'PUT', 'DELETE', 'POST', 'PATCH']) await ask(method, '/v1/dim');
   await eventually(
     async () => {
-      const reports = JSON.parse((await gateway.command('deprecations', '--json')).stdout) as {
+      const reports = entriesOf((await gateway.command('deprecations', '--json')).stdout) as {
         route: string;
         methods: string[];
         sunset: string;

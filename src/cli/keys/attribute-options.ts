@@ -11,13 +11,11 @@ import {
   FIRST_ATTRIBUTES,
   LISTED,
   metaName,
-  type RecordKind,
   valueText,
   wordOf,
 } from '../../model/attributes.ts';
 import { layersOf } from '../../operations/catalogue/input.ts';
-import type { Command, Form, Words } from '../terminal/command.ts';
-import type { Column } from '../terminal/table.ts';
+import type { Form } from '../terminal/command.ts';
 
 // The attributes of keys and customers, as options, columns and lines of commands.
 
@@ -42,19 +40,14 @@ function aboutOf(name: AttributeName, what: 'new' | 'change'): string {
   return what === 'new' ? `${sentence}.` : `${sentence}; an empty text removes it.`;
 }
 
-/** The options by which lists are filtered. @param what `Keys` */
-export function filterOptions(what: string): Command['options'] {
+/** The filters of a list, as options. @param what `Keys` */
+export function spelledFilters(what: string): Readonly<Record<string, Form>> {
   return Object.fromEntries(
     FILTERS.map((name) => [
-      optionOf(name),
-      { type: 'string', value: placeholderOf(name), about: `${what} of this ${wordOf(name)}.` },
+      name,
+      { option: optionOf(name), value: placeholderOf(name), about: `${what} of this ${wordOf(name)}.` },
     ]),
   );
-}
-
-/** The values of those options, by the names of their attributes. */
-export function givenFilters({ options }: Pick<Words, 'options'>): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(FILTERS.map((name) => [name, options[optionOf(name)]]));
 }
 
 /**
@@ -107,35 +100,7 @@ function pairsFrom(texts: readonly string[]): Readonly<Record<string, string | n
   return Object.fromEntries(pairs);
 }
 
-type ListedRecord = { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | null | undefined };
-
 const isFirst = (name: AttributeName) => (FIRST_ATTRIBUTES as readonly string[]).includes(name);
-
-/** Some columns of a list, with their cells. */
-interface AttributeColumns {
-  readonly columns: readonly Column[];
-  readonly cellsOf: (record: ListedRecord) => string[];
-}
-
-/** The columns of the attributes that lists have had since the first version, where programs expect them. */
-export function firstColumns(kind: RecordKind): AttributeColumns {
-  return columnsOf(kind, LISTED.filter(isFirst));
-}
-
-/** Those of further attributes, which come last. Without a record that has one the table is that of earlier versions. */
-export function furtherColumns(kind: RecordKind, records: readonly ListedRecord[]): AttributeColumns {
-  return columnsOf(
-    kind,
-    LISTED.filter((name) => !isFirst(name) && records.some((record) => record[name] != null)),
-  );
-}
-
-function columnsOf(kind: RecordKind, names: typeof LISTED): AttributeColumns {
-  return {
-    columns: names.map((name) => ({ head: wordOf(name), rank: BY_NAME[name].rank![kind] })),
-    cellsOf: (record) => names.map((name) => record[name] ?? '-'),
-  };
-}
 
 /** The lines of a record that is shown: one for each first column of lists, and one for each other attribute that the record has. */
 export function attributeRows(

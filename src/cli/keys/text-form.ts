@@ -1,22 +1,34 @@
-import { Failure } from '../../failure.ts';
+import {
+  ATTRIBUTES,
+  type Attributes,
+  FIRST_ATTRIBUTES,
+  LISTED,
+  type RecordKind,
+  wordOf,
+} from '../../model/attributes.ts';
 import { limitsCell } from '../../model/plan.ts';
-import { isSuspended, type StoredKey, type UnreadableRecord } from '../../model/record.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
-import { DURATION_RULE, durationFrom } from '../../operations/values.ts';
 import type { CellsOf } from '../reading-command.ts';
-import type { Column } from '../terminal/table.ts';
 
 // The text form of what a key has, for every command under `keys`.
 
-/**
- * Reads the duration of an option, such as `30m`, `24h`, `90d` or `0s`.
- * @returns milliseconds
- * @throws Failure `bad_usage`
- */
-export function readDuration(option: string, text: string): number {
-  const ms = durationFrom(text);
-  if (ms !== null) return ms;
-  throw new Failure('bad_usage', `${option} is '${text}'; it ${DURATION_RULE}.`);
+type ListedRecord = { readonly [A in (typeof LISTED)[number]]?: Attributes[A] | null | undefined };
+
+const isFirst = (name: string) => (FIRST_ATTRIBUTES as readonly string[]).includes(name);
+
+/** The columns of the attributes that lists have had since the first version, where programs expect them. */
+export function firstColumns(kind: RecordKind): readonly CellsOf<ListedRecord>[] {
+  return LISTED.filter(isFirst).map((name) => columnOf(kind, name));
+}
+
+/** Those of further attributes, which come last. Without a record that has one the table is that of earlier versions. */
+export function furtherColumns(kind: RecordKind): readonly CellsOf<ListedRecord>[] {
+  const further = LISTED.filter((name) => !isFirst(name));
+  return further.map((name) => ({ ...columnOf(kind, name), isThere: (record) => record[name] != null }));
+}
+
+function columnOf(kind: RecordKind, name: (typeof LISTED)[number]): CellsOf<ListedRecord> {
+  return { head: wordOf(name), rank: ATTRIBUTES[name].rank[kind], cell: (record) => record[name] ?? '-' };
 }
 
 /** The limits that a key or a customer is held to; those that are set, if no request of it is admitted. */
@@ -28,24 +40,20 @@ export function heldText({ limits, heldTo }: Pick<KeyReport, 'limits' | 'heldTo'
 export const CUSTOMER: CellsOf<{ readonly customer?: CustomerOfKey | undefined }> = {
   head: 'customer',
   rank: 2.5,
-  cell: ({ customer }) => customerCell(customer),
+  cell: ({ customer }) => (customer === undefined ? '-' : (customer.name ?? customer.id)),
   isThere: ({ customer }) => customer !== undefined,
 };
 type CustomerOfKey = { readonly id: string; readonly name: string | null };
 
-export function customerCell(customer: CustomerOfKey | undefined): string {
-  return customer === undefined ? '-' : (customer.name ?? customer.id);
+interface Stated extends Pick<KeyReport, 'expiresAt' | 'suspended' | 'customer'> {
+  readonly revokedAt?: string | null;
 }
 
-/** Whether a key can be used at `nowMs`: `active`, or a word that says why not. */
-export function stateOf(
-  { revokedAtMs, expiresAtMs, suspended }: StoredKey,
-  customer: KeyReport['customer'],
-  nowMs: number,
-): string {
-  if (revokedAtMs !== null) return 'revoked';
-  if (expiresAtMs !== null && nowMs >= expiresAtMs) return 'expired';
-  if (isSuspended(suspended, nowMs)) return 'suspended';
+/** Whether a key, or the keys of a customer, can be used at `nowMs`: `active`, or a word that says why not. */
+export function stateOf({ revokedAt = null, expiresAt, suspended, customer }: Stated, nowMs: number): string {
+  if (revokedAt !== null) return 'revoked';
+  if (expiresAt !== null && nowMs >= Date.parse(expiresAt)) return 'expired';
+  if (suspended !== undefined) return 'suspended';
   return customer === undefined || customer.state === 'active' ? 'active' : `${customer.state} with its customer`;
 }
 
@@ -56,16 +64,4 @@ export function secretLabelOf({ last4 }: { readonly last4: string | null }): str
 
 export function json(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
-}
-
-/** What lists print of a record that cannot be read, in JSON. */
-export function unreadableEntry({ id, message }: UnreadableRecord) {
-  return { id, unreadable: message };
-}
-
-/** The row of a table for it: its id, and its state, outcome or ban where the table has one. */
-export function unreadableCells(id: string, columns: readonly Column[]): string[] {
-  return columns.map(({ head }) =>
-    head === 'id' ? id : ['state', 'outcome', 'ban'].includes(head) ? 'unreadable' : '-',
-  );
 }

@@ -1,21 +1,49 @@
 import { configurationFrom } from '../../config/settings.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { durationText } from '../../io/time-text.ts';
-import { groupText, limitsText, limitText, type Plan, partText } from '../../model/plan.ts';
+import { groupText, limitsText, limitText, partText } from '../../model/plan.ts';
 import { WINDOWS } from '../../model/values.ts';
+import { partsOf, performGiven } from '../../operations/catalogue/methods.ts';
+import type { OutputOf } from '../../operations/catalogue/operation.ts';
+import { PLAINLY } from '../../operations/catalogue/perform.ts';
+import { showPlans, showPlansVersion } from '../../operations/catalogue/plans.ts';
+import type { OperationsAt } from '../operations-at.ts';
+import { showCommand } from '../reading-command.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { table } from '../terminal/table.ts';
-import { OF_STORE } from '../terminal/variables.ts';
-import { printVersion } from './history.ts';
+
+const inForce = showCommand({
+  name: 'plans show',
+  operation: showPlans,
+  positional: null,
+  examples: [],
+  at: withFiles,
+  text: plansText,
+});
+
+const version = showCommand({
+  name: 'plans show',
+  operation: showPlansVersion,
+  positional: 'VERSION',
+  examples: [],
+  open: { needsPlans: false },
+  hidden: ['against'],
+  given: ({ positionals: [, against] }) => ({ against }),
+  text: ({ text, patch }, _, { options }) => (options.diff === true ? patch : text),
+  note({ version, against, patch }, { options: { diff, json } }) {
+    if (diff !== true || json === true || patch !== '') return '';
+    if (against === null) return `No version before ${version} is kept.\n`;
+    return `${against} and ${version} are the same.\n`;
+  },
+});
 
 /** `tollgate plans show`: prints the plans that a gateway with these settings would apply, or a version that was in force. */
 export const plansShow: Command = {
-  name: 'plans show',
+  ...inForce,
   about:
     'Shows the plans: their limits, units, groups of routes and bans, and whether they are enforced. With VERSION, the text of a version ' +
     'of plans.yaml that was in force, as `tollgate plans history` lists them; its first 4 characters are enough.',
   positionals: ['[VERSION]', '[AGAINST]'],
-  environment: OF_STORE,
   printsTable: true,
   examples: [
     'tollgate plans show',
@@ -31,33 +59,42 @@ export const plansShow: Command = {
     },
     json: {
       type: 'boolean',
-      about:
-        'Prints {"version","failedAuthenticationPerMinute","plans"}; durations in milliseconds. `forms` of a plan has the ' +
-        'windows that are not fixed; a month that is not in it is one of UTC. With VERSION ' +
-        '{"number","version","since","from","by","text","against","patch"}.',
+      about: `${inForce.options.json!.about} With VERSION, as \`GET /admin/plans/history/{version}\` gives it.`,
     },
   },
-  async run({ options, positionals: [version, against = null] }, terminal): Promise<ExitCode> {
-    const [diff, json] = [options.diff === true, options.json === true];
-    if (version === undefined && diff)
+  async run(words, terminal) {
+    const {
+      options: { diff, json },
+      positionals: [named, against],
+    } = words;
+    if (named === undefined && diff === true)
       throw new Failure('bad_usage', '--diff needs a version: `tollgate plans show VERSION --diff`.');
-    if (against !== null && !diff && !json) throw new Failure('bad_usage', 'A second version needs --diff or --json.');
-    if (version !== undefined) return printVersion(version, against, { diff, json }, terminal);
-    return printPlans(json, terminal);
+    if (against !== undefined && diff !== true && json !== true)
+      throw new Failure('bad_usage', 'A second version needs --diff or --json.');
+    return (named === undefined ? inForce : version).run(words, terminal);
   },
 };
 
-async function printPlans(json: boolean, terminal: Terminal): Promise<ExitCode> {
-  const { plans, versions } = await configurationFrom(terminal.env);
-  const all = [...plans.plans.values()];
-  if (json) {
-    const { failedAuthenticationPerMinute } = plans;
-    terminal.out(
-      `${JSON.stringify({ version: versions.plans, failedAuthenticationPerMinute, plans: all }, null, 2)}\n`,
-    );
-    return 0;
-  }
-  const rows = all.map((plan) => [
+/** Works on the plans that a gateway with these settings would put in force. It needs no store. */
+async function withFiles({ env }: Terminal, work: (at: OperationsAt) => Promise<ExitCode>): Promise<ExitCode> {
+  const { plans, versions } = await configurationFrom(env);
+  const contexts = { settings: { plans: () => plans, versions: () => versions } };
+  return work({
+    name: 'the files of settings',
+    async perform(operation, input) {
+      const { output } = await performGiven(operation, contexts, null, partsOf(operation, input), PLAINLY);
+      return { output, isRepeated: false } as never;
+    },
+  });
+}
+
+type Shown = OutputOf<typeof showPlans>;
+
+function plansText(
+  { plans, versions, failedAuthentication }: Shown,
+  { terminal }: { readonly terminal: Terminal },
+): string {
+  const rows = plans.map((plan) => [
     plan.name,
     ...WINDOWS.map((window) => limitText(window, plan)),
     bansOf(plan),
@@ -70,23 +107,20 @@ async function printPlans(json: boolean, terminal: Terminal): Promise<ExitCode> 
   // A terminal is narrow, and other programs expect all columns.
   const shown = heads.map((_, i) => !terminal.isTerminal || rows.some((row) => row[i] !== ''));
   const some = <T>(cells: readonly T[]) => cells.filter((_, i) => shown[i]);
-  terminal.out(table(some(heads), rows.map(some), terminal));
-  for (const { name, units = [], groups = [] } of all) {
-    for (const unit of units) terminal.out(`unit ${unit.name} of ${name}: ${limitsText(unit)}\n`);
-    for (const group of groups) terminal.out(`group ${group.name} of ${name}: ${groupText(group)}\n`);
-  }
-  terminal.out(
-    `failed authentications: ${plans.failedAuthenticationPerMinute} per minute and address\nversion: ${versions.plans}\n`,
-  );
-  return 0;
+  const parts = plans.flatMap(({ name, units = [], groups = [] }) => [
+    ...units.map((unit) => `unit ${unit.name} of ${name}: ${limitsText(unit)}\n`),
+    ...groups.map((group) => `group ${group.name} of ${name}: ${groupText(group)}\n`),
+  ]);
+  const end = `failed authentications: ${failedAuthentication.minute} per minute and address\nversion: ${versions.plans}\n`;
+  return `${table(some(heads), rows.map(some), terminal)}${parts.join('')}${end}`;
 }
 
-function bansOf({ bans: rule, bansOfCustomer }: Plan): string {
+function bansOf({ bans: rule, bansOfCustomer }: Shown['plans'][number]): string {
   if (rule === null) return 'off';
   return `${bansOfCustomer ? 'of the customer, ' : ''}after ${rule.after} within ${durationText(rule.withinMs)}: ${durationText(rule.firstMs)} x ${rule.factor}, at most ${durationText(rule.longestMs)}`;
 }
 
-function watchedOf({ enforce, shadow, shadowForms }: Plan): string {
+function watchedOf({ enforce, shadow, shadowForms }: Shown['plans'][number]): string {
   if (!enforce) return 'all';
   return limitsText({ limits: shadow, forms: shadowForms });
 }

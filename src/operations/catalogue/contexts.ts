@@ -4,10 +4,11 @@ import type { Plans } from '../../model/plan.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { DeprecatedCalls } from '../deprecated-calls.ts';
 import {
+  type AskedPage,
   type DeprecatedRouteCalls,
-  type DeprecationReport,
+  type DeprecationPage,
   deprecatedCallsOfConsumer,
-  deprecationReports,
+  deprecationPage,
 } from '../deprecations.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { OperatorStore } from '../operator-store.ts';
@@ -25,8 +26,8 @@ export interface StoreContext extends OperatorStore {
   /** The record of changes. */
   readonly auditStore: AuditStore;
   readonly plansHistory: PlansHistory;
-  /** Lists the callers of each deprecated route, in the order of the settings, for this many days back, today included. */
-  readonly deprecations: (days: number) => Promise<readonly DeprecationReport[]>;
+  /** Lists the callers of deprecated routes, in the order of the settings, for this many days back, today included. */
+  readonly deprecations: (days: number, page: AskedPage) => Promise<DeprecationPage>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
   /** Whether the gateway keeps the usage history. */
@@ -64,7 +65,7 @@ export function storeContext({
     random: randomBytes,
     auditStore: audit,
     plansHistory,
-    deprecations: (days) => deprecationReports(settings().routes, of, { days, nowMs: nowMs() }),
+    deprecations: (days, page) => deprecationPage(settings().routes, of, { days, nowMs: nowMs() }, page),
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
     keyFormats: () => settings().keyFormats,
@@ -74,12 +75,15 @@ export function storeContext({
   };
 }
 
-/** The plans of a gateway, and its plans.yaml. */
-export interface PlansContext {
-  /** Returns the plans in force. */
+/** The files of settings: those in force, or those that a gateway would put in force. */
+export interface SettingsContext {
   readonly plans: () => Plans;
-  /** Returns the versions of gateway.yaml and plans.yaml that are in force. */
+  /** Returns the versions of gateway.yaml and plans.yaml. */
   readonly versions: () => { readonly settings: string; readonly plans: string };
+}
+
+/** The plans of a gateway, and its plans.yaml. */
+export interface PlansContext extends SettingsContext {
   readonly drafts: PlanDrafts;
   readonly file: PlansFile;
   readonly inForce: PlansInForce;
@@ -100,6 +104,7 @@ export interface LiveContext {
 
 export interface Contexts {
   readonly store: StoreContext;
+  readonly settings: SettingsContext;
   readonly plans: PlansContext;
   readonly live: LiveContext;
 }

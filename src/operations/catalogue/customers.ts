@@ -5,7 +5,7 @@ import type { StoredCustomer } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { customer, customerReport } from '../customer-report.ts';
 import { makeCustomer, removeCustomer, searchCustomers } from '../customers.ts';
-import { key, wholeKeyReport } from '../key-report.ts';
+import { key, keyReport } from '../key-report.ts';
 import { keysOfCustomer, searchKeys } from '../key-search.ts';
 import { atPresent, CUSTOMERS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
@@ -137,7 +137,7 @@ export const showCustomer = defineOperation({
     const { keys, cursor, unreadable } = await searchKeys(keysOfCustomer(id), page, atPresent(store));
     const { plans, nowMs } = atPresent(store);
     const owners = new Map([[id, customer]]);
-    const reports = keys.map(({ key }) => wholeKeyReport(key, plans, nowMs, owners));
+    const reports = keys.map(({ key }) => keyReport(key, plans, nowMs, owners));
     const report = { ...customerReport(customer, plans, nowMs), keys: reports, keysCursor: cursor };
     return { output: { ...report, unreadable: unreadableReport(unreadable) }, record: customer };
   },

@@ -8,9 +8,9 @@ import { banOf } from '../bans-in-force.ts';
 import { createOwnedKey, customerOfNewKey, moveToCustomer, PLAN_OF_CUSTOMER } from '../customers.ts';
 import { keyOfSecret } from '../find-key.ts';
 import { deleted, newSecret, revoked, rotated, withSecretEnded } from '../key-changes.ts';
-import { key, usedSecrets, wholeKeyReport } from '../key-report.ts';
+import { key, keyReport, limitNotes, usedSecrets } from '../key-report.ts';
 import { keyFilterFrom, searchKeys } from '../key-search.ts';
-import { lastDayOf, reportWithUses } from '../key-uses.ts';
+import { shownKey } from '../key-uses.ts';
 import { atPresent, changeRecord, customersOf, KEYS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
@@ -42,8 +42,8 @@ const lastUsedOn = day
   .describe('The day (UTC) of the last request with the key, refused ones included; null if none is kept.')
   .meta({ id: 'LastUsedOn' });
 
-const shownKey = key
-  .extend({ lastUsedOn, secrets: usedSecrets })
+const wholeKey = key
+  .extend({ ...limitNotes, lastUsedOn, secrets: usedSecrets })
   .meta({ id: 'ShownKey', description: 'A key, without any secret.' });
 const listedKey = key
   .extend({ lastUsedOn: lastUsedOn.optional().describe('Only with the parameter `unused`.') })
@@ -57,8 +57,7 @@ const keyWithSecret = key
 const SHOWN_KEYS: ShownKind<StoredKey, typeof key> = {
   ...KEYS,
   output: key,
-  report: async (record, store) =>
-    wholeKeyReport(record, store.plans(), store.nowMs(), await customersOf([record], store)),
+  report: async (record, store) => keyReport(record, store.plans(), store.nowMs(), await customersOf([record], store)),
 };
 
 export const listKeys = defineOperation({
@@ -112,7 +111,6 @@ export const listKeys = defineOperation({
   async run(context, { q, all, limit, cursor, ...given }) {
     const { plan = null, customer = null, expiring = null, unused = null } = given;
     const filter = keyFilterFrom({ text: q ?? null, plan, ...filterValues(given), customer, expiring, unused }, all, {
-      nameOf: (parameter) => (parameter === 'text' ? 'q' : parameter),
       secretAdvice: context.secretAdvice,
       formats: context.keyFormats(),
       keepsHistory: context.keepsHistory(),
@@ -125,7 +123,7 @@ export const listKeys = defineOperation({
       context,
     );
     const keys = found.keys.map(({ key, ...lastUse }) => ({
-      ...wholeKeyReport(key, plans, nowMs, customers),
+      ...keyReport(key, plans, nowMs, customers),
       ...lastUse,
     }));
     const { cursor: next, searched, unreadable } = found;
@@ -184,12 +182,7 @@ export const createKey = defineOperation({
     const attributesAt = (nowMs: number) => ({ ...owner, ...newAttributes(given, nowMs) });
     const created = await createOwnedKey(store, repeatableOf(asked), attributesAt);
     return createdDone(KEYS, created, async ({ record, secret }) => {
-      const { id, ...rest } = wholeKeyReport(
-        record,
-        store.plans(),
-        record.createdAtMs,
-        await customersOf([record], store),
-      );
+      const { id, ...rest } = keyReport(record, store.plans(), record.createdAtMs, await customersOf([record], store));
       return { id, key: secret, ...rest };
     });
   },
@@ -207,11 +200,16 @@ export const findKey = defineOperation({
     'has it, and the gateway writes it nowhere.',
   on: 'store',
   input: z.strictObject(
-    { secret: z.string(secretRule).min(1, secretRule).describe('Spaces around it are ignored.') },
+    {
+      secret: z
+        .string(secretRule)
+        .min(1, secretRule)
+        .describe('Spaces around it are ignored, and so is what stands before it in an Authorization field.'),
+    },
     'must be an object',
   ),
   output: z.strictObject({
-    key,
+    key: wholeKey,
     isCurrent: z
       .boolean()
       .describe(
@@ -220,11 +218,15 @@ export const findKey = defineOperation({
   }),
   fails: { not_found: true },
   async run(store, { secret }) {
-    // Secrets have no spaces, but people copy some along.
-    const { key, isCurrent } = await keyOfSecret(secret.trim(), store);
-    return { output: { key: await SHOWN_KEYS.report(key, store), isCurrent } };
+    const { key, isCurrent } = await keyOfSecret(secretIn(secret), store);
+    return { output: { key: await shownKey(key, store), isCurrent } };
   },
 });
+
+/** Secrets have no spaces, but people copy some along, or the field: `Authorization: Bearer tg_live_…`. */
+function secretIn(pasted: string): string {
+  return pasted.trim().replace(/^(?:authorization:\s*)?bearer\s+/i, '');
+}
 
 export const showKey = defineOperation({
   name: 'showKey',
@@ -233,11 +235,10 @@ export const showKey = defineOperation({
   sentence: 'Shows one key, revoked or not, and when it was used last.',
   on: 'store',
   isVersioned: true,
-  output: shownKey,
+  output: wholeKey,
   async run(store, { id }) {
     const key = await recordOf(KEYS, store, id);
-    const [report, lastUsedOn] = await Promise.all([reportWithUses(key, store), lastDayOf(key, store.history)]);
-    return { output: { ...report, lastUsedOn }, record: key };
+    return { output: await shownKey(key, store), record: key };
   },
 });
 

@@ -58,7 +58,7 @@ interface Given {
 export function performGiven<O extends AnyOperation>(
   operation: O,
   contexts: Partial<Contexts>,
-  recording: Recording,
+  recording: Recording | null,
   { ids, body }: Given,
   asked: Asked,
 ): Promise<DoneOf<O>> {

@@ -36,7 +36,7 @@ export const showPlans = defineOperation({
   line: 'GET /plans',
   role: 'viewer',
   sentence: 'Shows the plans in force, and which version of the files they come from.',
-  on: 'plans',
+  on: 'settings',
   output: z.strictObject({
     versions: z
       .strictObject({ settings: version, plans: version })

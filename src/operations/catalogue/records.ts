@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { Failure } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
 import { recordedShape } from '../../model/attributes.ts';
 import { count, limitName, time } from '../../model/values.ts';
-import { listChanges as changesOf } from '../audit-report.ts';
+import { listChanges as changesOf, namedChanges } from '../audit-report.ts';
 import { RECORDED_ACTIONS } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
@@ -53,14 +52,7 @@ export const listDeprecations = defineOperation({
     deprecations: z.array(deprecationReport),
     cursor,
   }),
-  async run({ deprecations }, { limit, cursor: from, days }) {
-    const all = await deprecations(days);
-    const at = from === undefined ? -1 : all.findIndex(({ route }) => route === from);
-    if (from !== undefined && at === -1) throw new Failure('refused', 'Unknown cursor.');
-    const rest = all.slice(at + 1);
-    const next = rest.length > limit ? rest[limit - 1]!.route : null;
-    return { output: { deprecations: rest.slice(0, limit), cursor: next } };
-  },
+  run: async ({ deprecations }, { days, ...page }) => ({ output: await deprecations(days, page) }),
 });
 
 const keyState = z
@@ -167,6 +159,12 @@ const change = z
       .describe(
         'The key, or the caller that was banned. Null if none was made, or if it was named by a text that is no id.',
       ),
+    name: z
+      .string()
+      .nullable()
+      .describe(
+        'What people call the target: its entry in keys.yaml or its name, as it was recorded; where neither was, the name as it is now. Null without one.',
+      ),
     actor,
     requestId: z.string().nullable().describe('Of the request to this API; null for commands and files.'),
     clientAddress: z.string().nullable(),
@@ -193,6 +191,7 @@ const change = z
         outcome: 'refused',
         code: 'not_found',
         target: 'key_UxYtRgTgI9u8kkw8',
+        name: null,
         actor: { kind: 'shell', user: 'jo', host: 'ops-1' },
         requestId: null,
         clientAddress: null,
@@ -204,6 +203,7 @@ const change = z
     ],
   });
 
+const past = z.string(textRule).refine((text) => pastFrom(text, 0) !== null, PAST_RULE);
 const ACTION_RULE = `must be one of ${RECORDED_ACTIONS.join(', ')}`;
 
 export const listChanges = defineOperation({
@@ -227,13 +227,12 @@ export const listChanges = defineOperation({
         'Only changes by the token, the person, the user of a shell or the file with this name. `jo (token)`, `jo (person)`, `jo@ops-1` and ' +
           '`plans.yaml (file)` distinguish them.',
       ),
-    since: z
-      .string(textRule)
+    since: past
       .optional()
       .describe(
         'Only changes since then, a duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time.',
       ),
-    until: z.string(textRule).optional().describe('Only changes before then, in the same form.'),
+    until: past.optional().describe('Only changes before then, in the same form.'),
     action: z
       .enum(RECORDED_ACTIONS, ACTION_RULE)
       .optional()
@@ -247,17 +246,13 @@ export const listChanges = defineOperation({
     ),
     cursor,
   }),
-  async run({ auditStore, nowMs }, { limit, cursor, key = null, actor = null, action = null, since, until }) {
-    const momentIn = (name: string, text: string | undefined) => {
-      const atMs = text === undefined ? null : pastFrom(text, nowMs());
-      if (text !== undefined && atMs === null) throw new Failure('refused', `${name} ${PAST_RULE}.`);
-      return atMs;
-    };
-    const [sinceMs, untilMs] = [momentIn('since', since), momentIn('until', until)];
-    const page = { limit, cursor: cursor ?? null };
-    const listed = await changesOf(auditStore, { key, actor, action, sinceMs, untilMs }, page);
+  async run(store, { limit, cursor, key = null, actor = null, action = null, since, until }) {
+    const nowMs = store.nowMs();
+    const momentIn = (text: string | undefined) => (text === undefined ? null : pastFrom(text, nowMs));
+    const filter = { key, actor, action, sinceMs: momentIn(since), untilMs: momentIn(until) };
+    const listed = await changesOf(store.auditStore, filter, { limit, cursor: cursor ?? null });
     // Entries of earlier versions are given as they were recorded.
-    const { changes, unreadable, cursor: next } = listed;
-    return { output: { changes: changes as never, unreadable: unreadableReport(unreadable), cursor: next } };
+    const changes = (await namedChanges(listed.changes, store)) as never;
+    return { output: { changes, unreadable: unreadableReport(listed.unreadable), cursor: listed.cursor } };
   },
 });

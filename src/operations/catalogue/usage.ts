@@ -196,11 +196,14 @@ const historyReport = z
         }),
       )
       .describe('Oldest first. An hour or day in which nothing happened is left out.'),
+    isKept: z.boolean().describe('False if `usage.history` is off, so that nothing is added at present.'),
   })
   .meta({
     id: 'History',
-    description: 'What `GET /usage?history` shows the holder of a key.',
-    examples: [{ step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }] }],
+    description: 'What `GET /usage?history` shows the holder of a key, and whether more is kept.',
+    examples: [
+      { step: 'hour', buckets: [{ at: '2026-11-22T05:00:00Z', admitted: 1200, refused: 14, banned: 0 }], isKept: true },
+    ],
   });
 
 const showingHistory = {
@@ -212,7 +215,7 @@ const showingHistory = {
     const { from = null, to = null, step = null, unit = null } = asked;
     const span = spanFrom({ from, to, step }, store.nowMs());
     if ('fault' in span) throw new Failure('refused', span.fault);
-    return { output: await historyOf(store, id, span, unit) };
+    return { output: { ...(await historyOf(store, id, span, unit)), isKept: store.keepsHistory() } };
   },
 } as const;
 

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { mint } from '../../../src/identify/api-key.ts';
 import { STORES } from '../../admin/operator.ts';
 import { ROOT, startProcess } from '../../support/processes.ts';
-import { runCommand } from '../../support/run-command.ts';
+import { entriesOf, runCommand } from '../../support/run-command.ts';
 
 describe.each(Object.keys(STORES))('on %s', (name) => {
   let env: NodeJS.ProcessEnv;
@@ -18,7 +18,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   const create = async (...words: string[]) =>
     JSON.parse(await run('keys', 'create', '--plan', 'pro', '--json', ...words));
   const listed = async (...words: string[]) =>
-    JSON.parse(await run('keys', 'list', ...words, '--json')).map(({ id }: { id: string }) => id);
+    entriesOf(await run('keys', 'list', ...words, '--json')).map(({ id }: { id: string }) => id);
   const find = (secret: string, ...words: string[]) =>
     runCommand({ ...env, TEST_INPUT: secret }, 'keys', 'find', ...words);
 

@@ -13,7 +13,7 @@ import { withStore } from '../../../src/serve/open-store.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { openGateway, openReplica } from '../../support/gateway.ts';
 import { ROOT, startProcess, temporaryFolder } from '../../support/processes.ts';
-import { runCommand as run } from '../../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { STORES } from '../ledger-commands.ts';
 
@@ -41,7 +41,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
   beforeEach(async () => {
     env = await withFormats(await STORES[name]!());
   });
-  const list = async () => JSON.parse((await run(env, 'keys', 'list', '--json')).stdout);
+  const list = async () => entriesOf((await run(env, 'keys', 'list', '--json')).stdout);
   const report = async (text: string, ...words: string[]) => {
     const { stdout } = await run(env, 'keys', 'import', await fileOf(text), '--json', ...words);
     return JSON.parse(stdout);
@@ -379,7 +379,7 @@ describe.each(Object.keys(STORES))('a key that was moved here, on %s', (name) =>
         expect((await one.get('/v1/pets', key)).status).toBe(401);
       }
     }
-    const [{ id }] = JSON.parse((await gateway.command('keys', 'list', '--json')).stdout);
+    const [{ id }] = entriesOf((await gateway.command('keys', 'list', '--json')).stdout);
     const rotated = JSON.parse((await run(gateway.env, 'keys', 'rotate', id, '--json')).stdout);
     expect((await gateway.get('/v1/pets', rotated.key)).status).toBe(200);
   });

@@ -7,7 +7,7 @@ import { emptyStore } from '../../support/empty-store.ts';
 import { ROOT, runTollgate, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis, redisCommand, testRedis } from '../../support/redis.ts';
 import { LATE_MS } from '../../support/room.ts';
-import { runCommand as run } from '../../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../../support/run-command.ts';
 
 const PEPPER = 'a pepper that only the tests use';
 
@@ -49,6 +49,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const { key, ownLimits, ...rest } = made;
     expect(ownLimits).toEqual({});
     const list = await run(env, 'keys', 'list', '--json');
+    expect(entriesOf(list.stdout)).toMatchObject([rest]);
     const shown = await run(env, 'keys', 'show', made.id, '--json');
     expect(JSON.parse(shown.stdout)).toMatchObject({
       ...rest,
@@ -161,9 +162,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     );
     const heldTo = { minute: 40, hour: 9, 'in-flight': 5, ...ofItsCustomer, 'tokens-day': 70_000 };
     expect([JSON.parse(customer.stdout).heldTo, ofCustomer.heldTo]).toEqual([shared, heldTo]);
-    expect(JSON.parse((await run(own, 'keys', 'list', '--json')).stdout)).toMatchObject([
-      { id: ofCustomer.id, heldTo },
-    ]);
+    expect(entriesOf((await run(own, 'keys', 'list', '--json')).stdout)).toMatchObject([{ id: ofCustomer.id, heldTo }]);
     const textOf = (limits: object) =>
       Object.entries(limits)
         .map(([name, limit]) => `${name}=${limit}`)
@@ -277,7 +276,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const kept = await create(env, '--plan', 'free');
     expect((await run(env, 'keys', 'revoke', made.id)).stdout).toBe(`${made.id} is revoked.\n`);
     const ids = async (...args: string[]) =>
-      JSON.parse((await run(env, 'keys', 'list', '--json', ...args)).stdout).map(({ id }: { id: string }) => id);
+      entriesOf((await run(env, 'keys', 'list', '--json', ...args)).stdout).map(({ id }: { id: string }) => id);
     expect(await ids()).toEqual([kept.id]);
     expect((await ids('--all')).sort()).toEqual([made.id, kept.id].sort());
     for (const words of [
@@ -375,7 +374,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(code).toBe(expected);
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^[^\n]+\n$/);
-    expect((await run(env, 'keys', 'list', '--json')).stdout).toBe('[]\n');
+    expect(entriesOf((await run(env, 'keys', 'list', '--json')).stdout)).toEqual([]);
   });
 });
 
@@ -412,7 +411,7 @@ describe('which store a new key is in', () => {
     // From now on it is there.
     expect(await runTollgate(WORDS, { cwd, env })).toMatchObject({ code: 0, stderr: '' });
     const { stdout } = await runTollgate(['keys', 'list', '--json'], { cwd, env });
-    expect(JSON.parse(stdout)).toHaveLength(2);
+    expect(entriesOf(stdout)).toHaveLength(2);
   });
 
   test('is not said twice: --data beside REDIS_URL is refused', async () => {
@@ -446,7 +445,7 @@ describe('as a process of its own', () => {
     );
     expect(runs.map(({ code, stderr }) => [code, stderr])).toEqual(Array(4).fill([0, '']));
     const { stdout } = await runTollgate(['keys', 'list', '--json'], { env: { TOLLGATE_DATA } });
-    expect(JSON.parse(stdout)).toHaveLength(4);
+    expect(entriesOf(stdout)).toHaveLength(4);
   });
 
   test('a Redis that is not there is told within 3 s, without its password', async () => {

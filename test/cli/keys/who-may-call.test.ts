@@ -4,7 +4,7 @@ import { beforeEach, expect, test } from 'vitest';
 import { attributesOf, FURTHER_ATTRIBUTES } from '../../../src/model/attributes.ts';
 import { openStore } from '../../../src/serve/open-store.ts';
 import { emptyStore } from '../../support/empty-store.ts';
-import { runCommand } from '../../support/run-command.ts';
+import { entriesOf, runCommand } from '../../support/run-command.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 interface Member {
@@ -155,7 +155,7 @@ test('one pair of metadata is changed or removed alone, at most 16 are kept, and
   expect([twice.code, twice.stderr]).toEqual([2, '--meta is given twice for a.\n']);
   await create('--name', 'red', '--meta', 'team=redder');
   const found = async (text: string) =>
-    JSON.parse(await run('keys', 'list', text, '--json')).map((one: { id: string }) => one.id);
+    entriesOf(await run('keys', 'list', text, '--json')).map((one: { id: string }) => one.id);
   expect(await found('meta.team=red')).toEqual([id]);
   for (const text of ['meta.team=Red', 'meta.zone=red', 'meta.constructor=red']) expect(await found(text)).toEqual([]);
 });
@@ -218,7 +218,7 @@ test('keys.yaml gives a customer every attribute that customers may have', async
   const given = Object.fromEntries(attributesOf('customer').map((name) => [name, all[name] ?? `its ${name}`]));
   writeFileSync(file, JSON.stringify({ set: 'partners', customers: { acme: { plan: 'pro', ...given } }, keys: {} }));
   await run('keys', 'apply', file);
-  const [customer] = JSON.parse(await run('customers', 'list', '--json'));
+  const [customer] = entriesOf(await run('customers', 'list', '--json'));
   expect(customer).toMatchObject(given);
   expect(await run('keys', 'apply', file)).toMatch(/^Nothing to do/);
 });

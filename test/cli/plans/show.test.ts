@@ -50,8 +50,8 @@ test('`plans show` prints the plans that a gateway would have, as a table and as
   );
   const { stdout } = await runTollgate(['plans', 'show', '--json'], { env });
   expect(JSON.parse(stdout)).toMatchObject({
-    version: expect.stringMatching(/^[0-9a-f]{12}$/),
-    failedAuthenticationPerMinute: 7,
+    versions: { plans: expect.stringMatching(/^[0-9a-f]{12}$/) },
+    failedAuthentication: { minute: 7 },
     plans: [
       { name: 'free', limits: { minute: 60 }, enforce: true, shadow: { minute: 30 } },
       { name: 'trial', limits: { day: 10 }, enforce: false, bans: null },

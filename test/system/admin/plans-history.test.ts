@@ -5,6 +5,7 @@ import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
 import { startReplica, type TestGateway } from '../../support/gateway.ts';
 import { privateRedis } from '../../support/redis.ts';
+import { entriesOf } from '../../support/run-command.ts';
 
 const EDITING = { admin: { editPlans: 'true' } };
 const plansWith = (minute: number | string) => `plans: { starter: { limits: { minute: ${minute} } } }\n`;
@@ -133,7 +134,7 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
     expect((await gateway.command('plans', 'history', '--no-header')).stdout).toMatch(
       new RegExp(`^${second}\t[^\t]+\tfile\tplans.yaml \\(file\\)\n${first}\t[^\t]+\tfile\tplans.yaml \\(file\\)\n$`),
     );
-    expect(JSON.parse((await gateway.command('plans', 'history', '--json')).stdout)).toEqual(await historyOf(gateway));
+    expect(entriesOf((await gateway.command('plans', 'history', '--json')).stdout)).toEqual(await historyOf(gateway));
     expect((await gateway.command('plans', 'show', first.slice(0, 4))).stdout).toBe(plansWith(10));
     const diff = await gateway.command('plans', 'show', second, '--diff');
     expect(diff.stdout).toContain(`-${plansWith(10)}+${plansWith(6)}`);

@@ -14,7 +14,7 @@ import {
   forgetChanges,
 } from '../../support/damaged-record.ts';
 import type { TestGateway } from '../../support/gateway.ts';
-import { runCommand } from '../../support/run-command.ts';
+import { entriesOf, runCommand } from '../../support/run-command.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 // What operators see of a record that the store has and cannot read, through each face.
@@ -98,7 +98,7 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       expect(keys.find(({ id }: { id: string }) => id === ofCustomer)).toMatchObject(unknown);
       expect((await admin('GET', `/keys/${ofCustomer}`)).body).toMatchObject(unknown);
       expect(JSON.parse((await run('keys', 'show', ofCustomer, '--json')).stdout)).toMatchObject(unknown);
-      const [listed] = JSON.parse((await run('keys', 'list', 'shop', '--json')).stdout);
+      const [listed] = entriesOf((await run('keys', 'list', 'shop', '--json')).stdout);
       expect(listed).toMatchObject(unknown);
       expect((await run('keys', 'show', ofCustomer)).stdout).toMatch(
         /^plan +unknown\. The record of cus_\w+ cannot be read/m,
@@ -122,7 +122,8 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       for (const id of [banned.id, customer]) await damage(id, how);
       const list = await run('keys', 'list', '--json');
       expect([list.code, list.stderr]).toEqual([0, '']);
-      expect(JSON.parse(list.stdout).at(-1)).toEqual({ id: banned.id, unreadable: expect.stringContaining(banned.id) });
+      const reason = expect.stringContaining(banned.id);
+      expect(JSON.parse(list.stdout).unreadable).toEqual([{ id: banned.id, reason }]);
       const table = await run('keys', 'list');
       expect(table.stdout).toMatch(new RegExp(`${banned.id}\\s.*\\sunreadable`));
       expect((await run('customers', 'list')).stdout).toMatch(new RegExp(`${customer}\\s.*\\sunreadable`));
@@ -283,7 +284,7 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
       expect(found.toSorted()).toEqual([...idsOf(whole.body.changes), entry].toSorted());
       const list = await run('audit', '--json');
       expect([list.code, list.stderr]).toEqual([1, expect.stringContaining(`Entry ${entry} of the record of changes`)]);
-      expect(JSON.parse(list.stdout).at(-1)).toEqual({ id: entry, unreadable: expect.stringContaining(entry) });
+      expect(JSON.parse(list.stdout).unreadable).toEqual([{ id: entry, reason: expect.stringContaining(entry) }]);
       expect((await run('audit', '--no-header')).stdout).toMatch(new RegExp(`\tunreadable\t${entry}\t`));
     },
   );
@@ -306,7 +307,7 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
     expect([status, body.versions, reason]).toEqual([200, [], expect.stringContaining(`Version ${id} in the history`)]);
     const list = await run('plans', 'history', '--json');
     expect([list.code, list.stderr]).toEqual([1, expect.stringContaining(reason)]);
-    expect(JSON.parse(list.stdout)).toEqual([{ id, unreadable: reason }]);
+    expect(JSON.parse(list.stdout)).toEqual({ versions: [], unreadable: [{ id, reason }] });
     expect((await run('plans', 'history', '--no-header')).stdout).toMatch(/^unreadable\t/);
     for (const words of [
       ['plans', 'rollback'],
@@ -339,7 +340,7 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
     };
     const plan = 'free';
     expect((await apply({ a: { plan }, b: { plan }, c: { plan } })).code).toBe(0);
-    const keys = JSON.parse((await run('keys', 'list', '--json')).stdout) as { id: string; name: string }[];
+    const keys = entriesOf((await run('keys', 'list', '--json')).stdout) as { id: string; name: string }[];
     const [a, b, c] = ['a', 'b', 'c'].map((name) => keys.find((one) => one.name === name)!.id) as [
       string,
       string,
@@ -351,7 +352,7 @@ describe.each(Object.entries(STORES))('on %s', (_, emptyStore) => {
     expect(pruned.stderr).toContain(`a: The record of ${a} cannot be read`);
     expect(pruned.stderr).toContain(`1 record cannot be read: ${b}`);
     for (const one of undo.splice(0)) await one();
-    const after = JSON.parse((await run('keys', 'list', '--json')).stdout) as { id: string }[];
+    const after = entriesOf((await run('keys', 'list', '--json')).stdout) as { id: string }[];
     expect([a, b, c].map((id) => after.some((one) => one.id === id))).toEqual([true, true, false]);
   });
 

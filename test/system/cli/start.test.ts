@@ -11,7 +11,7 @@ import { startGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
 import { type Running, startProcess, startTollgate, temporaryFolder } from '../../support/processes.ts';
 import { testRedis } from '../../support/redis.ts';
-import { runCommand as run } from '../../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 const ANY_PORTS = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0' };
@@ -232,7 +232,7 @@ describe('tollgate start', () => {
     expect(running.stderr).toMatch(/^Another gateway owns the embedded store/);
     // `serve` has made none either.
     expect(existsSync(join(env.TOLLGATE_DATA!, 'demo-keys.json'))).toBe(false);
-    expect((await run(env, 'keys', 'list', '--json')).stdout.trim()).toBe('[]');
+    expect(entriesOf((await run(env, 'keys', 'list', '--json')).stdout)).toEqual([]);
   });
 });
 
@@ -256,7 +256,7 @@ describe('the demo keys', () => {
   const TWO = 'plans: { free: { limits: { minute: 60 } }, big: { limits: { minute: custom } } }\n';
   const secretsOf = async (env: NodeJS.ProcessEnv) => (await demoKeys(env)).map(({ key }) => key);
   const idOf = async (env: NodeJS.ProcessEnv, plan: string): Promise<string> => {
-    const listed: { id: string; plan: string }[] = JSON.parse((await run(env, 'keys', 'list', '--json')).stdout);
+    const listed: { id: string; plan: string }[] = entriesOf((await run(env, 'keys', 'list', '--json')).stdout);
     return listed.find((key) => key.plan === plan)!.id;
   };
 

@@ -44,7 +44,7 @@ async function expectOneTruth([one, other]: [TestGateway, TestGateway]): Promise
   expect((await other.command('usage', 'reset', id)).code).toBe(0);
   await eventually(async () => (await one.get('/v1/pets', key)).status === 200, { withinMs: 1_000 });
   const keys = await other.command('keys', 'list', '--json');
-  expect(JSON.parse(keys.stdout)).toMatchObject([{ id }]);
+  expect(JSON.parse(keys.stdout).keys).toMatchObject([{ id }]);
   expect((await other.command('keys', 'revoke', id)).code).toBe(0);
   await eventually(async () => (await one.get('/v1/pets', key)).status === 401, { withinMs: 1_000 });
 }

@@ -7,6 +7,7 @@ import { listen } from '../../support/listening.ts';
 import { runTollgate, startTollgate, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
 import { ROOM } from '../../support/room.ts';
+import { entriesOf } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 const KEY_PEPPER = 'a pepper that only the tests use';
@@ -199,7 +200,7 @@ test('under an ACL from before there were histories limits and bans hold, none i
   ]);
   // The refusals are noted all the same.
   await expect
-    .poll(async () => JSON.parse((await gateway.command('now', '--json')).stdout), { timeout: 10_000 * ROOM })
+    .poll(async () => entriesOf((await gateway.command('now', '--json')).stdout), { timeout: 10_000 * ROOM })
     .toMatchObject([{ id, state: 'banned' }]);
   await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '+getrange', '+bitfield');
   expect((await runTollgate(['bans', 'list', '--json'], { env })).stderr).toBe('');

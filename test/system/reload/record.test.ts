@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
 import { testRedis } from '../../support/redis.ts';
+import { entriesOf } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 const plansWith = (minute: number | string) => `plans: { starter: { limits: { minute: ${minute} } } }\n`;
@@ -22,7 +23,7 @@ interface Change {
 /** The record, the oldest first. */
 async function recordOf(gateway: TestGateway): Promise<readonly Change[]> {
   const { stdout } = await gateway.command('audit', '--json');
-  return (JSON.parse(stdout) as Change[]).toReversed();
+  return (entriesOf(stdout) as Change[]).toReversed();
 }
 
 const recorded = async (gateway: TestGateway) =>

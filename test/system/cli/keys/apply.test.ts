@@ -9,7 +9,7 @@ import { createKey, STORES } from '../../../cli/ledger-commands.ts';
 import { eventually } from '../../../support/conditions.ts';
 import { startTollgate, temporaryFolder } from '../../../support/processes.ts';
 import { privateRedis } from '../../../support/redis.ts';
-import { runCommand as run } from '../../../support/run-command.ts';
+import { entriesOf, runCommand as run } from '../../../support/run-command.ts';
 
 type Entries = Readonly<Record<string, object>>;
 
@@ -32,8 +32,7 @@ function byEntry(a: StoredKey, b: StoredKey): number {
   return one! < other! ? -1 : 1;
 }
 
-const audit = async (env: NodeJS.ProcessEnv) =>
-  JSON.parse((await run(env, 'audit', '--json', '--limit', '100')).stdout);
+const audit = async (env: NodeJS.ProcessEnv) => entriesOf((await run(env, 'audit', '--json', '--limit', '100')).stdout);
 
 /** The entries whose key has the secret that the folder has for it. */
 async function entriesWithTheirSecret(env: NodeJS.ProcessEnv, folder: string): Promise<string[]> {

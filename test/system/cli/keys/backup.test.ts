@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { STORES } from '../../../admin/operator.ts';
 import { temporaryFolder } from '../../../support/processes.ts';
-import { runCommand } from '../../../support/run-command.ts';
+import { entriesOf, runCommand } from '../../../support/run-command.ts';
 
 const BACKUP_PASSPHRASE = 'six random words make a passphrase';
 
@@ -52,13 +52,13 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await emptyStore();
     const dry = await restore('--dry-run');
     expect(dry).toMatchObject({ code: 0, restored: 2, dryRun: true });
-    expect(await run('keys', 'list', '--all', '--json')).toBe('[]\n');
+    expect(entriesOf(await run('keys', 'list', '--all', '--json'))).toEqual([]);
     expect(await restore()).toMatchObject({ code: 0, restored: 2, same: 0, refused: 0, keys: [] });
     expect([await show(one.id), await show(revoked.id)]).toEqual(before);
     const found = await runCommand({ ...env, TEST_INPUT: one.key }, 'keys', 'find', '--json');
     expect(JSON.parse(found.stdout)).toMatchObject({ key: { id: one.id } });
     expect(await restore()).toMatchObject({ code: 0, restored: 0, same: 2 });
-    const [entry] = JSON.parse(await run('audit', '--json'));
+    const [entry] = entriesOf(await run('audit', '--json'));
     expect(entry).toMatchObject({ action: 'key.restore', outcome: 'unchanged' });
   });
 
@@ -108,7 +108,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     env = { ...bare, BACKUP_PASSPHRASE, KEY_PEPPER: 'the pepper of the backup file' };
     expect(JSON.parse(await run('keys', 'restore', written('keys.backup'), '--json'))).toMatchObject({ restored: 3 });
     expect(await run('keys', 'export', '--all', '--json')).toBe(readFileSync(written('export.ndjson'), 'utf8'));
-    const [customer] = JSON.parse(await run('customers', 'list', '--json'));
+    const [customer] = entriesOf(await run('customers', 'list', '--json'));
     expect(customer).toMatchObject({ plan: 'pro', name: 'Acme', owner: 'sales', ownLimits: { minute: 900 } });
   });
 
@@ -119,7 +119,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     await emptyStore();
     const { code, stderr } = await runCommand(env, 'keys', 'restore', file);
     expect([code, stderr]).toEqual([1, expect.stringMatching(/wrong, or the backup is damaged/)]);
-    expect(await run('keys', 'list', '--json')).toBe('[]\n');
+    expect(entriesOf(await run('keys', 'list', '--json'))).toEqual([]);
   });
 
   test('is refused by a store with another pepper, which then still takes the right one', async () => {
