@@ -68,6 +68,10 @@ WORKDIR /app
 COPY --from=tool-dependencies /app/node_modules/undici ./node_modules/undici
 COPY test ./test
 COPY tools ./tools
+USER root
+RUN install -d -o node -g node /report
+USER 1000:1000
+WORKDIR /report
 ENTRYPOINT ["node", "--disable-sigusr1", "/app/tools/load/main.ts"]
 CMD []
 

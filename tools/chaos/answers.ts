@@ -1,4 +1,4 @@
-import type { Outcome } from '../kit/outcomes.ts';
+import type { Outcome } from '../kit/report/outcomes.ts';
 
 /** What came of one request. */
 export interface Answer {

@@ -1,10 +1,13 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { runProgram } from '../kit/program.ts';
 import { LiveLines, screenOf } from '../kit/screen.ts';
 import { help, type Options, readOptions } from './options.ts';
 import { follow } from './progress.ts';
+import { reportHtml } from './report/page.ts';
+import { tableText } from './report/table.ts';
 import { run } from './run.ts';
 import { simulate } from './simulated/simulate.ts';
-import { tableText } from './table.ts';
 
 await runProgram({ readOptions, help, run: chaos });
 
@@ -30,12 +33,19 @@ async function playSimulated(
   return ok ? 0 : 1;
 }
 
-async function breakReal({ json, ...options }: Omit<Options, 'histories'>, signal: AbortSignal): Promise<0 | 1> {
+async function breakReal(
+  { reportFile, json, ...options }: Omit<Options, 'histories'>,
+  signal: AbortSignal,
+): Promise<0 | 1> {
   const progress = follow(screenOf(process.stderr));
-  const rows = await run({ ...options, progress, signal });
+  const results = await run({ ...options, progress, signal });
+  const { rows } = results;
+  const report = resolve(reportFile);
+  await mkdir(dirname(report), { recursive: true });
+  await writeFile(report, reportHtml(results, options.seed));
   const ok = rows.length > 0 && rows.every(({ broken }) => broken.length === 0);
-  if (json) process.stdout.write(`${JSON.stringify({ ok, seed: options.seed, rows }, null, 2)}\n`);
-  else process.stdout.write(tableText(rows));
+  if (json) process.stdout.write(`${JSON.stringify({ ok, seed: options.seed, report, rows }, null, 2)}\n`);
+  else process.stdout.write(`${tableText(rows)}Report: ${report}\n`);
   if (!signal.aborted) return ok ? 0 : 1;
   process.stderr.write('Interrupted: what was played until then is judged above.\n');
   return 1;

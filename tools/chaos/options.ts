@@ -12,6 +12,7 @@ export interface Options {
   readonly keys: number;
   /** How many keys are revoked in the failovers of one scenario. */
   readonly tries: number;
+  readonly reportFile: string;
   readonly json: boolean;
   /** How many histories of the simulated fleet are played in place of the scenarios; null: none. */
   readonly histories: number | null;
@@ -26,6 +27,7 @@ const OPTIONS = {
   minutes: { type: 'string' },
   keys: { type: 'string' },
   tries: { type: 'string' },
+  report: { type: 'string' },
   json: { type: 'boolean' },
   simulated: { type: 'boolean' },
   histories: { type: 'string' },
@@ -38,6 +40,7 @@ const MILLION = 1_000_000;
 const TRIES = 60;
 const HISTORIES = 100_000;
 const MAX_MINUTES = 24 * 60;
+const REPORT = 'tools/chaos/report.html';
 
 /** The text of `npm run chaos -- --help`. */
 export function help(): string {
@@ -57,6 +60,7 @@ Options:
                     time, in place of the scenarios. It needs no Redis. A history that breaks a bound is shrunk and printed.
   --histories N     How many of them: ${HISTORIES}, unless given. --seed is that of the first one, and the next have the next seeds.
   --seed N          Which gateway, which moment, which fault: ${SEED}, unless given.
+  --report FILE     Where the report goes, or the folder for report.html: ${REPORT}, unless given.
   --json            Prints one JSON object in place of the table.
   --help            Shows this text.
 
@@ -76,7 +80,7 @@ ${names}
 export function readOptions(args: readonly string[]): Options | null {
   const values = usage.parse(args, OPTIONS);
   if (values.help === true) return null;
-  const { only, soak = false, minutes, json = false } = values;
+  const { only, soak = false, minutes, report = REPORT, json = false } = values;
   const { simulated = false, histories } = values;
   if (!simulated && histories !== undefined) throw usage.wrong('--histories needs --simulated.');
   const base = only === undefined ? [...SCENARIOS] : only.flatMap(namedBy);
@@ -87,6 +91,7 @@ export function readOptions(args: readonly string[]): Options | null {
     minutes: minutes === undefined ? MINUTES : fraction(minutes),
     keys: usage.wholeNumber('keys', values.keys, MILLION, 1, 10_000_000),
     tries: usage.wholeNumber('tries', values.tries, TRIES, 1, 1_000_000),
+    reportFile: report.endsWith('.html') ? report : `${report.replace(/\/$/, '')}/report.html`,
     json,
     histories: simulated ? usage.wholeNumber('histories', histories, HISTORIES, 1, 1_000_000_000) : null,
   };

@@ -9,10 +9,12 @@ import { Pulse } from './pulse.ts';
 import type { Row } from './row.ts';
 import type { ChaosKey } from './stand/keys.ts';
 import type { Stand } from './stand/stand.ts';
+import type { Timeline } from './timeline.ts';
 
 export interface RoundOptions {
   readonly stand: Stand;
   readonly chance: Chance;
+  readonly timeline: Timeline;
 }
 
 const PLENTY = 1_000_000;
@@ -26,10 +28,11 @@ const GIVEN_UP_AFTER_MS = 25_000;
 const WORK_MS = 100;
 
 /** Clients of every kind call, a fault comes and goes, and what they saw is held against the written bounds. */
-export async function round(fault: Fault, { stand, chance }: RoundOptions): Promise<Row> {
+export async function round(fault: Fault, { stand, chance, timeline }: RoundOptions): Promise<Row> {
   const startedAtMs = performance.now();
   const tally = new Tally();
   const answered = (answer: Answer) => {
+    timeline.add(answer);
     // What makes keys known, spends the one and bans the other beforehand is not what is judged.
     if (answer.lane !== 'before') tally.add(answer);
   };
@@ -44,7 +47,7 @@ export async function round(fault: Fault, { stand, chance }: RoundOptions): Prom
     await useBefore(callers, stand, keys);
     const pulse = new Pulse(origins);
     const { machineMs, ...played } = await playUnder(pulse, async () => ({
-      ...(await play(fault, { stand, chance, callers, keys })),
+      ...(await play(fault, { stand, chance, timeline, callers, keys })),
       revokedPassed: await exhaust(callers, stand, keys),
     }));
     const longestWaitMs = tally.longest?.latencyMs ?? 0;
@@ -141,7 +144,7 @@ async function useBefore(callers: Callers, { gateways }: Stand, keys: RoundKeys)
 
 type Playing = RoundOptions & { readonly callers: Callers; readonly keys: RoundKeys };
 
-async function play(fault: Fault, { stand, chance, callers, keys }: Playing) {
+async function play(fault: Fault, { stand, chance, timeline, callers, keys }: Playing) {
   callers.begin(
     ...lanesOf(keys, ['steady', 50], ['fast', 40], ['slow', 15], ['spent', 10], ['banned', 10], ['revoked', 10]),
   );
@@ -158,6 +161,7 @@ async function play(fault: Fault, { stand, chance, callers, keys }: Playing) {
   await delay(Math.max(struckAtMs + fault.holdMs - performance.now(), 0));
   await fault.heal?.(stand, chance);
   const healedAtMs = performance.now();
+  timeline.stretch('faults', fault.name, struckAtMs, healedAtMs);
   const normalAfterMs = await untilNormal(stand, healedAtMs);
   const complaints = normalAfterMs === null ? await Promise.all(stand.gateways.map((it) => it.describe())) : [];
   if (!(await revoking)) await stand.keys.revoke(keys.revoked);

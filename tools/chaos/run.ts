@@ -2,6 +2,7 @@ import { Chance } from '../kit/chance.ts';
 import type { Progress } from './progress.ts';
 import type { Row } from './row.ts';
 import type { Context, Scenario } from './scenario.ts';
+import { Timeline } from './timeline.ts';
 
 export interface RunOptions {
   readonly scenarios: readonly Scenario[];
@@ -13,27 +14,27 @@ export interface RunOptions {
   readonly signal: AbortSignal;
 }
 
+export interface Results {
+  readonly rows: readonly Row[];
+  readonly timeline: Timeline;
+}
+
 /** Plays one scenario after the other. One that cannot be played is a row that says why. */
-export async function run({
-  scenarios,
-  seed,
-  minutes,
-  keys,
-  tries,
-  progress,
-  signal,
-}: RunOptions): Promise<readonly Row[]> {
+export async function run({ scenarios, seed, minutes, keys, tries, progress, signal }: RunOptions): Promise<Results> {
+  const timeline = new Timeline();
   const rows: Row[] = [];
   for (const [i, scenario] of scenarios.entries()) {
     if (signal.aborted) break;
     progress.begin(i + 1, scenarios.length, scenario.name);
+    const fromMs = performance.now();
     // By its name, so that it goes the same way whichever others are played.
     const chance = new Chance(seed + hashOf(scenario.name));
-    const row = await played(scenario, { chance, tell: progress.tell, signal, minutes, keys, tries });
+    const row = await played(scenario, { chance, timeline, tell: progress.tell, signal, minutes, keys, tries });
+    timeline.stretch('scenarios', scenario.name, fromMs, performance.now());
     rows.push(row);
     progress.end(row);
   }
-  return rows;
+  return { rows, timeline };
 }
 
 async function played(scenario: Scenario, context: Context): Promise<Row> {

@@ -3,9 +3,11 @@ import type { Fault } from './fault.ts';
 import { round } from './round.ts';
 import type { Row } from './row.ts';
 import { openStand, type StandOptions } from './stand/stand.ts';
+import type { Timeline } from './timeline.ts';
 
 export interface Context {
   readonly chance: Chance;
+  readonly timeline: Timeline;
   /** What goes on, for whoever watches. */
   readonly tell: (what: string) => void;
   readonly signal: AbortSignal;
@@ -31,10 +33,10 @@ export function scenarioOf(fault: Fault, options: StandOptions): Scenario {
   return {
     name,
     about,
-    run: async ({ chance }) => {
+    run: async ({ chance, timeline }) => {
       const stand = await openStand(options);
       try {
-        return await round(fault, { stand, chance });
+        return await round(fault, { stand, chance, timeline });
       } finally {
         await stand.close();
       }

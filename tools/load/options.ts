@@ -8,6 +8,7 @@ export interface Options {
   /** Null: the test starts gateways of its own, `gateways` of them. */
   readonly target: Target | null;
   readonly gateways: number;
+  readonly reportFile: string;
   readonly json: boolean;
 }
 
@@ -19,6 +20,7 @@ const OPTIONS = {
   keys: { type: 'string' },
   duration: { type: 'string' },
   gateways: { type: 'string' },
+  report: { type: 'string' },
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
 } as const;
@@ -39,6 +41,7 @@ Options:
                         variables) and TOLLGATE_PLANS.
   --duration 10s        How long each scenario takes, in place of its own duration.
   --gateways N          How many gateways to start: 2, unless given.
+  --report FILE         Where the report goes: load-report.html, unless given.
   --json                Prints one JSON object in place of tables.
   --help                Shows this text.
 
@@ -54,7 +57,7 @@ Exit code: 0 when every promise held, 1 when not or when the test failed, 2 for 
 export function readOptions(args: readonly string[]): Options | null {
   const values = usage.parse(args, OPTIONS);
   if (values.help === true) return null;
-  const { target, keys, duration, gateways, json = false } = values;
+  const { target, keys, duration, gateways, report = 'load-report.html', json = false } = values;
   if (keys !== undefined && target === undefined) throw usage.wrong('--keys goes with --target.');
   if (gateways !== undefined && target !== undefined)
     throw usage.wrong('--gateways starts gateways, and --target names some.');
@@ -64,6 +67,7 @@ export function readOptions(args: readonly string[]): Options | null {
     scenarios: duration === undefined ? scenarios : scenarios.map((it) => lasting(it, duration)),
     target: target === undefined ? null : { url: target, keysFile: keys ?? null },
     gateways: usage.wholeNumber('gateways', gateways, 2, 1, 9),
+    reportFile: report,
     json,
   };
 }

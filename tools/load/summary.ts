@@ -36,7 +36,7 @@ export interface BanRow {
   readonly untilMs: number;
 }
 
-/** The run in numbers: what the tables and the JSON are made of. */
+/** The run in numbers: what the tables, the JSON and the report are made of. */
 export interface Summary {
   readonly about: string;
   readonly ok: boolean;

@@ -1,5 +1,5 @@
 import { createHistogram, type RecordableHistogram } from 'node:perf_hooks';
-import { noCounts, totalOf } from '../kit/outcomes.ts';
+import { noCounts, totalOf } from '../kit/report/outcomes.ts';
 import type { Exchange } from './exchange.ts';
 import { outcomeOf } from './judge/verdict.ts';
 

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, request } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -18,13 +18,15 @@ const PLANS = 'plans: { fast: { limits: { second: 10, minute: 1000 }, bans: off 
 
 async function load(args: readonly string[], env: Readonly<Record<string, string>>) {
   const folder = await temporaryFolder();
-  const running = startProcess(process.execPath, [join(ROOT, 'tools', 'load', 'main.ts'), '--json', ...args], {
-    env,
-    cwd: folder,
-  });
+  const report = join(folder, 'report.html');
+  const running = startProcess(
+    process.execPath,
+    [join(ROOT, 'tools', 'load', 'main.ts'), '--json', '--report', report, ...args],
+    { env, cwd: folder },
+  );
   const { code } = await running.exit;
   if (running.stdout === '') throw new Error(running.stderr);
-  return { code, ...JSON.parse(running.stdout) };
+  return { code, ...JSON.parse(running.stdout), report: await readFile(report, 'utf8') };
 }
 
 /** Between clients and gateways: changes one field of every answer, as a faulty gateway would. */
@@ -44,7 +46,7 @@ async function liar(port: number, name: string, change: (value: string) => strin
   return (await listen(server)).origin;
 }
 
-test('the load test starts its own gateways, and finds them right', async () => {
+test('the load test starts its own gateways, finds them right, and writes a report that needs nothing but itself', async () => {
   const { url } = await testRedis();
   const run = await load(['--scenario', 'burst', '--duration', '2s'], { TEST_REDIS: url });
   expect(run).toMatchObject({ code: 0, ok: true, findings: [] });
@@ -52,6 +54,8 @@ test('the load test starts its own gateways, and finds them right', async () => 
   for (const check of ['limit', 'whole', 'remaining', 'fields', 'retryAfter', 'statuses']) {
     expect(looked[check]).toBeGreaterThan(0);
   }
+  expect(run.report.match(/<svg/g)).toHaveLength(3);
+  expect(run.report).not.toMatch(/<script|<link|src=|url\(|https?:/);
 });
 
 test('the load test finds a limit that is told wrong by gateways elsewhere, with keys of a file, and exits with 1', async () => {
@@ -74,4 +78,5 @@ test('the load test finds a limit that is told wrong by gateways elsewhere, with
   expect(found.findings).toContainEqual(
     expect.objectContaining({ check: 'fields', sentence: expect.stringContaining('what binds') }),
   );
+  expect(found.report).toContain('faults were found');
 });

@@ -64,7 +64,7 @@ describe('the command line', () => {
 
   test('nothing said means every scenario, on two gateways of its own', () => {
     const options = readOptions([])!;
-    expect(options).toMatchObject({ target: null, gateways: 2, json: false });
+    expect(options).toMatchObject({ target: null, gateways: 2, reportFile: 'load-report.html', json: false });
     expect(options.scenarios.map(({ name }) => name)).toEqual(namesOfScenarios());
   });
 });

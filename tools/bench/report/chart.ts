@@ -1,3 +1,5 @@
+import { escapeHtml } from '../../kit/report/html.ts';
+
 /** One bar of a chart, with the range of the rounds as a thin line over it. */
 export interface Bar {
   readonly name: string;
@@ -55,9 +57,4 @@ function text(value: number): string {
 
 function fixed(value: number): string {
   return value.toFixed(1);
-}
-
-/** Escapes text for use between tags. */
-function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 }

@@ -1,4 +1,4 @@
-import { alignedLines } from '../../kit/text-table.ts';
+import { alignedLines } from '../../kit/report/text-table.ts';
 import type { Results, ScenarioResult } from '../results.ts';
 import { startText, tableOf } from './figures.ts';
 import { targetsOf } from './targets.ts';

@@ -36,12 +36,15 @@ export const MILLION: Scenario = {
   },
 };
 
-async function useAll(stand: Stand, { keys: total, tell, signal }: Context): Promise<Row> {
+async function useAll(stand: Stand, { keys: total, timeline, tell, signal }: Context): Promise<Row> {
   const startedAtMs = performance.now();
   const tally = new Tally();
   const callers = new Callers(
     stand.gateways.map(({ origin }) => origin),
-    (answer) => tally.add(answer),
+    (answer) => {
+      timeline.add(answer);
+      tally.add(answer);
+    },
   );
   const store = await openStore(stand.keys.env);
   const redis = new Redis(stand.store.url);
@@ -54,6 +57,7 @@ async function useAll(stand: Stand, { keys: total, tell, signal }: Context): Pro
       await useEach(callers, batch, stand.gateways.length);
       await redis.unlink(...batch.flatMap(({ names }) => names));
       const holdings = stand.holdings();
+      timeline.hold(holdings);
       if (holdings !== null) looks.push(holdings.rssMib);
       tell(`${used + batch.length} of ${total} keys`);
     }

@@ -42,19 +42,19 @@ interface Look {
 }
 
 async function soak(stand: Stand, context: Context): Promise<Row> {
-  const { chance, tell, signal, minutes } = context;
+  const { chance, timeline, tell, signal, minutes } = context;
   const startedAtMs = performance.now();
   const untilMs = startedAtMs + minutes * 60_000;
   const looks: Look[] = [];
   const over = new AbortController();
-  const looking = look(stand, looks, over.signal);
+  const looking = look(stand, context, looks, over.signal);
   const rounds: { readonly fault: string; readonly row: Row }[] = [];
   try {
     do {
       const fault = chance.of(FAULTS);
       const left = Math.max(untilMs - performance.now(), 0) / 60_000;
       tell(`round ${rounds.length + 1}, ${fault.name}; ${left.toFixed(1)} of ${minutes} minutes left`);
-      rounds.push({ fault: fault.name, row: await round(fault, { stand, chance }) });
+      rounds.push({ fault: fault.name, row: await round(fault, { stand, chance, timeline }) });
     } while (performance.now() < untilMs && !signal.aborted);
   } finally {
     over.abort();
@@ -63,12 +63,13 @@ async function soak(stand: Stand, context: Context): Promise<Row> {
   return rowOf(rounds, looks, performance.now() - startedAtMs);
 }
 
-async function look(stand: Stand, looks: Look[], over: AbortSignal): Promise<void> {
+async function look(stand: Stand, { timeline }: Context, looks: Look[], over: AbortSignal): Promise<void> {
   while (!over.aborted) {
     const holdings = stand.holdings();
     // A gateway that is dead at this moment holds nothing, which says nothing.
     if (holdings !== null && stand.gateways.every((gateway) => gateway.ended() === null)) {
       looks.push({ atMs: performance.now(), ...holdings });
+      timeline.hold(holdings);
     }
     await delay(LOOK_EVERY_MS, undefined, { signal: over }).catch(() => {});
   }

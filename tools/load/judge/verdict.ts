@@ -1,4 +1,4 @@
-import type { Outcome } from '../../kit/outcomes.ts';
+import type { Outcome } from '../../kit/report/outcomes.ts';
 import type { Bound, Exchange, Subject } from '../exchange.ts';
 
 /** Statuses that are given without counting (contract section 3); 429 and 401 are told apart before. */
