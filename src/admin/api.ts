@@ -57,8 +57,14 @@ interface AdminApiOptions {
  * Answers everything under `/admin` (contract section 7). Never rejects.
  * @param keepPlace called once the sender is authorised, so that the connection is not closed to make room for another. Returns
  *   false if no further request may have a place
+ * @param sender who sent the request, where the connection says so; otherwise the request says it itself
  */
-export type AdminApi = (request: IncomingMessage, response: ServerResponse, keepPlace?: () => boolean) => Promise<void>;
+export type AdminApi = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  keepPlace?: () => boolean,
+  sender?: Identity | null,
+) => Promise<void>;
 
 export function adminApi(options: AdminApiOptions): AdminApi {
   let described: Promise<AdminResponse> | null = null;
@@ -67,11 +73,11 @@ export function adminApi(options: AdminApiOptions): AdminApi {
     return described;
   };
   const means: Means = { lists: new TurnQueue(), finds: new TurnQueue(), bodies: new BodyRoom(), description };
-  return async (request, response, keepPlace = () => true) => {
+  return async (request, response, keepPlace = () => true, sender = null) => {
     const requestId = requestIdOf(request.rawHeaders) ?? randomUUID();
     let answer: AdminResponse | EventResponse;
     try {
-      answer = await recordedAnswerTo(request, { requestId, keepPlace }, options, means);
+      answer = await recordedAnswerTo(request, { requestId, keepPlace, sender }, options, means);
     } catch (error) {
       // A client that disconnected before it had sent its body is no defect, and gets no response.
       if (!response.destroyed) options.onDefect(error, requestId);
@@ -98,6 +104,7 @@ interface Means {
 interface Attempt {
   readonly requestId: string;
   readonly keepPlace: () => boolean;
+  readonly sender: Identity | null;
   identity: Identity | null;
   /** Whether `recorded` writes the line and the entry. */
   isRecorded: boolean;
@@ -109,17 +116,17 @@ interface Attempt {
  */
 async function recordedAnswerTo(
   request: IncomingMessage,
-  { requestId, keepPlace }: Pick<Attempt, 'requestId' | 'keepPlace'>,
+  asking: Pick<Attempt, 'requestId' | 'keepPlace' | 'sender'>,
   options: AdminApiOptions,
   means: Means,
 ): Promise<AdminResponse | EventResponse> {
-  const attempt: Attempt = { requestId, keepPlace, identity: null, isRecorded: false };
+  const attempt: Attempt = { ...asking, identity: null, isRecorded: false };
   const asked = askedOf(request);
   const answer = await answerTo(request, asked, attempt, options, means);
   const { identity, isRecorded } = attempt;
   if ('begin' in answer || answer.status < 400 || isRecorded || identity === null || asked.change === null)
     return answer;
-  const origin = originOf({ identity, clientAddress: asked.clientAddress, requestId });
+  const origin = originOf({ identity, clientAddress: asked.clientAddress, requestId: asking.requestId });
   const attempted = attemptOf(origin, asked.change, asked.match === null ? null : targetOf(asked.match));
   const refused = { ...attempted, outcome: 'refused', code: codeOf(answer) } as const;
   options.audit(lineOf(refused));
@@ -170,10 +177,11 @@ async function answerTo(
   const { authenticator, isTls } = options;
   const sent: AdminRequest = { method, path, rawHeaders: request.rawHeaders, address: clientAddress, isTls };
   const origin = { clientAddress, requestId: attempt.requestId };
-  if (method === 'POST' && path === '/admin/session' && authenticator.isOpen) {
+  const { sender } = attempt;
+  if (method === 'POST' && path === '/admin/session' && sender === null && authenticator.isOpen) {
     return answerToSignIn(request, sent, origin, options);
   }
-  const authorised = await authenticator.authorise(sent);
+  const authorised = sender === null ? await authenticator.authorise(sent) : { identity: sender, expiresAtMs: null };
   attempt.identity = authorised.identity;
   if ('refusal' in authorised) return auditedRefusal(authorised.refusal, origin, options);
   const { identity } = authorised;
@@ -193,6 +201,8 @@ async function answerTo(
   if (endpoint === undefined) return wrongMethod([...match.methods.keys()]);
   const tooLow = roleRefusal(identity, endpoint.role);
   if (tooLow !== null) return tooLow;
+  if (options.live === null && !('run' in endpoint && endpoint.on !== 'live'))
+    return errorResponse('forbidden', NOT_LIVE);
   const maxBytes = ('run' in endpoint && endpoint.maxBytes) || null;
   return bodies.hold(request, maxBytes, async () => {
     const body = await bodyOf(request, method, maxBytes);
@@ -215,6 +225,9 @@ async function answerTo(
   });
 }
 
+const NOT_LIVE =
+  'Without an admin token the gateway remembers no requests: set ADMIN_TOKEN or ADMIN_TOKENS_FILE and start it again.';
+
 async function answerToOperation(
   operation: AnyOperation,
   call: Call,
@@ -226,7 +239,8 @@ async function answerToOperation(
   const { trail, finds, ...opened } = await admin();
   const log = (change: RecordedChange) => audit(lineOf(change));
   const recording = { trail, origin: originOf(call), log, settles: true };
-  if (takesSecret(operation)) {
+  // Who can read the store has no need to guess.
+  if (takesSecret(operation) && call.identity.shell === undefined) {
     return withinBudget(call, finds, audit, () => respond(operation, call, opened, null));
   }
   attempt.isRecorded = operation.action !== undefined;
@@ -309,7 +323,8 @@ function auditedRefusal(refusal: AdminResponse, origin: Origin, { audit }: Admin
 
 /** Who asked for a change, and by which request. */
 function originOf({ identity, clientAddress, requestId }: Origin & { readonly identity: Identity }): ChangeOrigin {
-  const { name, via } = identity;
+  const { name, via, shell } = identity;
+  if (shell !== undefined) return { actor: shell, clientAddress: null, requestId };
   return { actor: { kind: via === 'proxy' ? 'person' : 'token', name }, clientAddress, requestId };
 }
 

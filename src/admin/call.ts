@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Role } from '../config/admin-tokens.ts';
+import type { Actor } from '../operations/audit-trail.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 
 // One request to the admin API, and how its body is read.
@@ -9,8 +10,13 @@ export interface Identity {
   /** Of the token, which is also the name of its sessions, or of the person that an authenticating proxy names. */
   readonly name: string;
   readonly role: Role;
-  /** `session`: a token or the code of a link was exchanged for a cookie. `proxy`: a token of the identity proxy. */
-  readonly via: 'token' | 'session' | 'proxy';
+  /**
+   * `session`: a token or the code of a link was exchanged for a cookie. `proxy`: a token of the identity proxy. `shell`: a command of the
+   * user who owns the store.
+   */
+  readonly via: 'token' | 'session' | 'proxy' | 'shell';
+  /** Who runs the command, for `shell`. */
+  readonly shell?: Extract<Actor, { kind: 'shell' }>;
   /** Aborted when the session ends or the token is no longer accepted. Never aborted for ADMIN_TOKEN. */
   readonly signal: AbortSignal;
 }

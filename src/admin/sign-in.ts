@@ -36,7 +36,7 @@ export const session = z
   .strictObject({
     name: z.string(),
     role: z.enum(['viewer', 'operator', 'admin']),
-    via: z.enum(['token', 'session', 'proxy']),
+    via: z.enum(['token', 'session', 'proxy', 'shell']),
     expiresAt: z
       .string()
       .nullable()

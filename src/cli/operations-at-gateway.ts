@@ -23,7 +23,7 @@ interface AdminApiAt {
 }
 
 /** Nothing was sent to the gateway, because there is no connection to it. */
-class NotReached extends Failure {}
+export class NotReached extends Failure {}
 
 /** The longest page has 1,000 keys, each of up to some 10 KiB. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;

@@ -4,9 +4,10 @@ import { Failure } from '../failure.ts';
 import { partsOf, performGiven } from '../operations/catalogue/methods.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY } from '../operations/catalogue/perform.ts';
-import { type OpenOptions, type OpenStore, withStore } from '../serve/open-store.ts';
+import { shellActor } from '../operations/recorded.ts';
+import { namedStore, type OpenOptions, type OpenStore } from '../serve/open-store.ts';
 import { type AskedAt, contextOn, type OperationsAt } from './operations.ts';
-import { operationsAtGateway } from './operations-at-gateway.ts';
+import { NotReached, operationsAtGateway } from './operations-at-gateway.ts';
 import { recordingOf } from './recorded-change.ts';
 import type { Terminal } from './terminal/command.ts';
 
@@ -31,8 +32,66 @@ export async function withOperations<T>(
     const withinMs = terminal.answerWithinMs;
     return work(operationsAtGateway({ name: `the gateway at ${url}`, url, headers, secret: token, withinMs }));
   }
-  const here = (store: OpenStore) => work(operationsHere(store, terminal.error));
-  return withStore(terminal.env, here, { warn: terminal.error, ...options });
+  return withOwnerOrStore(terminal, work, options);
+}
+
+/**
+ * Runs `work` at the gateway that owns the embedded store, or else with the store open.
+ *
+ * Fault: the gateway has ended and has left its socket behind, or it ends while the command runs. What reaches no gateway is done on the
+ * store itself. What a gateway has taken and not answered may be done, and the command says so.
+ */
+async function withOwnerOrStore<T>(
+  terminal: Terminal,
+  work: (at: OperationsAt) => Promise<T>,
+  options: OpenOptions,
+): Promise<T> {
+  const store = await namedStore(terminal.env, options);
+  let opened: OpenStore | null = null;
+  const here = async () => {
+    if (opened === null) {
+      opened = await store.open();
+      for (const warning of opened.warnings) terminal.error(`warning: ${warning}\n`);
+    }
+    return operationsHere(opened, terminal.error);
+  };
+  const owner = () => {
+    const socket = opened === null ? store.owner() : null;
+    return socket === null ? null : { socket, at: atOwner(socket.path, terminal) };
+  };
+  const first = store.owner();
+  first?.close();
+  const name = first === null || store.name === null ? (await here()).name : store.name;
+  try {
+    return await work({
+      name,
+      async perform(operation, input, asked) {
+        const own = owner();
+        try {
+          if (own !== null) return await own.at.perform(operation, input, asked);
+        } catch (error) {
+          if (!(error instanceof NotReached)) throw error;
+        } finally {
+          own?.socket.close();
+        }
+        return (await here()).perform(operation, input, asked);
+      },
+    });
+  } finally {
+    await (opened as OpenStore | null)?.close();
+  }
+}
+
+function atOwner(socketPath: string, { answerWithinMs: withinMs }: Terminal): OperationsAt {
+  const { user, host } = shellActor();
+  const headers = { 'tollgate-shell': String(new URLSearchParams({ user, host })) };
+  return operationsAtGateway({
+    name: 'the gateway that owns the store',
+    url: 'http://localhost',
+    socketPath,
+    headers,
+    withinMs,
+  });
 }
 
 /**

@@ -31,6 +31,14 @@ export function listening(
   });
 }
 
+/** Listens on a Unix socket. @throws the error of the system */
+export function listeningAtPath(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ path }, resolve);
+  });
+}
+
 export function cannotListen(
   { host, port }: ListeningAt,
   variable: PortVariable,

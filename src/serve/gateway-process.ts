@@ -1,4 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { AdminApi } from '../admin/api.ts';
+import { listenForCommands } from '../admin/command-listener.ts';
 import { type AdminListener, type AdminListenerOptions, listenAdmin, type Readiness } from '../admin/listener.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { type ExitCode, reasonOrError } from '../failure.ts';
@@ -433,8 +435,10 @@ async function openAdmin(
   closers.push(async () => liveParts?.fleet.close());
   const apiOn = (access: AdminAccess) =>
     adminApiOn(live, async () => stores, access, telemetry, { env, live: liveParts });
+  const api = access === null ? null : apiOn(access);
+  if (api !== null) await serveCommands(stores, api, run);
   const admin =
-    access === null ? null : await adminOf(settings, metrics, { access, api: apiOn(access), readiness }, closers);
+    access === null || api === null ? null : await adminOf(settings, metrics, { access, api, readiness }, closers);
   context?.show({
     readiness,
     metrics: () => metrics.registry.getMetricsAsJSON(),
@@ -442,6 +446,20 @@ async function openAdmin(
     decidedColumns: () => recent?.decidedColumns() ?? null,
   });
   return { admin, streams: liveParts?.streams ?? null };
+}
+
+/** Does what commands on the embedded store ask for. Without that the gateway serves its callers all the same. */
+async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, log: { logger } }: Run): Promise<void> {
+  const socket = stores.commandSocket;
+  if (socket === null) return;
+  try {
+    const { path, closeToOthers, close } = socket.make();
+    closers.push(close);
+    closers.push(await listenForCommands(path, api));
+    closeToOthers();
+  } catch (error) {
+    logger.error(reasonOrError(error), 'commands cannot reach this gateway');
+  }
 }
 
 /** Opens the public listener. */

@@ -42,6 +42,8 @@ export interface GatewayStores {
   readonly fleet: FleetStore;
   /** The records of `listen.tls.acme`; null if that is not set. */
   readonly certificates: CertificateStore | null;
+  /** Where commands ask the gateway that owns an embedded store; null for Redis, which has no owner. */
+  readonly commandSocket: { make(): CommandSocket } | null;
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Whether the peppers are those of the store. Under a wrong pepper a key that is not found is not refused as unknown. */
@@ -57,6 +59,14 @@ export interface GatewayStores {
    */
   applyChanges(change: StoreChange, plans: Plans): void;
   close(): Promise<void>;
+}
+
+interface CommandSocket {
+  /** By which the system finds it until `close`. */
+  readonly path: string;
+  /** Lets this user alone connect, once something listens there. */
+  closeToOthers(): void;
+  close(): void;
 }
 
 export type StoreState = 'embedded' | 'present' | 'away' | 'never_reached';
@@ -177,7 +187,7 @@ async function openRedis(
     ...{ url, peppers, usageHistory, durability: redis.durability, timeoutMs: redis.timeoutMs },
     ...{ usesAcme: usesAcme(settings), onLostChanges, ...(onReplicas === undefined ? {} : { onReplicas }) },
   });
-  return { ...store, applyChanges: () => {} };
+  return { ...store, applyChanges: () => {}, commandSocket: null };
 }
 
 async function openEmbedded(

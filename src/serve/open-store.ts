@@ -1,7 +1,13 @@
 import { existsSync } from 'node:fs';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import { configurationFrom, loadConfiguration, type Settings } from '../config/settings.ts';
+import {
+  type Configuration,
+  configurationFrom,
+  type Faulty,
+  loadConfiguration,
+  type Settings,
+} from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore, StoreChange } from '../identify/record-store.ts';
@@ -12,8 +18,10 @@ import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { PlansHistory } from '../operations/plans/history-store.ts';
 import {
   hasStore,
+  nameOfEmbedded,
   openForCommand as openEmbedded,
   embeddedPeppers as peppersOfEmbedded,
+  socketOfOwner,
 } from '../stores/embedded/open.ts';
 import { exposedFiles } from './exposed-files.ts';
 
@@ -81,12 +89,41 @@ export interface OpenOptions {
  *   within 3 s if Redis does not answer; `store_corrupt`; `pepper_mismatch`
  */
 export async function openStore(env: NodeJS.ProcessEnv, options: OpenOptions = {}): Promise<OpenStore> {
-  const { counts, ...opened } = await openKeys(env, options);
-  return { ...opened, ...(await counts()) };
+  return (await namedStore(env, options)).open();
 }
 
-async function openKeys(env: NodeJS.ProcessEnv, options: OpenOptions) {
-  const { settings, plans, versions, missing } = await configurationFor(env, options);
+/** The store that the settings name, before it is opened. */
+interface NamedStore {
+  /** For messages; null for Redis, whose name is known once it is open. */
+  readonly name: string | null;
+  /**
+   * The socket of a gateway that owns the store, or has owned it, by which the system finds it until `close`; null if there is none.
+   * @throws Failure `store_unavailable`
+   */
+  owner(): { readonly path: string; close(): void } | null;
+  /** @throws as `openStore` */
+  open(): Promise<OpenStore>;
+}
+
+/** @throws Failure `bad_settings` if the settings name no store */
+export async function namedStore(env: NodeJS.ProcessEnv, options: OpenOptions = {}): Promise<NamedStore> {
+  const read = await loadConfiguration(env);
+  const { settings } = read;
+  if (settings === undefined) throw new Failure('bad_settings', 'faults' in read ? read.faults.join('\n') : '');
+  const { dataFolder, redis } = settings;
+  const isEmbedded = redis.url === null;
+  return {
+    name: isEmbedded ? nameOfEmbedded(dataFolder) : null,
+    owner: () => (isEmbedded ? socketOfOwner(dataFolder) : null),
+    async open() {
+      const { counts, ...opened } = await openKeys(env, options, read);
+      return { ...opened, ...(await counts()) };
+    },
+  };
+}
+
+async function openKeys(env: NodeJS.ProcessEnv, options: OpenOptions, read?: Configuration | Faulty) {
+  const { settings, plans, versions, missing } = configurationFor(read ?? (await loadConfiguration(env)), options);
   if (options.insistsOnFolder === true) insistOnFolder(env, settings);
   const store = await openTechnology(settings, options);
   const plansVersion = versions.plans;
@@ -145,11 +182,10 @@ export async function embeddedPeppers(env: NodeJS.ProcessEnv) {
   return settings.redis.url === null ? peppersOfEmbedded(settings) : null;
 }
 
-async function configurationFor(env: NodeJS.ProcessEnv, { needsPlans = true }: OpenOptions) {
-  if (needsPlans) return { ...(await configurationFrom(env)), missing: [] };
-  const read = await loadConfiguration(env);
+/** @throws Failure `bad_settings` */
+function configurationFor(read: Configuration | Faulty, { needsPlans = true }: OpenOptions) {
   if (!('faults' in read)) return { ...read, missing: [] };
-  if (read.settings === undefined) throw new Failure('bad_settings', read.faults.join('\n'));
+  if (needsPlans || read.settings === undefined) throw new Failure('bad_settings', read.faults.join('\n'));
   return { settings: read.settings, plans: NO_PLANS, versions: { plans: '' }, missing: [WITHOUT_PLANS] };
 }
 

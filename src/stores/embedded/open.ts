@@ -23,6 +23,7 @@ import { EmbeddedHistory } from './history.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from './ledger.ts';
 import { ownStore } from './owner.ts';
+import { socketOfOwner, socketToMake } from './owner-socket.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
 import { EmbeddedPlansHistory } from './plans-history.ts';
 import { EmbeddedSecretUses } from './secret-uses.ts';
@@ -71,7 +72,7 @@ export async function openForCommand({
     const { history, unverified } = await checkPeppers(new EmbeddedPepperRecord(db), peppers, check);
     const changes = new EmbeddedChanges({ db });
     return {
-      name: `the embedded store in ${dataFolder}`,
+      name: nameOfEmbedded(dataFolder),
       warnings: [...(older === null ? [] : [older]), ...(unverified ? [UNVERIFIED] : [])],
       peppers,
       pepperHistory: history,
@@ -101,6 +102,11 @@ function countsOn(db: DatabaseSync, wallMs: () => number) {
     deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
     secretUses: new EmbeddedSecretUses({ db }),
   };
+}
+
+/** For messages. */
+export function nameOfEmbedded(dataFolder: string): string {
+  return `the embedded store in ${dataFolder}`;
 }
 
 function withoutStore(dataFolder: string): string {
@@ -174,6 +180,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? new EmbeddedCertificateStore(dataFolder) : null,
       changes,
+      commandSocket: { make: () => socketToMake(dataFolder) },
       peppers,
       // The store counts by the clock of this machine.
       serverTimes: async () => [wallMs()],
@@ -213,7 +220,7 @@ async function applied({ kind, keyId }: StoreChange, { keys, customers, ledger, 
   await ledger.forget(...accountsOf(changed).flatMap((id) => accountsUnder(id, plans)));
 }
 
-export { hasDatabase as hasStore };
+export { hasDatabase as hasStore, socketOfOwner };
 
 /**
  * Opens the store for `tollgate doctor`, which changes nothing in it.

@@ -44,7 +44,7 @@ export function insistOnOwnFile(file: string): void {
   insistOnOwner(file, found);
 }
 
-function insistOnOwner(path: string, { uid }: Stats): void {
+export function insistOnOwner(path: string, { uid }: Stats): void {
   // Windows has no such ids.
   const own = process.getuid?.() ?? uid;
   if (uid === own || uid === 0) return;

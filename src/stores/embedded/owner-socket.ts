@@ -1,0 +1,75 @@
+import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync, type Stats, unlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { Failure } from '../../failure.ts';
+import { insistOnOwner } from './own-files.ts';
+
+// The Unix socket on which the gateway that owns an embedded store does what commands ask for: `run/gateway.sock` in the data folder.
+
+const [FOLDER, NAME] = ['run', 'gateway.sock'];
+/** A path of a socket has at most 107 bytes on Linux, and 103 elsewhere. */
+const MAX_PATH_BYTES = 103;
+
+/** The path of the socket, by which the system finds it until `close`. */
+interface SocketPath {
+  readonly path: string;
+  close(): void;
+}
+
+/**
+ * The place of the socket of the gateway that owns the store. What an earlier one has left behind is removed: the caller holds the lock
+ * of the owner.
+ *
+ * Attack: another user has put a link, or a socket, there, for commands to give their secrets to. So the folder has mode 700, and what is in
+ * the place of the folder or the socket, and is neither this user's nor of the right kind, is refused.
+ * @throws Failure `store_unavailable`; errors of the file system unchanged
+ */
+export function socketToMake(dataFolder: string) {
+  const folder = join(dataFolder, FOLDER);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  insistOn(folder, 'folder', lstatSync(folder));
+  chmodSync(folder, 0o700);
+  const path = join(folder, NAME);
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (found !== undefined) {
+    insistOn(path, 'socket', found);
+    unlinkSync(path);
+  }
+  const socket = shortened(folder);
+  /** Lets this user alone connect, once something listens there. */
+  const closeToOthers = () => chmodSync(socket.path, 0o600);
+  return { ...socket, closeToOthers };
+}
+
+/**
+ * The socket of the gateway that owns the store, as far as one has left it: that gateway may have ended since.
+ * @returns null if there is none
+ * @throws Failure `store_unavailable` for what another user has put there
+ */
+export function socketOfOwner(dataFolder: string): SocketPath | null {
+  const folder = join(dataFolder, FOLDER);
+  const ofFolder = lstatSync(folder, { throwIfNoEntry: false });
+  if (ofFolder === undefined) return null;
+  insistOn(folder, 'folder', ofFolder);
+  const found = lstatSync(join(folder, NAME), { throwIfNoEntry: false });
+  if (found === undefined) return null;
+  insistOn(join(folder, NAME), 'socket', found);
+  return shortened(folder);
+}
+
+function insistOn(path: string, what: 'folder' | 'socket', found: Stats): void {
+  if (!(what === 'folder' ? found.isDirectory() : found.isSocket())) {
+    throw new Failure(
+      'store_unavailable',
+      `${path} is no ${what}, so Tollgate does not use it. Remove it, or name another folder in TOLLGATE_DATA.`,
+    );
+  }
+  insistOnOwner(path, found);
+}
+
+/** A path that is too long for a socket leads over the open folder. */
+function shortened(folder: string): SocketPath {
+  const path = join(folder, NAME);
+  if (Buffer.byteLength(path) <= MAX_PATH_BYTES) return { path, close: () => {} };
+  const opened = openSync(folder, constants.O_RDONLY | constants.O_DIRECTORY);
+  return { path: `/proc/self/fd/${opened}/${NAME}`, close: () => closeSync(opened) };
+}

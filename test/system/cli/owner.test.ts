@@ -1,0 +1,149 @@
+import { existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { hostname, userInfo } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { main } from '../../../src/main.ts';
+import { eventually } from '../../support/conditions.ts';
+import { type GatewaySetup, startGateway, type TestGateway } from '../../support/gateway.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
+
+// A gateway owns its embedded store, and does what commands ask for. None of these gateways has an admin token.
+
+const SOCKET = join('run', 'gateway.sock');
+const SHELL = { kind: 'shell', user: userInfo().username, host: hostname() };
+
+const start = (setup: Partial<GatewaySetup> = {}) => startGateway({ upstream: 'http://127.0.0.1:9', ...setup });
+const json = async (env: NodeJS.ProcessEnv, ...args: string[]) => {
+  const { code, stdout, stderr } = await runCommand(env, ...args, '--json');
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout);
+};
+const changesLogged = ({ process }: TestGateway) =>
+  process.stdout.split('\n').filter((line) => line.includes('"audit"'));
+
+test('a running gateway makes the changes of commands, in the name of the user of the shell', async () => {
+  const gateway = await start();
+  const { id } = await json(gateway.env, 'customers', 'create', '--plan', 'small', '--name', 'Acme');
+  await eventually(() => expect(changesLogged(gateway)).toHaveLength(1));
+  expect(JSON.parse(changesLogged(gateway)[0]!)).toMatchObject({
+    action: 'customer.create',
+    actor: SHELL.user,
+    clientAddress: null,
+    id,
+  });
+  const [change] = Object.values(await json(gateway.env, 'audit')).flat();
+  expect(change).toMatchObject({ action: 'customer.create', actor: SHELL, outcome: 'done' });
+  const folder = gateway.env.TOLLGATE_DATA!;
+  expect(lstatSync(join(folder, 'run')).mode & 0o777).toBe(0o700);
+  expect(lstatSync(join(folder, SOCKET)).mode & 0o777).toBe(0o600);
+  await expect(start({ env: gateway.env })).rejects.toThrow('Another gateway owns the embedded store');
+  await json(gateway.env, 'customers', 'suspend', id);
+  await eventually(() => expect(changesLogged(gateway)).toHaveLength(2));
+  await gateway.process.stop();
+  expect(existsSync(join(folder, SOCKET))).toBe(false);
+  expect((await runCommand(gateway.env, 'customers', 'suspend', 'Acme')).stdout).toMatch(`${id} was already suspended`);
+});
+
+test('a gateway that was killed leaves a socket, which neither commands nor the next gateway mind (reliability 455)', async () => {
+  const gateway = await start();
+  const { id } = await json(gateway.env, 'customers', 'create', '--plan', 'small');
+  gateway.process.signal('SIGKILL');
+  await gateway.process.exit;
+  expect(existsSync(join(gateway.env.TOLLGATE_DATA!, SOCKET))).toBe(true);
+  expect(await runCommand(gateway.env, 'customers', 'suspend', id)).toMatchObject({ code: 0, stderr: '' });
+  const next = await start({ env: gateway.env });
+  expect(await runCommand(next.env, 'customers', 'resume', id)).toMatchObject({ code: 0, stderr: '' });
+  await eventually(() => expect(changesLogged(next)).toHaveLength(1));
+});
+
+test('a data folder with a long path has a socket all the same', async () => {
+  const folder = join(await temporaryFolder(), 'x'.repeat(120));
+  const gateway = await start({ env: { TOLLGATE_DATA: folder } });
+  await json(gateway.env, 'customers', 'create', '--plan', 'small');
+  await eventually(() => expect(changesLogged(gateway)).toHaveLength(1));
+  await gateway.process.stop();
+  expect(existsSync(join(folder, SOCKET))).toBe(false);
+});
+
+test.each([
+  ['a link in the place of its folder', (folder: string, other: string) => symlinkSync(other, join(folder, 'run'))],
+  [
+    'a link in the place of the socket',
+    (folder: string, other: string) => {
+      mkdirSync(join(folder, 'run'));
+      symlinkSync(join(other, 'gateway.sock'), join(folder, SOCKET));
+    },
+  ],
+  [
+    'a file in the place of the socket',
+    (folder: string) => {
+      mkdirSync(join(folder, 'run'));
+      writeFileSync(join(folder, SOCKET), 'precious');
+    },
+  ],
+])('%s is neither followed nor removed (reliability 456)', async (_, put) => {
+  const [folder, other] = [await temporaryFolder(), await temporaryFolder()];
+  await json({ TOLLGATE_DATA: folder }, 'keys', 'create', '--plan', 'free');
+  put(folder, other);
+  const there = lstatSync(join(folder, SOCKET), { throwIfNoEntry: false })?.ino;
+  const command = await runCommand({ TOLLGATE_DATA: folder }, 'customers', 'create', '--plan', 'free');
+  expect(command.stderr).toMatch(/is no (?:socket|folder), so Tollgate does not use it/);
+  const gateway = await start({ env: { TOLLGATE_DATA: folder } });
+  expect(gateway.process.stdout).toContain('commands cannot reach this gateway');
+  expect(existsSync(join(other, 'gateway.sock'))).toBe(false);
+  expect(lstatSync(join(folder, SOCKET), { throwIfNoEntry: false })?.ino).toBe(there);
+});
+
+test('a gateway that hangs makes the command say that the change may be made (reliability 457)', async () => {
+  const gateway = await start();
+  gateway.process.signal('SIGSTOP');
+  let stderr = '';
+  const terminal = {
+    env: gateway.env,
+    out: () => {},
+    error: (text: string) => {
+      stderr += text;
+    },
+    isTerminal: false,
+  };
+  const code = await main(['customers', 'create', '--plan', 'small'], { ...terminal, answerWithinMs: 500 });
+  gateway.process.signal('SIGCONT');
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringMatching(/has not answered within .*It is unknown whether the change/),
+  ]);
+});
+
+test('no change is lost or made twice while gateways start, stop and are killed (reliability 458)', async () => {
+  let gateway = await start();
+  const { id } = await json(gateway.env, 'customers', 'create', '--plan', 'small');
+  const { env } = gateway;
+  let isOver = false;
+  const counts = { done: 0, unknown: 0 };
+  const topUp = ['customers', 'topup', id, '--window', 'day', '--amount', '1'] as const;
+  const commands = (async () => {
+    while (!isOver) {
+      const { code, stderr } = await runCommand(env, ...topUp);
+      if (code === 0) counts.done++;
+      else {
+        expect(stderr).toMatch(/It is unknown whether the change was made/);
+        counts.unknown++;
+      }
+    }
+  })();
+  for (const signal of ['SIGTERM', 'SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
+    const before = counts.done;
+    await eventually(() => expect(counts.done).toBeGreaterThan(before + 2));
+    gateway.process.signal(signal);
+    await gateway.process.exit;
+    await eventually(() => expect(counts.done).toBeGreaterThan(before + 5));
+    gateway = await start({ env });
+  }
+  isOver = true;
+  await commands;
+  const { windows } = await json(env, 'usage', id);
+  const { limit } = windows.day;
+  expect(limit).toBeGreaterThanOrEqual(1_000 + counts.done);
+  expect(limit).toBeLessThanOrEqual(1_000 + counts.done + counts.unknown);
+});
