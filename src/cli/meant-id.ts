@@ -4,7 +4,7 @@ import { isCustomerId } from '../model/record.ts';
 import { listCustomers } from '../operations/catalogue/customers.ts';
 import { listKeys } from '../operations/catalogue/keys.ts';
 import { folded } from '../operations/key-search.ts';
-import type { OperationsAt } from './operations-at.ts';
+import { type OperationsAt, pagesOf } from './operations.ts';
 import type { Placeholder } from './terminal/command.ts';
 
 /** What an id may be of. */
@@ -106,37 +106,23 @@ async function found(at: OperationsAt, word: string, kinds: readonly Kind[]): Pr
   return { exact, part };
 }
 
-/** The most that a page of a list may have. */
-const PAGE = 1_000;
-
 /** The keys and customers that a word finds; none if it may be a secret. One that cannot be read is found by its id alone. */
 const FIND: Readonly<Record<Kind, (at: OperationsAt, word: string) => AsyncGenerator<Named>>> = {
   async *key(at, q) {
-    const pages = (cursor?: string) => at.perform(listKeys, { q, all: true, limit: PAGE, ...(cursor && { cursor }) });
-    for await (const { keys } of pagesOf(pages))
+    for await (const { keys } of unlessRefused(pagesOf(at, listKeys, { q, all: true })))
       for (const one of keys) yield { ...one, kind: 'key', isRevoked: one.revokedAt !== null };
   },
   async *customer(at, q) {
-    const pages = (cursor?: string) => at.perform(listCustomers, { q, limit: PAGE, ...(cursor && { cursor }) });
-    for await (const { customers } of pagesOf(pages))
+    for await (const { customers } of unlessRefused(pagesOf(at, listCustomers, { q })))
       for (const one of customers) yield { ...one, kind: 'customer', isRevoked: false };
   },
 };
 
-/** The pages of a list; none if the list refuses the word, which may be a secret. */
-async function* pagesOf<T extends { readonly cursor: string | null }>(
-  page: (cursor?: string) => Promise<{ readonly output: T }>,
-): AsyncGenerator<T> {
-  let next: string | undefined;
-  do {
-    const { output } = await page(next).catch(noneIfRefused);
-    if (output === null) return;
-    yield output;
-    next = output.cursor ?? undefined;
-  } while (next !== undefined);
-}
-
-function noneIfRefused(error: unknown): { readonly output: null } {
-  if (error instanceof Failure && error.code === 'refused') return { output: null };
-  throw error;
+/** What a list gives, and nothing if it refuses the word. */
+async function* unlessRefused<T>(pages: AsyncGenerator<T>): AsyncGenerator<T> {
+  try {
+    yield* pages;
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code !== 'refused') throw error;
+  }
 }

@@ -48,6 +48,22 @@ export interface Performed<O> {
   readonly isRepeated: boolean;
 }
 
+/** The most that a page of a list may have. */
+export const MOST_OF_PAGE = 1_000;
+
+/** The pages of a list. */
+export async function* pagesOf<O extends AnyOperation>(
+  at: OperationsAt,
+  operation: O,
+  input: Partial<InputOf<O>>,
+): AsyncGenerator<OutputOf<O>> {
+  for (let cursor: unknown; cursor !== null; ) {
+    const { output } = await at.perform(operation, { ...input, limit: MOST_OF_PAGE, cursor } as never);
+    yield output;
+    cursor = (output as { readonly cursor: string | null }).cursor;
+  }
+}
+
 const SECRET_ADVICE =
   'Do not give secrets as arguments, which other users of this machine see: `tollgate keys find` reads one from standard input.';
 

@@ -6,6 +6,7 @@ import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import type { OpenOptions } from '../serve/open-store.ts';
 import { type Print, printOn } from './operation-command.ts';
 import { inputOf, optionOf, optionsOf, type Spelling, withMeantId, withMeantIds } from './operation-options.ts';
+import { MOST_OF_PAGE } from './operations.ts';
 import { type OperationsAt, withOperations } from './operations-at.ts';
 import type { Command, Option, Placeholder, Terminal, Words } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
@@ -60,8 +61,6 @@ interface ListCommand<O extends AnyOperation, Row> extends Reading<O> {
   /** What is said of entries that cannot be read, which make the exit code 1. Left out, they are rows and no more. */
   readonly unread?: (isOne: boolean) => string;
 }
-
-const MOST_OF_PAGE = 1_000;
 
 /** A command that prints all pages of a list. */
 export function listCommand<O extends AnyOperation, Row = EntryOf<O>>(spec: ListCommand<O, Row>): Command {

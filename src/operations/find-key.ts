@@ -1,5 +1,5 @@
 import { Failure } from '../failure.ts';
-import { digestOfHash, fingerprintOf, foreignFingerprintOf, isOwnForm, isWellFormed } from '../identify/api-key.ts';
+import { digestOfHash, fingerprintOf, foreignFingerprintOf } from '../identify/api-key.ts';
 import type { KeyStore } from '../identify/record-store.ts';
 import type { StoredKey } from '../model/record.ts';
 import type { OperatorStore } from './operator-store.ts';
@@ -25,7 +25,6 @@ export async function keyOfSecret(
     nowMs,
   }: Pick<OperatorStore, 'peppers' | 'keyFormats' | 'nowMs'> & { readonly keys: Pick<KeyStore, 'ownerOf'> },
 ): Promise<KeyOfSecret> {
-  if (isOwnForm(secret) && !isWellFormed(secret)) throw new Failure('not_found', MISTYPED);
   const fingerprint = fingerprintOf(secret) ?? foreignFingerprintOf(secret, keyFormats());
   if (fingerprint === null) return noKey();
   const sha256 = Buffer.from(fingerprint, 'base64url');
@@ -37,8 +36,6 @@ export async function keyOfSecret(
   const own = key.secrets.find(({ digest }) => digests.includes(digest));
   return { key, isCurrent: own !== undefined && (own.expiresAtMs === null || own.expiresAtMs > nowMs()) };
 }
-
-const MISTYPED = 'No key has this secret: it is incomplete or mistyped, because its checksum is wrong.';
 
 function noKey(): never {
   throw new Failure('not_found', 'No key has this secret.');

@@ -1,14 +1,21 @@
 import { stringify } from 'csv-stringify/sync';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import { allAttributes, cellOf, FIRST_ATTRIBUTES, FURTHER_ATTRIBUTES } from '../../model/attributes.ts';
-import { limitsCell } from '../../model/plan.ts';
-import { isReadable, isSuspended, type StoredKey, UnreadableRecord } from '../../model/record.ts';
-import { timeOf } from '../../operations/key-report.ts';
-import { customersOf, everyRecord } from '../../operations/operator-store.ts';
-import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import {
+  type Attributes,
+  allAttributes,
+  cellOf,
+  FIRST_ATTRIBUTES,
+  FURTHER_ATTRIBUTES,
+} from '../../model/attributes.ts';
+import { type Limits, limitsCell } from '../../model/plan.ts';
+import { UnreadableRecord } from '../../model/record.ts';
+import { listKeys } from '../../operations/catalogue/keys.ts';
+import type { KeyReport } from '../../operations/key-report.ts';
+import { pagesOf } from '../operations.ts';
+import { withOperations } from '../operations-at.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { OF_STORE } from '../terminal/variables.ts';
+import { OF_OPERATIONS } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
 
 const HEADER = [
@@ -23,7 +30,7 @@ export const keysExport: Command = {
   name: 'keys export',
   about: 'Prints every API key without its secret, oldest first, as CSV by default, without those that are revoked.',
   positionals: [],
-  environment: OF_STORE,
+  environment: OF_OPERATIONS,
   examples: ['tollgate keys export > keys.csv', 'tollgate keys export --all --json'],
   options: {
     csv: {
@@ -44,18 +51,15 @@ export const keysExport: Command = {
       throw new Failure('bad_usage', '--csv and --json are both given; give one of them.');
     }
     const isJson = options.json === true;
-    return withStore<ExitCode>(terminal.env, async (store) => {
+    return withOperations<ExitCode>(terminal, async (at) => {
       if (!isJson) terminal.out(csvLine(HEADER, terminal));
       const unread = new UnreadableRecords();
-      const planOf = plansOfKeys(store, unread);
-      for await (const stored of everyRecord(store.keys)) {
-        if (!isReadable(stored)) {
-          unread.add(stored);
-          continue;
+      for await (const { keys, unreadable } of pagesOf(at, listKeys, { all: options.all === true })) {
+        for (const { id, reason } of unreadable) unread.add(new UnreadableRecord(id, reason));
+        for (const key of keys) {
+          if (key.unreadable !== undefined) unread.add(new UnreadableRecord(key.customer!.id, key.unreadable));
+          terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key), terminal));
         }
-        if (options.all !== true && stored.revokedAtMs !== null) continue;
-        const key = { ...stored, plan: await planOf(stored) };
-        terminal.out(isJson ? `${JSON.stringify(membersOf(key))}\n` : csvLine(cellsOf(key), terminal));
       }
       unread.describe(
         terminal,
@@ -66,40 +70,23 @@ export const keysExport: Command = {
   },
 };
 
-/** Finds the plan of a key: that of its customer, if it has one; null if that cannot be read. Each customer is read once. */
-function plansOfKeys(store: OpenStore, unread: UnreadableRecords) {
-  const known = new Map<string, Promise<string | null>>();
-  const planOf = async (customer: string, key: StoredKey) => {
-    const found = (await customersOf([key], store)).get(customer);
-    if (!(found instanceof UnreadableRecord)) return found?.plan ?? key.plan;
-    unread.add(found);
-    return null;
-  };
-  return async (key: StoredKey) =>
-    key.customer === undefined
-      ? key.plan
-      : known.getOrInsertComputed(key.customer, (customer) => planOf(customer, key));
-}
-
-type ExportedKey = Omit<StoredKey, 'plan'> & { readonly plan: string | null };
-
-function membersOf(key: ExportedKey) {
-  const { id, plan, limits, createdAtMs, expiresAtMs, revokedAtMs, customer } = key;
+function membersOf(key: KeyReport) {
+  const { id, plan, ownLimits, createdAt, expiresAt, revokedAt, secrets, suspended, customer } = key;
   return {
     id,
     plan,
-    limits,
-    expires: timeOf(expiresAtMs),
-    created: timeOf(createdAtMs),
-    revoked: timeOf(revokedAtMs),
-    last4: key.secrets[0]?.last4 || null,
-    suspended: isSuspended(key.suspended, Date.now()) ? timeOf(key.suspended.atMs) : null,
-    customer: customer ?? null,
-    ...allAttributes(key),
+    limits: ownLimits as Limits,
+    expires: expiresAt,
+    created: createdAt,
+    revoked: revokedAt,
+    last4: secrets[0]?.last4 ?? null,
+    suspended: suspended?.since ?? null,
+    customer: customer?.id ?? null,
+    ...allAttributes(key as Partial<Attributes>),
   };
 }
 
-function cellsOf(key: ExportedKey): readonly (string | null)[] {
+function cellsOf(key: KeyReport): readonly (string | null)[] {
   const { limits, ...rest } = membersOf(key);
   const members = { ...rest, limits: limitsCell(limits) };
   return HEADER.map((column) => {

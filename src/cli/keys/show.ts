@@ -1,4 +1,5 @@
 import { Failure } from '../../failure.ts';
+import { isOwnForm, isWellFormed } from '../../identify/api-key.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { searchedWords } from '../../model/attributes.ts';
 import { limitsCell } from '../../model/plan.ts';
@@ -80,6 +81,9 @@ export const keysShow = showCommand({
   text: keyText,
 });
 
+/** What stands before the secret where a header field was pasted: `Authorization: Bearer tg_live_…`, or only its value. */
+const HEADER_FIELD = /^(?:authorization:\s*)?bearer\s+/i;
+
 /** `tollgate keys find` (contract section 5): the key that a secret belongs to. */
 export const keysFind = showCommand({
   name: 'keys find',
@@ -91,9 +95,14 @@ export const keysFind = showCommand({
   examples: ['tollgate keys find', 'tollgate keys find < secret.txt'],
   hidden: ['secret'],
   async given(_, { hiddenInput }) {
-    const secret = (await hiddenInput?.('Paste the secret: ')) ?? '';
-    if (secret.trim() !== '') return { secret };
-    throw new Failure('bad_usage', 'There is no secret on standard input. See `tollgate keys find --help`.');
+    const secret = ((await hiddenInput?.('Paste the secret: ')) ?? '').trim().replace(HEADER_FIELD, '');
+    if (secret === '')
+      throw new Failure('bad_usage', 'There is no secret on standard input. See `tollgate keys find --help`.');
+    if (!isOwnForm(secret) || isWellFormed(secret)) return { secret };
+    throw new Failure(
+      'not_found',
+      'No key has this secret: it is incomplete or mistyped, because its checksum is wrong.',
+    );
   },
   text({ key, isCurrent }, print) {
     const text = keyText(key, print);

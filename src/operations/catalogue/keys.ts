@@ -200,12 +200,7 @@ export const findKey = defineOperation({
     'has it, and the gateway writes it nowhere.',
   on: 'store',
   input: z.strictObject(
-    {
-      secret: z
-        .string(secretRule)
-        .min(1, secretRule)
-        .describe('Spaces around it are ignored, and so is what stands before it in an Authorization field.'),
-    },
+    { secret: z.string(secretRule).min(1, secretRule).describe('Spaces around it are ignored.') },
     'must be an object',
   ),
   output: z.strictObject({
@@ -218,15 +213,11 @@ export const findKey = defineOperation({
   }),
   fails: { not_found: true },
   async run(store, { secret }) {
-    const { key, isCurrent } = await keyOfSecret(secretIn(secret), store);
+    // Secrets have no spaces, but people copy some along.
+    const { key, isCurrent } = await keyOfSecret(secret.trim(), store);
     return { output: { key: await shownKey(key, store), isCurrent } };
   },
 });
-
-/** Secrets have no spaces, but people copy some along, or the field: `Authorization: Bearer tg_live_…`. */
-function secretIn(pasted: string): string {
-  return pasted.trim().replace(/^(?:authorization:\s*)?bearer\s+/i, '');
-}
 
 export const showKey = defineOperation({
   name: 'showKey',
