@@ -68,6 +68,12 @@ test.each([
   ['400', `GET /v1//pets HTTP/1.1\r\nHost: a\r\n\r\n`],
   ['413', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n`],
   ['401', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n`],
+  [
+    '400',
+    `POST /v1/pets HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+  ],
+  ['501', `POST /v1/pets HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
+  ['400', `GET /v1/pets HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx`],
 ])('after an answer that closes (%s) nothing is served (reliability 22, 23)', async (status, first) => {
   const before = upstream.requests.length;
   const { responses, closed } = await rawExchange(gateway.port, first + get(`after=${status}`).repeat(3), {
@@ -154,6 +160,13 @@ test('of a connection that is reset with many requests on it, nothing stays (rel
     expect(metrics).toMatch(/^tollgate_in_flight 0$/m);
     expect(metrics).toMatch(/^tollgate_upstream_in_flight\{upstream="store"\} 0$/m);
   });
+});
+
+test('one whose body is malformed is never forwarded while it waits (reliability 14, 23)', async () => {
+  const body = `POST /v1/pets?malformed HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`;
+  const { responses } = await rawExchange(gateway.port, get('wait=50') + body, { until: 'closed' });
+  expect(responses.map(({ status }) => status)).toEqual([200, 400]);
+  expect(urls().filter((url) => url.includes('malformed'))).toEqual([]);
 });
 
 test('thirty requests in one packet are answered, in order, and each reaches the upstream once (reliability 23, 67)', async () => {
