@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
+import { shownAttributes } from '../../src/model/attributes.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { ask, openWithAdmin, STORES } from './operator.ts';
 
@@ -28,6 +29,7 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect(made.headers.get('location')).toBe(`/admin/customers/${id}`);
     const facts = { id, plan: 'small', name: 'Acme Ltd', owner: 'sales', notes: 'two\nlines', ownLimits: { day: 50 } };
     expect(made.body).toEqual({
+      ...shownAttributes('customer', {}),
       ...facts,
       limits: { minute: 3, day: 50 },
       heldTo: { minute: 3, day: 50 },

@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
+import { shownAttributes } from '../../src/model/attributes.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -33,6 +34,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect([told.status, told.headers.get('location')]).toEqual([201, `/admin/keys/${told.body.id}`]);
     const { key, ...rest } = told.body;
     expect(rest).toEqual({
+      ...shownAttributes('key', {}),
       id: expect.stringMatching(/^key_/),
       plan: 'free',
       name: 'Ünïcode 🐟',

@@ -59,6 +59,16 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     expect((await run('customers', 'show', id!)).stderr).toContain(`There is no customer ${id}.`);
   });
 
+  test('make one once for each --id, and refuse another under it (reliability 471)', async () => {
+    const { run, json } = await shell();
+    const made = await run('customers', 'create', '--plan', 'free', '--id', 'ticket 7');
+    expect([made.code, made.stderr]).toEqual([0, '']);
+    const again = await run('customers', 'create', '--plan', 'free', '--id', 'ticket 7');
+    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('was made under this --id before')]);
+    expect((await run('customers', 'create', '--plan', 'small', '--id', 'ticket 7')).code).toBe(1);
+    expect(await json('customers', 'list')).toHaveLength(1);
+  });
+
   test('suspend and resume one, and show it', async () => {
     const { run, json } = await shell();
     const { id } = await json('customers', 'create', '--plan', 'free');
