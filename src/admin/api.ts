@@ -145,7 +145,7 @@ interface Asked {
   /** Null if there is nothing under this path. */
   readonly match: ReturnType<typeof matchOf>;
   /** The change that it would make; `admin.access` if it would be none of the named ones. Null for a request that only reads. */
-  readonly change: Action | 'admin.access' | null;
+  readonly change: Action | null;
 }
 
 function askedOf(request: IncomingMessage): Asked {

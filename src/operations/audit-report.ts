@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../failure.ts';
 import { isCustomerId, isKeyId, orUnreadable, type StoredRecord, UnreadableRecord } from '../model/record.ts';
 import type { AuditStore, KeptRecord, KeptRefusals } from './audit-store.ts';
-import { type Actor, FORMER_ACTIONS, isActor, type RecordedAction, type RecordedChange } from './audit-trail.ts';
+import { type Action, type Actor, FORMER_ACTIONS, isActor, type RecordedChange } from './audit-trail.ts';
 import { timeOf } from './key-report.ts';
 import type { OperatorStore } from './operator-store.ts';
 
@@ -33,7 +33,7 @@ interface ChangeFilter {
   readonly sinceMs: number | null;
   /** Unix milliseconds; changes from then on are left out. */
   readonly untilMs: number | null;
-  readonly action: RecordedAction | null;
+  readonly action: Action | null;
 }
 
 /** Records per read. The store serves the requests of callers between the reads of a long history. */

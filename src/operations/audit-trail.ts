@@ -27,6 +27,23 @@ export function isActor(kept: unknown): kept is Actor {
   return actor.safeParse(kept).success;
 }
 
+/** An actor, as operators see it. */
+export const shownActor = z
+  .union([
+    z.strictObject({
+      kind: z
+        .enum(['token', 'person', 'file'])
+        .describe('A person is one whom an authenticating proxy has signed in. A file is one that gateways have read.'),
+      name: z
+        .string()
+        .describe(
+          'ADMIN_TOKEN for the token of that variable. The sessions of a token have its name. Of a file its name without the folder.',
+        ),
+    }),
+    z.strictObject({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
+  ])
+  .meta({ id: 'Actor' });
+
 /** The actor who asked for a change, and the request. */
 export interface ChangeOrigin {
   readonly actor: Actor;
@@ -35,28 +52,23 @@ export interface ChangeOrigin {
   readonly clientAddress: string | null;
 }
 
-/** The actions of operations. Each operation that changes something has one, named `noun.verb`. */
-const ACTIONS = [
-  ...(['key.create', 'key.update', 'key.rotate', 'key.revoke', 'key.delete', 'ban.lift'] as const),
-  ...(['key.suspend', 'key.resume', 'secret.end', 'key.move'] as const),
-  ...(['customer.create', 'customer.update', 'customer.delete', 'customer.topup'] as const),
-  ...(['customer.suspend', 'customer.resume'] as const),
-  ...(['key.topup', 'topup.undo', 'usage.reset', 'plans.write'] as const),
-] as const;
-export type Action = (typeof ACTIONS)[number];
+/** An action of the record of changes, `noun.verb`. Each operation that changes something names its own. */
+export type Action = `${string}.${string}`;
 
 /**
- * Every action of the record: those of operations, imports and restores, which only a command makes, files that gateways took or
- * refused (load-record.ts), and `admin.access`: a refused request with a method that changes something, which names no operation.
+ * The actions that no operation has: imports and restores, which only a command makes, files that gateways took or refused
+ * (load-record.ts), and `admin.access`: a refused request with a method that changes something, which names no operation.
  */
-export const RECORDED_ACTIONS = [
-  ...ACTIONS,
-  ...(['key.import', 'key.restore', 'plans.load', 'settings.load', 'admin.access'] as const),
-] as const;
-export type RecordedAction = (typeof RECORDED_ACTIONS)[number];
+export const FURTHER_ACTIONS: readonly Action[] = [
+  'key.import',
+  'key.restore',
+  'plans.load',
+  'settings.load',
+  'admin.access',
+];
 
 /** Names of actions in records that earlier versions wrote. */
-export const FORMER_ACTIONS: Readonly<Record<string, RecordedAction>> = { 'keys.topup': 'key.topup' };
+export const FORMER_ACTIONS: Readonly<Record<string, Action>> = { 'keys.topup': 'key.topup' };
 
 /** The outcome of a change. */
 export interface ChangeResult {
@@ -83,7 +95,7 @@ export interface ChangeResult {
 
 /** One entry of the record of changes, or the last of the refused attempts that one entry counts. The store keeps it as JSON. */
 export interface RecordedChange extends ChangeResult, ChangeOrigin {
-  readonly action: RecordedAction;
+  readonly action: Action;
 }
 
 interface AuditTrailOptions {
@@ -111,7 +123,7 @@ export class AuditTrail {
    * The entry of a change that is about to be made. Nothing is written yet.
    * @param target as for `attemptOf`
    */
-  entry(origin: ChangeOrigin, action: RecordedAction, target: string | null): AuditEntry {
+  entry(origin: ChangeOrigin, action: Action, target: string | null): AuditEntry {
     return new AuditEntry(this.#options, attemptOf(origin, action, target));
   }
 
@@ -125,7 +137,7 @@ export class AuditTrail {
  * A change that an operator requests, before its outcome is known.
  * @param target the id that the operator gave. Text that is not an id is left out: it may be a secret given by mistake.
  */
-export function attemptOf(origin: ChangeOrigin, action: RecordedAction, target: string | null): RecordedChange {
+export function attemptOf(origin: ChangeOrigin, action: Action, target: string | null): RecordedChange {
   const isId = target !== null && (isKeyId(target) || isTokenHolder(target) || isCustomerId(target));
   const known = isId ? target : null;
   return { action, outcome: 'unknown', code: null, target: known, before: null, after: null, ...origin };
@@ -213,7 +225,7 @@ export class AuditEntry {
  * holds a secret.
  */
 export interface AuditLine {
-  readonly action: RecordedAction | 'key.find';
+  readonly action: Action | 'key.find';
   readonly outcome: ChangeResult['outcome'];
   /** The error code of the response; null if it was not an error. */
   readonly code: string | null;

@@ -6,11 +6,11 @@ import type { Deleted } from '../identify/record-store.ts';
 import type { StoredRecord } from '../model/record.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
+  type Action,
   type Actor,
   AuditTrail,
   type ChangeOrigin,
   type ChangeResult,
-  type RecordedAction,
   type RecordedChange,
   stateOf,
 } from './audit-trail.ts';
@@ -43,7 +43,7 @@ export interface Recording {
 }
 
 export interface RecordedWork<T> {
-  readonly action: RecordedAction;
+  readonly action: Action;
   /** The id that the operator named; null if the change makes a key. */
   readonly target: string | null;
   readonly work: () => Promise<T>;

@@ -7,7 +7,6 @@ import { escapedText } from '../../io/terminal-text.ts';
 import { attributesIn, valueText } from '../../model/attributes.ts';
 import { KINDS, kindOf, type StoredRecord } from '../../model/record.ts';
 import { WINDOWS } from '../../model/values.ts';
-import type { RecordedAction } from '../../operations/audit-trail.ts';
 import { entryText, timeOf } from '../../operations/key-report.ts';
 import { changeOfRecord } from '../../operations/recorded.ts';
 import {
@@ -197,7 +196,7 @@ async function apply(
     secrets,
     recorded: (change, work) =>
       recordedByCommand(store, terminal.error, {
-        action: `${kindOf(change.id)}.${change.kind}` as RecordedAction,
+        action: `${kindOf(change.id)}.${change.kind}`,
         target: change.id,
         work,
         changeOf: (made: MadeChange) => changeOfRecord(made, made.isSame),

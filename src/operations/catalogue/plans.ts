@@ -3,6 +3,7 @@ import { Refused } from '../../failure.ts';
 import { formText, type LimitsPart, type Plan, shownPlan, windowsIn } from '../../model/plan.ts';
 import { byReadability } from '../../model/record.ts';
 import { count, time } from '../../model/values.ts';
+import { shownActor } from '../audit-trail.ts';
 import { versionState } from '../load-record.ts';
 import { checked, compared, simulated } from '../plans/draft-report.ts';
 import type { Outcome } from '../plans/drafts.ts';
@@ -13,7 +14,6 @@ import type { Change } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import type { PlansContext } from './contexts.ts';
 import { type Asked, defineOperation } from './operation.ts';
-import { actor } from './records.ts';
 
 /** JSON needs up to six bytes for a character of the text, which may have 512 KiB. */
 const DRAFT_BYTES = 4 * 1024 * 1024;
@@ -240,7 +240,7 @@ const plansVersion = z
       .describe(
         'What wrote the file: `api` is this API or the console, `command` is `tollgate plans rollback`, and `file` is anything else.',
       ),
-    by: actor
+    by: shownActor
       .nullable()
       .describe(
         'Who wrote it. If `from` is `file`, Tollgate cannot know who it was, and names the file. Null if the entry in the store is damaged.',

@@ -3,14 +3,19 @@ import { isTokenHolder } from '../../identify/api-key.ts';
 import { recordedShape } from '../../model/attributes.ts';
 import { count, limitName, time } from '../../model/values.ts';
 import { listChanges as changesOf, namedChanges } from '../audit-report.ts';
-import { RECORDED_ACTIONS } from '../audit-trail.ts';
+import { type Action, FURTHER_ACTIONS, shownActor } from '../audit-trail.ts';
 import { KEPT_DAYS } from '../deprecated-calls.ts';
 import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
 import { KEYS, recordOf } from '../operator-store.ts';
 import { suspension } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { cursor, limits, PAGE, PAST_RULE, pastFrom, textRule } from '../values.ts';
+import * as bans from './bans.ts';
+import * as customers from './customers.ts';
+import * as keys from './keys.ts';
 import { defineOperation } from './operation.ts';
+import * as plans from './plans.ts';
+import * as usage from './usage.ts';
 
 // What is recorded of deprecated routes and of changes.
 
@@ -120,21 +125,15 @@ const imported = z.strictObject({
   keys: z.array(z.string()),
 });
 
-export const actor = z
-  .union([
-    z.strictObject({
-      kind: z
-        .enum(['token', 'person', 'file'])
-        .describe('A person is one whom an authenticating proxy has signed in. A file is one that gateways have read.'),
-      name: z
-        .string()
-        .describe(
-          'ADMIN_TOKEN for the token of that variable. The sessions of a token have its name. Of a file its name without the folder.',
-        ),
-    }),
-    z.strictObject({ kind: z.literal('shell'), user: z.string(), host: z.string() }),
-  ])
-  .meta({ id: 'Actor' });
+/** Every action of the record of changes. */
+export const RECORDED_ACTIONS: readonly Action[] = [
+  ...new Set([keys, customers, usage, bans, plans].flatMap((file) => Object.values(file).flatMap(actionOf))),
+  ...FURTHER_ACTIONS,
+];
+
+function actionOf(exported: object): Action | [] {
+  return 'action' in exported ? (exported.action as Action) : [];
+}
 
 const change = z
   .strictObject({
@@ -165,7 +164,7 @@ const change = z
       .describe(
         'What people call the target: its entry in keys.yaml or its name, as it was recorded; where neither was, the name as it is now. Null without one.',
       ),
-    actor,
+    actor: shownActor,
     requestId: z.string().nullable().describe('Of the request to this API; null for commands and files.'),
     clientAddress: z.string().nullable(),
     before: z
