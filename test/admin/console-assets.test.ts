@@ -39,7 +39,7 @@ async function loadAll(names: readonly string[]): Promise<number> {
   for (const url of urls) {
     const { text, bytes } = await load(url);
     sum += bytes;
-    for (const [, to] of text.matchAll(/^(?:import|export)[^'"]*'(\.[^']+)'/gm)) urls.add(new URL(to!, url).href);
+    for (const [, to] of text.matchAll(/^(?:import|export)[^'"(]*'(\.[^']+)'/gm)) urls.add(new URL(to!, url).href);
   }
   return sum;
 }

@@ -8,6 +8,11 @@ import { gzipSync } from 'node:zlib';
 import jsTokens from 'js-tokens';
 import { inSlices, type Steps } from '../../io/steps.ts';
 import { ATTRIBUTES, type Attribute, type AttributeName, SEARCHED } from '../../model/attributes.ts';
+import { OPERATIONS } from '../../operations/catalogue/all.ts';
+import { isOptional } from '../../operations/catalogue/input.ts';
+import { FINAL } from '../../operations/catalogue/operation.ts';
+import type { AnyOperation } from '../../operations/catalogue/perform.ts';
+import { RECORDED_ACTIONS } from '../../operations/catalogue/records.ts';
 
 /** A file of the page, ready to be sent. */
 interface Asset {
@@ -110,10 +115,35 @@ function* load(): Steps<Page> {
     yield;
   }
   assets.set('attributes.js', assetOf(TYPES['.js']!, attributesScript()));
+  const scripts = { OPERATIONS: operationWords(), ACTIONS: RECORDED_ACTIONS };
+  for (const [name, value] of Object.entries(scripts)) {
+    assets.set(`${name.toLowerCase()}.js`, assetOf(TYPES['.js']!, `export const ${name} = ${JSON.stringify(value)};`));
+  }
   const importMap = /<script type="importmap">([\s\S]*?)<\/script>/.exec(
     assets.get('index.html')!.body.toString(),
   )![1]!;
   return { assets, fields: securityFields(importMap) };
+}
+
+/** What the page knows of an operation that changes a key or a customer. */
+export interface OperationWords extends Required<Pick<AnyOperation, 'line' | 'role' | 'action'>> {
+  readonly isFinal?: true;
+  /** What becomes of the key or the customer, in plain sentences. */
+  readonly effect: string;
+  readonly needsInput?: true;
+}
+
+function operationWords(): readonly OperationWords[] {
+  return OPERATIONS.flatMap(({ line, role, action, effect, isFinal, input }): OperationWords[] => {
+    if (action === undefined || effect === undefined) return [];
+    return [
+      {
+        ...{ line, role, action },
+        ...(isFinal === true ? { isFinal, effect: `${effect} ${FINAL}` } : { effect }),
+        ...(input === undefined || isOptional(input) ? {} : { needsInput: true }),
+      },
+    ];
+  });
 }
 
 /** What the page knows of an attribute of keys and customers. */

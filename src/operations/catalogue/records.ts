@@ -127,7 +127,7 @@ const imported = z.strictObject({
 
 /** Every action of the record of changes. */
 export const RECORDED_ACTIONS: readonly Action[] = [
-  ...new Set([keys, customers, usage, bans, plans].flatMap((file) => Object.values(file).flatMap(actionOf))),
+  ...new Set([bans, customers, keys, plans, usage].flatMap((file) => Object.values(file).flatMap(actionOf)).sort()),
   ...FURTHER_ACTIONS,
 ];
 

@@ -350,7 +350,7 @@ test('an operator ends one of two secrets, and all earlier ones of a key whose s
   await count(2);
   await secrets.getByRole('button', { name: `End the secret ${second}` }).click();
   await dialogOf(page).getByText('This cannot be undone.').waitFor();
-  await dialogOf(page).getByRole('button', { name: 'End it for good' }).click();
+  await dialogOf(page).getByRole('button', { name: 'End for good' }).click();
   await noticeOf(page).getByText(`The secret …${second}`).waitFor();
   await count(1);
   expect(await audited('End secret', id)).toContain(PEOPLE.operator);
@@ -449,6 +449,29 @@ test('an operator revokes a key: the dialog says that it is for good, and every 
   }
   await page.getByRole('button', { name: 'Edit…' }).waitFor({ state: 'detached' });
   expect(await audited('Revoke key', id)).toContain(PEOPLE.operator);
+});
+
+test('an operation that no screen knows has its place in the menu, and a dialog with what it does', async () => {
+  const { page } = operator;
+  const { id } = stand.keys.app;
+  const pardon = { line: 'POST /keys/{id}/resume', role: 'operator', action: 'key.pardon', effect: 'It is pardoned.' };
+  const known = [
+    pardon,
+    { ...pardon, role: 'admin', action: 'key.crown' },
+    { ...pardon, action: 'key.bless', needsInput: true },
+  ];
+  await page.route('**/operations.js', (route) =>
+    route.fulfill({ contentType: 'text/javascript', body: `export const OPERATIONS = ${JSON.stringify(known)};` }),
+  );
+  await page.goto(`/console/keys/${id}`);
+  await page.getByRole('button', { name: 'More' }).click();
+  await page.getByRole('button', { name: 'Pardon…' }).waitFor();
+  for (const other of ['Crown…', 'Bless…']) expect(await page.getByRole('button', { name: other }).count()).toBe(0);
+  await page.getByRole('button', { name: 'Pardon…' }).click();
+  await dialogOf(page).getByText('It is pardoned.').waitFor();
+  await dialogOf(page).getByRole('button', { name: 'Pardon' }).click();
+  await noticeOf(page).getByText(': done.').waitFor();
+  await page.unroute('**/operations.js');
 });
 
 test('an operator sees what a key used of a unit, which the address names, and tops it up', async () => {

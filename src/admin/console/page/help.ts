@@ -1,13 +1,14 @@
 import { useRef, useState } from 'preact/hooks';
 import { ApiError, request, useOnce } from './api.ts';
 import { html } from './html.ts';
-import { type CustomerOfKey, isCustomer, nameOf, pathOf } from './kit/callers.ts';
+import { type CustomerOfKey, nameOf, pathOf } from './kit/callers.ts';
 import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText, ownZone, plural, Until } from './kit/format.ts';
 import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
 import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
 import { SHARED, useUsage } from './limits.ts';
+import { effectOf } from './operation-words.ts';
 import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key, Customer and Explain.
@@ -79,8 +80,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   };
   return html`<${ChangeDialog} title=${`Lift the ban of ${name ?? id}`} action="Lift the ban" act=${act} onClose=${onClose}>
     ${usage.data !== null && html`<${LiftEffect} of=${usage.data} toppedUpWindow=${toppedUpWindow} />`}
-    <p>Its strikes are cleared and the next ban is as long as this one was. What its windows have counted stays.</p>
-    <p>If it keeps sending as before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up here.</p>
+    <p>${effectOf(id, 'lift')}</p>
     <${ReasonField} />
     ${
       (plan || !id.startsWith('jwt_')) &&
@@ -118,7 +118,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
     return message;
   };
   return html`<${ChangeDialog} title=${`Top up ${name ?? id}`} action="Top up" act=${act} onClose=${onClose}>
-    <p>The amount is added to the limit of one window${isCustomer(id) && ', for all its keys together'}. You can undo it as long as it is in force. A ban stays until it is lifted or ends.</p>
+    <p>${effectOf(id, 'topup')}</p>
     <${Shown} of=${usage} what="the windows">
       ${({ windows }: Usage) => html`<${TopUpFields} windows=${windows} refusing=${of.window} /><${ReasonField} />`}
     </${Shown}>
@@ -279,7 +279,7 @@ export function ResetDialog({
     return `The usage of ${nameOf(of)} was reset: ${data.windows.map((window) => windowText(window)).join('; ')}.${ban}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Reset the usage of ${nameOf(of)}`} action="Reset usage" act=${act} onClose=${onClose}>
-    <p>What these windows have counted is set to nothing, and the strikes are cleared. Top-ups stay.</p>
+    <p>${effectOf(of.id, 'reset')}</p>
     ${usage !== null && html`<${ResetEffect} of=${usage} />`}
     <fieldset>
       <legend>Windows</legend>

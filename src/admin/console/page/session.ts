@@ -20,7 +20,12 @@ export function useSession(): Session {
 
 /** Whether the signed-in person may do what needs `role`. The gateway checks it too; this only leaves out the button. */
 export function useMay(role: Role): boolean {
-  return RANK[useSession().role] >= RANK[role];
+  return may(useSession().role, role);
+}
+
+/** Whether a person with a role may do what needs another one. */
+export function may(has: Role, needs: Role): boolean {
+  return RANK[has] >= RANK[needs];
 }
 
 export async function signOut(everywhere: boolean): Promise<void> {

@@ -1,3 +1,4 @@
+import { ACTIONS } from '../actions.js';
 import { html } from '../html.ts';
 import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.ts';
 import { CallerName } from '../kit/callers.ts';
@@ -11,7 +12,7 @@ import { Table } from '../kit/table.ts';
 import { UnreadableRows } from '../kit/unreadable-rows.ts';
 import { usePlace } from '../router.ts';
 import type { Change, ChangePage } from '../types.ts';
-import { ACTIONS, CHANGE_COLUMNS, membersOf } from './changes.ts';
+import { actionText, CHANGE_COLUMNS, membersOf } from './changes.ts';
 
 /** What `since` takes, from the present back. */
 const SPANS: readonly (readonly [since: string, title: string])[] = [
@@ -34,7 +35,7 @@ export function Audit() {
   return html`<${Page} title="Audit">
     <${Filters} path="/audit" label="Filter the changes">
       <${CallerField} id="audit-key" withCustomers=${true} />
-      <${Choice} id="audit-action" name="action" label="Action" any="all" options=${Object.entries(ACTIONS)} />
+      <${Choice} id="audit-action" name="action" label="Action" any="all" options=${ACTIONS.map((action) => [action, actionText(action)])} />
       <${Field} id="audit-actor" label="Actor">
         <input id="audit-actor" name="actor" placeholder="Actor: jo, jo (token)" size="20" autocomplete="off" spellcheck="false" />
       </${Field}>

@@ -42,7 +42,7 @@ export function CallerCard({
 }
 
 /** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, or a usual button. */
-export type Action<Dialog extends string> = readonly [dialog: Dialog, text: string, place: 'primary' | 'more' | ''];
+export type Action = readonly [dialog: string, text: string, place: 'primary' | 'more' | ''];
 
 /** Up to this width style.css gives a screen one column, and a row has room for one button and a menu. */
 const NARROW = window.matchMedia('(max-width: 46rem)');
@@ -58,16 +58,10 @@ function useIsNarrow(): boolean {
 }
 
 /** The actions that the reader may take now: on a phone the first one and a menu. @param of false: not that one */
-export function Actions<Dialog extends string>({
-  of,
-  open,
-}: {
-  of: readonly (Action<Dialog> | false)[];
-  open: (dialog: Dialog) => void;
-}) {
+export function Actions({ of, open }: { of: readonly (Action | false)[]; open: (dialog: string) => void }) {
   const isNarrow = useIsNarrow();
   const actions = of.filter((one) => one !== false);
-  const isInMenu = ([, , place]: Action<Dialog>, i: number) => place === 'more' || (isNarrow && i > 0);
+  const isInMenu = ([, , place]: Action, i: number) => place === 'more' || (isNarrow && i > 0);
   const more = actions.filter(isInMenu);
   return html`
     ${actions

@@ -6,31 +6,21 @@ import type { Change } from '../types.ts';
 
 // A recorded change in words: what was done, by whom, with which outcome and difference.
 
-export const ACTIONS: Readonly<Record<Change['action'], string>> = {
-  'key.create': 'Create key',
+/** What an action is called: `Revoke key` for `key.revoke`, unless it has another name. */
+export function actionText(action: string): string {
+  const [noun = '', verb = ''] = action.split('.');
+  return NAMES[action] ?? `${verb.charAt(0).toUpperCase()}${verb.slice(1)} ${noun}`;
+}
+
+const NAMES: Readonly<Record<string, string>> = {
   'key.update': 'Edit key',
+  'customer.update': 'Edit customer',
   'key.rotate': 'Rotate secret',
-  'secret.end': 'End secret',
-  'key.suspend': 'Suspend key',
-  'key.resume': 'Resume key',
-  'key.revoke': 'Revoke key',
-  'key.delete': 'Delete key',
+  'key.topup': 'Top up key',
+  'customer.topup': 'Top up customer',
+  'topup.undo': 'Undo top-up',
   'key.import': 'Import keys',
   'key.restore': 'Restore keys',
-  'ban.lift': 'Lift ban',
-  'key.move': 'Move key',
-  'key.topup': 'Top up key',
-  'topup.undo': 'Undo top-up',
-  'usage.reset': 'Reset usage',
-  'customer.create': 'Create customer',
-  'customer.update': 'Edit customer',
-  'customer.delete': 'Delete customer',
-  'customer.topup': 'Top up customer',
-  'customer.suspend': 'Suspend customer',
-  'customer.resume': 'Resume customer',
-  'plans.write': 'Write plans',
-  'plans.load': 'Load plans',
-  'settings.load': 'Load settings',
   'admin.access': 'Another request',
 };
 
@@ -47,7 +37,7 @@ const OUTCOMES: Readonly<Record<Change['outcome'], readonly [title: string, kind
 export const CHANGE_COLUMNS: readonly Column<Change>[] = [
   { title: 'Time', cell: ({ time }) => html`<${Time} at=${time} />` },
   { title: 'Actor', cell: ({ actor }) => html`<${ActorName} ...${actor} />` },
-  { title: 'Action', isName: true, cell: ({ action }) => ACTIONS[action] ?? action },
+  { title: 'Action', isName: true, cell: ({ action }) => actionText(action) },
   { title: 'Outcome', cell: (change) => html`<${Outcome} ...${change} />` },
   { title: 'What changed', cell: (change) => html`<${Difference} ...${change} />` },
 ];

@@ -9,6 +9,7 @@ import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { UseSection } from '../kit/use.ts';
 import { isRefusing } from '../kit/windows.ts';
 import { Limits } from '../limits.ts';
+import { useFurtherActions } from '../operation-words.ts';
 import { decoded, hrefOf } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ShownCustomer, Usage } from '../types.ts';
@@ -20,7 +21,6 @@ import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.ts';
 import { KeyTable } from './key-table.ts';
 import { LastChanges } from './last-changes.ts';
 import { LastRefusals } from './last-refusals.ts';
-import type { CustomerDialogName } from './opened-dialog.ts';
 
 const OpenedCustomerDialog = later(async () => (await import('./opened-dialog.ts')).OpenedCustomerDialog);
 
@@ -28,12 +28,12 @@ const LIST = { title: 'Customers', path: '/customers' };
 
 /** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
-  readonly dialog: CustomerDialogName;
+  readonly dialog: string;
   readonly of: ShownCustomer;
   readonly etag: string | null;
 }
 
-type Open = (dialog: CustomerDialogName) => void;
+type Open = (dialog: string) => void;
 
 /** `/customers/ID`: all about one customer: what its keys share and have used together, and its keys. */
 export function CustomerScreen({ rest }: { rest: string }) {
@@ -98,7 +98,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
 
 function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usage: Usage | null; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
-  const actions: (Action<CustomerDialogName> | false)[] = [
+  const actions: (Action | false)[] = [
     mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
     mayChange && customer.suspended !== undefined && ['resume', 'Resume…', 'primary'],
     mayChange && ['topup', 'Top up…', ''],
@@ -106,6 +106,7 @@ function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usa
     mayChange && ['edit', 'Edit…', ''],
     mayChange && !isSuspended(customer) && ['suspend', 'Suspend…', 'more'],
     mayDelete && ['delete', 'Delete…', 'more'],
+    ...useFurtherActions(customer.id),
   ];
   return html`<${Actions} of=${actions} open=${open} />`;
 }

@@ -36,7 +36,7 @@ export function Secrets({
   open,
 }: {
   of: ShownKey;
-  open: (dialog: 'end-secret' | 'rotate', secret?: Key['secrets'][number]) => void;
+  open: (dialog: string, secret?: Key['secrets'][number]) => void;
 }) {
   const mayRotate = useMay('operator') && !hasEnded(key);
   const mayEnd = useMay('operator') && stateOf(key) !== 'revoked' && key.secrets.length > 1;
@@ -51,7 +51,7 @@ export function Secrets({
                 <span class="muted">Created <${Time} at=${secret.createdAt} dayOnly=${true} />, ${
                   secret.lastUsedOn === null ? 'no use recorded' : html`last used <${UtcDay} of=${secret.lastUsedOn} />`
                 }, ends ${secret.expiresAt === null ? 'together with the key' : html`<${Until} at=${secret.expiresAt} />`}</span>
-                ${mayEnd && html`<button type="button" aria-label=${`End the secret ${secret.last4 ?? 'known by its hash'}`} onClick=${() => open('end-secret', secret)}>End…</button>`}
+                ${mayEnd && html`<button type="button" aria-label=${`End the secret ${secret.last4 ?? 'known by its hash'}`} onClick=${() => open('end', secret)}>End…</button>`}
               </li>`,
             )}
           </ul>`

@@ -1,44 +1,20 @@
 import { useRef, useState } from 'preact/hooks';
-import { ApiError, request, usePaused, useResource } from '../api.ts';
+import { ApiError, usePaused, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { nameOf, pathOf } from '../kit/callers.ts';
+import { nameOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { momentText } from '../kit/format.ts';
+import { type Changing, changeIfSame, OperationDialog } from '../operation-dialog.ts';
+import { effectOf } from '../operation-words.ts';
 import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, Plan } from '../types.ts';
 import { LastFour } from './caller-facts.ts';
 import { RecentUse } from './recent-use.ts';
 
 // The dialogs that change with which secrets a key works, and to which customer it belongs.
 
-export interface Changing {
-  readonly of: Key;
-  readonly etag: string | null;
-  readonly onClose: () => void;
-  readonly onChanged: () => void;
-}
-
 export type Secret = Key['secrets'][number];
 
-/** Makes a change of the record as it was read with `etag`, and reports it in words if the record has changed since. */
-export async function changeIfSame<T>(
-  { etag, onChanged }: Pick<Changing, 'etag' | 'onChanged'>,
-  method: string,
-  path: string,
-  body?: object,
-) {
-  try {
-    const headers = { 'If-Match': etag ?? '*' };
-    return await request<T>(method, path, body === undefined ? { headers } : { body, headers });
-  } catch (failure) {
-    if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
-    onChanged();
-    const message =
-      'It was changed since this dialog was opened, by someone else or by an earlier attempt of yours. Nothing was done now. Close this dialog, look at it on the page, and decide again.';
-    throw new ApiError(412, failure.code, message);
-  }
-}
-
-export function RotateDialog(changing: Changing) {
+export function RotateDialog(changing: Changing<Key>) {
   const { of: key, onClose, onChanged } = changing;
   const [made, setMade] = useState<string | null>(null);
   const [leaked, setLeaked] = useState<boolean | null>(null);
@@ -48,7 +24,7 @@ export function RotateDialog(changing: Changing) {
     const overlap = String(form.get('overlap'));
     const isLeaked = form.get('leaked') === 'yes';
     const body = isLeaked ? { leaked: true } : { overlap };
-    const { status, data } = await changeIfSame<KeyWithSecret>(changing, 'POST', `${pathOf(key.id)}/rotate`, body);
+    const { status, data } = await changeIfSame<KeyWithSecret>(changing, 'rotate', body);
     end.current =
       isLeaked || overlap === '0s'
         ? 'The earlier secrets have ended.'
@@ -65,7 +41,7 @@ export function RotateDialog(changing: Changing) {
     onClose=${onClose}
     result=${made !== null && html`<${SecretShown} secret=${made}><p>${end.current}</p></${SecretShown}>`}
   >
-    <p>The key gets a new secret, under the same limits and counts. It works now with ${key.secrets.length === 1 ? 'the secret ' : 'the secrets '}<${LastFour} of=${key} />.</p>
+    <p>${effectOf(key.id, 'rotate')} It works now with ${key.secrets.length === 1 ? 'the secret ' : 'the secrets '}<${LastFour} of=${key} />.</p>
     <${RecentUse} id=${key.id} />
     <fieldset onChange=${(event: Event) => setLeaked((event.target as HTMLInputElement).value === 'yes')}>
       <legend>Was a secret leaked?</legend>
@@ -80,7 +56,7 @@ export function RotateDialog(changing: Changing) {
         </select>
       </${Field}>`
     }
-    ${leaked === true && html`<p class="effect">Every request with an earlier secret gets a 401 within a second. The holder needs the new one before it can call again.</p>`}
+    ${leaked === true && html`<p class="effect">The holder needs the new secret before it can call again.</p>`}
   </${ChangeDialog}>`;
 }
 
@@ -92,21 +68,15 @@ const OVERLAPS: Readonly<Record<string, string>> = {
   '30d': '30 days',
 };
 
-export function EndSecretDialog({ secret, ...changing }: Changing & { secret: Secret }) {
-  const { of: key, onClose, onChanged } = changing;
+export function EndSecretDialog({ secret, ...changing }: Changing<Key> & { secret: Secret }) {
   const what = secret.last4 === null ? 'the secret that is known by its hash' : `the secret …${secret.last4}`;
-  const act = async () => {
-    const body = { last4: secret.last4 ?? '' };
-    const { status } = await changeIfSame<Key>(changing, 'POST', `${pathOf(key.id)}/secrets/end`, body);
-    onChanged();
-    return `${what[0]!.toUpperCase()}${what.slice(1)} of ${nameOf(key)} has ended.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`End ${what} of ${nameOf(key)}`} action="End it for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>Requests with this secret get a 401 within a second. The other secrets of the key keep working. This cannot be undone.</p>
-  </${ChangeDialog}>`;
+  const title = `End ${what} of ${nameOf(changing.of)}`;
+  const done = () => `${what[0]!.toUpperCase()}${what.slice(1)} of ${nameOf(changing.of)} has ended.`;
+  const bodyOf = () => ({ last4: secret.last4 ?? '' });
+  return html`<${OperationDialog} verb="end" changing=${changing} title=${title} bodyOf=${bodyOf} done=${done} />`;
 }
 
-export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly Plan[] | null }) {
+export function MoveDialog({ plans, ...changing }: Changing<Key> & { plans: readonly Plan[] | null }) {
   const { of: key, onClose, onChanged } = changing;
   const [to, setTo] = useState(key.customer?.id ?? '');
   const isLeaving = to === '' && key.customer !== undefined;
@@ -114,7 +84,7 @@ export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly 
     const plan = String(form.get('plan') ?? '');
     const body: KeyMove = { customer: to === '' ? null : to, ...(plan === '' ? {} : { plan }) };
     if ((key.customer?.id ?? '') === to) throw new ApiError(0, 'unchanged', 'The key belongs there already.');
-    const { status, data } = await changeIfSame<MovedKey>(changing, 'POST', `${pathOf(key.id)}/move`, body);
+    const { status, data } = await changeIfSame<MovedKey>(changing, 'move', body);
     onChanged();
     const where =
       data.customer === undefined ? 'belongs to no customer now' : `belongs to ${nameOf(data.customer)} now`;
@@ -122,7 +92,7 @@ export function MoveDialog({ plans, ...changing }: Changing & { plans: readonly 
     return `${nameOf(key)} ${where}, on the plan ${data.plan}. Its counts start anew.${ban}${settledText(status)}`;
   };
   return html`<${ChangeDialog} title=${`Move ${nameOf(key)}`} action="Move" act=${act} onClose=${onClose}>
-    <p>A key of a customer shares the plan and the limits of the customer with its other keys. Its counts start anew; its secrets stay, and a ban in force moves with it.</p>
+    <p>${effectOf(key.id, 'move')}</p>
     <${CustomerField} value=${to} onInput=${setTo} />
     ${
       isLeaving &&

@@ -10,6 +10,7 @@ import { calm, Problem } from '../kit/states.ts';
 import { UseSection } from '../kit/use.ts';
 import { isRefusing } from '../kit/windows.ts';
 import { Limits } from '../limits.ts';
+import { useFurtherActions } from '../operation-words.ts';
 import { decoded, hrefOf, navigate, usePlace } from '../router.ts';
 import { useMay } from '../session.ts';
 import type { ChangePage, Key, Plan, ShownKey, Usage } from '../types.ts';
@@ -21,7 +22,6 @@ import { actorText } from './changes.ts';
 import { About, Deprecated, Secrets } from './key-details.ts';
 import { LastChanges } from './last-changes.ts';
 import { LastRefusals } from './last-refusals.ts';
-import type { KeyDialogName } from './opened-dialog.ts';
 
 const OpenedKeyDialog = later(async () => (await import('./opened-dialog.ts')).OpenedKeyDialog);
 
@@ -31,14 +31,14 @@ type Secret = Key['secrets'][number];
 
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
 interface Opened {
-  readonly dialog: KeyDialogName;
+  readonly dialog: string;
   readonly of: Key | null;
   readonly etag: string | null;
   /** That is to be ended; null for the other dialogs. */
   readonly secret: Secret | null;
 }
 
-type Open = (dialog: KeyDialogName, secret?: Secret) => void;
+type Open = (dialog: string, secret?: Secret) => void;
 
 /** `/keys/ID`: all about one key, or about a token caller (`jwt_…`), of which only the counts and the history are known. */
 export function KeyScreen({ rest }: { rest: string }) {
@@ -127,9 +127,10 @@ function endedText(key: Key, changes: ChangePage | null) {
 /** @param of null for a caller with tokens, whose ban alone can be changed */
 function KeyActions({ of: key, usage, open }: { of: Key | null; usage: Usage | null; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
+  const further = useFurtherActions(key?.id ?? '');
   const state = key === null ? 'tokens' : stateOf(key);
   const isLive = state !== 'revoked' && state !== 'tokens';
-  const actions: (Action<KeyDialogName> | false)[] = [
+  const actions: (Action | false)[] = [
     mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
     mayChange && isLive && key?.suspended !== undefined && ['resume', 'Resume…', 'primary'],
     mayChange && isLive && ['topup', 'Top up…', ''],
@@ -140,6 +141,7 @@ function KeyActions({ of: key, usage, open }: { of: Key | null; usage: Usage | n
     mayChange && state === 'active' && ['suspend', 'Suspend…', 'more'],
     mayChange && isLive && ['revoke', 'Revoke…', 'more'],
     mayDelete && key !== null && hasEnded(key) && ['delete', 'Delete…', 'more'],
+    ...(isLive ? further : []),
   ];
   return html`<${Actions} of=${actions} open=${open} />`;
 }

@@ -1,46 +1,39 @@
 import { LiftDialog, ResetDialog, TopUpDialog } from '../help.ts';
 import { html } from '../html.ts';
-import { isCustomer, nameOf, pathOf } from '../kit/callers.ts';
-import { ChangeDialog, settledText } from '../kit/dialog.ts';
-import { plural } from '../kit/format.ts';
+import { isCustomer, nameOf } from '../kit/callers.ts';
+import { Field } from '../kit/dialog.ts';
+import { momentText, plural } from '../kit/format.ts';
+import { MomentField, momentIn } from '../kit/moment-field.ts';
 import { spentIn } from '../kit/windows.ts';
+import { type Changing, OperationDialog } from '../operation-dialog.ts';
 import { navigate } from '../router.ts';
-import type { DeletedCustomer, Key, Plan, ShownCustomer, Usage } from '../types.ts';
-import { type Changing, changeIfSame, EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
+import type { DeletedCustomer, Key, KeyOrCustomer, NewSuspension, Plan, ShownCustomer, Usage } from '../types.ts';
+import { EndSecretDialog, MoveDialog, RotateDialog, type Secret } from './key-dialogs.ts';
 import { CreateDialog, EditDialog } from './key-form.ts';
 import { RecentUse } from './recent-use.ts';
-import { ResumeDialog, SuspendDialog } from './suspension.ts';
 
 // The dialogs of the screens of a key and of a customer, which the browser loads when the first one is opened.
 
-type DialogName = 'lift' | 'topup' | 'reset' | 'suspend' | 'resume' | 'edit' | 'delete';
-export type KeyDialogName = DialogName | 'rotate' | 'end-secret' | 'revoke' | 'move';
-export type CustomerDialogName = DialogName | 'create-key';
-
-interface Opened<Name, Of> extends Omit<Changing, 'of'> {
-  readonly dialog: Name;
-  /** Null for a caller with tokens. */
-  readonly of: Of;
+interface Opened<Of> extends Changing<Of> {
+  /** The verb of the operation, `edit` or `create-key`. */
+  readonly dialog: string;
   readonly id: string;
   readonly usage: Usage | null;
   readonly plans: readonly Plan[] | null;
 }
 
-export function OpenedKeyDialog({
-  secret,
-  ...opened
-}: Opened<KeyDialogName, Key | null> & { readonly secret: Secret | null }) {
+export function OpenedKeyDialog({ secret, ...opened }: Opened<Key | null> & { readonly secret: Secret | null }) {
   const { dialog, of: key } = opened;
   if (key === null) return html`<${SharedDialog} ...${opened} />`;
   if (dialog === 'move') return html`<${MoveDialog} ...${opened} />`;
   if (dialog === 'rotate') return html`<${RotateDialog} ...${opened} />`;
-  if (dialog === 'end-secret') return html`<${EndSecretDialog} ...${opened} secret=${secret} />`;
+  if (dialog === 'end') return html`<${EndSecretDialog} ...${opened} secret=${secret} />`;
   if (dialog === 'revoke') return html`<${RevokeDialog} ...${opened} />`;
   if (dialog === 'delete') return html`<${DeleteKeyDialog} ...${opened} />`;
   return html`<${SharedDialog} ...${opened} customer=${key.customer} />`;
 }
 
-export function OpenedCustomerDialog(opened: Opened<CustomerDialogName, ShownCustomer>) {
+export function OpenedCustomerDialog(opened: Opened<ShownCustomer>) {
   const { dialog, of: customer, plans, onClose, onChanged } = opened;
   if (dialog === 'delete') return html`<${DeleteCustomerDialog} ...${opened} />`;
   if (dialog !== 'create-key') return html`<${SharedDialog} ...${opened} />`;
@@ -56,7 +49,7 @@ export function OpenedCustomerDialog(opened: Opened<CustomerDialogName, ShownCus
 function SharedDialog({
   customer,
   ...opened
-}: Opened<DialogName, Key | ShownCustomer | null> & { readonly customer?: Key['customer'] }) {
+}: Opened<Key | ShownCustomer | null> & { readonly customer?: Key['customer'] }) {
   const { dialog, of, id, usage, onClose, onChanged } = opened;
   const name = of?.name ?? null;
   // The one that refuses for longest.
@@ -71,52 +64,52 @@ function SharedDialog({
   if (of === null) return null;
   if (dialog === 'reset') return html`<${ResetDialog} ...${opened} />`;
   if (dialog === 'suspend') return html`<${SuspendDialog} ...${opened} />`;
-  if (dialog === 'resume') return html`<${ResumeDialog} ...${opened} />`;
-  return html`<${EditDialog} ...${opened} />`;
+  if (dialog === 'edit') return html`<${EditDialog} ...${opened} />`;
+  const done = dialog === 'resume' ? () => `${nameOf(of)} is resumed.` : undefined;
+  return html`<${OperationDialog} verb=${dialog} changing=${opened} done=${done} />`;
+}
+
+/** Begins the suspension of a key or of a customer. */
+function SuspendDialog(changing: Changing) {
+  const { of: record } = changing;
+  const bodyOf = (form: FormData): NewSuspension => ({
+    until: momentIn(String(form.get('until')))?.toISOString() ?? null,
+    reason: String(form.get('reason')).trim() || null,
+  });
+  const done = ({ suspended }: KeyOrCustomer) =>
+    `${nameOf(record)} is suspended until ${suspended?.until == null ? 'it is resumed' : momentText(suspended.until)}.`;
+  return html`<${OperationDialog} verb="suspend" changing=${changing} bodyOf=${bodyOf} done=${done}>
+    <${RecentUse} id=${record.id} />
+    <${MomentField} id="suspend-until" name="until" label="Until" empty="until it is resumed" />
+    <${Field} id="suspend-reason" label="Reason" hint="For operators. Callers never see it.">
+      <input id="suspend-reason" name="reason" maxlength="200" autocomplete="off" aria-describedby="suspend-reason-hint" />
+    </${Field}>
+  </${OperationDialog}>`;
 }
 
 function RevokeDialog(changing: Changing) {
-  const { of: key, onClose, onChanged } = changing;
-  const act = async () => {
-    const { status } = await changeIfSame<Key>(changing, 'DELETE', pathOf(key.id));
-    onChanged();
-    return `${nameOf(key)} is revoked. Every gateway refuses it within a second.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Revoke ${nameOf(key)}`} action="Revoke for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>All secrets of <code>${key.id}</code>${key.owner !== null && html` of <bdi>${key.owner}</bdi>`} end at once and for good: each of its requests gets a 401. This cannot be undone. To change a secret without an interruption, rotate it instead.</p>
-    <${RecentUse} id=${key.id} />
-  </${ChangeDialog}>`;
+  const { of: key } = changing;
+  const done = () => `${nameOf(key)} is revoked. Every gateway refuses it within a second.`;
+  return html`<${OperationDialog} verb="revoke" changing=${changing} done=${done}><${RecentUse} id=${key.id} /></${OperationDialog}>`;
 }
 
 function DeleteKeyDialog(changing: Changing) {
-  const { of: key, onClose } = changing;
-  const act = async () => {
-    const { status } = await changeIfSame<unknown>(changing, 'POST', `${pathOf(key.id)}/delete`);
-    navigate('/keys');
-    return `${nameOf(key)} (${key.id}) is deleted.${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Delete ${nameOf(key)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>All attributes, counts and the ban of <code>${key.id}</code> are removed for good. Audit keeps its records of the key.</p>
-  </${ChangeDialog}>`;
+  const done = () => `${nameOf(changing.of)} (${changing.of.id}) is deleted.`;
+  return html`<${OperationDialog} verb="delete" changing=${changing} done=${done} onDone=${() => navigate('/keys')} />`;
 }
 
-function DeleteCustomerDialog(changing: Opened<CustomerDialogName, ShownCustomer>) {
-  const { of: customer, onClose } = changing;
+function DeleteCustomerDialog(changing: Changing<ShownCustomer>) {
+  const { of: customer } = changing;
   const { id, keys, keysCursor } = customer;
   const some = keysCursor === null ? plural(keys.length, 'key') : `more than ${plural(keys.length, 'key')}`;
-  const act = async () => {
-    const body = keys.length === 0 ? {} : { keys: 'revoke' };
-    const { status, data } = await changeIfSame<DeletedCustomer>(changing, 'POST', `${pathOf(id)}/delete`, body);
-    navigate('/customers');
-    const revoked = data.keysRevoked === 0 ? '' : ` ${plural(data.keysRevoked, 'key')} revoked with it.`;
-    return `${nameOf(customer)} (${id}) is deleted.${revoked}${settledText(status)}`;
-  };
-  return html`<${ChangeDialog} title=${`Delete ${nameOf(customer)}`} action="Delete for good" isDangerous=${true} act=${act} onClose=${onClose}>
-    <p>All attributes, counts and the ban of <code>${id}</code> are removed for good. Audit keeps its records.</p>
+  const bodyOf = () => (keys.length === 0 ? {} : { keys: 'revoke' });
+  const done = ({ keysRevoked }: DeletedCustomer) =>
+    `${nameOf(customer)} (${id}) is deleted.${keysRevoked === 0 ? '' : ` ${plural(keysRevoked, 'key')} revoked with it.`}`;
+  return html`<${OperationDialog} verb="delete" changing=${changing} bodyOf=${bodyOf} done=${done} onDone=${() => navigate('/customers')}>
     ${
       keys.length > 0 &&
       html`<p>It has ${some}. To keep one, move it first.</p>
         <label class="check"><input type="checkbox" name="revoke" required /> Revoke its keys for good: each of their requests gets a 401</label>`
     }
-  </${ChangeDialog}>`;
+  </${OperationDialog}>`;
 }
