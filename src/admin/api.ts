@@ -219,7 +219,7 @@ async function answerTo(
       answered(async () => {
         if (!('run' in endpoint)) return eventResponse(endpoint.name, inputOf(endpoint, call), call, options.live!);
         return answerToOperation(endpoint, call, attempt, options);
-      });
+      }, sender !== null);
     const queue = 'run' in endpoint ? (takesSecret(endpoint) ? finds : readsMuch(endpoint) ? lists : null) : null;
     return queue === null ? work() : queue.run(personOf(identity), () => unlessLeft(request, work));
   });
@@ -279,11 +279,11 @@ async function unlessLeft<T>({ socket }: IncomingMessage, work: () => Promise<T>
 }
 
 /** The answer, or the response to an error that refuses the request. */
-async function answered<T>(work: () => Promise<T>): Promise<T | AdminResponse> {
+async function answered<T>(work: () => Promise<T>, ownsStore = false): Promise<T | AdminResponse> {
   try {
     return await work();
   } catch (error) {
-    const refusal = refusalOf(error);
+    const refusal = refusalOf(error, ownsStore);
     if (refusal === null) throw error;
     return refusal;
   }

@@ -85,10 +85,13 @@ export function codeOf({ body }: AdminResponse): string {
   return 'code' in body ? String(body.code) : 'internal_error';
 }
 
-/** The response to an error that refuses a request; null if it is a defect, which stays private. */
-export function refusalOf(error: unknown): AdminResponse | null {
+/**
+ * The response to an error that refuses a request; null if it is a defect, which stays private.
+ * @param ownsStore whether the sender may read what is for operators of the store alone
+ */
+export function refusalOf(error: unknown, ownsStore = false): AdminResponse | null {
   if (error instanceof Refused) return responseToRefused(error);
-  return error instanceof Failure ? responseToFailure(error) : null;
+  return error instanceof Failure ? responseToFailure(error, ownsStore) : null;
 }
 
 function responseToRefused({ refusal: code, message, more }: Refused): AdminResponse {
@@ -102,10 +105,10 @@ function responseToRefused({ refusal: code, message, more }: Refused): AdminResp
   return jsonResponse(status, { ...body, ...more.members }, fields);
 }
 
-function responseToFailure(failure: Failure): AdminResponse | null {
+function responseToFailure(failure: Failure, ownsStore: boolean): AdminResponse | null {
   const code = codeOfFailure(failure);
   if (code === null) return null;
-  const message = PRIVATE_MESSAGES[failure.code] ?? failure.message;
+  const message = (ownsStore ? undefined : PRIVATE_MESSAGES[failure.code]) ?? failure.message;
   return errorResponse(code, message, STATUS[code] === 503 ? { 'Retry-After': '1' } : {});
 }
 

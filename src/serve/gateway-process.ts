@@ -448,7 +448,10 @@ async function openAdmin(
   return { admin, streams: liveParts?.streams ?? null };
 }
 
-/** Does what commands on the embedded store ask for. Without that the gateway serves its callers all the same. */
+/**
+ * Does what commands on the embedded store ask for. Without that, such as on a file system without sockets, commands work on the store beside
+ * the gateway.
+ */
 async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, log: { logger } }: Run): Promise<void> {
   const socket = stores.commandSocket;
   if (socket === null) return;
@@ -458,7 +461,7 @@ async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, lo
     closers.push(await listenForCommands(path, api));
     closeToOthers();
   } catch (error) {
-    logger.error(reasonOrError(error), 'commands cannot reach this gateway');
+    logger.warn(reasonOrError(error), 'commands cannot reach this gateway, and work on the store beside it');
   }
 }
 

@@ -1,3 +1,5 @@
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
@@ -91,12 +93,15 @@ describe('on the embedded store', () => {
     const [counted, banned] = await Promise.all(['free', 'small'].map((plan) => createKey(first.env, plan)));
     await send(first, counted!.key, 20);
     const { body } = await send(first, banned!.key, UNTIL_BANNED);
-    // Whatever is a second old is on the disk, where a command finds it.
+    // Whatever is a second old is on the disk. A command would ask the gateway.
     const stop = stopwatch();
-    await eventually(async () => {
-      const usages = await Promise.all([usageOf(first, counted!.id), usageOf(first, banned!.id)]);
-      return usages[0].windows.minute.used === 20 && usages[1].ban !== null;
-    });
+    const db = new DatabaseSync(join(first.env.TOLLGATE_DATA!, 'tollgate.db'), { readOnly: true });
+    const kept = (id: string) => {
+      const row = db.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(id);
+      return row === undefined ? null : JSON.parse(String(row.state));
+    };
+    await eventually(() => kept(counted!.id)?.windows.minute.used === 20 && kept(banned!.id)?.ban != null);
+    db.close();
     expect(stop()).toBeLessThan(1_000 + LATE_MS);
     await send(first, counted!.key, 5);
     await kill(first);
