@@ -4,28 +4,22 @@
 # one ask `docker buildx imagetools inspect node:VERSION-slim --format '{{.Manifest.Digest}}'`.
 ARG NODE_IMAGE=node:26.10.0-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1
 
-# What the gateway needs to run and nothing that is only for tests and tools, without the Node.js that npm brings along: here
-# Node.js is the base. The SBOM is that of what was installed: with --omit=dev npm would leave packages out. It has neither the
-# number nor the time that npm gives it, so that another build has the same bytes.
-FROM ${NODE_IMAGE} AS dependencies
+# The gateway and all its packages as one bundle, and its SBOM.
+FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --omit=optional --ignore-scripts \
- && npm pkg delete devDependencies optionalDependencies \
- && npm sbom --sbom-format=cyclonedx --sbom-type=application >npm.cdx.json \
- && node -p 'const sbom = JSON.parse(fs.readFileSync("npm.cdx.json")); delete sbom.serialNumber; \
-      delete sbom.metadata.timestamp; JSON.stringify(sbom, null, 2)' >sbom.cdx.json \
- && find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
+RUN npm ci --ignore-scripts
+COPY LICENSE ./
+COPY bin ./bin
+COPY src ./src
+COPY tools ./tools
+RUN npm run -s build:program && npm run -s sbom >dist/program/sbom.cdx.json
 
 FROM ${NODE_IMAGE} AS runtime
 WORKDIR /app
 # All code belongs to root and runs as another user: a gateway that is broken into cannot change itself.
-COPY --from=dependencies /app/node_modules ./node_modules
-# What is in it, for scanners: CycloneDX.
-COPY --from=dependencies /app/sbom.cdx.json ./
-COPY package.json LICENSE ./
-COPY bin ./bin
-COPY src ./src
+# What is in it, for scanners, is in sbom.cdx.json: CycloneDX.
+COPY --from=build /app/dist/program ./
 COPY config/gateway.yaml plans.yaml /etc/tollgate/
 COPY config/compose/healthy.sh /usr/local/bin/healthy
 ENV NODE_ENV=production \
@@ -36,13 +30,14 @@ ENV NODE_ENV=production \
     TOLLGATE_PLANS=/etc/tollgate/plans.yaml \
     TOLLGATE_DATA=/data
 # /data is where the embedded store and the pet service keep their data: mount a volume there.
-# The overview loads every command, so all of it is compiled once, here, and not at each start. The cache is kept for
+# The overview loads every command, and the library the gateway: they are compiled once, here, and not at each start. The cache is kept for
 # the user who made it, and then it is root's as well. The code that V8 writes depends on its random numbers: with a seed it is
 # the same in every build. The seed is not kept: a start has random numbers of its own. Node.js lets its owner alone read it.
 RUN ln -s /app/bin/tollgate /usr/local/bin/tollgate \
  && install -d -m 700 -o node -g node /data \
  && install -d -o node -g node "$NODE_COMPILE_CACHE" \
  && setpriv --reuid=node --regid=node --init-groups node --random-seed=1 /app/bin/tollgate.js --help >/dev/null \
+ && setpriv --reuid=node --regid=node --init-groups node --random-seed=1 /app/src/library.js \
  && chown -R root:root "$NODE_COMPILE_CACHE" \
  && chmod -R a+rX "$NODE_COMPILE_CACHE"
 # By number, so that Kubernetes can see that it is not root.
@@ -55,17 +50,19 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD healt
 ENTRYPOINT ["tollgate"]
 CMD ["serve"]
 
-# What only tools need.
-FROM ${NODE_IMAGE} AS tool-dependencies
+# What the sources need, from which the load test runs.
+FROM ${NODE_IMAGE} AS load-packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --ignore-scripts
+RUN npm ci --omit=dev --omit=optional --ignore-scripts
 
 # The load test, for the compose profile `load`. Before the gateway, so that that is what a plain build makes.
 FROM runtime AS load
 WORKDIR /app
+COPY --from=load-packages /app/node_modules ./node_modules
 # The HTTP client of the load test. It has no dependencies of its own.
-COPY --from=tool-dependencies /app/node_modules/undici ./node_modules/undici
+COPY --from=build /app/node_modules/undici ./node_modules/undici
+COPY src ./src
 COPY test ./test
 COPY tools ./tools
 USER root

@@ -3,7 +3,6 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Acme } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
-import { needPackages } from '../io/added-packages.ts';
 import { type Certificate, type CertificateSource, checkedCertificate, readClientCa } from '../listen/tls.ts';
 import { FORGET_AFTER_MS } from './challenge-certificates.ts';
 import { DirectoryError, printable } from './directory.ts';
@@ -412,13 +411,12 @@ function messageOf(error: unknown): string {
 
 /**
  * Reads the files of the settings: the authorities of the directory, and the HMAC key.
- * @throws Failure `bad_settings`, also if the package that orders certificates is not installed, with a message that names the file and quotes nothing from it
+ * @throws Failure `bad_settings`, with a message that names the file and quotes nothing from it
  */
 export async function readAcmeFiles({
   directoryCa,
   eab,
 }: Acme): Promise<Pick<OrderOptions, 'directoryCa' | 'hmacKey'>> {
-  needPackages('acme', 'listen.tls.acme');
   const hmacKey = eab === null ? null : (await contentOf(eab.hmacKeyFile)).toString().trim();
   if (hmacKey !== null && !/^[A-Za-z0-9_+/-]{16,512}={0,2}$/.test(hmacKey)) {
     throw new Failure('bad_settings', `listen.tls.acme.eab: ${eab!.hmacKeyFile} holds no HMAC key in base64url.`);

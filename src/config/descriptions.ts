@@ -1,5 +1,3 @@
-import { Failure } from '../failure.ts';
-import { needPackages } from '../io/added-packages.ts';
 import type { Route } from '../routing/route.ts';
 import type { DescribedRoute, ReadDescriptions } from './compiled-descriptions.ts';
 import type { Fault, Path } from './fault.ts';
@@ -32,14 +30,7 @@ export async function readDescriptions(
   const files = [...new Set(routes.map(({ file }) => file))];
   const signature = signatureOf(files);
   if (files.length === 0) return { programs: new Map(), texts: [], signature, faults: [], warnings: [] };
-  try {
-    needPackages('validate', 'checking requests');
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    const fault = { ...gateway.locate(routes[0]!.at), message: error.message };
-    return { programs: new Map(), texts: [], signature, faults: [fault], warnings: [] };
-  }
-  // Here, because the npm package does not bring what it imports.
+  // Here, because few gateways and commands read descriptions, and need the compiler of their schemas.
   const { compileDescriptions } = await import('./compiled-descriptions.ts');
   return { ...compileDescriptions(files, routes, gateway, isReload), signature };
 }

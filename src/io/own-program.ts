@@ -19,7 +19,8 @@ export function programBeside({ dirname, filename }: ImportMeta, name: string): 
  * for one of a command.
  */
 export function nodeOptions(): string[] {
-  return isSea() ? [] : process.execArgv;
+  if (isSea()) return [];
+  return process.sourceMapsEnabled ? ['--enable-source-maps', ...process.execArgv] : process.execArgv;
 }
 
 /**

@@ -1,5 +1,4 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import type { Logger } from 'pino';
 import type { CustomerStore, KeyStore, RecordPage } from '../identify/record-store.ts';
 import { type Plans, windowsIn } from '../model/plan.ts';
 import { isReadable, type StoredCustomer, type StoredKey } from '../model/record.ts';
@@ -273,7 +272,7 @@ export function faultsOfLostPlans(
 export function warnOfLostPlans(
   plans: () => Plans,
   stores: PlanUserStores,
-  logger: Logger,
+  logger: { warn(of: object, message: string): void },
   most = MAX_AT_START,
 ): () => void {
   const closing = new AbortController();

@@ -7,7 +7,6 @@ import { Failure } from '../failure.ts';
 import { Certificates, readClientCa } from '../listen/tls.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { LoadedPolicies } from './loaded-policies.ts';
-import { checkTracing } from './tracing.ts';
 import { readUpstreamTls } from './upstreams.ts';
 
 /** A certificate that the gateway presents. Times are Unix milliseconds. */
@@ -65,7 +64,6 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
         certificates.push({ setting, file, ...datesOf(tls.cert, `${setting}.cert: ${file}`) });
       });
     }
-    await noting(faults, async () => checkTracing(env));
     const policies = new LoadedPolicies();
     await noting(faults, async () => {
       await policies.load(settings);

@@ -10,8 +10,8 @@ export function licencesPage(): string {
   const countOf = (licence: string) => packages.filter((one) => one.licence === licence).length;
   return `# Licences
 
-Tollgate has the MIT licence. This is every package that it brings along, directly or through another one: in the npm package's
-dependencies, the image and the executable. The list is made of \`package-lock.json\`. \`npm run -s sbom\` prints the same with hashes,
+Tollgate has the MIT licence. This is every package that it brings along, directly or through another one: in the npm package,
+the image and the executable, which have their texts in \`THIRD-PARTY-NOTICES\`. The list is made of \`package-lock.json\`. \`npm run -s sbom\` prints the same with hashes,
 as CycloneDX; the image has it as \`/app/sbom.cdx.json\`, and [each file of a release](../operate/verify.md#read-the-sboms) has one beside it. The image and the executable also have Node.js, whose licences are in the
 \`LICENSE\` of [its repository](https://github.com/nodejs/node).
 

@@ -13,12 +13,12 @@ import {
 } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { ADDED_PACKAGES } from '../../src/io/added-packages.ts';
 import { ROOT } from '../docs/root.ts';
+import { bundleInto } from './bundle.ts';
 
-/** Files beside the compiled ones, as they lie in the repository. */
+/** Files beside the bundle, as they lie in the repository. */
 const ALSO = [
-  ...['LICENSE', 'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'plans.yaml', 'config/gateway.yaml'],
+  ...['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'plans.yaml', 'config/gateway.yaml'],
   // The documents, which the README and messages name. Of their screenshots, which are larger than all the rest, only those of the README.
   ...globSync('docs/{,guides/,reference/,operate/,internals/}*.md', { cwd: ROOT }),
   ...globSync('docs/concepts/*.svg', { cwd: ROOT }),
@@ -35,22 +35,32 @@ const PAGE = join('src', 'admin', 'console', 'page');
 const LIBRARY = join('src', 'library');
 
 /**
- * Writes the npm package into a folder: JavaScript, because Node.js does not strip types below `node_modules`, with the
- * folders of the repository, so that files are found beside the modules that read them.
+ * Writes the program into a folder, without types and documents: what the image has.
+ * @throws Error if a module cannot be bundled
+ */
+export async function buildProgram(folder: string): Promise<void> {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  await bundleInto(folder);
+  copyAssets(join(ROOT, 'src'), join(folder, 'src'));
+  cpSync(join(ROOT, PAGE), join(folder, PAGE), { recursive: true, filter: (file) => !file.endsWith('tsconfig.json') });
+  cpSync(join(ROOT, 'bin'), join(folder, 'bin'), { recursive: true });
+  writeFileSync(join(folder, 'bin', 'tollgate.js'), bundledBin());
+  cpSync(join(ROOT, 'LICENSE'), join(folder, 'LICENSE'));
+  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(), null, 2)}\n`);
+  setModes(folder);
+}
+
+/**
+ * Writes the npm package into a folder: the program, the library with its types, and the documents.
  * @throws Error if the compiler finds a fault; it has printed the fault
  */
 export async function buildPackage(folder: string): Promise<void> {
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder, { recursive: true });
-  compileInto(folder);
+  await buildProgram(folder);
+  declareInto(folder);
   dropDeclarations(folder);
-  copyAssets(join(ROOT, 'src'), join(folder, 'src'));
-  cpSync(join(ROOT, PAGE), join(folder, PAGE), { recursive: true, filter: (file) => !file.endsWith('tsconfig.json') });
   for (const file of [...ALSO, ...SCHEMAS]) cpSync(join(ROOT, file), join(folder, file));
-  cpSync(join(ROOT, 'bin'), join(folder, 'bin'), { recursive: true });
-  writeFileSync(join(folder, 'bin', 'tollgate.js'), compiledBin());
   writeFileSync(join(folder, 'bin', 'library.js'), await libraryOn(folder));
-  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(publishedManifest(), null, 2)}\n`);
   setModes(folder);
 }
 
@@ -62,21 +72,21 @@ function setModes(folder: string): void {
 /** What npm reads: without the scripts and the packages of development. */
 function publishedManifest() {
   const { name, version, description, license, type, engines, bin, optionalDependencies } = manifest;
-  const isAdded = ([one]: [string, string]) => one in ADDED_PACKAGES;
-  const packages = Object.entries(manifest.dependencies);
-  const added = packages.filter(isAdded);
+  // All packages are in the bundle. The types of the library name those of zod.
+  const { zod } = manifest.dependencies;
   return {
     ...{ name, version, description, license, type, engines, bin },
     exports: {
       '.': { types: './src/library.d.ts', default: './bin/library.js' },
       './package.json': './package.json',
     },
-    files: ['bin', 'src', 'config', 'docs', 'examples', 'plans.yaml', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'],
+    files: [
+      ...['bin', 'src', 'config', 'docs', 'examples', 'plans.yaml'],
+      ...['CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'THIRD-PARTY-NOTICES'],
+    ],
     keywords: ['api-gateway', 'rate-limiting', 'quota', 'api-keys', 'reverse-proxy'],
-    dependencies: Object.fromEntries(packages.filter((one) => !isAdded(one))),
+    dependencies: { zod },
     optionalDependencies,
-    peerDependencies: Object.fromEntries(added),
-    peerDependenciesMeta: Object.fromEntries(added.map(([one]) => [one, { optional: true }])),
   };
 }
 
@@ -95,7 +105,8 @@ export const { ${names.join(', ')} } = await import('../${LIBRARY}.js');
 `;
 }
 
-function compileInto(folder: string): void {
+/** Writes the declarations of all modules. */
+function declareInto(folder: string): void {
   mkdirSync(join(ROOT, 'dist'), { recursive: true });
   const draft = mkdtempSync(join(ROOT, 'dist', 'tsconfig-'));
   try {
@@ -104,8 +115,7 @@ function compileInto(folder: string): void {
       compilerOptions: {
         noEmit: false,
         declaration: true,
-        rewriteRelativeImportExtensions: true,
-        allowImportingTsExtensions: false,
+        emitDeclarationOnly: true,
         rootDir: ROOT,
         outDir: folder,
       },
@@ -151,9 +161,12 @@ function filesBelow(folder: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
-function compiledBin(): string {
+function bundledBin(): string {
   const text = readFileSync(join(ROOT, 'bin', 'tollgate.js'), 'utf8');
-  const compiled = text.replace("'../src/main.ts'", "'../src/main.js'");
-  if (compiled === text) throw new Error('bin/tollgate.js does not import ../src/main.ts any more.');
-  return compiled;
+  // An error names the line of the TypeScript.
+  const bundled = text
+    .replace("'../src/main.ts'", "'../src/main.js'")
+    .replace(/^const \{ runProcess \}/m, 'process.setSourceMapsEnabled(true);\n$&');
+  if (bundled === text) throw new Error('bin/tollgate.js does not import ../src/main.ts any more.');
+  return bundled;
 }

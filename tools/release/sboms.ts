@@ -2,19 +2,12 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { ADDED_PACKAGES } from '../../src/io/added-packages.ts';
 import { baseImages } from '../compose/images.ts';
 import { lockedSbom, OWN_REF, type Sbom, type SbomComponent } from '../package/sbom.ts';
 
-/**
- * The SBOM of the tarball: what npm installs beside it. A package that only some settings need is optional, and so is the
- * Node.js of each platform.
- */
+/** The SBOM of the tarball: the packages that are in it, and as optional the Node.js of each platform, which npm installs beside it. */
 export function sbomOfTarball(file: string): Sbom {
-  const sbom = lockedSbom(true);
-  const required = refsFrom(sbom, (name) => !(name in ADDED_PACKAGES) && !(name in manifest.optionalDependencies));
-  const components = sbom.components.map((one) => ({ ...one, scope: scopeIf(required.has(one['bom-ref'])) }));
-  return { ...about(sbom, file), components };
+  return about(lockedSbom(true), file);
 }
 
 /** The SBOM of the executable: the packages that are in it, and the Node.js that it was made of. */
@@ -84,22 +77,4 @@ function withComponent(sbom: Sbom, component: SbomComponent): Sbom {
   );
   const components = [...sbom.components, component];
   return { ...sbom, components, dependencies: [...dependencies, { ref, dependsOn: [] }] };
-}
-
-/** What Tollgate leads to by its own packages whose name is wanted, itself included. */
-function refsFrom({ components, dependencies }: Sbom, isWanted: (name: string) => boolean): ReadonlySet<string> {
-  const names = new Map(components.map((one) => [one['bom-ref'], one.name]));
-  const next = new Map(dependencies.map(({ ref, dependsOn }) => [ref, dependsOn]));
-  const found = new Set<string>();
-  const visit = (ref: string): void => {
-    if (found.has(ref)) return;
-    found.add(ref);
-    for (const one of next.get(ref) ?? []) if (ref !== OWN_REF || isWanted(names.get(one) ?? '')) visit(one);
-  };
-  visit(OWN_REF);
-  return found;
-}
-
-function scopeIf(isRequired: boolean): 'required' | 'optional' {
-  return isRequired ? 'required' : 'optional';
 }

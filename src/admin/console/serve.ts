@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import module from 'node:module';
 import { extname, join, sep } from 'node:path';
@@ -32,8 +32,11 @@ const TYPES: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
 };
 
-/** The libraries of the import map in index.html and the fonts of style.css, served from this host: the page asks no other. */
-const LIBRARIES: Readonly<Record<string, string>> = {
+/**
+ * The libraries of the import map in index.html and the fonts of style.css, served from this host: the page asks no other. A bundle
+ * has them in files of these names; a clone in its packages.
+ */
+export const LIBRARIES: Readonly<Record<string, string>> = {
   'lib/preact.js': 'preact',
   'lib/hooks.js': 'preact/hooks',
   'lib/htm.js': 'htm',
@@ -111,7 +114,9 @@ function* load(): Steps<Page> {
     yield;
   }
   for (const [name, specifier] of Object.entries(LIBRARIES)) {
-    assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(fileURLToPath(import.meta.resolve(specifier)))));
+    const bundled = join(folder, '..', name);
+    const file = existsSync(bundled) ? bundled : fileURLToPath(import.meta.resolve(specifier));
+    assets.set(name, assetOf(TYPES[extname(name)]!, readFileSync(file)));
     yield;
   }
   assets.set('attributes.js', assetOf(TYPES['.js']!, attributesScript()));
