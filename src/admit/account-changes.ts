@@ -1,5 +1,5 @@
 import { Failure } from '../failure.ts';
-import { UNBOUNDED } from '../model/plan.ts';
+import { MAX_LIMIT } from '../model/plan.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountState, type Ban, lift, NO_STRIKES } from './decide.ts';
 import {
@@ -124,7 +124,7 @@ function added(state: AccountState, of: WindowLimit, amount: number, nowMs: numb
   const inForce = topUpsInForce(state, nowMs);
   const before: TopUp = inForce[window] ?? { amount: 0, untilMs: 0 };
   const endsAtMs = endOf(state, of, nowMs, terms);
-  const sum = Math.min(before.amount + amount, UNBOUNDED - limit);
+  const sum = Math.min(before.amount + amount, MAX_LIMIT - limit);
   const topUp: TopUp = { amount: sum, untilMs: Math.max(before.untilMs, endsAtMs) };
   const opens = of.slices === undefined && terms?.untilMs === undefined;
   const used = opens ? (presentCount(state.windows[window], of, nowMs).count?.used ?? 0) : 0;
@@ -208,11 +208,11 @@ export function refuseOtherEnd({ amount, untilMs }: TopUp): never {
 
 /** @throws Failure `refused` */
 export function refuseTooMuch(limit: number, before: number, amount: number): void {
-  const most = UNBOUNDED - limit - before;
+  const most = MAX_LIMIT - limit - before;
   if (amount <= most) return;
   throw new Failure(
     'refused',
-    `The limit would be more than ${UNBOUNDED}, the largest that there is. Add at most ${Math.max(most, 0)}.`,
+    `The limit would be more than ${MAX_LIMIT}, the largest that there is. Add at most ${Math.max(most, 0)}.`,
   );
 }
 

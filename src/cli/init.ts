@@ -11,7 +11,8 @@ import { DEFAULT_GATEWAY_FILE, DEFAULT_PLANS_FILE } from '../config/settings.ts'
 import { GATEWAY_SCHEMA, settingsHead } from '../config/settings-head.ts';
 import { faultOfTarget } from '../config/values.ts';
 import { type ExitCode, Failure } from '../failure.ts';
-import { isWindow, visible } from '../operations/values.ts';
+import { isWindow } from '../model/plan.ts';
+import { visible } from '../operations/values.ts';
 import { commandOf } from './first-steps.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
 

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { Failure } from '../failure.ts';
-import { UNBOUNDED } from '../model/plan.ts';
+import { editedLimits, type GivenLimits, isWindow, limitFrom, limits, MAX_LIMIT } from '../model/plan.ts';
 import { isLimitName, WINDOWS } from '../model/values.ts';
 import {
   choicesOf,
@@ -13,15 +13,7 @@ import {
 } from '../operations/catalogue/input.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { customerId, duration, moment } from '../operations/catalogue/record-operations.ts';
-import {
-  editedLimits,
-  type GivenLimits,
-  isWindow,
-  limitFrom,
-  limits,
-  MOMENT_RULE,
-  momentFrom,
-} from '../operations/values.ts';
+import { MOMENT_RULE, momentFrom } from '../operations/values.ts';
 import { attributeForm } from './keys/attribute-options.ts';
 import { type Meaning, meantId } from './meant-id.ts';
 import type { OperationsAt } from './operations-at.ts';
@@ -103,7 +95,7 @@ function wrong(text: string, withDefault: boolean): Failure {
   const words = withDefault ? '`unlimited` or `default`' : '`unlimited`';
   return new Failure(
     'bad_usage',
-    `--limit is '${text}'; it must be WINDOW=NUMBER, such as minute=500: the window one of ${WINDOWS.join(', ')}, the number whole from 0 to ${UNBOUNDED}, or ${words}.`,
+    `--limit is '${text}'; it must be WINDOW=NUMBER, such as minute=500: the window one of ${WINDOWS.join(', ')}, the number whole from 0 to ${MAX_LIMIT}, or ${words}.`,
   );
 }
 

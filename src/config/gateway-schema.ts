@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
 import { PROTOCOL } from '../http1/fields.ts';
 import { addresses, scopes } from '../model/attributes.ts';
-import { limitsOf, UNBOUNDED } from '../model/plan.ts';
+import { limitsOf, MAX_LIMIT } from '../model/plan.ts';
 import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { routeCost } from './charges.ts';
@@ -14,7 +14,7 @@ const { duration, host, port, size, timeout, wholeNumber } = values;
 
 /** The limits of a route without a key, for each client address. */
 const addressLimits = limitsOf(
-  wholeNumber(0, UNBOUNDED).optional().describe('Number of requests that one window admits.'),
+  wholeNumber(0, MAX_LIMIT).optional().describe('Number of requests that one window admits.'),
 )
   .refine(
     (limits) => Object.keys(limits).length > 0,

@@ -5,10 +5,10 @@ import {
   limitOr,
   limitRule,
   MAX_GROUPS,
+  MAX_LIMIT,
   MAX_UNITS,
   type Plan,
   type Plans,
-  UNBOUNDED,
   UNLIMITED,
   type WindowForm,
 } from '../model/plan.ts';
@@ -29,7 +29,7 @@ const { duration, wholeNumber } = values;
 
 const PLAIN = ', `unlimited` or `custom`';
 const plainLimit = limitOr(PLAIN, z.enum(['unlimited', 'custom']));
-const shadowLimit = wholeNumber(0, UNBOUNDED);
+const shadowLimit = wholeNumber(0, MAX_LIMIT);
 
 const sliding = {
   window: z
@@ -263,7 +263,7 @@ export const plansSchema = z
       ),
     'failed-authentication': z
       .strictObject({
-        minute: wholeNumber(0, UNBOUNDED)
+        minute: wholeNumber(0, MAX_LIMIT)
           .prefault(30)
           .describe(
             'Number of failed authentications per minute. Beyond it the address gets 429 `too_many_failed_attempts`; a good key from the same address still passes, and so does a good token that was verified recently. Of other tokens ten signatures a second may fail; beyond that they are refused without being verified.',

@@ -9,7 +9,7 @@ import { count, eachWindow, WINDOWS, type WindowName, windowName } from './value
  */
 
 /** The largest finite limit: a larger one could not be written into a RateLimit field. */
-export const UNBOUNDED = MAX_INTEGER;
+export const MAX_LIMIT = MAX_INTEGER;
 /** Groups of routes that a plan may have. */
 export const MAX_GROUPS = 15;
 /** Units that a plan may have. */
@@ -25,13 +25,13 @@ export const UNLIMITED = z.literal('unlimited');
 
 /** What is said of a limit. @param ending names what may stand in place of a number */
 export function limitRule(ending: string): string {
-  return `must be a whole number from 0 to ${UNBOUNDED}${ending}`;
+  return `must be a whole number from 0 to ${MAX_LIMIT}${ending}`;
 }
 
 /** A limit, or what may stand in its place. @param ending of its rule */
 export function limitOr<const O extends readonly z.ZodType[]>(ending: string, ...others: O) {
   const rule = limitRule(ending);
-  return z.union([z.int(rule).min(0, rule).max(UNBOUNDED, rule), ...others], rule);
+  return z.union([z.int(rule).min(0, rule).max(MAX_LIMIT, rule), ...others], rule);
 }
 
 /** In the admin API. */
@@ -70,7 +70,7 @@ export function isWindow(text: string): text is WindowName {
 
 function numberFrom(value: string): Limit | undefined {
   if (value === 'unlimited') return value;
-  return /^(0|[1-9][0-9]{0,14})$/.test(value) && Number(value) <= UNBOUNDED ? Number(value) : undefined;
+  return /^(0|[1-9][0-9]{0,14})$/.test(value) && Number(value) <= MAX_LIMIT ? Number(value) : undefined;
 }
 
 /** Writes what `limitFrom` reads: `minute=500 day=unlimited`. */

@@ -5,7 +5,7 @@ import { plainAllowance } from '../admit/plan.ts';
 import { windowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { KeyStore } from '../identify/record-store.ts';
-import { UNBOUNDED } from '../model/plan.ts';
+import { MAX_LIMIT } from '../model/plan.ts';
 import { isCustomerId, isKeyId, isReadable, type Listed, orUnreadable, UnreadableRecord } from '../model/record.ts';
 import { WINDOWS } from '../model/values.ts';
 import { ownerOf } from './account-owners.ts';
@@ -96,7 +96,7 @@ const WITHOUT_LIMITS = plainAllowance('');
 /** With it a ledger reports no account of which anything cannot be read. */
 const OF_ALL_WINDOWS = plainAllowance(
   '',
-  WINDOWS.map((window) => windowLimit(window, UNBOUNDED)),
+  WINDOWS.map((window) => windowLimit(window, MAX_LIMIT)),
 );
 
 /** Bans of which the keys are read together. */

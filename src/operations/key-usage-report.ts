@@ -3,9 +3,9 @@ import { banLengthMs, type Outcome } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { formOf, type ToppedUpLimit, type TopUpNote, withTopUps } from '../admit/windows.ts';
-import { formText, type Plan } from '../model/plan.ts';
+import { formText, limit, type Plan } from '../model/plan.ts';
 import { count, type DeepReadonly, type LimitName, windowOf } from '../model/values.ts';
-import { limit, standingBan, topUpId, unixSeconds } from './values.ts';
+import { standingBan, topUpId, unixSeconds } from './values.ts';
 
 const standingWindow = z
   .strictObject({

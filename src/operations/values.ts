@@ -1,17 +1,8 @@
 import { z } from 'zod';
 import { durationMs, momentOf } from '../config/values.ts';
 import { escapedText } from '../io/terminal-text.ts';
-import { UNBOUNDED } from '../model/plan.ts';
+import { MAX_LIMIT } from '../model/plan.ts';
 import { count, wholeNumber } from '../model/values.ts';
-
-export {
-  editedLimits,
-  type GivenLimits,
-  isWindow,
-  limit,
-  limitFrom,
-  limits,
-} from '../model/plan.ts';
 
 // The values that several operations take or give, and how the texts of an operator are read. The message of a schema is the end of a
 // sentence about its member.
@@ -27,7 +18,7 @@ export const standingBan = z
   .nullable()
   .meta({ id: 'StandingBan' });
 
-export const amount = wholeNumber(1, UNBOUNDED);
+export const amount = wholeNumber(1, MAX_LIMIT);
 
 export const textRule = 'must be a text';
 

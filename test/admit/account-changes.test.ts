@@ -10,7 +10,7 @@ import {
 } from '../../src/admit/account-changes.ts';
 import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
 import { type WindowCount, windowLimit } from '../../src/admit/windows.ts';
-import { UNBOUNDED } from '../../src/model/plan.ts';
+import { MAX_LIMIT } from '../../src/model/plan.ts';
 import { allowance } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
@@ -25,9 +25,9 @@ const withMinute = (count: WindowCount): AccountState => ({ ...UNSEEN, windows: 
 
 describe('a top-up', () => {
   test('that was acknowledged is bounded by the largest limit, and one that is asked for is refused', () => {
-    const change = { kind: 'top-up', of: minute, amount: UNBOUNDED - 12 } as const;
+    const change = { kind: 'top-up', of: minute, amount: MAX_LIMIT - 12 } as const;
     const once = changed(UNSEEN, change, T0);
-    expect(changed(once, change, T0).topUps?.minute?.amount).toBe(UNBOUNDED - 10);
+    expect(changed(once, change, T0).topUps?.minute?.amount).toBe(MAX_LIMIT - 10);
     expect(() => toppedUp(once, minute, change.amount, T0)).toThrow(/Add at most 2\.$/);
   });
 
@@ -71,10 +71,10 @@ describe('a top-up', () => {
 
   test('may make the limit the largest that there is, and no larger', () => {
     const before: AccountState = { ...UNSEEN, topUps: { minute: { amount: 4, untilMs: T0 + 1 } } };
-    const most = UNBOUNDED - 10 - 4;
+    const most = MAX_LIMIT - 10 - 4;
     expect(toppedUp(before, minute, most, T0).topUp.amount).toBe(most + 4);
     expect(() => toppedUp(before, minute, most + 1, T0)).toThrow(`Add at most ${most}.`);
-    expect(() => toppedUp(UNSEEN, windowLimit('minute', UNBOUNDED + 1), 1, T0)).toThrow('Add at most 0.');
+    expect(() => toppedUp(UNSEEN, windowLimit('minute', MAX_LIMIT + 1), 1, T0)).toThrow('Add at most 0.');
   });
 });
 

@@ -4,7 +4,7 @@ import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf 
 import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
-import { type BanRule, UNBOUNDED, type WindowForm } from '../../src/model/plan.ts';
+import { type BanRule, MAX_LIMIT, type WindowForm } from '../../src/model/plan.ts';
 import type { WindowName } from '../../src/model/values.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
@@ -511,7 +511,7 @@ function usageChanges(
     const { ledger, view } = store();
     const plan = allowance({ day: 5 });
     const of = plan.limits[0]!;
-    await ledger.topUp('a', of, UNBOUNDED - 7, 'one');
+    await ledger.topUp('a', of, MAX_LIMIT - 7, 'one');
     for (const one of [ledger, view]) {
       await expect(one.topUp('a', of, 3, 'two')).rejects.toMatchObject({
         code: 'refused',
@@ -519,7 +519,7 @@ function usageChanges(
       });
     }
     expect((await ledger.topUp('a', of, 2, 'two')).kind).toBe('made');
-    expect((await decideOne('a', plan, 0)).accounts[0].topUps?.day?.amount).toBe(UNBOUNDED - 5);
+    expect((await decideOne('a', plan, 0)).accounts[0].topUps?.day?.amount).toBe(MAX_LIMIT - 5);
   });
 }
 

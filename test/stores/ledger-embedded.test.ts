@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { DURABLE, NothingDone } from '../../src/admit/ledger.ts';
 import { budgetOf } from '../../src/admit/plan.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
-import { UNBOUNDED } from '../../src/model/plan.ts';
+import { MAX_LIMIT } from '../../src/model/plan.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -566,7 +566,7 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
 test('a top-up that a rule refuses says nothing about the store', async () => {
   const { ledger, states, failedWrites } = gatewayIn(await temporaryFolder());
   const of = allowance({ day: 5 }).limits[0]!;
-  await expect(ledger.topUp('a', of, UNBOUNDED, 'one')).rejects.toMatchObject({ code: 'refused' });
+  await expect(ledger.topUp('a', of, MAX_LIMIT, 'one')).rejects.toMatchObject({ code: 'refused' });
   expect([states, failedWrites]).toEqual([[], []]);
 });
 
@@ -576,13 +576,13 @@ test('a top-up that was acknowledged is bounded when it is applied, and not refu
   const folder = await temporaryFolder();
   const { ledger, db, states } = gatewayIn(folder, undefined, { isDeaf: true });
   const plan = allowance({ day: 5 });
-  await viewIn(folder).topUp('a', plan.limits[0]!, UNBOUNDED - 7, 'one');
+  await viewIn(folder).topUp('a', plan.limits[0]!, MAX_LIMIT - 7, 'one');
   // The second one was decided before the first one was seen.
   db.exec(
     'INSERT INTO pending_changes (consumer_id, change, at_ms) SELECT consumer_id, change, at_ms FROM pending_changes',
   );
   ledger.applyChanges();
-  expect((await ledger.present('a', plan))?.accounts[0].topUps?.day?.amount).toBe(UNBOUNDED - 5);
+  expect((await ledger.present('a', plan))?.accounts[0].topUps?.day?.amount).toBe(MAX_LIMIT - 5);
   expect(states).toEqual([]);
 });
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '../../model/attributes.ts';
+import { limits } from '../../model/plan.ts';
 import type { StoredCustomer } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { customer, customerReport } from '../customer-report.ts';
@@ -10,7 +11,7 @@ import { keysOfCustomer, searchKeys } from '../key-search.ts';
 import { atPresent, CUSTOMERS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { cursor, DURATION_RULE, durationFrom, limits, PAGE, textRule } from '../values.ts';
+import { cursor, DURATION_RULE, durationFrom, PAGE, textRule } from '../values.ts';
 import { defineOperation } from './operation.ts';
 import {
   CREATING,

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { accountIdOf, accountsOf, accountsUnder } from '../../admit/account-id.ts';
 import { Failure } from '../../failure.ts';
 import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '../../model/attributes.ts';
+import { limits } from '../../model/plan.ts';
 import type { StoredKey } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { banOf } from '../bans-in-force.ts';
@@ -14,7 +15,7 @@ import { shownKey } from '../key-uses.ts';
 import { atPresent, changeRecord, customersOf, KEYS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { cursor, day, durationFrom, flag, limits, PAGE, standingBan, textRule } from '../values.ts';
+import { cursor, day, durationFrom, flag, PAGE, standingBan, textRule } from '../values.ts';
 import { defineOperation } from './operation.ts';
 import {
   CREATING,

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { Refused } from '../../failure.ts';
 import type { Updated } from '../../identify/record-store.ts';
 import { type RecordKind, shapeOf } from '../../model/attributes.ts';
-import type { Limits } from '../../model/plan.ts';
+import { editedLimits, type Limits } from '../../model/plan.ts';
 import { isSuspended, type StoredRecord } from '../../model/record.ts';
 import type { DeepReadonly } from '../../model/values.ts';
 import { bodyDigestOf, type Created, type Repeatable, type SecretEnd } from '../create-once.ts';
@@ -11,7 +11,7 @@ import { type Changed, changeRecord, type Kind } from '../operator-store.ts';
 import { insistOnPlan } from '../plans/history.ts';
 import { changeOfRecord } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
-import { DURATION_RULE, durationFrom, editedLimits, MOMENT_RULE, momentFrom } from '../values.ts';
+import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import type { Asked, Done } from './operation.ts';
 

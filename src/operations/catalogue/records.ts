@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { isTokenHolder } from '../../identify/api-key.ts';
 import { recordedShape } from '../../model/attributes.ts';
+import { limits } from '../../model/plan.ts';
 import { count, limitName, time } from '../../model/values.ts';
 import { listChanges as changesOf, namedChanges } from '../audit-report.ts';
 import { type Action, FURTHER_ACTIONS, shownActor } from '../audit-trail.ts';
@@ -9,7 +10,7 @@ import { deprecatedRouteCalls, deprecationReport } from '../deprecations.ts';
 import { KEYS, recordOf } from '../operator-store.ts';
 import { suspension } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
-import { cursor, limits, PAGE, PAST_RULE, pastFrom, textRule } from '../values.ts';
+import { cursor, PAGE, PAST_RULE, pastFrom, textRule } from '../values.ts';
 import * as bans from './bans.ts';
 import * as customers from './customers.ts';
 import * as keys from './keys.ts';

@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { limit } from '../../model/plan.ts';
 import { count, type DeepReadonly, time, windowName } from '../../model/values.ts';
 import type { Replay } from '../../simulate/replay.ts';
 import type { keyReport, Report } from '../../simulate/report.ts';
-import { limit } from '../values.ts';
 
 // What is found of a draft of plans.yaml: by checking it, comparing it with the plans in force, and trying it on recorded requests.
 

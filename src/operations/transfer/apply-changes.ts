@@ -179,7 +179,7 @@ async function create(
     await secrets!.drop(as);
     throw new Failure('refused', gone);
   }
-  if (outcome === 'created') return made(key, DURABLE, await kept(as, secret, secrets!));
+  if (outcome === 'created') return made(key, DURABLE, await keepSecret(as, secret, secrets!));
   // The secret stays prepared: if a failover undoes the key, the next apply makes it again with this secret.
   if (outcome === 'unknown') return made(key, MAY_BE_UNDONE);
   const present = await keys.get(key.id, { evenDeleted: true });
@@ -193,7 +193,7 @@ async function create(
 }
 
 /** @returns a sentence if the file of a secret could not get its name: the key is made all the same, and its secret is not lost */
-async function kept(as: AppliedEntry, secret: string, secrets: SecretFolder): Promise<string | null> {
+async function keepSecret(as: AppliedEntry, secret: string, secrets: SecretFolder): Promise<string | null> {
   try {
     await secrets.keep(as, secret);
     return null;

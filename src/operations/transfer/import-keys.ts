@@ -13,7 +13,7 @@ import {
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import { ATTRIBUTE_NAMES, type AttributeEdits, valueOfCell } from '../../model/attributes.ts';
-import { type Limit, type Limits, type Plan, UNBOUNDED } from '../../model/plan.ts';
+import { isWindow, type Limit, type Limits, limitFrom, MAX_LIMIT, type Plan } from '../../model/plan.ts';
 import {
   digestsOf,
   isCustomerId,
@@ -26,7 +26,7 @@ import {
 import { WINDOWS } from '../../model/values.ts';
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
-import { isWindow, limitFrom, MOMENT_RULE, momentFrom } from '../values.ts';
+import { MOMENT_RULE, momentFrom } from '../values.ts';
 import { inBatches, isRefusal } from './records.ts';
 import type { ImportLine, Row } from './rows.ts';
 
@@ -200,7 +200,7 @@ interface ImportedKey {
  */
 async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<Omit<ImportedKey, 'line'>> {
   const { sha256, last4 } = secretOf(row, deps.formats);
-  const attributes = attributesOf(row, await planOf(row, deps), deps.nowMs);
+  const attributes = keyAttributesOf(row, await planOf(row, deps), deps.nowMs);
   validateAttributes(attributes, deps);
   const createdAtMs = createdAt(row, deps.nowMs);
   const { peppers, root } = deps.history;
@@ -262,17 +262,17 @@ async function planOf(row: Row, deps: ImportedKeyDeps): Promise<Pick<KeyAttribut
   return { plan: customer.plan, customer: id };
 }
 
-function attributesOf(row: Row, of: Pick<KeyAttributes, 'plan' | 'customer'>, nowMs: number): KeyAttributes {
+function keyAttributesOf(row: Row, of: Pick<KeyAttributes, 'plan' | 'customer'>, nowMs: number): KeyAttributes {
   return {
     ...of,
-    ...attributesIn(row),
+    ...attributeEditsOf(row),
     limits: limitsOf(row.limits ?? {}),
     expiresAtMs: momentOf('expires', row.expires ?? null, nowMs),
   };
 }
 
 /** In CSV every value is a text. */
-function attributesIn(row: Row): AttributeEdits {
+function attributeEditsOf(row: Row): AttributeEdits {
   const given = ATTRIBUTE_NAMES.map((name) => [name, row[name] ?? null] as const);
   return Object.fromEntries(
     given.map(([name, value]) => [name, typeof value === 'string' ? valueOfCell(name, value) : value]),
@@ -292,7 +292,7 @@ function limitsOf(given: unknown): Limits {
     const one = limitFrom(word);
     if (one === null || one.limit === null || !isWindow(one.window) || one.window in limits) {
       throw refused(
-        `limits must be such as minute=500 day=unlimited, each of ${WINDOWS.join(', ')} at most once, numbers whole from 0 to ${UNBOUNDED}.`,
+        `limits must be such as minute=500 day=unlimited, each of ${WINDOWS.join(', ')} at most once, numbers whole from 0 to ${MAX_LIMIT}.`,
       );
     }
     limits[one.window] = one.limit;

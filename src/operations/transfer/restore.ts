@@ -63,11 +63,11 @@ async function restoreBatch(batch: readonly StoredRecord[], options: RestoreOpti
     batch.filter((_, i) => there[i] === null),
     options,
   );
-  return Promise.all(batch.map((record, i) => made.get(record.id) ?? compare(record, there[i]!, options)));
+  return Promise.all(batch.map((record, i) => made.get(record.id) ?? restoreOver(record, there[i]!, options)));
 }
 
-/** Compares a record of the backup with the one that the store has, and puts it back where `force` asks for it. */
-async function compare(
+/** Compares a record of the backup with the one that the store has, and puts it back over that where `force` asks for it. */
+async function restoreOver(
   stored: StoredRecord,
   there: Listed<StoredRecord>,
   options: RestoreOptions,

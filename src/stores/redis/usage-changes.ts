@@ -20,7 +20,7 @@ import {
   topUpIdOf,
 } from '../../admit/ledger.ts';
 import type { TopUp, TopUpNote, WindowLimit } from '../../admit/windows.ts';
-import { UNBOUNDED } from '../../model/plan.ts';
+import { MAX_LIMIT } from '../../model/plan.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
 import type { ChangingConnection } from './durable-writes.ts';
@@ -82,7 +82,7 @@ export class UsageChanges {
     const topUpId = topUpIdOf(id);
     const words = changeWords({ kind: 'top-up', of, amount, terms: { ...terms, id: topUpId } });
     const noted = [topUpId, `=${encodeURIComponent(reason)}`];
-    const fixed = [indexOf(window), limit, slices, amount, UNBOUNDED, untilMs, MAX_TOP_UP_NOTES, ...noted];
+    const fixed = [indexOf(window), limit, slices, amount, MAX_LIMIT, untilMs, MAX_TOP_UP_NOTES, ...noted];
     let nowMs = Math.floor(performance.timeOrigin + performance.now());
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
       const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
