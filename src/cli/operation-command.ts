@@ -237,7 +237,10 @@ function codeOf({ output, change }: Performed<AnyOperation>, terminal: Terminal)
 function membersText({ output }: { readonly output: unknown }): string {
   const members = Object.entries(output as object);
   const width = Math.max(...members.map(([name]) => name.length));
-  const textOf = (value: unknown) => (typeof value === 'string' ? escapedText(value) : JSON.stringify(value));
+  const textOf = (value: unknown): string =>
+    Array.isArray(value)
+      ? value.map(textOf).join(', ')
+      : escapedText(typeof value === 'string' ? value : JSON.stringify(value));
   return members.map(([name, value]) => `${name.padEnd(width)}  ${textOf(value)}\n`).join('');
 }
 
