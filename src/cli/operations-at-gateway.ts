@@ -5,7 +5,8 @@ import { hasQuery, lineOf } from '../operations/catalogue/input.ts';
 import { partsOf } from '../operations/catalogue/methods.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
-import type { AskedAt, OperationsAt, Performed } from './operations.ts';
+import { isSecretLike } from '../operations/key-search.ts';
+import { type AskedAt, type OperationsAt, type Performed, SECRET_ADVICE } from './operations.ts';
 
 /** The admin API of a gateway, and how it is asked. */
 interface AdminApiAt {
@@ -84,6 +85,7 @@ const UNKNOWN = 'It is unknown whether the change was made: see `tollgate audit`
 function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null }: AskedAt) {
   const { ids, body } = partsOf(operation, input);
   const { method, path } = lineOf(operation.line);
+  insistOnNoSecret({ ...ids, ...(hasQuery(operation.line) ? body : {}) });
   // A URL has no such segments, and the request would be for another path.
   if (Object.values(ids).some((id) => /^\.{1,2}$/.test(id)))
     throw new Failure('not_found', 'There is nothing with this id.');
@@ -105,6 +107,15 @@ function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { on
     headers: { ...headers, 'Content-Type': 'application/json', 'Content-Length': length },
     body: json,
   };
+}
+
+/**
+ * Attack: a person gives a secret where an id or a text to search for belongs. In a URL each proxy before the gateway would log it.
+ * @throws Failure `refused`
+ */
+function insistOnNoSecret(inUrl: Readonly<Record<string, unknown>>): void {
+  const found = Object.entries(inUrl).find(([, text]) => typeof text === 'string' && isSecretLike(text, []));
+  if (found !== undefined) throw new Failure('refused', `${found[0]} has the form of a secret. ${SECRET_ADVICE}`);
 }
 
 function onceIn(once: string): string {

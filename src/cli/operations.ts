@@ -64,7 +64,8 @@ export async function* pagesOf<O extends AnyOperation>(
   }
 }
 
-const SECRET_ADVICE =
+/** What a person is to do with a secret in place of giving it as an argument. */
+export const SECRET_ADVICE =
   'Do not give secrets as arguments, which other users of this machine see: `tollgate keys find` reads one from standard input.';
 
 /** What the operations of commands work on. */

@@ -7,7 +7,7 @@ import { partsOf, performGiven } from '../../operations/catalogue/methods.ts';
 import type { OutputOf } from '../../operations/catalogue/operation.ts';
 import { PLAINLY } from '../../operations/catalogue/perform.ts';
 import { showPlans, showPlansVersion } from '../../operations/catalogue/plans.ts';
-import type { OperationsAt } from '../operations-at.ts';
+import { type OperationsAt, withOperations } from '../operations-at.ts';
 import { showCommand } from '../reading-command.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { table } from '../terminal/table.ts';
@@ -75,9 +75,10 @@ export const plansShow: Command = {
   },
 };
 
-/** Works on the plans that a gateway with these settings would put in force. It needs no store. */
-async function withFiles({ env }: Terminal, work: (at: OperationsAt) => Promise<ExitCode>): Promise<ExitCode> {
-  const { plans, versions } = await configurationFrom(env);
+/** Shows the plans in force on the gateway that was asked, or else those that one with these settings would put in force, without a store. */
+async function withFiles(terminal: Terminal, work: (at: OperationsAt) => Promise<ExitCode>): Promise<ExitCode> {
+  if (terminal.env.TOLLGATE_GATEWAY) return withOperations(terminal, work);
+  const { plans, versions } = await configurationFrom(terminal.env);
   const contexts = { settings: { plans: () => plans, versions: () => versions } };
   return work({
     name: 'the files of settings',

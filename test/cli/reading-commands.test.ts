@@ -1,0 +1,79 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { ask, STORES, startWithAdmin, TOKEN } from '../admin/operator.ts';
+import { eventually } from '../support/conditions.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import { runCommand } from '../support/run-command.ts';
+
+// A command that reads prints with `--json` the output of its operation, as the admin API gives it, wherever it is done.
+
+const ROUTES = `
+  - { path: /v1/pets, methods: [GET], upstream: store, deprecated: { since: 2020-01-01, sunset: 2090-01-01 } }
+  - { path: /v1/pets, methods: [POST], upstream: store, deprecated: { since: 2020-01-01, sunset: 2090-01-01 } }
+`;
+const TODAY = () => `${new Date().toISOString().slice(0, 10)}T00:00:00Z`;
+
+describe.each(Object.keys(STORES))('on %s', (store) => {
+  let gateway: TestGateway;
+  /** What stands for a word of these tests. */
+  const known: Record<string, string> = {};
+  beforeAll(async () => {
+    gateway = await startWithAdmin(await STORES[store]!(), { routes: ROUTES, more: 'usage: { history: on }' });
+    const make = async (path: string, body: object) => (await ask(gateway, 'POST', `/admin${path}`, body)).body;
+    const customer = await make('/customers', { plan: 'small', name: 'Acme' });
+    const key = await make('/keys', { plan: 'small', name: 'shop' });
+    const ofCustomer = await make('/keys', { customer: customer.id });
+    Object.assign(known, { KEY: key.id, CUSTOMER: customer.id });
+    for (const secret of [key.key, ofCustomer.key]) await gateway.get('/v1/pets', secret);
+    for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', key.key);
+    await eventually(async () => {
+      const { body } = await ask(gateway, 'GET', '/admin/plans/history');
+      known.VERSION = body.versions[0].version;
+      expect((await ask(gateway, 'GET', '/admin/now')).body.consumers).not.toEqual([]);
+      expect((await ask(gateway, 'GET', '/admin/deprecations')).body.deprecations[0].callers).toHaveLength(2);
+    });
+  });
+
+  test.each([
+    ['keys list', '/keys'],
+    ['keys list shop --plan small', '/keys?q=shop&plan=small'],
+    ['keys show KEY', '/keys/KEY'],
+    ['customers list', '/customers'],
+    ['customers show CUSTOMER', '/customers/CUSTOMER'],
+    ['usage KEY', '/keys/KEY/usage'],
+    ['usage CUSTOMER', '/customers/CUSTOMER/usage'],
+    ['usage KEY --days 1', '/keys/KEY/history?step=day&from=TODAY'],
+    ['usage CUSTOMER --days 1', '/customers/CUSTOMER/history?step=day&from=TODAY'],
+    ['bans list', '/bans'],
+    ['now', '/now'],
+    ['deprecations', '/deprecations'],
+    ['audit', '/audit'],
+    ['plans history', '/plans/history'],
+    ['plans show', '/plans'],
+    ['plans show VERSION', '/plans/history/VERSION'],
+  ])('`%s --json` is GET /admin%s, on its store and at a gateway', async (words, path) => {
+    const meant = (text: string) => text.replace(/[A-Z]{3,}/g, (word) => (word === 'TODAY' ? TODAY() : known[word]!));
+    const there = { TOLLGATE_GATEWAY: `http://127.0.0.1:${gateway.adminPort}`, TOLLGATE_TOKEN: TOKEN };
+    for (const env of [{ ...gateway.env, ADMIN_TOKEN: undefined }, there]) {
+      const { body } = await ask(gateway, 'GET', `/admin${meant(path)}`);
+      const { code, stdout, stderr } = await runCommand(env, ...meant(words).split(' '), '--json');
+      expect({ code, stderr, output: JSON.parse(stdout) }).toEqual({ code: 0, stderr: '', output: body });
+      const text = await runCommand(env, ...meant(words).split(' '));
+      expect([text.code, text.stderr]).toEqual([0, '']);
+    }
+  });
+
+  test('a secret in place of an id or a text reaches no URL of a gateway', async () => {
+    const secret = `tg_live_${'a'.repeat(38)}`;
+    const nowhere = { TOLLGATE_GATEWAY: 'http://127.0.0.1:1', TOLLGATE_TOKEN: TOKEN };
+    for (const words of [
+      ['keys', 'list', secret],
+      ['keys', 'show', secret],
+      ['usage', secret],
+    ]) {
+      const { code, stderr } = await runCommand(nowhere, ...words);
+      // Nothing listens there: a request would say so.
+      expect([code > 0, stderr]).toEqual([true, expect.stringMatching(/`tollgate keys (?:find|list)`/)]);
+      expect(stderr).not.toContain(secret);
+    }
+  });
+});
