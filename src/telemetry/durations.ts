@@ -1,4 +1,4 @@
-import { Counter, type Metric, type Registry } from 'prom-client';
+import type { Metric, Registry } from 'prom-client';
 
 /** How long the durations of an upstream or target are kept after the settings no longer name it. */
 const KEPT_MS = 10 * 60_000;
@@ -136,7 +136,7 @@ class Buckets {
 }
 
 interface Child {
-  readonly values: readonly string[];
+  readonly labels: Readonly<Record<string, string>>;
   count: number;
 }
 
@@ -147,26 +147,19 @@ interface Branch {
 
 /**
  * A counter that is incremented for every request. prom-client's counter builds an object and a string from the labels each
- * time; this one passes its counts to it at a scrape. The values of the labels must be bounded.
+ * time, and again at each scrape; this one keeps them. The values of the labels must be bounded.
  */
 export class RequestTally {
   readonly #root: Branch = { branches: new Map(), child: null };
   readonly #children: Child[] = [];
+  readonly #labelNames: readonly string[];
 
   constructor(registry: Registry, name: string, help: string, labelNames: readonly string[]) {
-    const children = this.#children;
-    new Counter({
-      name,
-      help,
-      labelNames,
-      registers: [registry],
-      collect() {
-        this.reset();
-        for (const { values, count } of children) {
-          this.inc(Object.fromEntries(labelNames.map((label, i) => [label, values[i]!])), count);
-        }
-      },
-    });
+    this.#labelNames = labelNames;
+    const values = () => this.#children.map(({ labels, count }) => ({ labels, value: count }));
+    const get = async () => ({ name, help, type: 'counter', aggregator: 'sum', values: values() });
+    const metric = { name, help, labelNames, type: 'counter', get, reset: () => {} };
+    registry.registerMetric(metric as unknown as Metric);
   }
 
   /** Counts one request. @param values the values of the labels, in their order */
@@ -194,7 +187,8 @@ export class RequestTally {
   }
 
   #newChild(values: readonly string[]): Child {
-    const child = { values: [...values], count: 0 };
+    const labels = Object.fromEntries(this.#labelNames.map((label, i) => [label, values[i]!]));
+    const child = { labels, count: 0 };
     this.#children.push(child);
     return child;
   }

@@ -1,10 +1,20 @@
 import { Counter, Gauge, Registry } from 'prom-client';
+import { inSlices, type Steps } from '../io/steps.ts';
 
 /** The values of the labels of one series. */
 type Labels<L extends string> = Readonly<Record<L, string>>;
 
 /** A registry that makes the kinds of metrics that a gateway has. */
 export class MetricRegistry extends Registry {
+  /**
+   * The metrics in the text format of Prometheus, as prom-client writes them.
+   *
+   * Fault: prom-client writes them in one turn of the event loop. With 8,000 routes that took up to 52 ms.
+   */
+  override async metrics(): Promise<string> {
+    return inSlices(textOf((await this.getMetricsAsJSON()) as unknown as readonly PlainMetric[]));
+  }
+
   /** A counter without labels. @returns a function that counts an event */
   events(name: string, help: string): () => void {
     const counter = new Counter({ name, help, registers: [this] });
@@ -89,4 +99,44 @@ export class MetricRegistry extends Registry {
       },
     });
   }
+}
+
+interface PlainMetric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: string;
+  readonly values: readonly {
+    readonly metricName?: string;
+    readonly labels: Readonly<Record<string, string | number>>;
+    readonly value: number;
+  }[];
+}
+
+/** How many lines are a step. */
+const LINES = 16;
+
+function* textOf(metrics: readonly PlainMetric[]): Steps<string> {
+  const texts: string[] = [];
+  for (const { name, help, type, values } of metrics) {
+    const lines = [`# HELP ${name} ${escaped(help)}`, `# TYPE ${name} ${type}`];
+    for (const { metricName = name, labels, value } of values) {
+      const pairs = Object.entries(labels).map(
+        ([label, of]) => `${label}="${typeof of === 'string' ? escaped(of).replaceAll('"', '\\"') : of}"`,
+      );
+      lines.push(`${metricName}${pairs.length === 0 ? '' : `{${pairs.join(',')}}`} ${numberText(value)}`);
+      if (lines.length % LINES === 0) yield;
+    }
+    texts.push(lines.join('\n'));
+    yield;
+  }
+  return `${texts.join('\n\n')}\n`;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+}
+
+function numberText(value: number): string {
+  if (Number.isNaN(value)) return 'Nan';
+  return Number.isFinite(value) ? String(value) : value > 0 ? '+Inf' : '-Inf';
 }
