@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Role } from '../config/admin-tokens.ts';
+import { ReplyDeadlines } from '../io/deadlines.ts';
 import type { Actor } from '../operations/audit-trail.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 
@@ -65,17 +66,11 @@ export async function readBody(
 }
 
 /** What is read, or the response that refuses the request because that took too long. */
-async function within<T>(timeoutMs: number, reading: Promise<T>): Promise<T | { readonly refusal: AdminResponse }> {
-  const { promise: late, resolve } = Promise.withResolvers<{ readonly refusal: AdminResponse }>();
+function within<T>(timeoutMs: number, reading: Promise<T>): Promise<T | { readonly refusal: AdminResponse }> {
   const message = `The body did not arrive within ${timeoutMs / 1000} s.`;
-  const timer = setTimeout(() => resolve({ refusal: errorResponse('request_timeout', message) }), timeoutMs);
-  // The connection is closed after the response, and reading fails.
-  reading.catch(() => {});
-  try {
-    return await Promise.race([reading, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return new ReplyDeadlines().within(reading, timeoutMs, () => ({
+    refusal: errorResponse('request_timeout', message),
+  }));
 }
 
 /**

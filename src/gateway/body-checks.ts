@@ -1,5 +1,6 @@
 import type { Worker } from 'node:worker_threads';
 import { compileCacheVariables } from '../io/compile-cache.ts';
+import { ReplyDeadlines } from '../io/deadlines.ts';
 import { FairShares, type Share } from '../io/fair-shares.ts';
 import { startThread } from '../io/own-program.ts';
 import type { Program } from '../validate/program.ts';
@@ -46,6 +47,7 @@ export class BodyChecks {
   readonly #shares = new FairShares<Waiting>({ maxConnections: 1, maxQueue: MAX_WAITING, fairShare: FAIR_SHARE });
   #thread: BodyThread | null = null;
   /** Ends the thread when it has had nothing to do for long. */
+  readonly #deadlines = new ReplyDeadlines();
   #idle: NodeJS.Timeout | null = null;
   /** Steps of the bodies in this turn of the event loop, or since it was last asked whether the turn has ended. */
   #stepsOfTurn = 0;
@@ -114,11 +116,11 @@ export class BodyChecks {
   async #inThread(check: BodyCheck, bytes: Uint8Array): Promise<Checked> {
     if (this.#thread !== null && this.#thread.programCount >= MAX_PROGRAMS) await this.#endThread();
     if (this.#thread === null || this.#thread.hasEnded) this.#thread = new BodyThread(this.#bounds.heapMb);
-    const timer = setTimeout(() => void this.#endThread('late'), this.#bounds.withinMs).unref();
+    const late = this.#deadlines.set(() => void this.#endThread('late'), this.#bounds.withinMs);
     try {
       return await this.#thread.check(check, bytes);
     } finally {
-      clearTimeout(timer);
+      late.cancel();
     }
   }
 

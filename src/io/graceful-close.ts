@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { afterReadyWork } from './after-reading.ts';
 import { interceptDestroySoon, makeLast } from './node-internals.ts';
 import { rawOf } from './tls-carrier.ts';
 
@@ -25,9 +26,19 @@ const LINGER_BYTES = 256 * 1024;
  * called. The connection would then wait for it for ever, and count towards the limits.
  */
 export function endAfterClient(socket: Socket): void {
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
-  socket.once('close', () => clearTimeout(timer));
+  destroyLate(socket, LINGER_MS);
   socket.end();
+}
+
+/**
+ * Destroys a connection that has not closed within this time.
+ *
+ * Fault: this thread stalled for longer than that, and connections were reset on which bytes had arrived. So they are read first, and what
+ * waits to be written is written.
+ */
+export function destroyLate(socket: Socket, withinMs: number): void {
+  const timer = setTimeout(() => afterReadyWork(() => socket.destroy()), withinMs);
+  socket.once('close', () => clearTimeout(timer));
 }
 
 /**
@@ -44,8 +55,7 @@ export function closeGently(socket: Socket): void {
     left -= chunk.length;
     if (left <= 0) socket.destroy();
   });
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
-  socket.once('close', () => clearTimeout(timer));
+  destroyLate(socket, LINGER_MS);
   socket.once('end', () => socket.destroy());
   socket.end();
   socket.resume();

@@ -4,9 +4,11 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { ClientNetworks } from '../identify/failed-attempts.ts';
+import { afterReadyWork } from '../io/after-reading.ts';
 import { Deadlines } from '../io/deadlines.ts';
 import { type Arrival, arrivalOf, openEntrance } from '../io/entrance.ts';
 import { Networks } from '../io/networks.ts';
+import { inSlices, type Steps } from '../io/steps.ts';
 import { hasWaiting } from '../io/tls-carrier.ts';
 import { AcceptTurns } from './accept-turns.ts';
 import { comesFrom, oneForm, type Source, takeProxyHeader } from './client-address.ts';
@@ -127,7 +129,7 @@ export async function openListener(
     },
     drained: async (deadlineMs) => {
       // A response that was sent just before the drain began did not announce that its connection would close.
-      const sweep = setInterval(() => stages.sweep(), SWEEP_EVERY_MS);
+      const sweep = setInterval(() => afterReadyWork(stages.sweep), SWEEP_EVERY_MS);
       const cut = setTimeout(() => stages.cut(), deadlineMs);
       await closed;
       clearInterval(sweep);
@@ -286,15 +288,27 @@ class Stages {
     this.connections.close();
   }
 
-  /** Closes what is idle after `stop`. */
-  sweep(): void {
+  /**
+   * Closes what is idle after `stop`.
+   *
+   * Fault: this thread stalled for more than `UNUSED_MS`, and connections were closed on which a request had arrived. So what has arrived is
+   * read before this is called.
+   */
+  readonly sweep = (): void => {
     const isLate = performance.now() - this.#tookLastAtMs >= UNUSED_MS;
-    if (isLate) for (const socket of this.#arriving) if (!hasWaiting(socket)) socket.destroy();
+    if (isLate) void inSlices(this.#endingArriving());
     this.#reader.closeIdle(isLate);
+  };
+
+  *#endingArriving(): Steps<void> {
+    for (const socket of this.#arriving) {
+      if (!hasWaiting(socket)) socket.destroy();
+      yield;
+    }
   }
 
   closeIdle(): void {
-    for (let closed = this.connections.closeIdle(); closed > 0; closed--) this.#options.onEvict('memory');
+    this.connections.closeIdle(() => this.#options.onEvict('memory'));
   }
 
   #take(socket: Socket): void {

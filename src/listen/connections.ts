@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { networkOf } from '../identify/failed-attempts.ts';
 import { SharedBufferSocket } from '../io/read-buffers.ts';
+import { inSlices, type Steps } from '../io/steps.ts';
 
 /*
  * How many connections, and how many streams of HTTP/2 connections, the clients may have, in total and for each address.
@@ -53,6 +54,8 @@ export class Connections {
   readonly #candidates = new Map<string, Candidates>();
   readonly #nothingFoundAtMs = new Map<string, number>();
   #onEmpty: (() => void) | null = null;
+  /** Whether idle connections are being closed. */
+  #isClosing = false;
 
   /** @param nowMs milliseconds of a monotonic clock */
   constructor(limits: ConnectionLimits, nowMs: () => number) {
@@ -119,11 +122,27 @@ export class Connections {
     return longest !== undefined;
   }
 
-  /** Closes the connections that wait for a request. @returns how many there were */
-  closeIdle(): number {
-    const before = this.#open.size;
-    for (const open of [...this.#open.values()]) if (idleSince(open) !== null) this.#close(open);
-    return before - this.#open.size;
+  /**
+   * Closes the connections that wait for a request.
+   *
+   * Fault: they were closed in one turn of the event loop, which took 20 us for each.
+   * @param closed called for each
+   */
+  closeIdle(closed: () => void): void {
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    void inSlices(this.#closingIdle(closed));
+  }
+
+  *#closingIdle(closed: () => void): Steps<void> {
+    for (const open of this.#open.values()) {
+      if (idleSince(open) !== null) {
+        this.#close(open);
+        closed();
+      }
+      yield;
+    }
+    this.#isClosing = false;
   }
 
   /** Closes all connections. */

@@ -1,4 +1,8 @@
 import type { Socket } from 'node:net';
+import { ReplyDeadlines } from '../io/deadlines.ts';
+
+/** A stall of this thread counts as 25 ms at most. */
+const DEADLINES = new ReplyDeadlines();
 
 interface FirstBytesOptions<T> {
   readonly timeoutMs: number;
@@ -20,9 +24,9 @@ export function takeFirstBytes<T>(socket: Socket, { timeoutMs, refused, read, do
     refused();
     socket.destroy();
   };
-  const late = setTimeout(refuse, timeoutMs);
+  const late = DEADLINES.set(refuse, timeoutMs);
   const leave = () => {
-    clearTimeout(late);
+    late.cancel();
     socket.removeListener('readable', look);
     socket.removeListener('end', refuse);
     socket.removeListener('close', leave);

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { networkOf } from '../identify/failed-attempts.ts';
+import { destroyLate } from '../io/graceful-close.ts';
 import { listening } from '../io/listening.ts';
 import { oneForm } from './client-address.ts';
 
@@ -52,11 +53,8 @@ export async function listenForHttpChallenges(options: HttpChallengeOptions): Pr
       evicted.destroy();
     }
     open.set(socket, networkOf(oneForm(socket.remoteAddress ?? '') ?? ''));
-    const late = setTimeout(() => socket.destroy(), DEADLINE_MS);
-    socket.once('close', () => {
-      clearTimeout(late);
-      open.delete(socket);
-    });
+    destroyLate(socket, DEADLINE_MS);
+    socket.once('close', () => open.delete(socket));
   });
   server.on('clientError', (_error, socket) => {
     if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');

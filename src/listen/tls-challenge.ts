@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { createSecureContext, createServer, type SecureContext, type Server } from 'node:tls';
+import { destroyLate } from '../io/graceful-close.ts';
 import { readClientHello } from './client-hello.ts';
 import { takeFirstBytes } from './first-bytes.ts';
 
@@ -82,8 +83,7 @@ function challengeServer(
   });
   server.on('secureConnection', (socket) => {
     socket.on('error', () => socket.destroy());
-    const late = setTimeout(() => socket.destroy(), CLOSE_WITHIN_MS);
-    socket.once('close', () => clearTimeout(late));
+    destroyLate(socket, CLOSE_WITHIN_MS);
     socket.resume().end();
   });
   return server;

@@ -3,6 +3,7 @@ import { readFile, stat } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { createSecureContext, createServer, type SecureContextOptions, type Server, type TLSSocket } from 'node:tls';
 import { Failure } from '../failure.ts';
+import { type ReplyDeadline, ReplyDeadlines } from '../io/deadlines.ts';
 import { carriedBy } from '../io/node-internals.ts';
 import { type HandshakePayer, NO_PAYER, rawOf, TlsCarrier } from '../io/tls-carrier.ts';
 import { comesFrom } from './client-address.ts';
@@ -301,6 +302,9 @@ const CIPHERS = [
 ].join(':');
 const CURVES = 'X25519MLKEM768:X25519:P-256:P-384';
 
+/** Longer than any handshake may take. The deadline is the stage's own, because a stall of this thread counts in Node's. */
+const NEVER_MS = 2 ** 30;
+
 /**
  * Creates the stage that does the TLS handshake of connections that were accepted elsewhere. It is a server that never
  * listens: it gets connections through `emit('connection')` and passes them on through `onSecure`.
@@ -321,8 +325,10 @@ export function createTlsStage(options: TlsStageOptions): {
     rejectUnauthorized: options.clientCertificate === 'required',
     // curl and PHP offer `http/1.0` alone for a request of that version.
     ALPNProtocols: [...(options.http2 ? ['h2'] : []), 'http/1.1', 'http/1.0'],
-    handshakeTimeout: options.handshakeTimeoutMs,
+    handshakeTimeout: NEVER_MS,
   });
+  const deadlines = new ReplyDeadlines();
+  const handshakes = new WeakMap<TlsCarrier, ReplyDeadline>();
   server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
     options.onFailure();
     const raw = rawOf(socket);
@@ -338,6 +344,7 @@ export function createTlsStage(options: TlsStageOptions): {
       return;
     }
     carrier.secure(socket);
+    handshakes.get(carrier)?.cancel();
     const { raw } = carrier;
     const { remoteAddress: address = '', remotePort: port = 0 } = raw;
     comesFrom(socket, { address, port });
@@ -345,7 +352,11 @@ export function createTlsStage(options: TlsStageOptions): {
   });
   return {
     take: (raw, payer = NO_PAYER) => {
-      server.emit('connection', new TlsCarrier(raw, options.onWaste, payer));
+      const carrier = new TlsCarrier(raw, options.onWaste, payer);
+      const late = deadlines.set(() => raw.destroy(), options.handshakeTimeoutMs);
+      handshakes.set(carrier, late);
+      raw.once('close', () => late.cancel());
+      server.emit('connection', carrier);
     },
     use: (certificate) => server.setSecureContext(contextOptions(certificate, options)),
   };

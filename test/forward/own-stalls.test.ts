@@ -1,18 +1,21 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
-import { createServer as createTlsServer } from 'node:tls';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { expect, test, vi } from 'vitest';
 import { UpstreamConnection } from '../../src/forward/upstream/connection.ts';
 import { addressOf, dial } from '../../src/forward/upstream/dial.ts';
+import { closeGently } from '../../src/io/graceful-close.ts';
+import { SharedBufferSocket } from '../../src/io/read-buffers.ts';
 import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority, openEncrypted, openHttp2 } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';
-import { openGateway } from '../support/gateway.ts';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
+import { openListener } from '../support/listener.ts';
 import { listen } from '../support/listening.ts';
 import { startRawUpstream, startUpstream } from '../support/upstream.ts';
-import { asking, rawClient, switching, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
+import { asking, metric, rawClient, switching, WEBSOCKET_ROUTES } from '../support/web-sockets.ts';
 
 // Fault: cold code, a garbage collection or a machine without a free processor stops the gateway's thread for longer than a service or a
 // client has time. What they have sent meanwhile lies in their sockets, and they are not late (reliability 450).
@@ -159,6 +162,78 @@ test('an upload over HTTP/2 whose rest has come while this thread stalled for lo
   await stallBehind(() => {}, LONG_MS);
   expect((await answered)[0]).toMatchObject({ ':status': 200 });
   expect(upstream.requests[0]?.body.toString()).toBe('in time.');
+});
+
+/** A connection that the gateway has accepted, and on which nothing has been sent. */
+async function accepted(gateway: TestGateway) {
+  const client = await rawClient(gateway);
+  await eventually(async () => expect(await metric(gateway, 'tollgate_connections')).toBe(1));
+  return client;
+}
+
+test('a PROXY header that has come while this thread stalled for longer than headersTimeout is taken (reliability 434)', async () => {
+  const upstream = await startUpstream();
+  const proxies = { trustedProxies: '[127.0.0.1]', proxyProtocol: 'true', headersTimeout: `${LONG_MS}ms` };
+  const { gateway, request } = await gatewayBefore(upstream.origin, proxies);
+  const client = await accepted(gateway);
+  await stallBehind(() => client.socket.write(`PROXY TCP4 203.0.113.7 192.0.2.1 1000 80\r\n${request}`), LONG_MS);
+  expect(await client.head()).toMatch(/^HTTP\/1\.1 200 /);
+});
+
+test('a TLS handshake that begins while this thread stalls for longer than headersTimeout succeeds (reliability 434)', async () => {
+  const upstream = await startUpstream();
+  const { gateway, ca } = await openEncrypted({
+    upstream: upstream.origin,
+    listen: { headersTimeout: `${LONG_MS}ms` },
+  });
+  const { socket } = await accepted(gateway);
+  const secure = connectTls({ socket, ca, servername: 'localhost' });
+  await stallBehind(() => {}, LONG_MS);
+  await once(secure, 'secureConnect');
+});
+
+test('a client that still sends its refused upload while this thread stalls is read before its connection closes (reliability 434)', async () => {
+  const opened = Promise.withResolvers<Socket>();
+  const { port } = await listen(createServer({ allowHalfOpen: true }, opened.resolve));
+  const client = await rawClient({ port });
+  const socket = await opened.promise;
+  closeGently(socket);
+  // Longer than a closing connection is read. One that closes with unread bytes is reset, and its client may lose the response.
+  await stallBehind(() => client.socket.write('upload'), 1_000);
+  client.socket.end();
+  await once(socket, 'close');
+  expect(socket.bytesRead).toBe(6);
+});
+
+test.each(['has been agreed to', 'is asked for'])(
+  'a WebSocket that %s, and whose bytes wait for their turn, is not late, and is looked at again (reliability 434)',
+  async (stage) => {
+    const isAgreed = stage === 'has been agreed to';
+    const upstream = await startRawUpstream((service) => isAgreed && service.write(switching()));
+    const { gateway, key } = await gatewayBefore(upstream.origin, {}, { responseTimeout: TIMEOUT });
+    const client = await rawClient(gateway, asking(key));
+    if (isAgreed) await client.head();
+    const hasWaiting = vi.spyOn(SharedBufferSocket.prototype, 'hasWaiting', 'get').mockReturnValue(true);
+    atEnd(() => vi.restoreAllMocks());
+    await eventually(() => expect(hasWaiting.mock.calls.length).toBeGreaterThan(2));
+    expect(client.ended).toBe(false);
+    hasWaiting.mockReturnValue(false);
+    if (isAgreed) await eventually(() => expect(client.ended).toBe(true));
+    else expect(await client.head()).toMatch(/^HTTP\/1\.1 504 /);
+  },
+);
+
+test('a first request that has come while a listener that stops stalled is served (reliability 440)', async () => {
+  const { listener } = await openListener();
+  const client = await rawClient(listener);
+  await eventually(() => expect(listener.connections()).toBe(1));
+  listener.stopAccepting();
+  void listener.drained(60_000);
+  await eventually(() => expect(rawClient(listener)).rejects.toThrow('ECONNREFUSED'));
+  // Longer than it waits for the first request of a connection.
+  await stallBehind(() => client.socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'), 1_000);
+  await eventually(() => expect(client.ended).toBe(true));
+  expect(await client.head()).toMatch(/^HTTP\/1\.1 200 /);
 });
 
 test.each(['http', 'https'])(

@@ -1,10 +1,13 @@
 import { connect, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines, UNWATCHED } from '../../src/io/deadlines.ts';
+import { STEPS_PER_SLICE } from '../../src/io/steps.ts';
+import { Connections } from '../../src/listen/connections.ts';
 import { eventually } from '../support/conditions.ts';
 import { countTurns } from '../support/count-turns.ts';
 import { atEnd } from '../support/endings.ts';
 import { openListener } from '../support/listener.ts';
+import { Wire } from './fast-path/wire.ts';
 
 const CLIENTS = 200;
 
@@ -62,4 +65,17 @@ test('deadlines that pass at the same moment are acted on for a millisecond in e
   await eventually(() => expect(counted.all).toBe(CLIENTS - 1));
   expect(new Set(times.values())).toEqual(new Set([1]));
   expect(counted.most).toBeLessThanOrEqual(4);
+});
+
+// Fault: the heap guard closed all idle connections in one turn.
+test('connections that are closed because memory is short end in slices, each once (reliability 441)', async () => {
+  const counted = countTurns();
+  const limits = { maxConnections: 1_000, maxConnectionsPerAddress: 1_000 };
+  const connections = new Connections(limits, () => performance.now());
+  const sockets = Array.from({ length: 5 * CLIENTS }, () => new Wire() as unknown as Socket);
+  for (const socket of sockets) connections.add(socket);
+  for (let look = 0; look < 2; look++) connections.closeIdle(counted.done);
+  await eventually(() => expect(connections.count).toBe(0));
+  expect(counted.all).toBe(sockets.length);
+  expect(counted.most).toBeLessThanOrEqual(STEPS_PER_SLICE);
 });

@@ -19,6 +19,7 @@ import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { type ReplicaLink, Replication } from '../../src/stores/redis/replication.ts';
 import { someKey } from '../identify/some-key.ts';
 import { allowance } from '../support/allowance.ts';
+import { busyFor } from '../support/busy-for.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { type PrivateRedis, privateRedis, redisCommand, testRedis } from '../support/redis.ts';
@@ -58,6 +59,20 @@ describe('a change that the replica has', () => {
       durability: { kind: 'durable' },
     });
     expect(String(await redisCommand(replica.url, 'GET', keyspace.apiKey(key.id)))).toContain('"revokedAtMs":5');
+  });
+
+  test('is durable although this thread stalls for longer than it may take, in each turn (reliability 435)', async () => {
+    const { keys } = await gatewayOn(primary.url, { durableWithinMs: 200 });
+    const made = keys.create(someKey().key);
+    let isOver = false;
+    made.then(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      await new Promise(setImmediate);
+      busyFor(250);
+    }
+    expect(await made).toEqual({ kind: 'durable' });
   });
 
   test('is waited for together with those that come at the same time', async () => {

@@ -4,6 +4,7 @@ import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeGently, reset } from '../../io/graceful-close.ts';
 import { interceptEnds, outliveFailedWrites } from '../../io/node-internals.ts';
 import { endInTurn } from '../../io/read-buffers.ts';
+import { hasWaiting } from '../../io/tls-carrier.ts';
 
 /** Why a tunnel ended. */
 export type TunnelEnd =
@@ -124,7 +125,9 @@ export class Tunnel implements Timed {
     const nowMs = this.#deadlines.nowMs();
     const isWaitedFor = this.#client.writableLength > 0 || this.#upstream.writableLength > 0;
     const idleAtMs = this.#lastByteAtMs + this.#idleMs;
-    if (this.#isHalfClosed && isWaitedFor && nowMs < idleAtMs) {
+    // Neither side is late: the gateway has yet to pass on what it has sent. So it is looked at again.
+    if (hasWaiting(this.#client) || hasWaiting(this.#upstream)) this.deadlineAtMs = nowMs;
+    else if (this.#isHalfClosed && isWaitedFor && nowMs < idleAtMs) {
       this.deadlineAtMs = Math.min(nowMs + this.#finMs, idleAtMs);
     } else this.cut('idle');
   }

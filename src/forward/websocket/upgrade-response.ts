@@ -4,6 +4,7 @@ import { valuesOf } from '../../http1/fields.ts';
 import { BadResponseError, type ResponseHead, readResponseHead } from '../../http1/response-head.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { reset } from '../../io/graceful-close.ts';
+import { hasWaiting } from '../../io/tls-carrier.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 import type { AnswerBodyReader } from '../forward.ts';
 
@@ -50,6 +51,8 @@ export class NonUpgradeResponse implements Timed {
 
   onDeadline(): void {
     if (this.#waitsForClient) this.#break(new ClientGoneError('the client does not read'));
+    // The service is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    else if (hasWaiting(this.#answer.socket)) this.deadlineAtMs = this.#options.deadlines.nowMs();
     else this.#break(new DeadlineError('body', this.#options.bodyTimeoutMs));
   }
 

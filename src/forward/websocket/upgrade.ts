@@ -5,7 +5,7 @@ import { BadResponseError } from '../../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { interceptDestroySoon, leaveConnection, requestOn, setTarget } from '../../io/node-internals.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
-import { rawOf } from '../../io/tls-carrier.ts';
+import { hasWaiting, rawOf } from '../../io/tls-carrier.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 import type { AnswerBodyReader, ResponseTimeouts } from '../forward.ts';
 import type { RequestAddress } from '../upstream/connection.ts';
@@ -114,7 +114,9 @@ class Upgrading implements Timed {
   }
 
   onDeadline(): void {
-    this.#fail(new DeadlineError('head', this.#timeouts.responseTimeoutMs));
+    // The service is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    if (this.#socket !== null && hasWaiting(this.#socket)) this.deadlineAtMs = this.#upstream.deadlines.nowMs();
+    else this.#fail(new DeadlineError('head', this.#timeouts.responseTimeoutMs));
   }
 
   breakOff(reason: Error): void {

@@ -3,6 +3,7 @@ import { constants, performServerHandshake, type ServerHttp2Session, type Server
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../errors/catalogue.ts';
 import { networkOf } from '../../identify/failed-attempts.ts';
+import { afterReadyWork } from '../../io/after-reading.ts';
 import type { Deadlines } from '../../io/deadlines.ts';
 import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
@@ -227,6 +228,13 @@ class Http2Session implements ReadConnection, SessionStreams {
     if (this.#served.size > 0) return null;
     // Attack: new connections close that of a neighbour, who is reading the rest of an answer.
     return this.#unreadBytes > 0 ? Math.max(this.#idleSinceMs, this.#stillSinceMs) : this.#idleSinceMs;
+  }
+
+  /** This thread stalled, so that the client was not heard. */
+  stalled(ms: number): void {
+    this.#passedAtMs += ms;
+    this.#stillSinceMs += ms;
+    if (this.#overSinceMs !== null) this.#overSinceMs += ms;
   }
 
   /** Called regularly. Ends the session if it waits too long, or sends too much besides requests. */
@@ -478,6 +486,7 @@ export class Http2Sessions {
   readonly #sessions = new Set<Http2Session>();
   readonly #unreadRequests: UnreadRequests;
   #looking: NodeJS.Timeout | null = null;
+  #lookedAtMs = 0;
   #draining = false;
 
   constructor(options: Omit<Http2Options, 'turns'>) {
@@ -500,7 +509,11 @@ export class Http2Sessions {
       clearInterval(this.#looking);
       this.#looking = null;
     });
-    this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+    if (this.#looking === null) {
+      this.#lookedAtMs = this.#options.nowMs();
+      // What has arrived is read first.
+      this.#looking = setInterval(() => afterReadyWork(this.#look), LOOK_EVERY_MS).unref();
+    }
     if (this.#draining) session.drain();
     return session;
   }
@@ -511,12 +524,19 @@ export class Http2Sessions {
     for (const session of this.#sessions) session.drain();
   }
 
-  #look(): void {
+  /**
+   * Fault: this thread stalled for more than a second, and sessions ended whose clients had read nothing only because nothing was sent
+   * to them meanwhile.
+   */
+  readonly #look = (): void => {
     const nowMs = this.#options.nowMs();
+    const stalledMs = nowMs - this.#lookedAtMs - 2 * LOOK_EVERY_MS;
+    this.#lookedAtMs = nowMs;
+    if (stalledMs > 0) for (const session of this.#sessions) session.stalled(stalledMs);
     for (const session of this.#sessions) session.look(nowMs);
     this.#endUnread(nowMs);
     this.#unreadRequests.look(this.#sessions);
-  }
+  };
 
   /**
    * Attack: a client opens many sessions and does not read its responses. They wait outside the heap, up to 64 KiB for each

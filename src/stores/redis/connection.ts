@@ -1,5 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { Failure } from '../../failure.ts';
+import { ReplyDeadlines } from '../../io/deadlines.ts';
 import { ClusterClient, type HostAndPort, type LinkOptions } from './cluster.ts';
 import { sentinelConnector, serverConnector } from './connectors.ts';
 
@@ -110,9 +111,9 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
       const hasPart = redis instanceof ClusterClient && redis.nodes('master').some(({ status }) => status === 'ready');
       end(hasPart && redis.status === 'ready' ? null : (lastError ?? new Error('no answer')));
     };
-    const timer = setTimeout(late, withinMs);
+    const deadline = new ReplyDeadlines().set(late, withinMs);
     const end = (error: Error | null) => {
-      clearTimeout(timer);
+      deadline.cancel();
       for (const event of ERROR_EVENTS) redis.off(event, onError);
       for (const event of READY_EVENTS) redis.off(event, onReady);
       if (error === null) resolve();

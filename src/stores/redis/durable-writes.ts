@@ -1,5 +1,6 @@
 import { DURABLE, type Durability, type Settlement } from '../../admit/ledger.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
+import { ReplyDeadlines } from '../../io/deadlines.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplicas } from './replication.ts';
@@ -107,6 +108,7 @@ export class DurableWrites {
   readonly #replication: Replication;
   readonly #isOff: boolean;
   readonly #timeoutMs: number;
+  readonly #deadlines = new ReplyDeadlines();
   readonly #keptUnseenMs: number;
   readonly #onLoss: (loss: LostChanges) => void;
   /** In the order in which they were made. */
@@ -151,10 +153,10 @@ export class DurableWrites {
       // An operator may repeat a change until it is acknowledged. That must not displace others.
       const kept = this.#coveringOf(write) ?? this.#keep(write);
       const unknown = () => resolve({ kind: 'unknown', settled: kept.settled });
-      const timer = setTimeout(unknown, this.#timeoutMs);
+      const late = this.#deadlines.set(unknown, this.#timeoutMs);
       kept.postponed.then(unknown);
       kept.settled.then((settlement) => {
-        clearTimeout(timer);
+        late.cancel();
         if (settlement === 'durable') resolve(DURABLE);
         else unknown();
       });
@@ -221,8 +223,7 @@ export class DurableWrites {
   /** @returns the pause until the next round, milliseconds */
   async #round(batch: readonly Kept[]): Promise<number> {
     const roundMs = Math.min(this.#timeoutMs, ROUND_MS);
-    const late = setTimeout(() => this.#replication.drop(), roundMs + GRACE_MS);
-    late.unref();
+    const late = this.#deadlines.set(() => this.#replication.drop(), roundMs + GRACE_MS);
     const round = this.#replication.round(roundMs);
     try {
       // First, so that on a connection that the writes use too, one WAIT serves it as well.
@@ -249,7 +250,7 @@ export class DurableWrites {
       if (batch.some((kept) => this.#kept.has(kept))) this.#replication.drop();
       return waiting === batch.length ? LONG_PAUSE_MS : ROUND_PAUSE_MS;
     } finally {
-      clearTimeout(late);
+      late.cancel();
     }
   }
 

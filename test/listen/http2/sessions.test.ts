@@ -25,6 +25,8 @@ let begun: string[];
 let broken: string[];
 /** How many milliseconds pass each time that the clock is read. */
 let stepMs: number;
+/** How often the time was read. */
+let looks: number;
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
 let isShortOfMemory: boolean;
 /** The connection of a session is closed. */
@@ -41,7 +43,7 @@ beforeAll(async () => {
 });
 
 beforeEach(() => {
-  [begun, broken, stepMs, isShortOfMemory] = [[], [], 0, false];
+  [begun, broken, stepMs, looks, isShortOfMemory] = [[], [], 0, 0, false];
   answer = (_, response) => response.end();
   closed = () => {};
   brokenOff = () => {};
@@ -74,6 +76,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
     deadlines: new Deadlines(() => performance.now()),
     isShortOfMemory: () => isShortOfMemory,
     nowMs: () => {
+      looks++;
       nowMs += stepMs;
       return nowMs;
     },
@@ -138,6 +141,20 @@ describe('a stream that the gateway ends costs its client none of maxResets (rel
     session.send(...ids(40).map((id) => head(id, `/${id}`)), ...ids(40).map((id) => rstStream(id, CODE.CANCEL)));
     await eventually(() => expect(broken).toEqual(['resets']));
   });
+});
+
+test('a client that could read nothing because this thread stalled keeps its session (reliability 439)', async () => {
+  const open = await serving(100);
+  answer = (_request, response) => response.end('x'.repeat(1_000));
+  const session = await open();
+  session.send(settings(4, 0), head(1, '/'));
+  await eventually(() => expect(session.isAnswered(1)).toBe(true));
+  // Each look comes later than `writeTimeout` after the one before.
+  stepMs = 120_000;
+  const before = looks;
+  await eventually(() => expect(looks).toBeGreaterThan(before + 3));
+  session.send(settings(4, 2_000));
+  await eventually(() => expect(session.frames.some((it) => it.stream === 1 && it.flags & FLAG.END_STREAM)).toBe(true));
 });
 
 // Attack: streams that cost nothing and are never read take every slot, and end the older one of a neighbour who has paid.
