@@ -17,7 +17,7 @@ import { ROOT } from '../docs/root.ts';
 import { bundleInto } from './bundle.ts';
 
 /** Files beside the bundle, as they lie in the repository. */
-const ALSO = [
+const filesBeside = () => [
   ...['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'plans.yaml', 'config/gateway.yaml'],
   // The documents, which the README and messages name. Of their screenshots, which are larger than all the rest, only those of the README.
   ...globSync('docs/{,guides/,reference/,operate/,internals/}*.md', { cwd: ROOT }),
@@ -59,7 +59,7 @@ export async function buildPackage(folder: string): Promise<void> {
   await buildProgram(folder);
   declareInto(folder);
   dropDeclarations(folder);
-  for (const file of [...ALSO, ...SCHEMAS]) cpSync(join(ROOT, file), join(folder, file));
+  for (const file of [...filesBeside(), ...SCHEMAS]) cpSync(join(ROOT, file), join(folder, file));
   writeFileSync(join(folder, 'bin', 'library.js'), await libraryOn(folder));
   setModes(folder);
 }
