@@ -1,6 +1,6 @@
 import stringWidth from 'string-width';
 
-// How many cells of a terminal a text takes. The library takes 50 ms of a start, so only what measures text imports this.
+// How many cells of a terminal a text takes.
 
 /** The cells of a terminal that text takes: two for wide characters, such as those of East Asia, and none for combining marks. */
 export const widthOf: (text: string) => number = stringWidth;

@@ -484,10 +484,9 @@ export const TEXT_WORDS = namesWhere(({ form }) => form === 'line' || form === '
 
 /** Where a search looks for a text, as a part of a sentence: `id, name or owner`. @param further what it looks through beside these */
 export function searchedWords(...further: readonly string[]): string {
-  return OR.format(['id', ...SEARCHED.map(wordOf), ...further]);
+  const words = ['id', ...SEARCHED.map(wordOf), ...further];
+  return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
-
-const OR = new Intl.ListFormat('en-GB', { type: 'disjunction' });
 
 /** What a list is filtered by; null: not by this attribute. */
 export type FilterValues = { readonly [A in FilterName]: string | null };
