@@ -11,6 +11,12 @@ if (isNodeTooOld) {
   );
   process.exit(1);
 }
+// Scripts ask for the version alone, for which the commands need not be loaded.
+if (process.argv.length === 3 && /^(?:--)?version$/.test(process.argv[2])) {
+  const { default: manifest } = await import('../package.json', { with: { type: 'json' } });
+  process.stdout.write(`${manifest.version}\n`);
+  process.exit();
+}
 // npm runs a script in the folder of the package. The paths that a person gives to a command, and the files that it looks
 // for unless told, are those of the folder where npm was called: a check of another folder's plans.yaml would pass unseen.
 const { npm_lifecycle_event, npm_package_name, INIT_CWD } = process.env;

@@ -44,7 +44,8 @@ export async function bundledProgram(): Promise<string> {
   files.set('needed-node.mjs', needed!);
   // Beside it lies `main.mjs`; the compile cache stays where it is.
   const moved = bin!.replace("'../src/main.ts'", "'./main.mjs'").replace('./needed-node.js', './needed-node.mjs');
-  files.set('tollgate.mjs', moved.replace('../node_modules/', '../../../'));
+  const placed = moved.replace('../node_modules/', '../../../').replace('../package.json', '../../../../package.json');
+  files.set('tollgate.mjs', placed);
   const digest = createHash('sha256').update(ROOT);
   for (const [name, text] of files) digest.update(`${name}\0`).update(text);
   const folder = join(CACHE, digest.digest('hex').slice(0, 16));
