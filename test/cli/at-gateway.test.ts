@@ -3,11 +3,15 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ALL_COMMANDS } from '../../src/main.ts';
 import { ask, openWithAdmin, STORES, TOKEN } from '../admin/operator.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { runCommand } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
+/** The second words of commands that change something. */
+const CHANGES =
+  / (?:create|update|edit|move|rotate|end-secret|suspend|resume|revoke|delete|topup|undo-topup|reset|lift|rollback)$/;
 const UNKNOWN_KEY = 'key_0000000000000000';
 
 /** Runs a command that asks a gateway, on a machine that has no store and no settings. */
@@ -71,6 +75,19 @@ describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => 
     const [there, own] = [await at(...args), await here(...args)];
     expect(there).toEqual(own);
     expect(there.stderr).not.toBe('');
+  });
+
+  test('and what it reads is the same as on its own store', async () => {
+    const { id } = await gateway.createKey('small', '--name', 'read');
+    const readers = ALL_COMMANDS.flatMap(({ name, positionals, options, environment }) => {
+      const [first = '[]'] = positionals;
+      const isReader = environment.includes('TOLLGATE_GATEWAY') && options.json !== undefined && !CHANGES.test(name);
+      if (!isReader || !/^\[|^KEY_ID$|^ID$/.test(first)) return [];
+      return [[...name.split(' '), ...(first.startsWith('[') ? [] : [id])]];
+    });
+    expect(readers.length).toBeGreaterThan(3);
+    for (const words of readers)
+      expect([words, await at(...words, '--json')]).toEqual([words, await here(...words, '--json')]);
   });
 
   test('and a wrong token is refused, and shown nowhere', async () => {
