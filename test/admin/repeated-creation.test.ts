@@ -111,7 +111,9 @@ describe.each(Object.keys(STORES))('a creation with an Idempotency-Key, on %s', 
     const stored =
       gateway.env.REDIS_URL === undefined
         ? Buffer.concat(
-            readdirSync(gateway.env.TOLLGATE_DATA!).map((file) => readFileSync(join(gateway.env.TOLLGATE_DATA!, file))),
+            readdirSync(gateway.env.TOLLGATE_DATA!, { withFileTypes: true })
+              .filter((one) => one.isFile())
+              .map(({ name }) => readFileSync(join(gateway.env.TOLLGATE_DATA!, name))),
           ).toString('latin1')
         : String(await redisCommand(gateway.env.REDIS_URL, 'GET', `tg:key:{${first.body.id}}`));
     expect(stored).toContain(first.body.id);
