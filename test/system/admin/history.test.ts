@@ -48,7 +48,11 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
 
   test('the history of a key has the cost that was admitted at once, and refusals within seconds', async () => {
     const { id, key } = await made('small');
-    expect((await ask(gateway, 'GET', `/admin/keys/${id}/history`)).body).toEqual({ step: 'hour', buckets: [] });
+    expect((await ask(gateway, 'GET', `/admin/keys/${id}/history`)).body).toEqual({
+      step: 'hour',
+      buckets: [],
+      isKept: true,
+    });
     await call(key, 1);
     await call(key, 1, '/v1/reports');
     await call(key, 4);
