@@ -33,7 +33,7 @@ describe('a client', () => {
     await Promise.all(Array.from({ length: 9 }, worker));
     expect(refusals.length).toBeGreaterThan(0);
     expect(new Set(refusals)).toEqual(new Set(['rate_limit_exceeded']));
-    const bans = await jsonOf(gateway.env, 'bans', 'list');
+    const { bans } = await jsonOf(gateway.env, 'bans', 'list');
     expect(bans.map((ban: { id: string }) => ban.id)).not.toContain(id);
   });
 

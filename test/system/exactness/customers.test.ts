@@ -118,7 +118,7 @@ test('with `of: customer` the strikes of all keys count together, and the ban is
   expect(admitted(answers)).toHaveLength(20);
   expect(answers.filter(({ code }) => code === 'rate_limit_exceeded')).toHaveLength(4);
   expect(answers.filter(({ code }) => code === 'api_key_banned')).toHaveLength(66);
-  expect((await jsonOf(env, 'bans', 'list')).map((ban: { id: string }) => ban.id)).toEqual([id]);
+  expect((await jsonOf(env, 'bans', 'list')).bans.map((ban: { id: string }) => ban.id)).toEqual([id]);
   await jsonOf(env, 'bans', 'lift', id);
   await jsonOf(env, 'usage', 'reset', id);
   await eventually(async () => {

@@ -144,7 +144,7 @@ describe('a Redis that may drop bans to make room', () => {
     const { origin } = await startUpstream();
     const gateway = await startGateway({ upstream: origin, env: { REDIS_URL: url, KEY_PEPPER } });
     const { code, stdout, stderr } = await runTollgate(['keys', 'list', '--json'], { env: gateway.env });
-    expect([code, stdout]).toEqual([0, '[]\n']);
+    expect([code, entriesOf(stdout)]).toEqual([0, []]);
     expect(stderr).toMatch(
       /^warning: Redis at .* forgets quotas and bans when it is full \(maxmemory-policy volatile-lru\)/,
     );
