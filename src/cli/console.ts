@@ -4,7 +4,7 @@ import { exchange } from '../io/http-exchange.ts';
 import { urlOfListener } from '../io/listening.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { LINK_LIFETIME_MS, offerSignIn } from '../operations/sign-in-links.ts';
-import { withKeys } from '../serve/open-store.ts';
+import { withStore } from '../serve/open-store.ts';
 import type { Command, Terminal } from './terminal/command.ts';
 import { OF_STORE } from './terminal/variables.ts';
 
@@ -30,7 +30,7 @@ export const consoleLink: Command = {
   examples: ['tollgate console', 'tollgate console --url https://tollgate-admin.example.com'],
   async run({ options }, terminal) {
     const given = options.url === undefined ? null : originFrom(options.url as string);
-    return withKeys<ExitCode>(
+    return withStore<ExitCode>(
       terminal.env,
       async (store) => {
         const { host, port, tls } = store.settings.admin;

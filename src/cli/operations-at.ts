@@ -47,20 +47,27 @@ async function withOwnerOrStore<T>(
   options: OpenOptions,
 ): Promise<T> {
   const store = await namedStore(terminal.env, options);
-  let opened: OpenStore | null = null;
-  const here = async () => {
-    if (opened === null) {
-      opened = await store.open();
-      for (const warning of opened.warnings) terminal.error(`warning: ${warning}\n`);
-    }
-    return operationsHere(opened, terminal.error);
-  };
-  const owner = () => {
-    const socket = opened === null ? store.owner() : null;
-    return socket === null ? null : { socket, at: atOwner(socket.path, terminal) };
+  const warn = (warnings: readonly string[]) => {
+    for (const warning of warnings) terminal.error(`warning: ${warning}\n`);
   };
   const first = store.owner();
   first?.close();
+  const warned = first === null ? [] : store.warnings;
+  warn(warned);
+  const open = async () => {
+    const opened = await store.open();
+    warn(opened.warnings.filter((warning) => !warned.includes(warning)));
+    return opened;
+  };
+  let opening: Promise<OpenStore> | null = null;
+  const here = async () => {
+    opening ??= open();
+    return operationsHere(await opening, terminal.error);
+  };
+  const owner = () => {
+    const socket = opening === null ? store.owner() : null;
+    return socket === null ? null : { socket, at: atOwner(socket.path, terminal) };
+  };
   const name = first === null || store.name === null ? (await here()).name : store.name;
   try {
     return await work({
@@ -78,7 +85,8 @@ async function withOwnerOrStore<T>(
       },
     });
   } finally {
-    await (opened as OpenStore | null)?.close();
+    const opened = await (opening as Promise<OpenStore> | null)?.catch(() => null);
+    await opened?.close();
   }
 }
 

@@ -3,7 +3,7 @@ import { type StoreContext, storeContext } from '../operations/catalogue/context
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { goneElsewhere, goneElsewhereText } from '../operations/plans/history.ts';
-import type { OpenKeys, OpenStore } from '../serve/open-store.ts';
+import type { OpenStore } from '../serve/open-store.ts';
 
 /**
  * Where a command does its operations: it knows their inputs and outputs, and nothing of a store.
@@ -77,7 +77,7 @@ export function contextOn(store: OpenStore): StoreContext {
 
 /** The plans that a file of keys may name: those of the settings, without those that gateways have removed since. */
 export async function plansToUse(
-  { plans, plansHistory, plansVersion }: Pick<OpenKeys, 'plans' | 'plansHistory' | 'plansVersion'>,
+  { plans, plansHistory, plansVersion }: Pick<OpenStore, 'plans' | 'plansHistory' | 'plansVersion'>,
   warn: (text: string) => void,
 ): Promise<ReadonlyMap<string, Plan>> {
   const gone = await goneElsewhere(plans, plansHistory, plansVersion);

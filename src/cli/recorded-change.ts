@@ -1,7 +1,7 @@
 import type { Durability } from '../admit/ledger.ts';
 import type { ExitCode } from '../failure.ts';
 import { ownRecording, type RecordedWork, type Recording, recorded } from '../operations/recorded.ts';
-import type { OpenKeys } from '../serve/open-store.ts';
+import type { OpenStore } from '../serve/open-store.ts';
 import type { Terminal } from './terminal/command.ts';
 
 /**
@@ -9,7 +9,7 @@ import type { Terminal } from './terminal/command.ts';
  * @param warn called with a line for stderr if the record of a change is missing or lacks the outcome
  */
 export function recordingOf(
-  { audit, settings }: Pick<OpenKeys, 'audit' | 'settings'>,
+  { audit, settings }: Pick<OpenStore, 'audit' | 'settings'>,
   warn: (line: string) => void,
 ): Recording {
   return ownRecording({ audit, settings: settings.audit, warn, settles: false });
@@ -21,7 +21,7 @@ export function recordingOf(
  * @throws as `recorded`
  */
 export function recordedByCommand<T>(
-  store: Pick<OpenKeys, 'audit' | 'settings'>,
+  store: Pick<OpenStore, 'audit' | 'settings'>,
   warn: (line: string) => void,
   work: RecordedWork<T>,
 ): Promise<T> {

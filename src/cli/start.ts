@@ -15,7 +15,7 @@ import { changeOfRecord } from '../operations/recorded.ts';
 import { offerSignIn } from '../operations/sign-in-links.ts';
 import { isLoopback, StartLink } from '../operations/start-link.ts';
 import { startPets } from '../pets/server.ts';
-import { leavesStoreUnused, type OpenKeys, withKeys } from '../serve/open-store.ts';
+import { leavesStoreUnused, type OpenStore, withStore } from '../serve/open-store.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
 import type { LogRecord } from '../telemetry/terminal-line.ts';
@@ -173,7 +173,7 @@ export async function demoKeys(env: NodeJS.ProcessEnv): Promise<readonly DemoKey
  * be used from other machines, so it is a one-time link.
  */
 function withDemoKeys(env: NodeJS.ProcessEnv, startLink: StartLink | null, adminHost: string) {
-  return withKeys(
+  return withStore(
     env,
     async (store) => {
       const file = join(store.settings.dataFolder, 'demo-keys.json');
@@ -200,7 +200,7 @@ function withDemoKeys(env: NodeJS.ProcessEnv, startLink: StartLink | null, admin
 
 const byPlan = (keys: readonly DemoKey[]) => new Map(keys.map(({ plan, key }) => [plan, key]));
 
-async function works({ keys, peppers }: OpenKeys, secret: string, plan: Plan): Promise<boolean> {
+async function works({ keys, peppers }: OpenStore, secret: string, plan: Plan): Promise<boolean> {
   const nowMs = Date.now();
   const hasEnded = ({ expiresAtMs }: { expiresAtMs: number | null }) => expiresAtMs !== null && expiresAtMs <= nowMs;
   for (const digest of peppers.map((pepper) => digestOf(secret, pepper))) {
@@ -215,7 +215,7 @@ async function works({ keys, peppers }: OpenKeys, secret: string, plan: Plan): P
   return false;
 }
 
-async function makeDemoKey(store: OpenKeys, plan: Plan): Promise<string> {
+async function makeDemoKey(store: OpenStore, plan: Plan): Promise<string> {
   const { keys, peppers, plans } = store;
   const custom = WINDOWS.filter((window) => plan.limits[window] === 'custom');
   const limits = Object.fromEntries(custom.map((window) => [window, CUSTOM_LIMITS[window]]));

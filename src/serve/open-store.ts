@@ -25,8 +25,8 @@ import {
 } from '../stores/embedded/open.ts';
 import { exposedFiles } from './exposed-files.ts';
 
-/** The keys in the gateway's store, open for one command. */
-export interface OpenKeys {
+/** The gateway's store, open for one command. */
+export interface OpenStore {
   readonly settings: Settings;
   readonly plans: Plans;
   /** The version of plans.yaml; empty if the command continues without it. */
@@ -45,11 +45,6 @@ export interface OpenKeys {
   readonly plansHistory: PlansHistory;
   /** Announces a change to every gateway. `keys` announces changes of keys itself. */
   readonly publish: (change: StoreChange) => Promise<void>;
-  close(): Promise<void>;
-}
-
-/** What gateways count, in an open store. */
-interface Counts {
   /** The counters and bans. */
   readonly ledger: LedgerView;
   /** What consumers have used, and who is refused now. */
@@ -58,10 +53,8 @@ interface Counts {
   readonly deprecatedCalls: DeprecatedCalls;
   /** When the secrets of keys were used last. */
   readonly secretUses: SecretUseStore;
+  close(): Promise<void>;
 }
-
-/** The whole of the gateway's store, open for one command. */
-export interface OpenStore extends OpenKeys, Counts {}
 
 export interface OpenOptions {
   /** False for commands that work without a valid plans.yaml, so that an operator can always revoke a leaked key. */
@@ -101,6 +94,8 @@ interface NamedStore {
    * @throws Failure `store_unavailable`
    */
   owner(): { readonly path: string; close(): void } | null;
+  /** Sentences for the operator about exposed files, which the warnings of the open store have too. */
+  readonly warnings: readonly string[];
   /** @throws as `openStore` */
   open(): Promise<OpenStore>;
 }
@@ -115,15 +110,13 @@ export async function namedStore(env: NodeJS.ProcessEnv, options: OpenOptions = 
   return {
     name: isEmbedded ? nameOfEmbedded(dataFolder) : null,
     owner: () => (isEmbedded ? socketOfOwner(dataFolder) : null),
-    async open() {
-      const { counts, ...opened } = await openKeys(env, options, read);
-      return { ...opened, ...(await counts()) };
-    },
+    warnings: exposedFiles(env, settings),
+    open: () => opened(env, options, read),
   };
 }
 
-async function openKeys(env: NodeJS.ProcessEnv, options: OpenOptions, read?: Configuration | Faulty) {
-  const { settings, plans, versions, missing } = configurationFor(read ?? (await loadConfiguration(env)), options);
+async function opened(env: NodeJS.ProcessEnv, options: OpenOptions, read: Configuration | Faulty): Promise<OpenStore> {
+  const { settings, plans, versions, missing } = configurationFor(read, options);
   if (options.insistsOnFolder === true) insistOnFolder(env, settings);
   const store = await openTechnology(settings, options);
   const plansVersion = versions.plans;
@@ -136,13 +129,11 @@ async function openKeys(env: NodeJS.ProcessEnv, options: OpenOptions, read?: Con
   };
 }
 
-type Opened = Omit<OpenKeys, 'settings' | 'plans' | 'plansVersion'> & { readonly counts: () => Promise<Counts> };
-
 /** A command on the embedded store does not load the client of Redis. */
 async function openTechnology(
   { dataFolder, peppers, usageHistory, redis: { url, durability } }: Settings,
   { makesSecrets, missingStore }: OpenOptions,
-): Promise<Opened> {
+): Promise<Omit<OpenStore, 'settings' | 'plans' | 'plansVersion'>> {
   const writesPeppers = makesSecrets === true ? 'always' : 'never';
   if (url === null) {
     return openEmbedded({
@@ -198,29 +189,12 @@ interface WorkOptions extends OpenOptions {
 }
 
 /** Opens the store, runs `work` with it, and closes it in any case. */
-export function withStore<T>(
+export async function withStore<T>(
   env: NodeJS.ProcessEnv,
   work: (store: OpenStore) => Promise<T>,
-  options: WorkOptions = {},
+  { warn = (line) => process.stderr.write(line), ...options }: WorkOptions = {},
 ): Promise<T> {
-  return withOpened(env, async ({ counts, ...opened }) => work({ ...opened, ...(await counts()) }), options);
-}
-
-/** The same for a command that needs nothing of what gateways count, and so need not load it. */
-export function withKeys<T>(
-  env: NodeJS.ProcessEnv,
-  work: (store: OpenKeys) => Promise<T>,
-  options: WorkOptions = {},
-): Promise<T> {
-  return withOpened(env, work, options);
-}
-
-async function withOpened<T>(
-  env: NodeJS.ProcessEnv,
-  work: (store: OpenKeys & Opened) => Promise<T>,
-  { warn = (line) => process.stderr.write(line), ...options }: WorkOptions,
-): Promise<T> {
-  const store = await openKeys(env, options);
+  const store = await openStore(env, options);
   for (const warning of store.warnings) warn(`warning: ${warning}\n`);
   try {
     return await work(store);

@@ -32,8 +32,7 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
 
 test('a command opens a store only for what no operation on the store does', () => {
   const openers = [...sources].filter(
-    ([path, text]) =>
-      path.startsWith('src/cli/') && /\b(?:withStore|withKeys|openStore|namedStore)(?:<\w+>)?\(/.test(text),
+    ([path, text]) => path.startsWith('src/cli/') && /\b(?:withStore|openStore|namedStore)(?:<\w+>)?\(/.test(text),
   );
   expect(openers.map(([path]) => path).toSorted()).toEqual(Object.keys(OPENERS).toSorted());
   expect(ALL_COMMANDS.map(({ name }) => name)).toEqual(expect.arrayContaining(Object.values(OPENERS).flat()));

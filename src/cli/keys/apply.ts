@@ -20,7 +20,7 @@ import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/
 import { numberOf } from '../../operations/transfer/records.ts';
 import { SecretFolder } from '../../operations/transfer/secret-folder.ts';
 import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
-import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { plansToUse } from '../operations.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
@@ -78,7 +78,7 @@ export const keysApply: Command = {
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
     const secrets = await secretsIn(words);
-    const plan = await withKeys(terminal.env, (store) => planned(file, store, words, terminal), {
+    const plan = await withStore(terminal.env, (store) => planned(file, store, words, terminal), {
       missingStore: 'empty',
       insistsOnFolder: true,
       warn: terminal.error,
@@ -96,7 +96,7 @@ export const keysApply: Command = {
     }
     const created = plan.changes.filter(({ kind }) => kind === 'create');
     // The store is opened for writing only now: an unchanged file writes nothing.
-    return withKeys(terminal.env, (store) => apply({ file, plan, secrets }, store, words, terminal), {
+    return withStore(terminal.env, (store) => apply({ file, plan, secrets }, store, words, terminal), {
       makesSecrets: created.some(({ id }) => kindOf(id) === 'key'),
       missingStore: created.length > 0 ? 'make' : 'empty',
       warn: () => {},
@@ -108,7 +108,7 @@ export const keysApply: Command = {
  * Reads the file and compares it with the store.
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
-async function planned(file: string, store: OpenKeys, { options }: Words, terminal: Terminal): Promise<ApplyPlan> {
+async function planned(file: string, store: OpenStore, { options }: Words, terminal: Terminal): Promise<ApplyPlan> {
   const { keys, customers } = store;
   const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
@@ -182,7 +182,7 @@ async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal:
 /** @throws the error that ended the changes early, after the report of those that were made */
 async function apply(
   { file, plan, secrets }: { readonly file: string; readonly plan: ApplyPlan; readonly secrets: SecretFolder | null },
-  store: OpenKeys,
+  store: OpenStore,
   words: Words,
   terminal: Terminal,
 ): Promise<ExitCode> {

@@ -14,7 +14,7 @@ import { type Backup, backupText, verifiedBackup } from '../../operations/transf
 import { numberOf } from '../../operations/transfer/records.ts';
 import { type RestoredRecord, restored } from '../../operations/transfer/restore.ts';
 import { openSealed, sealed } from '../../operations/transfer/sealed-file.ts';
-import { embeddedPeppers, type OpenKeys, withKeys, withStore } from '../../serve/open-store.ts';
+import { embeddedPeppers, type OpenStore, withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -95,7 +95,7 @@ export const keysBackup: Command = {
   },
 };
 
-async function* customersAndKeys({ customers, keys }: OpenKeys) {
+async function* customersAndKeys({ customers, keys }: OpenStore) {
   yield* everyRecord(customers);
   yield* everyRecord(keys);
 }
@@ -161,7 +161,7 @@ export const keysRestore: Command = {
       if (own !== null) refuseOtherPeppers(backup, own, () => {});
       // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
       const warn = terminal.error;
-      await withKeys(
+      await withStore(
         terminal.env,
         async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
         {
@@ -171,7 +171,7 @@ export const keysRestore: Command = {
       );
       const isDry = words.options['dry-run'] === true;
       const options = { makesSecrets: !isDry, missingStore: isDry ? 'empty' : 'make', warn } as const;
-      return await withKeys(terminal.env, (store) => restore(backup, store, words, terminal), options);
+      return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
     } finally {
       await handle.close();
     }
@@ -221,7 +221,7 @@ const OUTCOMES = {
   failed: ['unknown', 'refused', 'unreadable'],
 } as const;
 
-async function restore(backup: Backup, store: OpenKeys, words: Words, terminal: Terminal): Promise<ExitCode> {
+async function restore(backup: Backup, store: OpenStore, words: Words, terminal: Terminal): Promise<ExitCode> {
   const { keys, customers, plans, name } = store;
   const how = { force: words.options.force === true, dryRun: words.options['dry-run'] === true };
   const progress = new Progress(terminal, () => performance.now());

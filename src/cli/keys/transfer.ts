@@ -1,6 +1,6 @@
 import type { ExitCode } from '../../failure.ts';
 import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import type { OpenKeys } from '../../serve/open-store.ts';
+import type { OpenStore } from '../../serve/open-store.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import type { Terminal, Words } from '../terminal/command.ts';
 import type { Progress } from '../terminal/output.ts';
@@ -54,7 +54,7 @@ interface Transfer<O extends Outcome> {
  */
 export async function transferred<O extends Outcome>(
   transfer: Transfer<O>,
-  store: OpenKeys,
+  store: OpenStore,
   { options }: Words,
   terminal: Terminal,
 ): Promise<ExitCode> {

@@ -9,7 +9,7 @@ import {
   warningsOf,
 } from '../../operations/plans/warnings.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
-import { withKeys } from '../../serve/open-store.ts';
+import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -71,7 +71,7 @@ async function lookAgainst(plans: PlacedPlans, file: string, terminal: Terminal)
   const progress = new Progress(terminal, () => performance.now());
   // The store and routes come from the settings, the plans from the file that is checked.
   const env = { ...terminal.env, TOLLGATE_PLANS: file };
-  const work = async ({ settings, ...stores }: Parameters<Parameters<typeof withKeys>[1]>[0]) => {
+  const work = async ({ settings, ...stores }: Parameters<Parameters<typeof withStore>[1]>[0]) => {
     const { byPlan: live, unreadable } = await countLiveKeys(stores, Date.now(), {
       onPage: (keysRead) => {
         progress.show('keys', keysRead, null, String);
@@ -83,7 +83,7 @@ async function lookAgainst(plans: PlacedPlans, file: string, terminal: Terminal)
     const users = { live, routes, patterns: patternsOf(routes), hasTokens: jwt !== null };
     return { faults: lostPlansOf(plans, live), warnings: warningsAgainst(plans, users), unreadable };
   };
-  return withKeys(env, work, { warn: terminal.error });
+  return withStore(env, work, { warn: terminal.error });
 }
 
 function jsonOf({ file, line, column, path, message }: Fault) {

@@ -4,7 +4,7 @@ import { changesBetween, isRefused } from '../../operations/plans/changes.ts';
 import type { AffectedPlan, PlansChange } from '../../operations/plans/draft-report.ts';
 import { countLiveKeys } from '../../operations/plans-in-use.ts';
 import { unreadableText } from '../../operations/unreadable.ts';
-import { withKeys } from '../../serve/open-store.ts';
+import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
 import { type Column, printTable } from '../terminal/table.ts';
@@ -69,7 +69,7 @@ export function warnOfUnreadable(unreadable: readonly string[], terminal: Termin
 function liveKeys(plans: string, reached: ReachedCallers, terminal: Terminal) {
   const progress = new Progress(terminal, () => performance.now());
   const env = { ...terminal.env, TOLLGATE_PLANS: plans };
-  return withKeys(
+  return withStore(
     env,
     async (stores) => {
       const live = await countLiveKeys(stores, Date.now(), {

@@ -14,7 +14,7 @@ import {
 import type { KeptVersion } from '../../operations/plans/history-store.ts';
 import { PlansFile } from '../../operations/plans/plans-file.ts';
 import { announceWritten, writePlans } from '../../operations/plans/write.ts';
-import { type OpenKeys, withKeys } from '../../serve/open-store.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
 import { recordedByCommand, recordingOf } from '../recorded-change.ts';
 import { type Command, isYes, type Terminal } from '../terminal/command.ts';
 import { OF_STORE } from '../terminal/variables.ts';
@@ -36,12 +36,12 @@ export const plansRollback: Command = {
     },
   },
   async run({ options, positionals }, terminal) {
-    const work = (store: OpenKeys) => rollBack(store, positionals[0] ?? null, options.yes === true, terminal);
-    return withKeys(terminal.env, work, { needsPlans: false, warn: terminal.error });
+    const work = (store: OpenStore) => rollBack(store, positionals[0] ?? null, options.yes === true, terminal);
+    return withStore(terminal.env, work, { needsPlans: false, warn: terminal.error });
   },
 };
 
-async function rollBack(store: OpenKeys, word: string | null, isSure: boolean, terminal: Terminal): Promise<ExitCode> {
+async function rollBack(store: OpenStore, word: string | null, isSure: boolean, terminal: Terminal): Promise<ExitCode> {
   const history = await readHistory(store.plansHistory);
   const target = targetOf(word, history);
   const file = new PlansFile(filesOf(terminal.env)[1], Date.now);
@@ -110,7 +110,12 @@ async function replace(
     history,
     file,
     terminal,
-  }: { readonly store: OpenKeys; readonly history: ReadHistory; readonly file: PlansFile; readonly terminal: Terminal },
+  }: {
+    readonly store: OpenStore;
+    readonly history: ReadHistory;
+    readonly file: PlansFile;
+    readonly terminal: Terminal;
+  },
   { found, target, text, plans }: Rollback,
 ): Promise<void> {
   const inForce = await plansInForce(history);

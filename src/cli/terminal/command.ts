@@ -110,7 +110,7 @@ const AT_GATEWAY: Readonly<Record<string, Option>> = {
   },
   'plain-http': {
     type: 'boolean',
-    about: 'Asks a gateway on another machine without TLS. Everybody on the way can read the token.',
+    about: 'Asks a gateway on another machine without TLS. Anyone on the way can read the token.',
   },
 };
 

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { DatabaseSync } from 'node:sqlite';
 import { accountsOf, accountsUnder } from '../../admit/account-id.ts';
 import type { Ledger } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
@@ -80,7 +79,10 @@ export async function openForCommand({
       customers: embeddedCustomers({ db, changes }),
       ...recordsIn({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
-      counts: async () => countsOn(db, wallMs),
+      ledger: new EmbeddedLedgerView({ db, wallMs }),
+      history: new EmbeddedHistory({ db, wallMs }),
+      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
+      secretUses: new EmbeddedSecretUses({ db }),
       close,
     };
   } catch (error) {
@@ -92,16 +94,6 @@ export async function openForCommand({
 /** What is recorded of changes, and of the plans that came into force. */
 function recordsIn(options: ConstructorParameters<typeof EmbeddedAudit>[0]) {
   return { audit: new EmbeddedAudit(options), plansHistory: new EmbeddedPlansHistory(options) };
-}
-
-/** The parts of the store that keep what gateways count, for commands. */
-function countsOn(db: DatabaseSync, wallMs: () => number) {
-  return {
-    ledger: new EmbeddedLedgerView({ db, wallMs }),
-    history: new EmbeddedHistory({ db, wallMs }),
-    deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
-    secretUses: new EmbeddedSecretUses({ db }),
-  };
 }
 
 /** For messages. */

@@ -99,12 +99,10 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       audit: new RedisAudit({ redis, circuit, writes }),
       plansHistory: new RedisPlansHistory({ redis, circuit }),
       publish,
-      counts: async () => ({
-        ledger: new RedisLedger(changing),
-        history: new RedisHistory({ redis, circuit }),
-        deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
-        secretUses: new RedisSecretUses({ redis, circuit }),
-      }),
+      ledger: new RedisLedger(changing),
+      history: new RedisHistory({ redis, circuit }),
+      deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
+      secretUses: new RedisSecretUses({ redis, circuit }),
       close: async () => {
         writes.close();
         disconnect();
