@@ -128,8 +128,8 @@ test.skipIf(!hasPrlimit)(
       listen: FROM_PROXY,
       openFiles: 128,
     });
-    const { key } = await gateway.createKey('endless');
     const own = filesOf(gateway);
+    const { key } = await gateway.createKey('endless');
     const operators = connectTo(gateway.adminPort, 40);
     const keepAlive = () => operators.map(({ socket }) => socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n'));
     keepAlive();
