@@ -107,11 +107,15 @@ export async function namedStore(env: NodeJS.ProcessEnv, options: OpenOptions = 
   if (settings === undefined) throw new Failure('bad_settings', 'faults' in read ? read.faults.join('\n') : '');
   const { dataFolder, redis } = settings;
   const isEmbedded = redis.url === null;
+  const warnings = exposedFiles(env, settings);
   return {
     name: isEmbedded ? nameOfEmbedded(dataFolder) : null,
     owner: () => (isEmbedded ? socketOfOwner(dataFolder) : null),
-    warnings: exposedFiles(env, settings),
-    open: () => opened(env, options, read),
+    warnings,
+    async open() {
+      const store = await opened(env, options, read);
+      return { ...store, warnings: [...store.warnings, ...warnings] };
+    },
   };
 }
 
@@ -125,7 +129,7 @@ async function opened(env: NodeJS.ProcessEnv, options: OpenOptions, read: Config
     plans,
     plansVersion,
     ...store,
-    warnings: [...missing, ...store.warnings, ...exposedFiles(env, settings)],
+    warnings: [...missing, ...store.warnings],
   };
 }
 
