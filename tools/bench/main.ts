@@ -1,7 +1,6 @@
 import { cpus, release, totalmem } from 'node:os';
 import { Failure } from '../../src/failure.ts';
 import { runProgram } from '../kit/program.ts';
-import { TOLLGATE } from './contestants/tollgate.ts';
 import { expectedS, longestS } from './duration.ts';
 import { featureOf } from './features.ts';
 import { compared, readCosts, writeCosts } from './guard/costs.ts';
@@ -44,7 +43,7 @@ async function bench(options: Options, interrupted: AbortSignal): Promise<0 | 1>
 }
 
 async function guard(what: 'show' | 'write', signal: AbortSignal): Promise<0 | 1> {
-  const costs = await measureCosts({ program: TOLLGATE, signal, say });
+  const costs = await measureCosts({ signal, say });
   const rows = compared(costs, await readCosts());
   for (const { text } of rows) process.stdout.write(`${text}\n`);
   if (what === 'write') await writeCosts(costs);

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../../test/support/free-port.ts';
 import { spreadOf } from '../kit/statistics.ts';
-import { TOLLGATE, writeSettings } from './contestants/tollgate.ts';
+import { shippedProgram, TOLLGATE, writeSettings } from './contestants/tollgate.ts';
 import { usageOf } from './proc.ts';
 import { startProcess } from './process.ts';
 import type { StartResult } from './results.ts';
@@ -39,11 +39,12 @@ async function startOnce(world: World, redisPort: number): Promise<{ readyMs: nu
   const redisUrl = `redis://127.0.0.1:${redisPort}`;
   const { folder, upstreamPort, isBare } = world;
   const env = await writeSettings(folder, { upstreamPort, port, adminPort, redisUrl, workers: 1, isBare });
+  const program = shippedProgram(TOLLGATE);
   const startedAtMs = performance.now();
   const gateway = startProcess({
     name: 'tollgate-start',
     command: process.execPath,
-    args: [TOLLGATE, 'serve'],
+    args: [program, 'serve'],
     env,
     folder,
   });

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { TOLLGATE } from '../../../tools/bench/contestants/tollgate.ts';
 import { compared, readCosts } from '../../../tools/bench/guard/costs.ts';
 import { measureCosts } from '../../../tools/bench/guard/guard.ts';
 import { totalOf } from '../../../tools/bench/guard/system-calls.ts';
@@ -7,7 +6,7 @@ import { totalOf } from '../../../tools/bench/guard/system-calls.ts';
 test('what a request allocates and which system calls it makes is what the last change says, within 5 %', async ({
   signal,
 }) => {
-  const costs = await measureCosts({ program: TOLLGATE, signal, say: () => {} });
+  const costs = await measureCosts({ signal, say: () => {} });
   const beyond = compared(costs, await readCosts()).filter(({ isWithin }) => !isWithin);
   expect(
     beyond.map(({ text }) => text),

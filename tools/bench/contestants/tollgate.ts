@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +15,8 @@ import { fillRedis } from '../redis.ts';
 import { type KeySet, pooledRandom, type World } from '../world.ts';
 import type { Contestant, Running } from './contestant.ts';
 
-export const TOLLGATE = join(import.meta.dirname, '..', '..', '..', 'bin', 'tollgate.js');
+/** This checkout. */
+export const TOLLGATE = join(import.meta.dirname, '..', '..', '..');
 const PEPPER = 'a pepper for the bench alone';
 const MUST_NOT_GROW = ['tollgate_log_lines_dropped_total', 'tollgate_store_failures_total'];
 
@@ -23,35 +25,34 @@ const MUST_NOT_GROW = ['tollgate_log_lines_dropped_total', 'tollgate_store_failu
  * admin token, so that it keeps what the console shows, and metrics that are scraped every second. With `--bare` it has
  * neither the token nor the scraper.
  */
-export const tollgate = contestant('tollgate', 'Tollgate', { workers: 1, program: TOLLGATE });
+export const tollgate = contestant('tollgate', 'Tollgate', { workers: 1, checkout: TOLLGATE });
 export const tollgateWith2Workers = contestant('tollgate-2-workers', 'Tollgate, 2 workers', {
   workers: 2,
-  program: TOLLGATE,
+  checkout: TOLLGATE,
 });
 
 /** The same without the token and the scraper; and with the screen Now open. */
 export const tollgateBare = contestant('tollgate-bare', 'Tollgate, bare', {
   workers: 1,
-  program: TOLLGATE,
+  checkout: TOLLGATE,
   isBare: true,
 });
 export const tollgateWatched = contestant('tollgate-watched', 'Tollgate, watched', {
   workers: 1,
-  program: TOLLGATE,
+  checkout: TOLLGATE,
   isWatched: true,
 });
 
 /** One gateway for each feature, and one for each load without any. */
 export const tollgateWithFeatures: readonly Contestant[] = FEATURES.map(({ name, title, settings, load, proof }) => ({
-  ...contestant(name, title, { workers: 1, program: TOLLGATE, settings }),
+  ...contestant(name, title, { workers: 1, checkout: TOLLGATE, settings }),
   load,
   ...(proof === null ? {} : { proof }),
 }));
 
 /** The gateway of another checkout, whose dependencies are installed. */
 export function tollgateBefore(folder: string): Contestant {
-  const program = join(folder, 'bin', 'tollgate.js');
-  return contestant('tollgate-before', 'Tollgate before', { workers: 1, program });
+  return contestant('tollgate-before', 'Tollgate before', { workers: 1, checkout: folder });
 }
 
 /** A gateway whose allocations can be asked for. */
@@ -63,12 +64,12 @@ export interface GatewayToGuard {
 }
 
 /** The gateway of a checkout as in production, for `--guard`. */
-export async function startForGuard(world: World, program: string): Promise<GatewayToGuard> {
+export async function startForGuard(world: World): Promise<GatewayToGuard> {
   const bytesFile = join(world.folder, 'allocated-bytes');
   const preload = join(import.meta.dirname, '..', 'guard', 'allocated-bytes.ts');
   const { port, pid } = await start(world, 'tollgate-guarded', {
     workers: 1,
-    program,
+    checkout: TOLLGATE,
     counting: { preload, bytesFile },
   });
   return { port, pid, bytesFile };
@@ -76,8 +77,8 @@ export async function startForGuard(world: World, program: string): Promise<Gate
 
 interface Which {
   readonly workers: number;
-  /** Its bin/tollgate.js. */
-  readonly program: string;
+  /** Its folder. */
+  readonly checkout: string;
   /** Without an admin token, and its metrics are not scraped. */
   readonly isBare?: true;
   /** Somebody has the screen Now open. */
@@ -93,7 +94,8 @@ function contestant(name: Contestant['name'], title: string, which: Which): Cont
 }
 
 async function start(world: World, name: string, which: Which): Promise<Running> {
-  const { workers, program, settings, counting } = which;
+  const { workers, checkout, settings, counting } = which;
+  const program = shippedProgram(checkout);
   const isBare = which.isBare === true || world.isBare;
   const redis = await world.redis();
   const owner = {
@@ -135,7 +137,7 @@ async function start(world: World, name: string, which: Which): Promise<Running>
   return {
     port,
     pid: gateway.pid,
-    version: `${program === TOLLGATE ? 'of this checkout' : `of ${program}`}, Node.js ${process.versions.node}`,
+    version: `${checkout === TOLLGATE ? 'of this checkout' : `of ${checkout}`}, Node.js ${process.versions.node}`,
     redis,
     accounts: `tg:a:{${owner.customerId ?? owner.keyId}}*`,
     tidy: gateway.dropOutput,
@@ -149,6 +151,25 @@ async function farAway(world: World, { port }: { readonly port: number }, delayM
   world.atEnd(() => link.close());
   link.become('pass', delayMs);
   return link.port;
+}
+
+/** The programs that `shippedProgram` has built, by checkout. */
+const SHIPPED = new Map<string, string>();
+
+/**
+ * The bin/tollgate.js that the package and the image of a checkout have. It is built of the sources of the checkout; earlier checkouts ship
+ * the sources themselves.
+ */
+export function shippedProgram(checkout: string): string {
+  const present = SHIPPED.get(checkout);
+  if (present !== undefined) return present;
+  const builder = join(checkout, 'tools', 'package', 'program-main.ts');
+  const isBundled = existsSync(builder);
+  const folder = isBundled ? join(checkout, 'dist', 'bench') : checkout;
+  if (isBundled) execFileSync(process.execPath, [builder, folder], { stdio: ['ignore', 'ignore', 'inherit'] });
+  const program = join(folder, 'bin', 'tollgate.js');
+  SHIPPED.set(checkout, program);
+  return program;
 }
 
 /** The options of Node.js with which a checkout runs its gateway: those of its command, or of `npm start` in earlier ones. */

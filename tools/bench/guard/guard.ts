@@ -24,8 +24,6 @@ const COUNTED_CALLS = 1_000;
 const IDLE_MS = 3_000;
 
 export interface GuardOptions {
-  /** The `bin/tollgate.js` that is measured. */
-  readonly program: string;
   readonly signal: AbortSignal;
   readonly say: (line: string) => void;
 }
@@ -34,14 +32,14 @@ export interface GuardOptions {
  * Counts what requests cost in a gateway as in production. They come one after the other on one connection, so that a count
  * does not depend on how many happen to arrive together.
  */
-export async function measureCosts({ program, signal, say }: GuardOptions): Promise<Costs> {
+export async function measureCosts({ signal, say }: GuardOptions): Promise<Costs> {
   const costs: Partial<Record<Guarded, RequestCost>> = {};
   for (const kind of GUARDED) {
     signal.throwIfAborted();
     // A world for each: what one kind of request leaves behind would be part of the next.
     const world = await openWorld(SCENARIOS[0]!, false);
     try {
-      costs[kind] = await costOf(kind, world, await startForGuard(world, program));
+      costs[kind] = await costOf(kind, world, await startForGuard(world));
     } finally {
       await world.close();
     }
