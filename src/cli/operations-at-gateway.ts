@@ -82,7 +82,7 @@ const NO_API = 'It answered with something that the admin API never answers: is 
 const OTHER_VERSION = 'Its answer has another form than this version of Tollgate reads, so it is of another version';
 const UNKNOWN = 'It is unknown whether the change was made: see `tollgate audit`.';
 
-function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null }: AskedAt) {
+function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null, version }: AskedAt) {
   const { ids, body } = partsOf(operation, input);
   const { method, path } = lineOf(operation.line);
   insistOnNoSecret({ ...ids, ...(hasQuery(operation.line) ? body : {}) });
@@ -92,7 +92,7 @@ function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { on
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(ids[name]!));
   const headers = {
     ...(once === null ? {} : { 'Idempotency-Key': onceIn(once) }),
-    ...(operation.needsVersion === true ? { 'If-Match': '*' } : {}),
+    ...(operation.needsVersion === true ? { 'If-Match': version === undefined ? '*' : `"${version}"` } : {}),
   };
   if (hasQuery(operation.line)) {
     const query = new URLSearchParams(Object.entries(body).map(([name, value]) => [name, String(value)])).toString();

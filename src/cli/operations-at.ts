@@ -6,7 +6,7 @@ import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY } from '../operations/catalogue/perform.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { namedStore, type OpenOptions, type OpenStore } from '../serve/open-store.ts';
-import { type AskedAt, contextOn, type OperationsAt } from './operations.ts';
+import { type AskedAt, contextOn, type OperationsAt, plansContextOn } from './operations.ts';
 import { NotReached, operationsAtGateway } from './operations-at-gateway.ts';
 import { recordingOf } from './recorded-change.ts';
 import type { Terminal } from './terminal/command.ts';
@@ -107,11 +107,11 @@ function atOwner(socketPath: string, { answerWithinMs: withinMs }: Terminal): Op
  * @param warn called with a line for stderr if the record of a change is missing or lacks the outcome
  */
 export function operationsHere(store: OpenStore, warn: (line: string) => void): OperationsAt {
-  const contexts = { store: contextOn(store) };
+  const contexts = { store: contextOn(store), plans: plansContextOn(store) };
   return {
     name: store.name,
-    async perform<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null }: AskedAt = {}) {
-      const asked = { ...PLAINLY, once };
+    async perform<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null, version }: AskedAt = {}) {
+      const asked = { ...PLAINLY, once, versions: version === undefined ? null : [version] };
       const recording = recordingOf(store, warn);
       const done = await performGiven(operation, contexts, recording, partsOf(operation, input), asked);
       const { output, change, isRepeated = false } = done as Awaited<ReturnType<AnyOperation['run']>>;

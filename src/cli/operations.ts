@@ -1,8 +1,10 @@
 import type { Plan } from '../model/plan.ts';
-import { type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
+import { type PlansContext, type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
-import { goneElsewhere, goneElsewhereText } from '../operations/plans/history.ts';
+import { PlanDrafts } from '../operations/plans/drafts.ts';
+import { goneElsewhere, goneElsewhereText, latestPlans } from '../operations/plans/history.ts';
+import { PlansFile } from '../operations/plans/plans-file.ts';
 import type { OpenStore } from '../serve/open-store.ts';
 
 /**
@@ -32,6 +34,8 @@ export interface OperationsAt {
 export interface AskedAt {
   /** The name under which the change is made once. */
   readonly once?: string | null;
+  /** Refuses any version of the file but this one, which the person has seen. */
+  readonly version?: string;
 }
 
 /** An operation that was done. */
@@ -68,11 +72,35 @@ export async function* pagesOf<O extends AnyOperation>(
 export const SECRET_ADVICE =
   'Do not give secrets as arguments, which other users of this machine see: `tollgate keys find` reads one from standard input.';
 
-/** What the operations of commands work on. */
+/** What the operations of commands on the store work on. */
 export function contextOn(store: OpenStore): StoreContext {
   const { plans, plansVersion, settings } = store;
   const inForce = { plans: () => plans, plansVersion: () => plansVersion, settings: () => settings };
   return storeContext({ ...store, ...inForce, secretAdvice: SECRET_ADVICE, nowMs: () => Date.now() });
+}
+
+/** What those on plans.yaml work on. */
+export function plansContextOn(store: OpenStore): PlansContext {
+  const { plans, settings, plansHistory, audit: auditStore } = store;
+  const { routes, jwt } = settings;
+  const file = new PlansFile(store.plansFile, Date.now);
+  const drafts = new PlanDrafts({
+    file,
+    inForce: () => ({ plans, routes, hasTokens: jwt !== null }),
+    recent: null,
+    nowMs: Date.now,
+    monotonicMs: () => performance.now(),
+  });
+  return {
+    drafts,
+    file,
+    replaced: () => latestPlans(plansHistory),
+    inForce: null,
+    mayWrite: settings.admin.editPlans,
+    users: store,
+    auditStore,
+    plansHistory,
+  };
 }
 
 /** The plans that a file of keys may name: those of the settings, without those that gateways have removed since. */

@@ -98,7 +98,6 @@ export function adminApiOn(
         settings,
         plans: {
           ...plansAdmin,
-          ...settings,
           users: opened,
           auditStore: opened.audit,
           plansHistory: opened.plansHistory,
@@ -188,7 +187,7 @@ function plansAdminOf(
   inForce: SettingsInForce,
   { env, live }: AdminApiSurroundings,
   nowMs: () => number,
-): Pick<PlansContext, 'drafts' | 'file' | 'inForce' | 'mayWrite'> {
+): Pick<PlansContext, 'drafts' | 'file' | 'replaced' | 'inForce' | 'mayWrite'> {
   const file = new PlansFile(filesOf(env)[1], nowMs);
   const drafts = new PlanDrafts({
     file,
@@ -200,7 +199,7 @@ function plansAdminOf(
     nowMs,
     monotonicMs: () => performance.now(),
   });
-  return { drafts, file, inForce, mayWrite: inForce.settings.admin.editPlans };
+  return { drafts, file, replaced: async () => inForce.plans, inForce, mayWrite: inForce.settings.admin.editPlans };
 }
 
 /** The store has lost acknowledged changes: an error line and a count. */

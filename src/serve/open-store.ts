@@ -5,6 +5,7 @@ import {
   type Configuration,
   configurationFrom,
   type Faulty,
+  filesOf,
   loadConfiguration,
   type Settings,
 } from '../config/settings.ts';
@@ -29,6 +30,8 @@ import { exposedFiles } from './exposed-files.ts';
 export interface OpenStore {
   readonly settings: Settings;
   readonly plans: Plans;
+  /** The path of plans.yaml. */
+  readonly plansFile: string;
   /** The version of plans.yaml; empty if the command continues without it. */
   readonly plansVersion: string;
   /** The store for messages, without any password. */
@@ -127,6 +130,7 @@ async function opened(env: NodeJS.ProcessEnv, options: OpenOptions, read: Config
   return {
     settings,
     plans,
+    plansFile: filesOf(env)[1],
     plansVersion,
     ...store,
     warnings: [...missing, ...store.warnings],
@@ -137,7 +141,7 @@ async function opened(env: NodeJS.ProcessEnv, options: OpenOptions, read: Config
 async function openTechnology(
   { dataFolder, peppers, usageHistory, redis: { url, durability } }: Settings,
   { makesSecrets, missingStore }: OpenOptions,
-): Promise<Omit<OpenStore, 'settings' | 'plans' | 'plansVersion'>> {
+): Promise<Omit<OpenStore, 'settings' | 'plans' | 'plansFile' | 'plansVersion'>> {
   const writesPeppers = makesSecrets === true ? 'always' : 'never';
   if (url === null) {
     return openEmbedded({

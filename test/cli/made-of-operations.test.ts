@@ -25,7 +25,6 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
   'src/cli/keys/import.ts': ['keys import'],
   'src/cli/plans/check.ts': ['plans check'],
   'src/cli/plans/diff.ts': ['plans diff'],
-  'src/cli/plans/rollback.ts': ['plans rollback'],
   'src/cli/start.ts': ['start'],
   'src/cli/usage-export.ts': ['usage export'],
 };

@@ -82,11 +82,17 @@ export interface SettingsContext {
   readonly versions: () => { readonly settings: string; readonly plans: string };
 }
 
-/** The plans of a gateway, and its plans.yaml. */
-export interface PlansContext extends SettingsContext {
+/** The plans of a gateway, and its plans.yaml; or those that a command on the store knows of. */
+export interface PlansContext {
   readonly drafts: PlanDrafts;
   readonly file: PlansFile;
-  readonly inForce: PlansInForce;
+  /**
+   * Returns the plans in whose place a new file comes.
+   * @throws Failure `conflict`, `store_corrupt`, `store_unavailable` if they cannot be read
+   */
+  readonly replaced: () => Promise<Plans>;
+  /** What the gateway has in force. Null for a command, which waits for no gateway. */
+  readonly inForce: PlansInForce | null;
   /** True if `admin.editPlans` is set. */
   readonly mayWrite: boolean;
   /** The keys and customers of the store, to count those that a change of plans affects. */

@@ -80,10 +80,13 @@ export class PlanDrafts {
     return this.#check({ kind: 'check', body, file: this.#options.file.name, users: this.#users() }, null);
   }
 
-  /** Finds the faults of a draft that is to be written, and returns its text. @param body `{text}` as JSON */
-  sound(body: Uint8Array): Promise<Outcome<Results['sound']>> {
-    const { file, inForce } = this.#options;
-    return this.#check({ kind: 'sound', body, file: file.name, inForce: inForce().plans }, null);
+  /**
+   * Finds the faults of a draft that is to be written, and returns its text.
+   * @param body `{text}` as JSON
+   * @param replaced the plans in whose place it comes
+   */
+  sound(body: Uint8Array, replaced: Plans): Promise<Outcome<Results['sound']>> {
+    return this.#check({ kind: 'sound', body, file: this.#options.file.name, inForce: replaced }, null);
   }
 
   /**

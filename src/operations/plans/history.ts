@@ -68,7 +68,7 @@ export function versionNamed(word: string, { versions, unreadable }: Omit<ReadHi
 }
 
 /** The version that came into force last. @throws Failure `store_corrupt` if that may be one that cannot be read */
-export function latestVersion({ versions, unreadable }: Omit<ReadHistory, 'textOf'>): KeptVersion {
+function latestVersion({ versions, unreadable }: Omit<ReadHistory, 'textOf'>): KeptVersion {
   const [[latest], [hidden]] = [versions, unreadable];
   if (latest === undefined || (hidden !== undefined && Number(hidden.id) > latest.number)) throw hidden;
   return latest;
@@ -77,6 +77,16 @@ export function latestVersion({ versions, unreadable }: Omit<ReadHistory, 'textO
 /** The version that was in force before an entry; null if none is kept. */
 function versionBefore(entry: KeptVersion, versions: readonly KeptVersion[]): KeptVersion | null {
   return versions.find(({ number }) => number < entry.number) ?? null;
+}
+
+/** The plans that came into force last. @throws Failure `conflict` if this version of Tollgate cannot read them; as `readHistory` */
+export async function latestPlans(history: PlansHistory): Promise<Plans> {
+  const read = await readHistory(history);
+  const latest = latestVersion(read);
+  const parsed = parsePlans(await read.textOf(latest), NAME);
+  if ('value' in parsed) return parsed.value;
+  const why = `The plans in force, version ${latest.version}, cannot be read by this version of Tollgate.`;
+  throw new Failure('conflict', why);
 }
 
 /**

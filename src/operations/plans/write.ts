@@ -35,12 +35,13 @@ export async function writePlans(
   isExpected: (version: string) => boolean,
   {
     file,
-    inForce,
+    replaced,
     users,
     monotonicMs,
   }: {
     readonly file: PlansFile;
-    readonly inForce: Pick<PlansInForce, 'plans'>;
+    /** The plans in whose place the draft comes. */
+    readonly replaced: Plans;
     readonly users: PlanUserStores;
     readonly monotonicMs: () => number;
   },
@@ -49,7 +50,7 @@ export async function writePlans(
   if (!isExpected(version)) return { kind: 'changed', version };
   const untilMs = monotonicMs() + COUNT_MS;
   const isInTime = () => monotonicMs() < untilMs;
-  const replacement = { before: inForce.plans, after: draft, file: file.name };
+  const replacement = { before: replaced, after: draft, file: file.name };
   const retention = await retentionOf(replacement, async () => users, isInTime);
   await nextTurn();
   if (!isInTime() || retention?.isUnknown === true) {

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
-import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { ask, STORES, startWithAdmin, TOKEN } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
 import { startReplica, type TestGateway } from '../../support/gateway.ts';
 import { privateRedis } from '../../support/redis.ts';
@@ -179,24 +179,63 @@ describe('a rollback on a terminal', () => {
     return { code, printed, complaint, asked };
   }
 
-  test('shows the difference and asks, changes nothing without a yes, and nothing that somebody changed meanwhile', async () => {
-    const gateway = await startWithAdmin(await STORES['the embedded store']!(), { plans: plansWith(10) });
-    await change([gateway], plansWith(6));
-    await eventually(async () => expect(await historyOf(gateway)).toHaveLength(2));
-    for (const answer of ['', null]) {
-      const refused = await rollBack(gateway, async () => answer);
-      expect(refused).toMatchObject({ code: 1, asked: 1, complaint: expect.stringContaining('Nothing was changed.') });
-      expect(refused.printed).toContain(`-${plansWith(6)}+${plansWith(10)}`);
+  test.each([
+    ['the embedded store', 'is asked of the gateway that owns the store'],
+    ['Redis', 'is done on the store'],
+  ])(
+    'on %s %s, shows the difference and asks, changes nothing without a yes, and nothing that somebody changed meanwhile (reliability 466)',
+    async (name) => {
+      const gateway = await startWithAdmin(await STORES[name]!(), { plans: plansWith(10) });
+      await change([gateway], plansWith(6));
+      await eventually(async () => expect(await historyOf(gateway)).toHaveLength(2));
+      for (const answer of ['', null]) {
+        const refused = await rollBack(gateway, async () => answer);
+        expect(refused).toMatchObject({
+          code: 1,
+          asked: 1,
+          complaint: expect.stringContaining('Nothing was changed.'),
+        });
+        expect(refused.printed).toContain(`-${plansWith(6)}+${plansWith(10)}`);
+      }
+      const meanwhile = await rollBack(gateway, async () => {
+        await writeFile(fileOf(gateway), plansWith(5));
+        return 'y';
+      });
+      expect(meanwhile).toMatchObject({ code: 1, complaint: expect.stringContaining('has been changed since') });
+      expect(await readFile(fileOf(gateway), 'utf8')).toBe(plansWith(5));
+      const [{ version }] = (await historyOf(gateway)).slice(-1) as [Entry];
+      expect(await rollBack(gateway, async () => 'n', version, '--yes')).toMatchObject({ code: 0, asked: 0 });
+      expect(await readFile(fileOf(gateway), 'utf8')).toBe(plansWith(10));
+    },
+  );
+
+  test('of a gateway that an admin names replaces the file of that gateway, if its settings allow it', async () => {
+    for (const [settings, outcome] of [
+      [
+        EDITING,
+        { code: 0, complaint: expect.stringMatching(/^plans.yaml is version .* The gateway has it in force.\n$/) },
+      ],
+      [{}, { code: 1, complaint: expect.stringContaining('set `admin: { editPlans: true }`') }],
+    ] as const) {
+      const gateway = await startWithAdmin(await STORES.Redis!(), { ...settings, plans: plansWith(10) });
+      await change([gateway], plansWith(6));
+      await eventually(async () => expect(await historyOf(gateway)).toHaveLength(2));
+      const env = { TOLLGATE_GATEWAY: `http://127.0.0.1:${gateway.adminPort}`, TOLLGATE_TOKEN: TOKEN };
+      expect(await rollBack({ ...gateway, env }, async () => 'y')).toMatchObject(outcome);
+      expect(await readFile(fileOf(gateway), 'utf8')).toBe(plansWith(outcome.code === 0 ? 10 : 6));
     }
-    const meanwhile = await rollBack(gateway, async () => {
-      await writeFile(fileOf(gateway), plansWith(5));
-      return 'y';
-    });
-    expect(meanwhile).toMatchObject({ code: 1, complaint: expect.stringContaining('has been changed meanwhile') });
-    expect(await readFile(fileOf(gateway), 'utf8')).toBe(plansWith(5));
-    const [{ version }] = (await historyOf(gateway)).slice(-1) as [Entry];
-    expect(await rollBack(gateway, async () => 'n', version, '--yes')).toMatchObject({ code: 0, asked: 0 });
-    expect(await readFile(fileOf(gateway), 'utf8')).toBe(plansWith(10));
+  });
+
+  test('to a version whose plans lack one that live keys use is refused without a gateway, too', async () => {
+    const both = 'plans: { starter: { limits: { minute: 1 } }, pro: { limits: { minute: 2 } } }\n';
+    const gateway = await startWithAdmin(await STORES['the embedded store']!(), { plans: plansWith(10) });
+    await change([gateway], both);
+    await eventually(async () => expect(await historyOf(gateway)).toHaveLength(2));
+    await gateway.createKey('pro');
+    await gateway.process.stop();
+    const lacks = expect.stringContaining('lacks `pro`, which 1 live key uses');
+    expect(await rollBack(gateway, async () => 'y')).toMatchObject({ code: 1, asked: 1, complaint: lacks });
+    expect(await readFile(fileOf(gateway), 'utf8')).toBe(both);
   });
 });
 
