@@ -175,9 +175,10 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     const usage = async () => (await it('GET', `/admin/keys/${id}/usage`)).body;
     expect(await usage()).toMatchObject({
       windows: {
-        minute: { limit: 3, form: 'fixed', topUp: null },
+        minute: { limit: 3, used: 0, remaining: 3, form: 'fixed', topUp: null },
         hour: { limit: 'unlimited', form: 'fixed', topUp: null },
       },
+      ...{ strikes: 0, ban: null },
       rung: 0,
       nextBanSeconds: 60,
     });

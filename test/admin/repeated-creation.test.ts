@@ -56,6 +56,14 @@ describe.each(Object.keys(STORES))('a creation with an Idempotency-Key, on %s', 
       (id: string) => ask(gateway, 'POST', `/admin/keys/${id}/rotate`, { overlap: '0s' }),
       'has another secret since',
     ],
+    [
+      'the key was deleted',
+      async (id: string) => {
+        await ask(gateway, 'DELETE', `/admin/keys/${id}`);
+        await ask(gateway, 'POST', `/admin/keys/${id}/delete`);
+      },
+      'was deleted',
+    ],
   ])('is 409 without the secret once %s', async (_, end, what) => {
     const key = randomUUID();
     const first = await create(key);

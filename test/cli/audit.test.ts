@@ -141,11 +141,6 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await changes('--key', keys[0])).toEqual([first]);
     expect(JSON.stringify([first, again])).not.toContain(hashes[0]);
   });
-
-  test('a secret that is taken for an id is not recorded', async () => {
-    await run(env, 'keys', 'revoke', `tg_live_${'a'.repeat(38)}`);
-    expect(await changes()).toMatchObject([{ action: 'key.revoke', outcome: 'refused', target: null }]);
-  });
 });
 
 test.each([

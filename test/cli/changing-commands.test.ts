@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { main } from '../../src/main.ts';
 import { OPERATIONS } from '../../src/operations/catalogue/all.ts';
+import { pathMembersOf } from '../../src/operations/catalogue/input.ts';
 import { FINAL } from '../../src/operations/catalogue/operation.ts';
 import { allowance } from '../support/allowance.ts';
 import { runCommand } from '../support/run-command.ts';
@@ -101,14 +102,26 @@ describe.each(FINAL_ONES)('the command of $name, which cannot be undone,', ({ op
   });
 });
 
-test('another creation under the same --id is refused', async () => {
+const OF_A_RECORD = CHANGES.filter(({ operation }) => pathMembersOf(operation)[0] === 'id');
+
+test.each(OF_A_RECORD)('the command of $name refuses a record that there is not, with a sentence', async (change) => {
+  const [id, ...given] = await WORDS[change.name]!();
+  const none = `${id!.slice(0, 4)}none`;
+  expect(await run(...change.words, none, ...given, ...(change.operation.isFinal ? ['--yes'] : []))).toEqual({
+    ...{ code: 1, stdout: '', stderr: `There is no ${none === 'key_none' ? 'key' : 'customer'} ${none}.\n` },
+  });
+});
+
+test('a creation under the same --id is made once, and another one is refused (reliability 471)', async () => {
   const create = (plan: string) => run('customers', 'create', '--plan', plan, '--id', 'ticket 9');
-  expect((await create('pro')).code).toBe(0);
-  expect((await create('pro')).stderr).toContain('Nothing was changed');
+  const { customers: before } = await json('customers', 'list');
+  expect(await create('pro')).toMatchObject({ code: 0, stderr: '' });
+  expect((await create('pro')).stderr).toBe('Nothing was changed: this change was made under this --id before.\n');
   expect(await create('free')).toMatchObject({
     code: 1,
     stderr: 'Another change was made under this --id. Use a new one.\n',
   });
+  expect((await json('customers', 'list')).customers).toHaveLength(before.length + 1);
 });
 
 test('a creation that makes a secret takes no --id, of which the secret could be derived again', async () => {

@@ -59,16 +59,6 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     expect((await run('customers', 'show', id!)).stderr).toContain(`There is no customer ${id}.`);
   });
 
-  test('make one once for each --id, and refuse another under it (reliability 471)', async () => {
-    const { run, json } = await shell();
-    const made = await run('customers', 'create', '--plan', 'free', '--id', 'ticket 7');
-    expect([made.code, made.stderr]).toEqual([0, '']);
-    const again = await run('customers', 'create', '--plan', 'free', '--id', 'ticket 7');
-    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('was made under this --id before')]);
-    expect((await run('customers', 'create', '--plan', 'small', '--id', 'ticket 7')).code).toBe(1);
-    expect(await json('customers', 'list')).toHaveLength(1);
-  });
-
   test('suspend and resume one, and show it', async () => {
     const { run, json } = await shell();
     const { id } = await json('customers', 'create', '--plan', 'free');
@@ -94,36 +84,6 @@ describe.each(Object.entries(STORES))('commands for customers on %s', (_, emptyS
     expect((await run('customers', 'resume', id)).stdout).toBe(`${id} is resumed.\n`);
     expect((await run('customers', 'resume', id)).stdout).toBe(`${id} was not suspended.\n`);
     expect((await json('customers', 'list'))[0]).not.toHaveProperty('suspended');
-  });
-
-  test('say who may call what with the keys of one', async () => {
-    const { run, json } = await shell();
-    const lists = ['--scope', 'a', '--scope', 'b', '--address', '10.0.0.0/8', '--origin', 'https://a.example.com'];
-    const { id } = await json('customers', 'create', '--plan', 'free', ...lists, '--meta', 'team=blue');
-    await json('customers', 'create', '--plan', 'free', '--meta', 'team=red');
-    const [found, ...others] = await json('customers', 'list', 'meta.team=blue');
-    expect([found.id, others]).toEqual([id, []]);
-    const text = (await run('customers', 'show', id)).stdout;
-    for (const row of [
-      'scopes     a b',
-      'addresses  10.0.0.0/8',
-      'origins    https://a.example.com',
-      'meta       team=blue',
-    ]) {
-      expect(text).toContain(`\n${row}\n`);
-    }
-    await run('customers', 'edit', id, '--scope', 'c', '--address', '', '--meta', 'tier=gold', '--meta', 'team=');
-    const after = await json('customers', 'show', id);
-    expect(after).toMatchObject({ scopes: ['c'], origins: ['https://a.example.com'], meta: { tier: 'gold' } });
-    expect(after).not.toHaveProperty('addresses');
-    for (const words of [
-      ['--scope', 'a b'],
-      ['--address', '10.0.0.1/8'],
-      ['--meta', 'Team=x'],
-      ['--certificate', 'dns:a'],
-    ]) {
-      expect((await run('customers', 'edit', id, ...words)).code).toBe(2);
-    }
   });
 
   test('a restore resumes none that was suspended since, and puts back what its callers may do (reliability 263)', async () => {

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { allowance } from '../support/allowance.ts';
-import { entriesOf, runCommand as run } from '../support/run-command.ts';
+import { runCommand as run } from '../support/run-command.ts';
 import { createKey, STORES, spend } from './ledger-commands.ts';
 
 const daily = allowance({ day: 2 }, { after: 3, firstMs: 600_000 });
@@ -61,14 +61,6 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect((await run(env, 'audit')).stdout).toMatch(/topup\.undo\tdone\t.*window: day, limit: 5002 → 2/);
   });
 
-  test('all top-ups of a window are taken back by its name', async () => {
-    for (const amount of ['3', '4']) await topUp('--amount', amount);
-    expect((await run(env, 'keys', 'undo-topup', id, 'day', '--json')).stdout).toBe(
-      `${JSON.stringify({ id, window: 'day', amount: 7, limit: 2, until: null }, null, 2)}\n`,
-    );
-    expect((await dayOf()).limit).toBe(2);
-  });
-
   test('a reset sets what was used to nothing, and tells of a ban that stays', async () => {
     await spend(env, id, daily, 9);
     const { code, stdout } = await run(env, 'usage', 'reset', id, '--window', 'day');
@@ -82,36 +74,6 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(await run(env, 'bans', 'lift', id)).toMatchObject({ stdout: `The ban of ${id} is lifted.\n` });
     const { stdout: all } = await run(env, 'usage', 'reset', id, '--json');
     expect(JSON.parse(all)).toEqual({ id, windows: ['minute', 'day'], ban: null });
-  });
-
-  test('the same --id changes once and says so, another change under it is refused', async () => {
-    await topUp('--amount', '3', '--id', 'ticket 7');
-    const again = await topUp('--amount', '3', '--id', 'ticket 7');
-    expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining('Nothing was changed') });
-    expect(again.stdout).toContain(`The day limit of ${id} is 5; the top-up ends`);
-    expect(await topUp('--amount', '4', '--id', 'ticket 7')).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('Another change was made under this --id'),
-    });
-    expect((await dayOf()).limit).toBe(5);
-    const [refused, repeated, made] = entriesOf((await run(env, 'audit', '--json')).stdout);
-    expect([made, repeated, refused]).toMatchObject([
-      { action: 'key.topup', outcome: 'done', target: id, before: { limit: 2 }, after: { limit: 5 } },
-      { action: 'key.topup', outcome: 'unchanged', before: null },
-      { action: 'key.topup', outcome: 'refused', code: 'idempotency_key_reused' },
-    ]);
-    expect((await run(env, 'audit')).stdout).toContain('limit: 2 → 5');
-  });
-
-  test('a key that is revoked, or that there is not, is refused with a sentence', async () => {
-    await run(env, 'keys', 'revoke', id);
-    const revoked = { code: 1, stdout: '', stderr: `Key ${id} is revoked; nothing of it is counted any more.\n` };
-    expect(await topUp('--amount', '1')).toEqual(revoked);
-    expect(await run(env, 'usage', 'reset', id)).toEqual(revoked);
-    expect(await run(env, 'usage', 'reset', 'key_none')).toMatchObject({
-      code: 1,
-      stderr: 'There is no key key_none.\n',
-    });
   });
 });
 
