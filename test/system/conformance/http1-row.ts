@@ -10,10 +10,8 @@ export interface Row {
   readonly id: string;
   /** What has to hold, in our words. */
   readonly title: string;
-  /** The RFC and section that ask for it; left out where none does. */
-  readonly rfc?: string;
-  /** How strongly they ask; `must` by default. */
-  readonly strictness?: 'must' | 'should' | 'ought' | 'may' | 'none';
+  /** The RFC and section that ask for it; null where none does. */
+  readonly rfc: string | null;
   /** The bytes; `⏎` is CRLF, every other character is one byte. Several: each is sent when the one before is answered. */
   readonly sent: string | readonly string[];
   /** Outcomes that conform, as `matches` reads them; `REFUSED` by default. */
@@ -35,6 +33,12 @@ export interface Row {
   /** What the field lines of the last request that reaches the upstream match, and what they must not match. */
   readonly forwards?: RegExp;
   readonly withholds?: RegExp;
+}
+
+type Further = Omit<Row, 'id' | 'title' | 'rfc' | 'sent'>;
+
+export function row(id: string, title: string, rfc: string | null, sent: Row['sent'], further: Further = {}): Row {
+  return { id, title, rfc, sent, ...further };
 }
 
 /** Refused with 400, or cut off. */
