@@ -137,7 +137,7 @@ async function recordedAnswerTo(
 }
 
 /** What a request asks for. */
-interface Asked {
+interface RequestTarget {
   readonly clientAddress: string;
   readonly method: string;
   readonly path: string;
@@ -148,7 +148,7 @@ interface Asked {
   readonly change: Action | null;
 }
 
-function askedOf(request: IncomingMessage): Asked {
+function askedOf(request: IncomingMessage): RequestTarget {
   const clientAddress = (request.socket.remoteAddress ?? 'unknown').replace(/^::ffff:(?=[0-9.]+$)/, '');
   const [path = '', queryText = ''] = splitAt(request.url ?? '', '?');
   const query = new URLSearchParams(queryText);
@@ -169,7 +169,7 @@ function actionOf(endpoint: Endpoint): Action | undefined {
 /** Handles one request: authenticates it, finds the handler, reads the body, runs the handler. */
 async function answerTo(
   request: IncomingMessage,
-  { clientAddress, method, path, query, match }: Asked,
+  { clientAddress, method, path, query, match }: RequestTarget,
   attempt: Attempt,
   options: AdminApiOptions,
   { lists, finds, bodies, description }: Means,

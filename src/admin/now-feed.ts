@@ -26,7 +26,7 @@ interface Lists {
   readonly asOf: string | null;
 }
 
-type Named = Pick<RefusedReport, 'name' | 'owner'>;
+type CallerName = Pick<RefusedReport, 'name' | 'owner'>;
 
 /** The data of the event `now`, which the console reads. */
 export interface NowEvent extends Lists {
@@ -34,7 +34,7 @@ export interface NowEvent extends Lists {
   readonly gateways: Awaited<ReturnType<Fleet['presence']['gateways']>>;
   readonly traffic: TrafficReport;
   /** Of the last ten minutes, the most refused first. */
-  readonly mostRefused: readonly (Named & RefusedCount)[];
+  readonly mostRefused: readonly (CallerName & RefusedCount)[];
   /** How many callers were refused in that time. */
   readonly refusedCallers: number;
 }
@@ -48,7 +48,7 @@ export class NowFeed {
   #timer: NodeJS.Timeout | null = null;
   #isComputing = false;
   /** Name and owner of keys that were refused most, for the time when the store is away. */
-  #names: ReadonlyMap<string, Named> = new Map();
+  #names: ReadonlyMap<string, CallerName> = new Map();
   #lists: Lists = { refused: [], refusedMore: false, near: [], nearUnreadable: [], asOf: null };
   /** The last event, for watchers that come until the next one; null while no one watches. */
   #last: string | null = null;

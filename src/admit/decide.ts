@@ -127,7 +127,7 @@ const NOTHING = () => 0;
 const NO_TERMS: LeaseTerms = Object.freeze({});
 
 /** What is asked about a consumer. */
-interface Asked extends Pick<Outcome, 'nowMs' | 'cost' | 'n'> {
+interface DecisionTerms extends Pick<Outcome, 'nowMs' | 'cost' | 'n'> {
   readonly amounts: Amounts | undefined;
   readonly leaseTerms: LeaseTerms;
 }
@@ -144,7 +144,7 @@ function roomInFlightOf(budgets: Budgets, inFlight: readonly number[]): number {
 function decideOn(
   accounts: readonly ChargedAccount[],
   allowance: Allowance,
-  asked: Asked,
+  asked: DecisionTerms,
   roomInFlight: number,
 ): Outcome {
   const { nowMs, cost, n, leaseTerms } = asked;
@@ -171,7 +171,7 @@ function isLent(accounts: readonly ChargedAccount[]): boolean {
 function decideWithLeases(
   accounts: readonly ChargedAccount[],
   allowance: Allowance,
-  { nowMs, cost, n, leaseTerms }: Asked,
+  { nowMs, cost, n, leaseTerms }: DecisionTerms,
   room: number,
   admitted: number,
 ): Outcome {
@@ -237,7 +237,7 @@ interface ChargedAccount {
 function presentAccounts(
   before: readonly AccountState[],
   allowance: Allowance,
-  { nowMs, cost, n, amounts }: Asked,
+  { nowMs, cost, n, amounts }: DecisionTerms,
 ): ChargedAccount[] {
   const { budgets, bans, bansIn } = allowance;
   // Of this length from the start: an array that grows has room for 16.

@@ -21,7 +21,7 @@ const LOOK_EVERY_MS = 1_000;
 
 const NONE: readonly number[] = Object.freeze([]);
 
-interface Held {
+interface InFlightCount {
   count: number;
   reportedAtMs: number;
   /** Whether the store may have another number. */
@@ -35,7 +35,7 @@ interface Held {
  */
 export class InFlightCounts {
   readonly #options: InFlightOptions;
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, InFlightCount>();
   #timer: NodeJS.Timeout | null = null;
   #wakesAtMs = Number.POSITIVE_INFINITY;
 

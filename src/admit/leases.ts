@@ -25,7 +25,7 @@ type AskedBatch = Pick<DecisionRequest, 'consumerId' | 'allowance' | 'cost' | 'n
 
 /** Whose accounts some leases are of: a consumer, or a customer with its consumers. */
 interface Owner {
-  readonly held: Set<Held>;
+  readonly held: Set<HeldLease>;
   /** What this process has admitted for it in all since the first of these leases, with and without them. */
   spent: number;
   /** How many calls that borrow or return are unanswered. */
@@ -35,7 +35,7 @@ interface Owner {
 }
 
 /** A lease that this process holds. */
-interface Held {
+interface HeldLease {
   readonly consumerId: string;
   readonly allowance: Allowance;
   readonly accountIds: AccountIds;
@@ -62,7 +62,7 @@ interface Held {
 export interface Borrowing {
   readonly terms: LeaseTerms;
   readonly generation: number;
-  readonly previous: Held | null;
+  readonly previous: HeldLease | null;
 }
 
 /** Requests of one consumer within `PACE_MS`, from which on it may borrow. */
@@ -82,7 +82,7 @@ const RETURN_FOR_MS = 1_500;
 export class Leases {
   readonly #options: LeasesOptions;
   /** By consumer: one for each allowance that its requests have. */
-  readonly #held = new Map<string, Held[]>();
+  readonly #held = new Map<string, HeldLease[]>();
   readonly #owners = new Map<string, Owner>();
   /** The consumers for which a call that borrows is unanswered. */
   readonly #borrowing = new Set<string>();
@@ -143,7 +143,7 @@ export class Leases {
   }
 
   /** How many requests a busy consumer is expected to send during a lease; 0 for one that is not busy. */
-  #expected(consumerId: string, n: number, previous: Held | null): number {
+  #expected(consumerId: string, n: number, previous: HeldLease | null): number {
     const nowMs = this.#options.monotonicMs();
     if (nowMs >= this.#paceSinceMs + PACE_MS) {
       this.#paceBefore = nowMs < this.#paceSinceMs + 2 * PACE_MS ? this.#pace : new Map();
@@ -182,7 +182,7 @@ export class Leases {
     { terms, previous }: Borrowing,
     { nowMs, accounts, lent, admitted, mayReturn }: Outcome,
     askedAtMs: number,
-  ): Held {
+  ): HeldLease {
     const { units, forMs } = lent!;
     const own = units + admitted * cost - (previous?.unused ?? 0);
     const taken = previous === null ? 0 : Math.max(mostCounted(previous.accounts, accounts) - own, 0);
@@ -225,7 +225,7 @@ export class Leases {
     while (this.#returning.size > 0) await Promise.all(this.#returning);
   }
 
-  #of(consumerId: string, allowance: Allowance): Held | null {
+  #of(consumerId: string, allowance: Allowance): HeldLease | null {
     // Most gateways hold no lease most of the time, and then a request need not pay for a look-up.
     if (this.#held.size === 0) return null;
     const all = this.#held.get(consumerId);
@@ -234,7 +234,7 @@ export class Leases {
     return null;
   }
 
-  #keep(held: Held): void {
+  #keep(held: HeldLease): void {
     const all = this.#held.get(held.consumerId);
     if (all === undefined) this.#held.set(held.consumerId, [held]);
     else all.push(held);
@@ -243,7 +243,7 @@ export class Leases {
     held.timer = setTimeout(() => this.#end([held]), leftMs).unref();
   }
 
-  #drop(held: Held): void {
+  #drop(held: HeldLease): void {
     const { consumerId, owner } = held;
     if (held.timer !== null) clearTimeout(held.timer);
     const left = this.#held.get(consumerId)!.filter((one) => one !== held);
@@ -266,18 +266,18 @@ export class Leases {
     if (held.size === 0 && unanswered === 0) this.#owners.delete(ownerIdOf(consumerId));
   }
 
-  #end(all: readonly Held[]): void {
+  #end(all: readonly HeldLease[]): void {
     for (const held of all) this.#drop(held);
     this.#return(all);
   }
 
-  #return(all: readonly Held[]): void {
+  #return(all: readonly HeldLease[]): void {
     const returning = this.#giveBack(all).finally(() => this.#returning.delete(returning));
     this.#returning.add(returning);
   }
 
   /** What may have arrived stays so, and is never sent again: it might be given back twice. */
-  async #giveBack(all: readonly Held[]): Promise<void> {
+  async #giveBack(all: readonly HeldLease[]): Promise<void> {
     for (let left = all; left.length > 0; ) {
       const requests = left.map((held): DecisionRequest => {
         const { consumerId, allowance, accountIds } = held;
@@ -296,7 +296,7 @@ export class Leases {
   }
 }
 
-function returnOf({ id, unused, accounts, allowance: { budgets } }: Held): ReturnedLease {
+function returnOf({ id, unused, accounts, allowance: { budgets } }: HeldLease): ReturnedLease {
   if (unused === 0) return { id, unused, places: [] };
   const places = budgets.map(({ limits }, i) =>
     settledWindows(limits, accounts[i]!.windows).map(({ placeMs }) => placeMs),

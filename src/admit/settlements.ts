@@ -43,7 +43,7 @@ interface Used {
   readonly more: Map<string, Sum>;
 }
 
-interface Waiting extends Sum {
+interface QueuedSettlement extends Sum {
   /** One for all requests that it settles. */
   readonly settlement: UnitSettlement;
 }
@@ -55,7 +55,7 @@ interface Waiting extends Sum {
 export class Settlements {
   readonly #options: SettlementsOptions;
   #used = new Map<Reservation, Used>();
-  #waiting = new Map<string, Waiting>();
+  #waiting = new Map<string, QueuedSettlement>();
   #timer: NodeJS.Timeout | null = null;
   /** After how many milliseconds the timer was to run. */
   #dueInMs = 0;
@@ -114,7 +114,7 @@ export class Settlements {
     this.#used = new Map();
   }
 
-  #wait(waiting: Waiting): void {
+  #wait(waiting: QueuedSettlement): void {
     const key = keyOf(waiting);
     const known = this.#waiting.get(key);
     if (known !== undefined) addTo(known, waiting);
@@ -147,7 +147,7 @@ export class Settlements {
     await this.flush();
   }
 
-  async #send(sent: readonly Waiting[]): Promise<void> {
+  async #send(sent: readonly QueuedSettlement[]): Promise<void> {
     this.#waiting = new Map();
     this.#owners = new Set();
     const { sink, onSettled } = this.#options;
@@ -169,7 +169,7 @@ function addTo(sum: Sum, { delta, requests }: Sum): void {
 }
 
 /** The same for what can be settled as one. */
-function keyOf({ settlement: { accountId, windows, histories, hour, isRecorded }, delta }: Waiting): string {
+function keyOf({ settlement: { accountId, windows, histories, hour, isRecorded }, delta }: QueuedSettlement): string {
   const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
   return `${accountId} ${hour} ${isRecorded} ${delta < 0} ${histories.join()} ${places}`;
 }

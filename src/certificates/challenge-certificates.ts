@@ -4,7 +4,7 @@ const MAX_KEPT = 200;
 /** How long the store is not asked again about a domain: an order waits as long before it asks for validation. */
 export const FORGET_AFTER_MS = 500;
 
-interface Kept {
+interface CachedAnswer {
   readonly text: string | null;
   readonly untilMs: number;
   readonly certificate: Promise<ChallengeCertificate | null>;
@@ -21,7 +21,7 @@ export class ChallengeCertificates {
   readonly #domains: ReadonlySet<string>;
   readonly #answerTo: (domain: string) => Promise<string | null>;
   readonly #monotonicMs: () => number;
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, CachedAnswer>();
 
   /** @param monotonicMs milliseconds of a monotonic clock */
   constructor(
@@ -54,7 +54,7 @@ export class ChallengeCertificates {
     }
   }
 
-  async #ask(domain: string, before: Kept | undefined): Promise<Omit<Kept, 'untilMs'>> {
+  async #ask(domain: string, before: CachedAnswer | undefined): Promise<Omit<CachedAnswer, 'untilMs'>> {
     const text = await this.#answerTo(domain);
     if (text === null) return { text, certificate: Promise.resolve(null) };
     if (before?.text === text) return { text, certificate: before.certificate };

@@ -17,7 +17,7 @@ const KINDS_OF: Readonly<Record<Placeholder, readonly Kind[]>> = {
 };
 
 /** Who has a name. */
-interface Named {
+interface NamedRecord {
   readonly kind: Kind;
   readonly id: string;
   readonly name: string | null;
@@ -27,11 +27,11 @@ interface Named {
 }
 
 /** What a search for a word has found, all of it: a second one of the same name counts wherever it is. */
-interface Found {
+interface NameMatches {
   /** Those with exactly this name, in any case. */
-  readonly exact: readonly Named[];
+  readonly exact: readonly NamedRecord[];
   /** The first that have the word in their name, owner or metadata, and are not revoked. */
-  readonly part: readonly Named[];
+  readonly part: readonly NamedRecord[];
 }
 
 /** What a command asks for. */
@@ -69,7 +69,7 @@ export async function meantId(
   const named = exact.filter(({ isRevoked }) => isForRevoked || !isRevoked || !hasLiveKey);
   const meant = named.length === 0 && isRead ? part : named;
   if (meant.length === 1) {
-    const [{ id, name, owner, isRevoked }] = meant as [Named];
+    const [{ id, name, owner, isRevoked }] = meant as [NamedRecord];
     const whole = named.length === 1 ? '' : ` (${escapedText(name ?? owner ?? 'no name')})`;
     note(`note: ${escapedText(word)} is ${id}${whole}${isRevoked ? ', which is revoked' : ''}.\n`);
     return id;
@@ -93,8 +93,8 @@ function kindOfId(word: string): Kind | null {
   return /^(?:key_[0-9A-Za-z]{16}|(?:cus_\w+\/)?jwt_[\w-]{32})$/.test(word) ? 'key' : null;
 }
 
-async function found(at: OperationsAt, word: string, kinds: readonly Kind[]): Promise<Found> {
-  const [exact, part]: [Named[], Named[]] = [[], []];
+async function found(at: OperationsAt, word: string, kinds: readonly Kind[]): Promise<NameMatches> {
+  const [exact, part]: [NamedRecord[], NamedRecord[]] = [[], []];
   const wanted = folded(word);
   for (const kind of kinds) {
     for await (const one of FIND[kind](at, word)) {
@@ -107,7 +107,7 @@ async function found(at: OperationsAt, word: string, kinds: readonly Kind[]): Pr
 }
 
 /** The keys and customers that a word finds; none if it may be a secret. One that cannot be read is found by its id alone. */
-const FIND: Readonly<Record<Kind, (at: OperationsAt, word: string) => AsyncGenerator<Named>>> = {
+const FIND: Readonly<Record<Kind, (at: OperationsAt, word: string) => AsyncGenerator<NamedRecord>>> = {
   async *key(at, q) {
     for await (const { keys } of unlessRefused(pagesOf(at, listKeys, { q, all: true })))
       for (const one of keys) yield { ...one, kind: 'key', isRevoked: one.revokedAt !== null };

@@ -56,9 +56,9 @@ export function readDescription(file: string, hint: string, isReload = false): D
   return { file, text, root, version: version as '3.0' | '3.1', basePath };
 }
 
-type Found = { readonly root: unknown } | Pick<Fault, 'line' | 'column' | 'message'>;
+type DocumentOrFault = { readonly root: unknown } | Pick<Fault, 'line' | 'column' | 'message'>;
 
-function jsonOf(text: string): Found {
+function jsonOf(text: string): DocumentOrFault {
   try {
     return { root: readJson(text) };
   } catch (error) {
@@ -67,7 +67,7 @@ function jsonOf(text: string): Found {
   }
 }
 
-function yamlOf(text: string): Found {
+function yamlOf(text: string): DocumentOrFault {
   const { tree, faults } = readTree(text, { depth: MAX_DEPTH, parts: MAX_PARTS, isForeign: true });
   const [first] = faults;
   if (first !== undefined) return first;

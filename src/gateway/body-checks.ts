@@ -44,7 +44,7 @@ const BOUNDS: Bounds = { withinMs: 20_000, heapMb: 192 };
  */
 export class BodyChecks {
   readonly #bounds: Bounds;
-  readonly #shares = new FairShares<Waiting>({ maxConnections: 1, maxQueue: MAX_WAITING, fairShare: FAIR_SHARE });
+  readonly #shares = new FairShares<QueuedCheck>({ maxConnections: 1, maxQueue: MAX_WAITING, fairShare: FAIR_SHARE });
   #thread: BodyThread | null = null;
   /** Ends the thread when it has had nothing to do for long. */
   readonly #deadlines = new ReplyDeadlines();
@@ -98,7 +98,7 @@ export class BodyChecks {
     });
   }
 
-  async #run({ share, check, bytes, isWanted, resolve, reject }: Waiting): Promise<void> {
+  async #run({ share, check, bytes, isWanted, resolve, reject }: QueuedCheck): Promise<void> {
     if (this.#idle !== null) clearTimeout(this.#idle);
     this.#idle = null;
     try {
@@ -181,8 +181,8 @@ class BodyThread {
   }
 }
 
-interface Waiting {
-  readonly share: Share<Waiting>;
+interface QueuedCheck {
+  readonly share: Share<QueuedCheck>;
   readonly check: BodyCheck;
   readonly bytes: Uint8Array;
   readonly isWanted: () => boolean;

@@ -198,14 +198,14 @@ export function replyWithJson(
 }
 
 /** A request that was admitted and counted. */
-interface Counted {
+interface CountedRequest {
   readonly caller: Caller;
   readonly record: Pick<Exchange, 'requestId'>;
   readonly origin: ClientAddress;
 }
 
 /** What an operator's fields may say of a request. */
-export function variablesOf({ caller, record, origin }: Counted): Variables {
+export function variablesOf({ caller, record, origin }: CountedRequest): Variables {
   return {
     'consumer.id': caller.consumer?.id ?? null,
     'consumer.name': caller.consumer?.name ?? null,
@@ -233,7 +233,7 @@ export function replyOfRoute(
   response: ClientResponse,
   reply: RouteReply,
   head: Head,
-  counted: Counted,
+  counted: CountedRequest,
   query: string,
   own: readonly string[],
   closes: boolean,

@@ -10,16 +10,16 @@ const VARIABLES = [
   ...(['consumer.id', 'consumer.name', 'customer.id', 'customer.name'] as const),
   ...(['plan', 'request.id', 'client.address'] as const),
 ] as const;
-type Named = (typeof VARIABLES)[number];
+type PlainVariable = (typeof VARIABLES)[number];
 /** What the name of a pair of the consumer's metadata stands behind. */
 const META = 'consumer.meta.';
 /** The name of a pair of metadata, as part of a pattern. */
 export const META_NAME = '[a-z][a-z0-9_-]{0,31}';
 const OF_META = new RegExp(`^consumer\\.meta\\.${META_NAME}$`);
-type Variable = Named | `${typeof META}${string}`;
+type Variable = PlainVariable | `${typeof META}${string}`;
 
 /** The value of each variable; null if the request has none. */
-export type Variables = Readonly<Record<Named, string | null>> & {
+export type Variables = Readonly<Record<PlainVariable, string | null>> & {
   /** The metadata of the consumer. */
   readonly meta: Readonly<Record<string, string>>;
 };

@@ -68,7 +68,7 @@ export interface Consumer {
   readonly customer: Customer | null;
 }
 
-type Known = Extract<Identity, { kind: 'consumer' }>;
+type KnownConsumer = Extract<Identity, { kind: 'consumer' }>;
 
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
@@ -84,7 +84,7 @@ function consumerOf(
   customer: Customer | null,
   secret: StoredSecret | null,
   before: Consumer | null,
-): Known {
+): KnownConsumer {
   const own = Object.keys(limits).length === 0 ? NO_LIMITS : Object.freeze({ ...limits });
   const onlyFrom = onlyFromOf({ addresses, origins, boundTo });
   const alone: Consumer = { id, plan, limits: own, name, owner, scopes, onlyFrom, meta, customer: null };
@@ -323,7 +323,7 @@ export class Identifier {
   }
 
   /** The key of a secret or a certificate, with its customer. */
-  async #find(sha: string): Promise<FoundWithCustomer | null> {
+  async #find(sha: string): Promise<CustomerKeyMatch | null> {
     const found = await (sha.startsWith(CERTIFICATE)
       ? this.#search.findByCertificate(sha.slice(CERTIFICATE.length).split(' '))
       : this.#search.find(sha));
@@ -334,7 +334,7 @@ export class Identifier {
     return { ...found, customer, hasNoCustomer: customer === null };
   }
 
-  #remember(sha: string, { key, secret, customer }: FoundWithCustomer, askedAtMs: number, epoch: number): KnownSecret {
+  #remember(sha: string, { key, secret, customer }: CustomerKeyMatch, askedAtMs: number, epoch: number): KnownSecret {
     const before = this.#known.peek(sha);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
@@ -406,7 +406,7 @@ export class Identifier {
 
 /** A secret whose key existed and was not revoked when the store was last asked. */
 interface KnownSecret {
-  readonly identity: Known;
+  readonly identity: KnownConsumer;
   readonly keyId: string;
   readonly customerId: string | null;
   /** That of the key or of its customer, whichever ends last; undefined for most keys. One whose end has passed has no effect, so no look-up is needed then. */
@@ -491,7 +491,7 @@ class KnownSecrets {
 }
 
 /** A key and its secret, as the store has them. */
-interface Found {
+interface KeyMatch {
   readonly key: StoredKey;
   /** Null: the key was found by a certificate. */
   readonly secret: StoredSecret | null;
@@ -499,7 +499,7 @@ interface Found {
   readonly oldDigest: string | null;
 }
 
-interface FoundWithCustomer extends Found {
+interface CustomerKeyMatch extends KeyMatch {
   /** Null for a key without a customer. */
   readonly customer: KnownCustomer | null;
   /** The key names a customer that the store does not have. */
@@ -518,7 +518,7 @@ class SecretSearch {
   }
 
   /** @param sha SHA-256 of the secret, base64url */
-  async find(sha: string): Promise<Found | null> {
+  async find(sha: string): Promise<KeyMatch | null> {
     const newest = this.newestDigestOf(sha);
     if (this.#peppers.length > 1) {
       const found = await this.#underAny(sha);
@@ -533,7 +533,7 @@ class SecretSearch {
    * none: which of them is meant cannot be known.
    * @param names the fingerprint first
    */
-  async findByCertificate(names: readonly string[]): Promise<Found | null> {
+  async findByCertificate(names: readonly string[]): Promise<KeyMatch | null> {
     const owners = await Promise.all(names.map((name) => this.#keyStore.ownerOf(certificateDigest(name))));
     // What a store finds is compared, as the digest of a secret is.
     const keys = owners.map((key, i) => (key?.certificates?.includes(names[i]!) === true ? key : null));
@@ -548,7 +548,7 @@ class SecretSearch {
     return digestOf(sha, this.#peppers[0]!);
   }
 
-  async #underAny(sha: string): Promise<Found | null> {
+  async #underAny(sha: string): Promise<KeyMatch | null> {
     const digests = this.#peppers.map((pepper) => digestOf(sha, pepper));
     // In parallel, so that a request does not wait twice as long while the pepper is being changed.
     const keys = await Promise.all(digests.map((digest) => this.#keyStore.findByDigest(digest)));
@@ -560,7 +560,7 @@ class SecretSearch {
   }
 }
 
-function foundIn(key: StoredKey | null, digest: string, oldDigest: string | null): Found | null {
+function foundIn(key: StoredKey | null, digest: string, oldDigest: string | null): KeyMatch | null {
   const secret = key?.secrets.find((candidate) => isSameDigest(candidate.digest, digest));
   return key !== null && secret !== undefined ? { key, secret, oldDigest } : null;
 }

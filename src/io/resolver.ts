@@ -75,7 +75,7 @@ const LOOPBACK: readonly LookupAddress[] = [
   { address: '::1', family: 6 },
 ];
 
-interface Found {
+interface Resolution {
   readonly addresses: readonly LookupAddress[];
   readonly ttlMs: number;
   /** Addresses of IPv6 that come after the grace; null if none can. Never rejects. */
@@ -230,7 +230,7 @@ export class NameResolver {
   }
 
   /** @throws LookupError */
-  async #find(name: KnownName): Promise<Found> {
+  async #find(name: KnownName): Promise<Resolution> {
     // RFC 6761 section 6.4: this one is never asked for.
     if (/(?:^|\.)invalid\.?$/.test(name.host)) throw new LookupError('ENOTFOUND', name.host);
     const rules = this.#rules.read();
@@ -261,7 +261,7 @@ export class NameResolver {
    * @param code what the name servers said
    * @throws LookupError
    */
-  async #bySystem(name: KnownName, code: string): Promise<Found> {
+  async #bySystem(name: KnownName, code: string): Promise<Resolution> {
     if (this.#monotonicMs() < name.systemPausedUntilMs) throw new LookupError(code, name.host);
     // Not ENOTFOUND: an earlier answer of getaddrinfo stays in use.
     if (this.#isSystemBusy) throw new LookupError('EAI_AGAIN', name.host);
@@ -344,7 +344,7 @@ interface Outcome {
  * Asks for the addresses of both families at once.
  * @throws Error with the code of c-ares if there is none
  */
-async function addressesOf(name: string, servers: readonly NameServers[]): Promise<Found> {
+async function addressesOf(name: string, servers: readonly NameServers[]): Promise<Resolution> {
   const sixComes = outcomeOf(
     firstOf(servers, (one) => one.resolve6(name, { ttl: true })),
     6,

@@ -11,7 +11,7 @@ export class ConsumerTime {
   /** Milliseconds since the last `look`. */
   lookedMs = 0;
   /** Its work that waits for a turn, the oldest first. */
-  readonly waiting: Waiting[] = [];
+  readonly waiting: QueuedTurn[] = [];
   /** It had no work for a while. Work of an older request is charged to the consumer's new object. */
   isForgotten = false;
 
@@ -23,7 +23,7 @@ export class ConsumerTime {
 /** @param isLate whether it has waited for `LATEST_MS` of other work */
 type Turn = (isLate: boolean) => void;
 
-interface Waiting {
+interface QueuedTurn {
   readonly turn: Turn;
   /** `workedMs` when it began to wait. */
   readonly sinceMs: number;

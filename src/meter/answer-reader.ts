@@ -3,7 +3,7 @@ import { BodyReader } from './body-reader.ts';
 import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
 import { type Decoding, isDecodable } from './decoders.ts';
 import { LINE_END, RECORD_BEGIN } from './json-lines.ts';
-import type { Found } from './json-number.ts';
+import type { NumberReading } from './json-number.ts';
 
 /** Begins to decompress an answer, as `Decoders.start` does. @param read returns false if no more is needed */
 export type StartDecoding = (coding: string, first: number, read: (bytes: Buffer) => boolean) => Decoding;
@@ -27,7 +27,7 @@ const KINDS: ReadonlyMap<string, BodySource['kind']> = new Map([
 
 /** How the cost in a unit is found: read already, in the body, or measured. */
 type Way =
-  | { readonly kind: 'read'; readonly found: Found }
+  | { readonly kind: 'read'; readonly found: NumberReading }
   | { readonly kind: 'body'; readonly reader: BodyReader }
   | { readonly kind: 'bytes' | 'milliseconds' };
 

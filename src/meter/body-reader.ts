@@ -1,7 +1,7 @@
 import { amountOf, type BodySource, wholeNumberOf } from './cost.ts';
 import { EventStream } from './event-stream.ts';
 import { JsonLines, LINE_END } from './json-lines.ts';
-import { type Found, JsonNumber } from './json-number.ts';
+import { JsonNumber, type NumberReading } from './json-number.ts';
 
 /** The byte order mark that may be at the beginning of a text in UTF-8. */
 const MARK = Buffer.from([0xef, 0xbb, 0xbf]);
@@ -18,7 +18,7 @@ function utf16Of([first, second]: Buffer): 'utf-16le' | 'utf-16be' | null {
 /** Reads one number in a text that arrives in pieces, which it does not keep. */
 interface TextReader {
   add(bytes: Buffer, from: number, to: number): void;
-  end(): Found;
+  end(): NumberReading;
   /** The last amount that has been read; null if none has. */
   readonly seen: number | null;
   readonly isOver: boolean;
@@ -67,7 +67,7 @@ export class BodyReader {
   }
 
   /** What it has found in the whole body. */
-  end(): Found {
+  end(): NumberReading {
     if (this.#first !== null) this.#begin(this.#first);
     return this.#text.end();
   }

@@ -1,4 +1,4 @@
-import type { Found } from './json-number.ts';
+import type { NumberReading } from './json-number.ts';
 import { LastNumber } from './last-number.ts';
 
 const [LF, CR, SPACE] = [0x0a, 0x0d, 0x20] as const;
@@ -59,7 +59,7 @@ export class EventStream {
   }
 
   /** The number of the last event that has one. */
-  end(): Found {
+  end(): NumberReading {
     this.#last.endText();
     return this.#last.found;
   }

@@ -1,4 +1,4 @@
-import type { Found } from './json-number.ts';
+import type { NumberReading } from './json-number.ts';
 import { LastNumber } from './last-number.ts';
 
 /** What separates the texts: a line end, and in `application/json-seq` (RFC 7464) the byte in front of each. */
@@ -32,7 +32,7 @@ export class JsonLines {
     if (at < bytes.length) this.#isInLine = true;
   }
 
-  end(): Found {
+  end(): NumberReading {
     this.#last.endText();
     return this.#last.found;
   }

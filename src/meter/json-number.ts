@@ -12,7 +12,7 @@ const BYTES_PER_BYTE = 6;
  * amount, or the text has a name of the path twice or in another spelling, or is no longer JSON behind the number. `no_json`: the text is not JSON, or ends too early, and no
  * number was found before.
  */
-export type Found = number | 'absent' | 'invalid' | 'no_json';
+export type NumberReading = number | 'absent' | 'invalid' | 'no_json';
 
 // What may come next.
 const VALUE = 0;
@@ -119,7 +119,7 @@ export class JsonNumber {
   #number: string | null = null;
   #word: Buffer = WORDS[0]!;
   #wordAt = 0;
-  #found: Found = 'absent';
+  #found: NumberReading = 'absent';
   #seen: number | null = null;
   /** A name of the path is there twice, or in another spelling. */
   #isTwice = false;
@@ -193,7 +193,7 @@ export class JsonNumber {
   }
 
   /** The text has ended. */
-  end(): Found {
+  end(): NumberReading {
     if (this.#state === IN_NUMBER) this.#endNumber();
     const isWhole = this.#depth === 0 && (this.#state === AFTER_VALUE || !this.#hasBegun);
     if (!isWhole) this.#stop('no_json');

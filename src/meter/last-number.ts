@@ -1,4 +1,4 @@
-import { type Found, JsonNumber } from './json-number.ts';
+import { JsonNumber, type NumberReading } from './json-number.ts';
 
 const INDEX = /^[0-9]+$/;
 /** What a name has in a text that writes it with escapes. */
@@ -41,7 +41,7 @@ function rarestPartOf(name: Buffer): Buffer {
 export class LastNumber {
   readonly #number: JsonNumber;
   readonly #searched: Buffer | null;
-  #found: Found = 'absent';
+  #found: NumberReading = 'absent';
   #seen: number | null = null;
 
   constructor(pointer: readonly string[]) {
@@ -50,7 +50,7 @@ export class LastNumber {
   }
 
   /** What was found in the texts that have ended. */
-  get found(): Found {
+  get found(): NumberReading {
     return this.#found;
   }
 

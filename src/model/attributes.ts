@@ -54,7 +54,7 @@ export interface Attribute<
   Given extends z.ZodType = z.ZodType,
   Edited extends z.ZodType = z.ZodType,
   Shown extends z.ZodType = z.ZodType,
-  Kept extends z.ZodType = z.ZodType,
+  KeptValue extends z.ZodType = z.ZodType,
   InFile extends z.ZodType = z.ZodType,
 > extends Words {
   readonly form: Form;
@@ -67,7 +67,7 @@ export interface Attribute<
   /** In reports and the record of changes. */
   readonly shown: Shown;
   /** In the record of a store. Loose: a later version may allow more. A record without a value lacks the member, or has null. */
-  readonly kept: Kept;
+  readonly kept: KeptValue;
   readonly none: null | undefined;
   /** In an entry of keys.yaml. */
   readonly inFile: InFile;
@@ -393,11 +393,11 @@ type FilterName = {
 }[AttributeName];
 
 type Unchanged<T> = T extends readonly (infer One)[] ? readonly One[] : Readonly<T>;
-type Kept<A extends AttributeName> = Unchanged<NonNullable<z.output<Table[A]['kept']>>>;
+type KeptValue<A extends AttributeName> = Unchanged<NonNullable<z.output<Table[A]['kept']>>>;
 type NullName = { [A in AttributeName]: Table[A]['none'] extends null ? A : never }[AttributeName];
 /** The attributes of a record, as a store has them. */
-export type Attributes = { readonly [A in NullName]: Kept<A> | null } & {
-  readonly [A in Exclude<AttributeName, NullName>]?: Kept<A>;
+export type Attributes = { readonly [A in NullName]: KeptValue<A> | null } & {
+  readonly [A in Exclude<AttributeName, NullName>]?: KeptValue<A>;
 };
 /** What is to be changed. Members that are absent stay; null removes, and so does an empty value. */
 export type AttributeEdits = { readonly [A in AttributeName]?: z.input<Table[A]['edited']> };
@@ -513,7 +513,7 @@ export function attributesIn(record: Partial<Attributes>): Partial<Attributes> {
 }
 
 /** Every attribute of a record, null where it has none. */
-export function allAttributes(record: Partial<Attributes>): { [A in AttributeName]: Kept<A> | null } {
+export function allAttributes(record: Partial<Attributes>): { [A in AttributeName]: KeptValue<A> | null } {
   return Object.fromEntries(ATTRIBUTE_NAMES.map((name) => [name, record[name] ?? null])) as never;
 }
 

@@ -26,7 +26,7 @@ import { type AskedSpan, isTokenCaller, reportOf } from './usage-history.ts';
 import { visible } from './values.ts';
 
 /** What is counted for an id: of a key, a token caller (`jwt_…`, or `cus_…/jwt_…`), or a customer. */
-interface Counted {
+interface CountedAccount {
   readonly id: string;
   readonly accountId: string;
   /** With the budgets of all groups of routes. */
@@ -73,7 +73,7 @@ async function read(store: OperatorStore, id: string, plan: string | null) {
 
 /** Those of the accounts of a caller that cannot be read. */
 async function damagedOf(
-  { accountId, allowance }: Omit<Counted, 'id'>,
+  { accountId, allowance }: Omit<CountedAccount, 'id'>,
   ledger: LedgerView,
 ): Promise<readonly string[]> {
   const { plan, budgets } = allowance;
@@ -223,7 +223,7 @@ export async function resetCounts(
   return { ...joined(resets), report: { id, windows: limits.map(({ name }) => name), ban } };
 }
 
-async function countedToChange(store: OperatorStore, id: string): Promise<Counted> {
+async function countedToChange(store: OperatorStore, id: string): Promise<CountedAccount> {
   if (!isCustomerId(id) && (await recordOf(KEYS, store, id)).revokedAtMs !== null) {
     throw new Failure('conflict', `Key ${id} is revoked; nothing of it is counted any more.`);
   }
@@ -235,7 +235,7 @@ function newId({ random }: OperatorStore): string {
 }
 
 /** @param given the plan that the operator names; null for none */
-async function countedOf(store: OperatorStore, id: string, given: string | null): Promise<Counted> {
+async function countedOf(store: OperatorStore, id: string, given: string | null): Promise<CountedAccount> {
   const plans = store.plans();
   if (isTokenCaller(id)) return { id, accountId: id, allowance: await allowanceOfTokens(store, id, given) };
   if (isCustomerId(id)) {
@@ -316,7 +316,7 @@ function joined(resets: readonly { readonly made: MadeReset; readonly limits: re
 const UNCHANGED = { before: null, after: null };
 
 /** Every limit that an id counts, with its account. Those that belong to the customer of a key are not its own. */
-function limitsIn({ accountId, allowance }: Counted): readonly CountedLimit[] {
+function limitsIn({ accountId, allowance }: CountedAccount): readonly CountedLimit[] {
   return allowance.budgets.flatMap((budget) =>
     budget.limits.map((of) => ({
       name: of.name ?? of.window,

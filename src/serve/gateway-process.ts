@@ -192,7 +192,7 @@ function begin(configuration: Configuration, env: NodeJS.ProcessEnv, options: Ga
 }
 
 /** What a gateway stands on: the store, certificates, the connections to services, the keys of tokens. */
-interface Opened {
+interface Foundation {
   /** Null in a worker: the supervisor has the admin listener. */
   readonly access: AdminAccess | null;
   readonly stores: GatewayStores;
@@ -207,7 +207,7 @@ interface Opened {
   readonly policies: LoadedPolicies;
 }
 
-async function open(run: Run): Promise<Opened> {
+async function open(run: Run): Promise<Foundation> {
   const { env, context, live, log, closers, later, shareOf, startLink, acceptsRollback, storeMs } = run;
   const { settings } = live;
   const policies = new LoadedPolicies(run.policies);
@@ -288,7 +288,7 @@ interface Wired {
   readonly telemetry: AdminApiTelemetry;
 }
 
-async function wire(run: Run, opened: Opened): Promise<Wired> {
+async function wire(run: Run, opened: Foundation): Promise<Wired> {
   const { env, context, live, log, closers, later, storeMs } = run;
   const { settings } = live;
   const { access, stores, tokens, webSockets, validators, policies } = opened;
@@ -339,7 +339,7 @@ async function wire(run: Run, opened: Opened): Promise<Wired> {
   return { gateway, services, surroundings, draining, metrics, heap, telemetry };
 }
 
-function gaugesOf({ live, later }: Run, opened: Opened, heap: HeapGuard, thread: ThreadTime): Gauges {
+function gaugesOf({ live, later }: Run, opened: Foundation, heap: HeapGuard, thread: ThreadTime): Gauges {
   const { stores, certificates, upstreams, tokens, webSockets } = opened;
   return {
     thread,
@@ -361,7 +361,7 @@ function gaugesOf({ live, later }: Run, opened: Opened, heap: HeapGuard, thread:
 }
 
 /** Opens the admin listener, then the public one, and follows the settings from then on. */
-async function serve(run: Run, opened: Opened, wired: Wired) {
+async function serve(run: Run, opened: Foundation, wired: Wired) {
   const { context, live, log, closers } = run;
   const { settings } = live;
   const { access, stores, certificates } = opened;
@@ -398,7 +398,7 @@ async function serve(run: Run, opened: Opened, wired: Wired) {
 /** Opens the admin listener. A worker has none, and answers what its supervisor asks instead. */
 async function openAdmin(
   run: Run,
-  opened: Opened,
+  opened: Foundation,
   { gateway, metrics, heap, draining, surroundings, telemetry }: Wired,
 ) {
   const { env, context, live, log, closers, later } = run;
@@ -466,7 +466,11 @@ async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, lo
 }
 
 /** Opens the public listener. */
-async function listen(run: Run, { certificates }: Opened, { gateway, metrics, heap }: Wired): Promise<PublicListener> {
+async function listen(
+  run: Run,
+  { certificates }: Foundation,
+  { gateway, metrics, heap }: Wired,
+): Promise<PublicListener> {
   const { context, live, log, later, shareOf } = run;
   const { settings } = live;
   const limit = openFilesLimit();
@@ -516,7 +520,7 @@ async function listen(run: Run, { certificates }: Opened, { gateway, metrics, he
 }
 
 /** Puts changed settings in force from now on. */
-function follow(run: Run, { stores, upstreams, tokens, policies }: Opened, wired: Wired): void {
+function follow(run: Run, { stores, upstreams, tokens, policies }: Foundation, wired: Wired): void {
   const { env, live, log, closers, shareOf } = run;
   const { gateway, services, surroundings, metrics, telemetry } = wired;
   const build = async (next: Configuration, signal: AbortSignal) => {

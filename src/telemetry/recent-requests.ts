@@ -5,7 +5,7 @@ import { type LimitName, windowOf } from '../model/values.ts';
 import { joinedCalls, joinedFound } from '../operations/live/found.ts';
 import {
   type DecidedColumns,
-  type Found,
+  type Finding,
   type LiveQuestion,
   type RequestsSeen,
   type Sought,
@@ -126,7 +126,7 @@ export class RecentRequests {
     return counts;
   }
 
-  #find(sought: Sought, nowMs: number): Found {
+  #find(sought: Sought, nowMs: number): Finding {
     if ('caller' in sought) {
       const calls = joinedCalls(this.#calls.of(sought.caller));
       return joinedFound([{ refusals: this.#known.ofCaller(sought.caller, nowMs), calls }]);

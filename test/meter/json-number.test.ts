@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { numberIn } from '../../src/meter/body-reader.ts';
 import { amountOf, wholeNumberOf } from '../../src/meter/cost.ts';
-import { type Found, JsonNumber } from '../../src/meter/json-number.ts';
+import { JsonNumber, type NumberReading } from '../../src/meter/json-number.ts';
 import { SEED, tries } from '../support/sample.ts';
 
 /** What is found if the text arrives in these pieces. */
-function foundIn(pieces: readonly Buffer[], pointer: readonly string[]): Found {
+function foundIn(pieces: readonly Buffer[], pointer: readonly string[]): NumberReading {
   const number = new JsonNumber(pointer);
   for (const piece of pieces) number.add(piece, 0, piece.length);
   return number.end();
@@ -20,7 +20,7 @@ function split(bytes: Buffer, cuts: readonly number[]): Buffer[] {
 const bytewise = (bytes: Buffer) => split(bytes, [...bytes.keys()]);
 
 /** What is to be found in the text of a value. */
-function expectedAt(of: unknown, pointer: readonly string[], read = amountOf): Found {
+function expectedAt(of: unknown, pointer: readonly string[], read = amountOf): NumberReading {
   let value = of;
   for (const token of pointer) {
     const isItem = !Array.isArray(value) || /^(?:0|[1-9][0-9]*)$/.test(token);
@@ -153,7 +153,7 @@ describe.each([
   ['whole', (bytes: Buffer) => [bytes]],
   ['byte by byte', bytewise],
 ])('%s', (_how, piecesOf) => {
-  test.each<[string, string, Found]>([
+  test.each<[string, string, NumberReading]>([
     ['the number', '{"u":{"t":5}}', 5],
     ['a number before other members', '{"u":{"t":5,"x":[{"t":7}]},"t":9}', 5],
     ['a fraction', '{"u":{"t":4.1}}', 5],
@@ -211,7 +211,7 @@ describe.each([
     expect(foundIn(piecesOf(Buffer.from(text)), ['u', 't'])).toBe(found);
   });
 
-  test.each<[string, string[], string, Found]>([
+  test.each<[string, string[], string, NumberReading]>([
     ['a list', ['1'], '[4,5,6]', 5],
     ['lists in lists', ['1', '1', '0'], '[[1,[9]],[2,[5,8],[7]],[3,[7]]]', 5],
     ['an item behind the one of the path', ['2', '0'], '[4,4,[5,6],[7]]', 5],

@@ -174,7 +174,7 @@ class Upgrading implements Timed {
     }
   }
 
-  #listen(asked: Asked, request: ClientRequest): void {
+  #listen(asked: SentUpgrade, request: ClientRequest): void {
     request.once('upgrade', (answer, socket, early) => {
       if (this.#settled) return;
       try {
@@ -198,7 +198,7 @@ class Upgrading implements Timed {
     request.once('close', () => this.#fail(new Error('the upstream closed the connection')));
   }
 
-  #agreed(asked: Asked, answer: IncomingMessage, upstream: Socket, early: Buffer): void {
+  #agreed(asked: SentUpgrade, answer: IncomingMessage, upstream: Socket, early: Buffer): void {
     const { protocol, key } = this.#request;
     checkSwitch(answer, protocol, key);
     const fields = this.#hooks.head(101, answer.rawHeaders);
@@ -320,7 +320,7 @@ interface UpgradeAsk {
 }
 
 /** A request for an upgrade that has been sent. The caller listens for `upgrade`, `response` and `error` on it. */
-interface Asked {
+interface SentUpgrade {
   readonly request: ClientRequest;
   /**
    * Joins both connections after the upstream has agreed: writes the head of the 101 to the client, then lets bytes
@@ -349,7 +349,7 @@ type Join = (answer: IncomingMessage, upstream: Socket, early: Buffer) => void;
  * @param upstream connected
  * @throws Error if the request cannot be written as HTTP
  */
-function askForUpgrade(client: Socket, upstream: Socket, { target, authority, fields }: UpgradeAsk): Asked {
+function askForUpgrade(client: Socket, upstream: Socket, { target, authority, fields }: UpgradeAsk): SentUpgrade {
   const proxy = new ProxyServer();
   proxy.on('error', () => {});
   let sent: ClientRequest | null = null;

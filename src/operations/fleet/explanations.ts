@@ -1,6 +1,6 @@
 import type { KeptRefusal } from '../../model/refusal.ts';
 import { joinedFound } from '../live/found.ts';
-import type { Found, LocalGateway, Sought } from '../live/shapes.ts';
+import type { Finding, LocalGateway, Sought } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';
@@ -20,7 +20,7 @@ export interface FoundRefusal extends KeptRefusal {
 
 interface Search {
   readonly sought: Sought;
-  readonly found: Found<FoundRefusal>[];
+  readonly found: Finding<FoundRefusal>[];
   /** The gateways that have not answered. */
   readonly waitingFor: Set<string>;
 }
@@ -47,7 +47,7 @@ export class Explanations implements FleetJob {
    * Finds what all gateways remember. This takes up to 2.5 s, because the others read questions once a second.
    * @returns null if too many searches run already
    */
-  async find(sought: Sought): Promise<Found<FoundRefusal> | null> {
+  async find(sought: Sought): Promise<Finding<FoundRefusal> | null> {
     if (this.#running >= MAX_SEARCHES) return null;
     this.#running++;
     try {
@@ -57,7 +57,7 @@ export class Explanations implements FleetJob {
     }
   }
 
-  async #search(sought: Sought): Promise<Found<FoundRefusal>> {
+  async #search(sought: Sought): Promise<Finding<FoundRefusal>> {
     const { facts, seen } = await this.#local.ask({ sought: [sought], tails: [] });
     const found = [foundOn(this.#exchange.id, facts.host, seen.found[0]!)];
     await this.#presence.refresh();
@@ -107,7 +107,7 @@ export class Explanations implements FleetJob {
   }
 }
 
-function foundOn(gateway: string, gatewayHost: string, { refusals, calls }: Found): Found<FoundRefusal> {
+function foundOn(gateway: string, gatewayHost: string, { refusals, calls }: Finding): Finding<FoundRefusal> {
   return { refusals: refusals.map((one) => ({ ...one, gateway, gatewayHost })), calls };
 }
 

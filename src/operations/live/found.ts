@@ -1,5 +1,5 @@
 import type { KeptRefusal, LastCalls } from '../../model/refusal.ts';
-import type { Found } from './shapes.ts';
+import type { Finding } from './shapes.ts';
 
 /** Maximum refusals that are reported of one request id, which clients may repeat, and of one caller. */
 const MAX_OF_ID = 10;
@@ -8,7 +8,7 @@ const MAX_OF_CALLER = 50;
 const MAX_DURING_BANS = 5;
 
 /** What several processes or gateways remember of the same, as one. */
-export function joinedFound<R extends KeptRefusal>(all: readonly Found<R>[]): Found<R> {
+export function joinedFound<R extends KeptRefusal>(all: readonly Finding<R>[]): Finding<R> {
   const calls = all.flatMap((one) => one.calls ?? []);
   const refusals = all.flatMap((one) => one.refusals).sort((a, b) => (a.at < b.at ? 1 : -1));
   if (calls.length === 0) return { refusals: refusals.slice(0, MAX_OF_ID), calls: null };

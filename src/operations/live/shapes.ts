@@ -66,7 +66,7 @@ export interface RefusedCallers {
 export type Sought = { readonly requestId: string } | { readonly caller: string };
 
 /** What a process, or a gateway, remembers of what is sought. */
-export interface Found<R extends KeptRefusal = KeptRefusal> {
+export interface Finding<R extends KeptRefusal = KeptRefusal> {
   /** Newest first. */
   readonly refusals: readonly R[];
   /** Null unless a caller was sought. */
@@ -87,7 +87,7 @@ export interface RequestsSeen {
   readonly near: readonly NearCandidate[];
   readonly refused: RefusedCallers;
   /** One for each that is sought, in that order. */
-  readonly found: readonly Found[];
+  readonly found: readonly Finding[];
   readonly tails: readonly TailBatch[];
 }
 

@@ -8,7 +8,7 @@ import type { AffectedPlan, PlansChange } from './draft-report.ts';
 /** Callers that are named of one plan, and of all plans together. The others are counted. */
 export const MAX_NAMED = { ofPlan: 50, inAll: 1_000 };
 
-type Named = Pick<PlanUser, 'id' | 'name' | 'owner'>;
+type CallerName = Pick<PlanUser, 'id' | 'name' | 'owner'>;
 
 /** Whom the change of a plan affects. */
 interface Reach {
@@ -41,7 +41,7 @@ function reachOf(paths: readonly string[]): Reach {
 
 /** The affected callers of a plan, before their limits are known. A thread can be sent it. */
 export interface ReachedPlan extends Pick<AffectedPlan, 'keys' | 'customers'> {
-  readonly named: readonly (Named & { readonly own: Limits })[];
+  readonly named: readonly (CallerName & { readonly own: Limits })[];
 }
 
 /** Collects whom changes affect, from all live users of plans. */

@@ -68,10 +68,10 @@ export type ToThread =
   | { readonly kind: 'requests'; readonly requests: readonly RecentRequest[] }
   | { readonly kind: 'live'; readonly live: LiveCount }
   /** The end of the recent record; null if there is none. */
-  | { readonly kind: 'recent'; readonly kept: Kept | null };
+  | { readonly kind: 'recent'; readonly kept: RecordCoverage | null };
 
 /** What the recent record covers. */
-type Kept = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
+type RecordCoverage = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
 
 /** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
 const MAX_SHOWN = 1_000;
@@ -174,7 +174,7 @@ class DraftThread {
     return answer.live;
   }
 
-  async #recent(): Promise<Kept | null> {
+  async #recent(): Promise<RecordCoverage | null> {
     const answer = await this.#ask({ about: 'recent' });
     if (answer.kind !== 'recent') throw new Error(`asked for the recent record, got ${answer.kind}`);
     return answer.kept;

@@ -150,14 +150,14 @@ export class SupervisorLink {
     });
   }
 
-  async #answer(asked: Asked): Promise<void> {
+  async #answer(asked: AskMessage): Promise<void> {
     if (this.#facts === null) return;
     const value = asked.question === 'live' ? this.#facts.live(asked.about) : await this.#facts[asked.question]();
     await this.send({ kind: 'answer', number: asked.number, value });
   }
 }
 
-type Asked = Extract<ToWorker, { kind: 'ask' }>;
+type AskMessage = Extract<ToWorker, { kind: 'ask' }>;
 
 /** What the supervisor can ask a worker for. `live` has an argument. */
 export type Question = keyof WorkerFacts;

@@ -61,7 +61,7 @@ export class Circuit {
   /** How many calls may be in flight. Further calls wait in the queue, within their deadline. */
   #room = Number.POSITIVE_INFINITY;
   #inFlight = 0;
-  readonly #queue = new Set<Waiting>();
+  readonly #queue = new Set<QueueEntry>();
   readonly #deadlines = new ReplyDeadlines();
   readonly #late = () => Promise.reject(new Late(this.#options.timeoutMs));
   #answeredAtMs = Number.NEGATIVE_INFINITY;
@@ -121,7 +121,7 @@ export class Circuit {
     return new Promise((resolve, reject) => {
       const late = () => waiting.leave(() => reject(new NothingDone('Redis had too much to catch up with.')));
       const deadline = this.#deadlines.set(late, timeoutMs);
-      const waiting: Waiting = {
+      const waiting: QueueEntry = {
         enter: () => {
           this.#inFlight++;
           waiting.leave(() => resolve(Math.max(deadline.leftMs(), 1)));
@@ -223,7 +223,7 @@ export class Circuit {
   }
 }
 
-interface Waiting {
+interface QueueEntry {
   enter(): void;
   refuse(): void;
   leave(then: () => void): void;

@@ -77,7 +77,7 @@ const ROUND_MS = 2_000;
 const GRACE_MS = 500;
 
 /** A write that is kept, to be made again if a failover undoes it. */
-interface Kept {
+interface KeptWrite {
   readonly write: LastingWrite;
   readonly settled: Promise<Settlement>;
   /** After the first call nothing happens. */
@@ -112,8 +112,8 @@ export class DurableWrites {
   readonly #keptUnseenMs: number;
   readonly #onLoss: (loss: LostChanges) => void;
   /** In the order in which they were made. */
-  readonly #kept = new Set<Kept>();
-  readonly #keptOf: Readonly<Record<WriteKind, Set<Kept>>> = {
+  readonly #kept = new Set<KeptWrite>();
+  readonly #keptOf: Readonly<Record<WriteKind, Set<KeptWrite>>> = {
     record: new Set(),
     change: new Set(),
     revocation: new Set(),
@@ -172,13 +172,13 @@ export class DurableWrites {
     this.#wakeUp?.();
   }
 
-  #coveringOf(write: LastingWrite): Kept | null {
+  #coveringOf(write: LastingWrite): KeptWrite | null {
     if (write.isCoveredBy === undefined) return null;
     const last = [...this.#kept].findLast((kept) => kept.write.about === write.about);
     return last !== undefined && write.isCoveredBy(last.write) ? last : null;
   }
 
-  #keep(write: LastingWrite): Kept {
+  #keep(write: LastingWrite): KeptWrite {
     const { promise: settled, resolve: settle } = Promise.withResolvers<Settlement>();
     const { promise: postponed, resolve: postpone } = Promise.withResolvers<void>();
     const seenAtMs = performance.now();
@@ -198,7 +198,7 @@ export class DurableWrites {
     return kept;
   }
 
-  #end(kept: Kept, settlement: Settlement): void {
+  #end(kept: KeptWrite, settlement: Settlement): void {
     this.#kept.delete(kept);
     this.#keptOf[kept.write.kind].delete(kept);
     kept.settle(settlement);
@@ -221,14 +221,14 @@ export class DurableWrites {
   }
 
   /** @returns the pause until the next round, milliseconds */
-  async #round(batch: readonly Kept[]): Promise<number> {
+  async #round(batch: readonly KeptWrite[]): Promise<number> {
     const roundMs = Math.min(this.#timeoutMs, ROUND_MS);
     const late = this.#deadlines.set(() => this.#replication.drop(), roundMs + GRACE_MS);
     const round = this.#replication.round(roundMs);
     try {
       // First, so that on a connection that the writes use too, one WAIT serves it as well.
       const counted = this.#count();
-      const used = new Map<Kept, ReadonlySet<ReplicaLink>>();
+      const used = new Map<KeptWrite, ReadonlySet<ReplicaLink>>();
       let waiting = 0;
       const remade = [...Map.groupBy(batch, ({ write }) => write.about).values()].map(async (group) => {
         for (const kept of group) {
@@ -255,7 +255,7 @@ export class DurableWrites {
   }
 
   /** Whether nothing can be done: the same servers as before have the write, and one of them lacks a replica. */
-  async #waitsForReplica(kept: Kept, round: ReplicationRound): Promise<boolean> {
+  async #waitsForReplica(kept: KeptWrite, round: ReplicationRound): Promise<boolean> {
     const { histories, seenAtMs, isAcknowledged } = kept;
     if (histories === null || performance.now() - seenAtMs > REFRESH_MS) return false;
     const needsAll = isAcknowledged || this.#replication.wanted === 'all';
@@ -272,7 +272,7 @@ export class DurableWrites {
   }
 
   /** @returns the connections used; null if an error occurred, so that later writes to the same record must wait too */
-  async #remake(kept: Kept, round: ReplicationRound): Promise<ReadonlySet<ReplicaLink> | null> {
+  async #remake(kept: KeptWrite, round: ReplicationRound): Promise<ReadonlySet<ReplicaLink> | null> {
     const used = new Set<ReplicaLink>();
     const histories = new Map<string, string | null>();
     try {
@@ -294,7 +294,7 @@ export class DurableWrites {
     }
   }
 
-  async #settleIfSafe(kept: Kept, links: ReadonlySet<ReplicaLink>, round: ReplicationRound): Promise<void> {
+  async #settleIfSafe(kept: KeptWrite, links: ReadonlySet<ReplicaLink>, round: ReplicationRound): Promise<void> {
     const areAll = async (ask: (link: ReplicaLink) => Promise<boolean>) =>
       (await Promise.all([...links].map((link) => ask(link).catch(() => false)))).every(Boolean) &&
       [...links].every(({ status }) => status === 'ready');

@@ -69,7 +69,7 @@ function foreignPointer(pointer: string): UnreadableRecord {
 /** Maximum names in one call: Redis executes nothing else meanwhile. */
 const MAX_AT_ONCE = 256;
 
-interface Waiting {
+interface QueuedLookUp {
   readonly pointer: string;
   readonly resolve: (record: PointedRecord | null | PromiseLike<null>) => void;
   readonly reject: (error: unknown) => void;
@@ -77,7 +77,7 @@ interface Waiting {
 
 /** A look-up whose pointer has been found. */
 interface Pointed {
-  readonly waiting: Waiting;
+  readonly waiting: QueuedLookUp;
   readonly id: string;
   readonly name: string;
 }
@@ -91,7 +91,7 @@ class LookUpsTogether implements LookUps {
   readonly #circuit: Calls;
   readonly #values: Values;
   readonly #way: keyof Calls;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedLookUp[] = [];
 
   constructor({ redis, circuit, values, way }: LookUpsOptions<Exclude<RedisClient, ClusterClient>>) {
     this.#way = way;
@@ -113,7 +113,7 @@ class LookUpsTogether implements LookUps {
     for (let i = 0; i < waiting.length; i += MAX_AT_ONCE) this.#ask(waiting.slice(i, i + MAX_AT_ONCE));
   };
 
-  #ask(batch: readonly Waiting[]): void {
+  #ask(batch: readonly QueuedLookUp[]): void {
     // Both steps have one deadline, because a request waits for both.
     this.#circuit[this.#way](() => this.#settle(batch)).catch((error) => {
       // Look-ups that were answered before are settled, so that this has no effect on them.
@@ -121,7 +121,7 @@ class LookUpsTogether implements LookUps {
     });
   }
 
-  async #settle(batch: readonly Waiting[]): Promise<void> {
+  async #settle(batch: readonly QueuedLookUp[]): Promise<void> {
     const pointers = batch.map(({ pointer }) => pointer);
     // MGET replies nil for a missing value and for a value of another type. EXISTS counts the latter, too.
     const held = holdWrites(this.#redis);

@@ -175,7 +175,7 @@ export class Replication {
   }
 
   /** The replicas that others than the primary know, since it knows only the connected ones; null if there are no others. */
-  async #known(server: Redis): Promise<Known | null> {
+  async #known(server: Redis): Promise<ReplicaList | null> {
     if (this.#client instanceof ClusterClient) return knownInCluster(server);
     return this.#client.options.sentinels ? this.#knownToSentinels(this.#client.options) : null;
   }
@@ -184,7 +184,7 @@ export class Replication {
    * The replicas that any Sentinel knows: each may come to decide which one is promoted, and one alone may have been reset.
    * @throws Failure `store_unavailable` if no Sentinel answers
    */
-  async #knownToSentinels(options: Redis['options']): Promise<Known> {
+  async #knownToSentinels(options: Redis['options']): Promise<ReplicaList> {
     const { sentinels = [], name = '' } = options;
     const answers: SentinelAnswer[] = [];
     const asked = sentinels.map(async (address) => void answers.push(await this.#askSentinel(options, address)));
@@ -263,7 +263,7 @@ interface KnownReplica {
   readonly isDown: boolean;
 }
 
-interface Known {
+interface ReplicaList {
   readonly all: readonly KnownReplica[];
   /** How many others there are. */
   readonly hidden: number;
@@ -399,7 +399,7 @@ function connectedIn(replication: string): Connected {
  * The known replicas that are not connected. Where addresses can be compared, a replica that only the primary knows, and that
  * would never be promoted, cannot take the place of one that is away. Elsewhere their numbers are compared.
  */
-function awayOf(known: Known, { count, addresses }: Connected): readonly AwayReplica[] {
+function awayOf(known: ReplicaList, { count, addresses }: Connected): readonly AwayReplica[] {
   const { all, hidden, hasExactAddresses, ifGone } = known;
   const isExact =
     hasExactAddresses && [...all.map(({ address }) => address), ...addresses].every((address) => isIP(hostOf(address)));
@@ -428,7 +428,7 @@ function hostOf(address: string): string {
 }
 
 /** Those that its own primary knows, regardless of what the nodes believe about their health: a flag of failure ends with one reply. */
-async function knownInCluster(server: Redis): Promise<Known> {
+async function knownInCluster(server: Redis): Promise<ReplicaList> {
   const where = addressOfNode(server);
   const text = await server.call('CLUSTER', 'NODES').catch((error: Error) => {
     if (!error.message.startsWith('NOPERM')) throw error;

@@ -16,7 +16,7 @@ export interface Destination {
   readonly icon: IconName;
 }
 
-interface Found extends Destination {
+interface FinderEntry extends Destination {
   readonly group: 'Keys' | 'Customers' | 'Requests' | 'Actions' | 'Screens';
   readonly note?: string;
 }
@@ -65,7 +65,7 @@ export function Finder({
   const chosen = Math.min(at, all.length - 1);
   const setAt = (next: number) => setChosenFor({ wanted, at: next });
   useEffect(() => document.getElementById(`found-${chosen}`)?.scrollIntoView({ block: 'nearest' }), [chosen]);
-  const go = ({ path }: Found) => {
+  const go = ({ path }: FinderEntry) => {
     onClose();
     navigate(path);
   };
@@ -100,19 +100,19 @@ export function Finder({
 }
 
 /** The screens and actions that match, without asking the gateway. */
-function useNearby(screens: readonly Destination[], wanted: string): readonly Found[] {
+function useNearby(screens: readonly Destination[], wanted: string): readonly FinderEntry[] {
   const mayCreate = useMay('admin');
   return useMemo(() => {
-    const actions: readonly Found[] = mayCreate
+    const actions: readonly FinderEntry[] = mayCreate
       ? [
           { group: 'Actions', title: 'Create key', path: '/keys?create', icon: 'plus' },
           { group: 'Actions', title: 'Create customer', path: '/customers?create', icon: 'plus' },
           { group: 'Actions', title: 'Edit plans', path: '/plans/edit', icon: 'plans' },
         ]
       : [];
-    const more: Found = { group: 'Screens', title: 'History of plans', path: '/plans/history', icon: 'plans' };
-    return [...screens.map((one): Found => ({ group: 'Screens', ...one })), more, ...actions].filter(({ title }) =>
-      title.toLowerCase().includes(wanted.toLowerCase()),
+    const more: FinderEntry = { group: 'Screens', title: 'History of plans', path: '/plans/history', icon: 'plans' };
+    return [...screens.map((one): FinderEntry => ({ group: 'Screens', ...one })), more, ...actions].filter(
+      ({ title }) => title.toLowerCase().includes(wanted.toLowerCase()),
     );
   }, [screens, wanted, mayCreate]);
 }
@@ -120,7 +120,7 @@ function useNearby(screens: readonly Destination[], wanted: string): readonly Fo
 interface Answer {
   /** The text that was looked up. */
   readonly of: string;
-  readonly found: readonly Found[];
+  readonly found: readonly FinderEntry[];
   readonly status: string;
 }
 
@@ -154,10 +154,10 @@ function useFound(wanted: string): Answer {
 const NONE: Answer = { of: '', found: [], status: '' };
 
 async function lookedUp(wanted: string, signal: AbortSignal): Promise<Omit<Answer, 'of'>> {
-  const all = (...found: readonly Found[]) => ({ found, status: '' });
+  const all = (...found: readonly FinderEntry[]) => ({ found, status: '' });
   if (isWholeId(wanted)) return all(recordFound({ id: wanted, name: null }));
   const mayBeRequest = isRequestId(wanted);
-  const explain: readonly Found[] = mayBeRequest
+  const explain: readonly FinderEntry[] = mayBeRequest
     ? [{ group: 'Requests', title: `Explain the request ${wanted}`, path: `/explain/${wanted}`, icon: 'explain' }]
     : [];
   // A long text without spaces is the id of a request or a secret: it is not sent as a query.
@@ -180,13 +180,13 @@ function unreadableText(records: KeyPage['unreadable']): string {
   return `${plural(records.length, 'record')} cannot be read and may match: ${ids.join(', ')}${more}.`;
 }
 
-async function keyOfSecret(secret: string, signal: AbortSignal): Promise<Found> {
+async function keyOfSecret(secret: string, signal: AbortSignal): Promise<FinderEntry> {
   const { data } = await request<FoundKey>('POST', '/admin/keys/find', { body: { secret }, signal });
   return recordFound(data.key, data.isCurrent ? 'its secret' : 'its earlier secret, which no longer works');
 }
 
 /** A key, a caller with tokens or a customer. */
-function recordFound(record: Pick<KeyOrCustomer, 'id' | 'name'>, note = ''): Found {
+function recordFound(record: Pick<KeyOrCustomer, 'id' | 'name'>, note = ''): FinderEntry {
   const place = isCustomer(record.id)
     ? ({ group: 'Customers', path: `/customers/${record.id}`, icon: 'customer' } as const)
     : ({ group: 'Keys', path: `/keys/${record.id}`, icon: 'key' } as const);

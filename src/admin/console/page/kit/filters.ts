@@ -75,10 +75,10 @@ export function PlanChoice({ id, onChange }: { id: string; onChange?: (value: st
   return html`<${Choice} id=${id} name="plan" label="Plan" any="all" options=${options} onChange=${onChange} />`;
 }
 
-type Named = HTMLInputElement | HTMLSelectElement;
+type FormField = HTMLInputElement | HTMLSelectElement;
 
-function fieldsOf(form: HTMLFormElement): readonly Named[] {
-  return [...form.elements].filter((field): field is Named => 'name' in field && field.name !== '');
+function fieldsOf(form: HTMLFormElement): readonly FormField[] {
+  return [...form.elements].filter((field): field is FormField => 'name' in field && field.name !== '');
 }
 
 /** The pattern of the ids of callers. */

@@ -9,7 +9,7 @@ import { UnreadableRows } from './unreadable-rows.ts';
 /** How many records are shown at first, and more by each "Show more". */
 const PAGE = 50;
 
-interface Found<T> {
+interface SearchResult<T> {
   readonly query: string;
   readonly rows: readonly T[];
   readonly unreadable: SearchPage['unreadable'];
@@ -24,16 +24,24 @@ function useSearch<T, P extends SearchPage>(
   path: string,
   rowsOf: (page: P) => readonly T[],
   query: string,
-): { found: Found<T>; more: () => void; stop: () => void } {
-  const none: Found<T> = { query, rows: [], unreadable: [], cursor: null, searched: 0, isRunning: true, error: null };
+): { found: SearchResult<T>; more: () => void; stop: () => void } {
+  const none: SearchResult<T> = {
+    query,
+    rows: [],
+    unreadable: [],
+    cursor: null,
+    searched: 0,
+    isRunning: true,
+    error: null,
+  };
   const [found, setFound] = useState(none);
   const running = useRef<AbortController | null>(null);
-  const search = async (from: Found<T>) => {
+  const search = async (from: SearchResult<T>) => {
     running.current?.abort();
     const controller = new AbortController();
     running.current = controller;
     const wanted = (Math.floor(from.rows.length / PAGE) + 1) * PAGE;
-    let now: Found<T> = { ...from, isRunning: true, error: null };
+    let now: SearchResult<T> = { ...from, isRunning: true, error: null };
     setFound(now);
     try {
       while (now.isRunning) {
@@ -135,7 +143,7 @@ export function SearchResults<T, P extends SearchPage>({
   </div>`;
 }
 
-function statusText({ rows, cursor, searched, isRunning, error }: Found<unknown>, noun: string): string {
+function statusText({ rows, cursor, searched, isRunning, error }: SearchResult<unknown>, noun: string): string {
   if (isRunning) return searched === 0 ? `Loading ${noun}s…` : `Searched ${plural(searched, noun)}…`;
   // The error above says why there are no more.
   if (error !== null) return rows.length === 0 ? '' : `${shownText(rows.length, noun, false)}.`;

@@ -27,7 +27,7 @@ const OpenedCustomerDialog = later(async () => (await import('./opened-dialog.ts
 const LIST = { title: 'Customers', path: '/customers' };
 
 /** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
-interface Opened {
+interface DialogState {
   readonly dialog: string;
   readonly of: ShownCustomer;
   readonly etag: string | null;
@@ -40,7 +40,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
   const id = decoded(rest);
   const read = useCallerRecord<ShownCustomer>(id);
   const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
-  const [opened, setOpened] = useState<Opened | null>(null);
+  const [opened, setOpened] = useState<DialogState | null>(null);
   const { data } = customer;
   const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag });
   if (isGone) {

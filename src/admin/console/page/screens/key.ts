@@ -30,7 +30,7 @@ const LIST = { title: 'Keys', path: '/keys' };
 type Secret = Key['secrets'][number];
 
 /** The key as it was when a dialog was opened: a later reading does not change what the user agrees to. */
-interface Opened {
+interface DialogState {
   readonly dialog: string;
   readonly of: Key | null;
   readonly etag: string | null;
@@ -47,7 +47,7 @@ export function KeyScreen({ rest }: { rest: string }) {
   const { record: key, plans, usage, use, recent, routes, changes, isGone, readAll, outage } = read;
   const hasTokens = id.startsWith('jwt_');
   const plan = usePlace().query.get('plan');
-  const [opened, setOpened] = useState<Opened | null>(null);
+  const [opened, setOpened] = useState<DialogState | null>(null);
   const name = key.data?.name ?? null;
   const open: Open = (dialog, secret) => setOpened({ dialog, of: key.data, etag: key.etag, secret: secret ?? null });
   if (isGone) {

@@ -14,7 +14,7 @@ import { RecentUse } from './recent-use.ts';
 
 // The dialogs of the screens of a key and of a customer, which the browser loads when the first one is opened.
 
-interface Opened<Of> extends Changing<Of> {
+interface DialogProps<Of> extends Changing<Of> {
   /** The verb of the operation, `edit` or `create-key`. */
   readonly dialog: string;
   readonly id: string;
@@ -22,7 +22,7 @@ interface Opened<Of> extends Changing<Of> {
   readonly plans: readonly Plan[] | null;
 }
 
-export function OpenedKeyDialog({ secret, ...opened }: Opened<Key | null> & { readonly secret: Secret | null }) {
+export function OpenedKeyDialog({ secret, ...opened }: DialogProps<Key | null> & { readonly secret: Secret | null }) {
   const { dialog, of: key } = opened;
   if (key === null) return html`<${SharedDialog} ...${opened} />`;
   if (dialog === 'move') return html`<${MoveDialog} ...${opened} />`;
@@ -33,7 +33,7 @@ export function OpenedKeyDialog({ secret, ...opened }: Opened<Key | null> & { re
   return html`<${SharedDialog} ...${opened} customer=${key.customer} />`;
 }
 
-export function OpenedCustomerDialog(opened: Opened<ShownCustomer>) {
+export function OpenedCustomerDialog(opened: DialogProps<ShownCustomer>) {
   const { dialog, of: customer, plans, onClose, onChanged } = opened;
   if (dialog === 'delete') return html`<${DeleteCustomerDialog} ...${opened} />`;
   if (dialog !== 'create-key') return html`<${SharedDialog} ...${opened} />`;
@@ -49,7 +49,7 @@ export function OpenedCustomerDialog(opened: Opened<ShownCustomer>) {
 function SharedDialog({
   customer,
   ...opened
-}: Opened<Key | ShownCustomer | null> & { readonly customer?: Key['customer'] }) {
+}: DialogProps<Key | ShownCustomer | null> & { readonly customer?: Key['customer'] }) {
   const { dialog, of, id, usage, onClose, onChanged } = opened;
   const name = of?.name ?? null;
   // The one that refuses for longest.
