@@ -6,7 +6,7 @@ import { type Child, startChild } from '../../kit/child.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const TOLLGATE = join(ROOT, 'bin', 'tollgate.js');
-const MOVED_CLOCK = join(ROOT, 'test', 'exhaustion', 'moved-clock.ts');
+const MOVED_CLOCK = join(ROOT, 'test', 'system', 'exhaustion', 'moved-clock.ts');
 const READY_WITHIN_MS = 20_000;
 
 /** What `/readyz` says of one gateway; null where nobody answers. */
