@@ -109,16 +109,6 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(JSON.parse(again.stdout).spent).toEqual([{ window: 'hour', resetAt: expect.any(Number) }]);
   });
 
-  test('a lift takes back the rung and keeps what was counted', async () => {
-    const id = await createKey(env, '--plan', 'pro', '--limit', 'hour=5');
-    await spend(env, id, hourly, 2);
-    await run(env, 'bans', 'lift', id);
-    const usage = JSON.parse((await run(env, 'usage', id, '--json')).stdout);
-    expect(usage).toMatchObject({ windows: { hour: { used: 1 } }, strikes: 0, ban: null });
-    await spend(env, id, hourly, 1);
-    expect(entriesOf((await run(env, 'bans', 'list', '--json')).stdout)).toMatchObject([{ id, number: 1 }]);
-  });
-
   test('a key is revoked and a ban lifted also while plans.yaml cannot be used, and that is said', async () => {
     const id = await createKey(env, '--plan', 'pro');
     await spend(env, id, hourly, 2);

@@ -17,16 +17,7 @@ export async function leftoversIn(store: Store): Promise<string[]> {
   return left;
 }
 
-/** How many accounts there are. */
-export async function accountsIn(store: Store): Promise<number> {
-  let count = 0;
-  for (const command of await store.primaries()) {
-    for await (const name of namesIn(command)) if (name.startsWith(ACCOUNT)) count++;
-  }
-  return count;
-}
-
-const ACCOUNT = keyspace.account('').slice(0, -1);
+const _ACCOUNT = keyspace.account('').slice(0, -1);
 
 async function* namesIn(command: Command): AsyncGenerator<string> {
   let cursor = '0';

@@ -1,11 +1,5 @@
 import type { Fields } from '../../test/support/http-message.ts';
 
-/** What a client does in one exchange, after the placeholders have been filled in. */
-export interface ClientPlan {
-  /** Each a write of its own. */
-  readonly segments: readonly Buffer[];
-}
-
 /** What the upstream does when a request has reached it. */
 export interface AnswerScript {
   readonly segments: readonly Buffer[];
