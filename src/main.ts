@@ -28,15 +28,8 @@ import { routesImport } from './cli/routes/import.ts';
 import { schema } from './cli/schema.ts';
 import { serve } from './cli/serve.ts';
 import { start } from './cli/start.ts';
-import {
-  type Command,
-  helpOf,
-  inColumns,
-  meantBy,
-  parseWords,
-  runParsed,
-  type Terminal,
-} from './cli/terminal/command.ts';
+import { type Command, helpOf, inColumns, parseWords, runParsed, type Terminal } from './cli/terminal/command.ts';
+import { commandsMeantBy } from './cli/terminal/meant.ts';
 import { withTonedLead } from './cli/terminal/style.ts';
 import { usage } from './cli/usage.ts';
 import { usageExport } from './cli/usage-export.ts';
@@ -172,57 +165,31 @@ function findCommand(args: readonly string[]) {
   return null;
 }
 
-/** What people look for under another name. */
-const HINTS: ReadonlyMap<string, string> = new Map([
-  ['logs', 'The log is on the standard output of the gateway, one JSON object a line.'],
-  ['log', 'The log is on the standard output of the gateway, one JSON object a line.'],
-  ['reload', 'A gateway reads changed files by itself, and at once when it gets SIGHUP.'],
-  ['stop', 'Send SIGTERM to the gateway: it finishes what is under way and ends.'],
-  ['explain', '`tollgate console` opens Explain; for programs there is GET /admin/refusals/ID on the admin port.'],
-  ['status', '`tollgate doctor` looks at all that a gateway depends on, and `tollgate now` lists who is refused.'],
-  ['run', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
-  ['server', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
-  ['start-server', '`tollgate serve` runs the gateway; `tollgate start` also runs a service to try it with.'],
-]);
-
 function asksForHelp(args: readonly string[]): boolean {
   const end = args.indexOf('--');
   return (end === -1 ? args : args.slice(0, end)).some((word) => word === '--help' || word === '-h');
 }
 
 async function answerWithoutCommand(args: readonly string[], terminal: Terminal): Promise<ExitCode> {
-  const [first, second] = args;
-  if (first === undefined) {
-    terminal.error(overview('', terminal));
-    return 2;
-  }
-  const isGroup = namesUnder(`${first} `).length > 0;
+  const [first = '', second = ''] = args;
   if (first === '--version') return await main(['version'], terminal);
-  const hasSecond = second !== undefined && !second.startsWith('-');
-  if (asksForHelp(args) && (first.startsWith('-') || (isGroup && !hasSecond))) {
-    terminal.out(overview(isGroup ? `${first} ` : '', terminal));
+  const group = namesUnder(`${first} `).length > 0 ? `${first} ` : '';
+  if (asksForHelp(args) && (first.startsWith('-') || (group !== '' && /^(-|$)/.test(second)))) {
+    terminal.out(overview(group, terminal));
     return 0;
   }
-  const given = args.slice(0, isGroup && hasSecond ? 2 : 1).join(' ');
-  const known = isGroup
-    ? namesUnder(`${first} `)
-    : [...new Set(namesUnder('').flatMap((name) => [name, name.split(' ')[0]!]))];
-  // `tollgate key create` has its second word right.
-  const meant = meantBy(args.slice(0, 2).join(' '), known) ?? meantBy(given, known);
-  const advice = HINTS.get(given);
-  if (advice !== undefined) {
-    terminal.error(`There is no command '${given}'. ${advice}\n`);
+  if (args.length === (group === '' ? 0 : 1)) {
+    terminal.error(overview(group, terminal));
     return 2;
   }
-  const wrong = isGroup && !hasSecond ? `\`tollgate ${first}\` needs another word.` : `There is no command '${given}'.`;
-  const help = `See \`tollgate${isGroup ? ` ${first}` : ''} --help\`.`;
-  const hint =
-    meant === null
-      ? isGroup
-        ? `The commands are: ${namesUnder(`${first} `).join(', ')}. ${help}`
-        : '`tollgate help` lists the commands.'
-      : `Did you mean \`tollgate ${meant}\`? ${help}`;
-  terminal.error(`${wrong} ${hint}\n`);
+  const given = group === '' ? first : `${group}${second}`;
+  const { commands, sentence } = commandsMeantBy(args, namesUnder(''));
+  const names = commands.map((name) => `\`tollgate ${name}\``).join(' or ');
+  const known =
+    group === '' ? '`tollgate help` lists the commands.' : `The commands are: ${namesUnder(group).join(', ')}.`;
+  const help = names === '' && group === '' ? '' : ` See \`tollgate ${group}--help\`.`;
+  const advice = sentence ?? `${names === '' ? known : `Did you mean ${names}?`}${help}`;
+  terminal.error(`There is no command '${given}'. ${advice}\n`);
   return 2;
 }
 

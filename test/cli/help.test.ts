@@ -2,7 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { meantBy, optionsOf, parseWords } from '../../src/cli/terminal/command.ts';
+import { optionsOf, parseWords } from '../../src/cli/terminal/command.ts';
+import { commandsMeantBy, meantBy } from '../../src/cli/terminal/meant.ts';
 import { OF_STORE, VARIABLES } from '../../src/cli/terminal/variables.ts';
 import { ALL_COMMANDS, main } from '../../src/main.ts';
 import { ROOT, temporaryFolder } from '../support/processes.ts';
@@ -130,16 +131,129 @@ test('a word far from every command is told which command lists them all, and a 
   expect(meantBy('x'.repeat(100_000), ['keys'])).toBeNull();
 });
 
+// The habits of people who know kubectl, gh or stripe.
+test.each([
+  ['keys ls', '`tollgate keys list`'],
+  ['keys get', '`tollgate keys list`'],
+  ['keys get acme', '`tollgate keys show`'],
+  ['keys describe acme', '`tollgate keys show`'],
+  ['keys rm acme', '`tollgate keys delete`'],
+  ['keys remove acme', '`tollgate keys delete`'],
+  ['keys edit acme --name x', '`tollgate keys update`'],
+  ['keys disable acme', '`tollgate keys suspend`'],
+  ['keys re', '`tollgate keys revoke` or `tollgate keys resume` or `tollgate keys restore`'],
+  ['key ls', '`tollgate keys list`'],
+  ['keyz list', '`tollgate keys list`'],
+  ['cust ls', '`tollgate customers list`'],
+  ['customers update acme', '`tollgate customers edit`'],
+  ['plans list', '`tollgate plans show`'],
+  ['plans get', '`tollgate plans show`'],
+  ['bans rm acme', '`tollgate bans lift`'],
+  ['unban acme', '`tollgate bans lift`'],
+  ['ban acme', '`tollgate keys suspend` or `tollgate customers suspend`'],
+  ['get keys', '`tollgate keys list`'],
+  ['get key acme', '`tollgate keys show`'],
+  ['describe customer acme', '`tollgate customers show`'],
+  ['delete key acme', '`tollgate keys delete`'],
+  ['crate keys', '`tollgate keys create`'],
+  ['create', '`tollgate keys create` or `tollgate customers create`'],
+  ['apply -f keys.yaml', '`tollgate keys apply`'],
+  ['get usage acme', '`tollgate usage`'],
+  ['list audit', '`tollgate audit`'],
+])('`tollgate %s` is told what was probably meant: %s', async (line, meant) => {
+  const { code, stdout, stderr } = await runCommand({}, ...line.split(' '));
+  expect([code, stdout]).toEqual([2, '']);
+  expect(stderr).toMatch(/^There is no command '[^']+'\. Did you mean /);
+  expect(stderr).toContain(`Did you mean ${meant}? See \`tollgate `);
+});
+
+test.each([
+  ['keys list -o json', 'Did you mean --json?'],
+  ['keys list --output wide', 'Did you mean --json?'],
+  ['keys show KEY_ID --jq .id', 'Give --json, and pipe the output to jq.'],
+  ['keys list -n 5', 'Did you mean --limit?'],
+  ['keys list --filter plan=pro', 'Did you mean --search?'],
+  ['keys list -q', '`--no-header | cut -f 1` prints the first column alone.'],
+  ['keys list --no-headers', 'Did you mean --no-header?'],
+  ['keys list --sort-by plan', '`--no-header | sort` orders the rows otherwise.'],
+  ['keys list -A', 'Did you mean --all?'],
+  ['keys list --server http://127.0.0.1:9090', 'Did you mean --gateway?'],
+  ['keys list --token x', 'The token of a gateway is in TOLLGATE_TOKEN'],
+  ['audit -f', '`watch tollgate …` repeats a command.'],
+  ['keys revoke KEY_ID --force', 'Did you mean --yes?'],
+  ['keys apply -f keys.yaml', 'FILE is given by itself, without an option.'],
+  ['keys show --name acme', 'KEY_ID is given by itself, without an option.'],
+  ['usage --customer acme', 'ID is given by itself, without an option.'],
+  ['routes import openapi.yaml -o gateway.yaml', 'Did you mean --out?'],
+  ['keys export --gatewy http://127.0.0.1:9090', 'Did you mean --gateway?'],
+  ['doctor --gateway http://127.0.0.1:9090', 'This command works on the store itself.'],
+])('`tollgate %s` is told the option that it has: %s', async (line, advice) => {
+  const { code, stdout, stderr } = await runCommand({}, ...line.split(' '));
+  expect([code, stdout]).toEqual([2, '']);
+  expect(stderr).toMatch(/^Unknown option '-/);
+  expect(stderr).toContain(`. ${advice}`);
+});
+
+test.each([
+  ['keys create acme --plan free', "Unexpected word 'acme'. Did you mean --name? See `tollgate keys create --help`.\n"],
+  [
+    'usage get acme',
+    "Unexpected word 'acme'. The command is `tollgate usage ID [options]`. See `tollgate usage --help`.\n",
+  ],
+  ['--json keys list', "There is no command '--json'. Options follow the command: `tollgate keys list [options]`.\n"],
+  [
+    '--gateway URL keys list',
+    "There is no command '--gateway'. Options follow the command: `tollgate keys list [options]`.\n",
+  ],
+  [
+    'keys --json list',
+    "There is no command 'keys --json'. Options follow the command: `tollgate keys list [options]`.\n",
+  ],
+  [
+    'keys list --plan free --plan pro',
+    '--plan is given several times; give it once. See `tollgate keys list --help`.\n',
+  ],
+])('`tollgate %s` is told where its words belong', async (line, stderr) => {
+  expect(await runCommand({}, ...line.split(' '))).toEqual({ code: 2, stdout: '', stderr });
+});
+
+test('a group alone is an error that shows the help of its commands', async () => {
+  const { stdout } = await runCommand({}, 'keys', '--help');
+  expect(await runCommand({}, 'keys')).toEqual({ code: 2, stdout: '', stderr: stdout });
+});
+
 test.each([
   ['logs', 'standard output'],
   ['reload', 'SIGHUP'],
   ['explain', '`tollgate console`'],
   ['status', '`tollgate doctor`'],
   ['start-server', '`tollgate serve`'],
-])('what there is in place of `tollgate %s` is said', async (word, text) => {
-  const { code, stdout, stderr } = await runCommand({}, word);
+  ['events', 'GET /admin/events/requests'],
+  ['auth login', 'TOLLGATE_TOKEN'],
+  ['config view', '`tollgate gateway check`'],
+  ['edit plans', 'plans.yaml'],
+  ['plans add big', 'plans.yaml'],
+  ['-v', '`tollgate version`'],
+])('what there is in place of `tollgate %s` is said', async (line, text) => {
+  const { code, stdout, stderr } = await runCommand({}, ...line.split(' '));
   expect([code, stdout]).toEqual([2, '']);
-  expect(stderr).toMatch(new RegExp(`^There is no command '${word}'\\. .*${text}`));
+  expect(stderr).toMatch(/^There is no command '/);
+  expect(stderr).toContain(text);
+});
+
+test('what is suggested in place of other words is a command that there is', () => {
+  const names = commands.map(({ name }) => name);
+  const groups = new Set(names.map((name) => name.split(' ')[0]!));
+  const words = ['get', 'ls', 'rm', 'describe', 'edit', 'new', 'validate', 'roll', 'log', 'login', 'kez', 'elephant'];
+  for (const first of [...words, ...groups]) {
+    for (const second of words) {
+      const { commands: meant, sentence } = commandsMeantBy([first, second], names);
+      const said = [...(sentence ?? '').matchAll(/`tollgate ([a-z ]+)`/g)].map(([, name]) => name!);
+      for (const name of [...meant, ...said]) {
+        expect(names.includes(name) || (name !== first && groups.has(name)), `${first} ${second}: ${name}`).toBe(true);
+      }
+    }
+  }
 });
 
 test.each([

@@ -3,6 +3,7 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
 import type { Style } from '../../io/terminal-text.ts';
 import { visible } from '../../operations/values.ts';
+import { adviceOnOption } from './meant.ts';
 import { OF_GATEWAY, OF_OPERATIONS, OF_STORE, VARIABLES, type Variable } from './variables.ts';
 
 /** One option of a command. Every option has a sentence for `--help`. */
@@ -197,13 +198,16 @@ export function parseWords(command: Command, args: readonly string[]): Words {
       ),
       allowPositionals: true,
       strict: true,
+      tokens: true,
     });
   } catch (cause) {
     const sentence = (cause instanceof Error ? cause.message : String(cause)).split('. ')[0]!;
-    const [, unknown] = /^Unknown option '--([^']+)'/.exec(sentence) ?? [];
-    const meant = unknown === undefined ? null : meantBy(unknown, [...Object.keys(optionsOf(command)), 'help']);
-    throw new Failure('bad_usage', `${sentence}. ${meant === null ? '' : `Did you mean --${meant}? `}${help}`, cause);
+    const [, unknown] = /^Unknown option '--?([^']+)'/.exec(sentence) ?? [];
+    const advice = unknown === undefined ? null : adviceOn(command, unknown);
+    throw new Failure('bad_usage', `${sentence}. ${advice === null ? '' : `${advice} `}${help}`, cause);
   }
+  const twice = optionGivenTwice(command, parsed.tokens ?? []);
+  if (twice !== null) throw new Failure('bad_usage', `--${twice} is given several times; give it once. ${help}`);
   const least = command.positionals.filter((name) => !name.startsWith('[')).length;
   const given = parsed.positionals.length;
   if (given < least) throw new Failure('bad_usage', `${command.positionals[given]} is missing. ${help}`);
@@ -212,12 +216,31 @@ export function parseWords(command: Command, args: readonly string[]): Words {
     const word = parsed.positionals[command.positionals.length]!;
     // Standard error may be a log of CI.
     if (isOwnForm(word)) throw new Failure('bad_usage', `A secret must not be an argument. ${help}`);
-    throw new Failure('bad_usage', `Unexpected word '${word}'. ${help}`);
+    const isName = command.positionals.length === 0 && Object.hasOwn(command.options, 'name');
+    const form = isName ? 'Did you mean --name?' : `The command is \`${usageOf(command)}\`.`;
+    throw new Failure('bad_usage', `Unexpected word '${visible(word)}'. ${form} ${help}`);
   }
   return {
     options: parsed.values as Words['options'],
     positionals: parsed.positionals,
   };
+}
+
+/** What to type in place of an option that the command lacks; null if that is unknown. */
+function adviceOn(command: Command, unknown: string): string | null {
+  if (unknown === 'gateway' && takesStore(command)) return 'This command works on the store itself.';
+  return adviceOnOption(unknown, Object.keys(optionsOf(command)), command.positionals);
+}
+
+/** An option with one value that was given several: parseArgs would take the last of them. */
+function optionGivenTwice(
+  command: Command,
+  tokens: NonNullable<ReturnType<typeof parseArgs>['tokens']>,
+): string | null {
+  const options = optionsOf(command);
+  const given = tokens.flatMap((token) => (token.kind === 'option' ? [token.name] : []));
+  const isSingle = (name: string) => options[name]!.type === 'string' && options[name]!.multiple !== true;
+  return given.find((name, i) => isSingle(name) && given.indexOf(name) < i) ?? null;
 }
 
 const NEGATIVE = /^-[0-9]/;
@@ -270,13 +293,16 @@ export function helpOf(command: Command, terminal: Pick<Terminal, 'columns'> = {
     ['--help', 'Shows this text.'],
   ];
   const variables = variablesOf(command).map((name): [string, string] => [name, VARIABLES[name]]);
-  const usage = ['tollgate', command.name, ...command.positionals, '[options]'].join(' ');
   return [
-    `${wrapped(command.about, '', terminal)}\nUsage: ${usage}\n`,
+    `${wrapped(command.about, '', terminal)}\nUsage: ${usageOf(command)}\n`,
     `Options:\n${inColumns(options, terminal)}`,
     ...(variables.length === 0 ? [] : [`Environment:\n${inColumns(variables, terminal)}`]),
     `Examples:\n${command.examples.map((line) => `  ${line}\n`).join('')}`,
   ].join('\n');
+}
+
+function usageOf({ name, positionals }: Command): string {
+  return ['tollgate', name, ...positionals, '[options]'].join(' ');
 }
 
 /** Two columns, indented. @param width of the first; by default as wide as needed, up to 30 */
@@ -314,32 +340,4 @@ export function wrapped(text: string, lead: string, { columns }: Pick<Terminal, 
 /** Whether the answer to a `question` is yes. Null, the end of the input, is no. */
 export function isYes(answer: string | null): boolean {
   return /^\s*y(es)?\s*$/i.test(answer ?? '');
-}
-
-/** The word among `known` that was probably meant, with at most two letters wrong or swapped; null if none is close. */
-export function meantBy(given: string, known: Iterable<string>): string | null {
-  let best: string | null = null;
-  let least = Math.min(2, Math.floor(given.length / 3)) + 1;
-  // A typing error is short; the distance of a long text would take long.
-  if (given.length > 64) return null;
-  for (const word of known) {
-    const distance = distanceOf(given.toLowerCase(), word.toLowerCase());
-    if (distance < least) [best, least] = [word, distance];
-  }
-  return best;
-}
-
-/** How many letters must be inserted, left out, replaced, or swapped with their neighbour. */
-function distanceOf(a: string, b: string): number {
-  let [before, row] = [[] as number[], Array.from({ length: b.length + 1 }, (_, j) => j)];
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, replaced, isSwap ? before[j - 2]! + 1 : Infinity));
-    }
-    [before, row] = [row, next];
-  }
-  return row[b.length]!;
 }
