@@ -79,6 +79,9 @@ export function contextOn(store: OpenStore): StoreContext {
   return storeContext({ ...store, ...inForce, secretAdvice: SECRET_ADVICE, nowMs: () => Date.now() });
 }
 
+/** A command has the time that it takes to count all keys: as long as a timer can run. */
+const UNHURRIED = { checkMs: 2 ** 31 - 1, countMs: Number.POSITIVE_INFINITY };
+
 /** What those on plans.yaml work on. */
 export function plansContextOn(store: OpenStore): PlansContext {
   const { plans, settings, plansHistory, audit: auditStore } = store;
@@ -88,6 +91,7 @@ export function plansContextOn(store: OpenStore): PlansContext {
     file,
     inForce: () => ({ plans, routes, hasTokens: jwt !== null }),
     recent: null,
+    bounds: UNHURRIED,
     nowMs: Date.now,
     monotonicMs: () => performance.now(),
   });

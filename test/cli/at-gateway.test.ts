@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ALL_COMMANDS } from '../../src/main.ts';
 import { ask, openWithAdmin, STORES, TOKEN } from '../admin/operator.ts';
-import type { TestGateway } from '../support/gateway.ts';
+import { PLANS, type TestGateway } from '../support/gateway.ts';
 import { runCommand } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -82,12 +82,39 @@ describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => 
     const readers = ALL_COMMANDS.flatMap(({ name, positionals, options, environment }) => {
       const [first = '[]'] = positionals;
       const isReader = environment.includes('TOLLGATE_GATEWAY') && options.json !== undefined && !CHANGES.test(name);
+      // That reads a file.
+      if (name === 'plans check') return [];
       if (!isReader || !/^\[|^KEY_ID$|^ID$/.test(first)) return [];
       return [[...name.split(' '), ...(first.startsWith('[') ? [] : [id])]];
     });
     expect(readers.length).toBeGreaterThan(3);
     for (const words of readers)
       expect([words, await at(...words, '--json')]).toEqual([words, await here(...words, '--json')]);
+  });
+
+  test('and looks at files of plans with the keys of the gateway', async () => {
+    const folder = await temporaryFolder();
+    const [old, now] = [join(folder, 'old.yaml'), join(folder, 'new.yaml')];
+    await gateway.createKey('gentle');
+    await writeFile(old, PLANS);
+    await writeFile(
+      now,
+      PLANS.replace(/^ {2}gentle.*\n/m, '').replace('small: { limits: { minute: 3', 'small: { limits: { minute: 4'),
+    );
+    for (const words of [
+      ['check', now],
+      ['diff', old, now],
+    ]) {
+      const args = ['plans', ...words, '--against', '--json'];
+      const [there, own] = [await at(...args), await here(...args)];
+      expect([words, there.code, there.stderr, JSON.parse(there.stdout)]).toEqual([
+        words,
+        1,
+        '',
+        JSON.parse(own.stdout),
+      ]);
+      expect(there.stdout).toContain(words[0] === 'check' ? 'has no plan `gentle`, which ' : '"breaks": true');
+    }
   });
 
   test('and a wrong token is refused, and shown nowhere', async () => {

@@ -23,8 +23,6 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
   'src/cli/keys/apply.ts': ['keys apply'],
   'src/cli/keys/backup.ts': ['keys backup', 'keys restore'],
   'src/cli/keys/import.ts': ['keys import'],
-  'src/cli/plans/check.ts': ['plans check'],
-  'src/cli/plans/diff.ts': ['plans diff'],
   'src/cli/start.ts': ['start'],
   'src/cli/usage-export.ts': ['usage export'],
 };

@@ -1,22 +1,17 @@
 import { Failure } from '../../failure.ts';
-import { affectedBy, ReachedCallers, reachesOf } from '../../operations/plans/affected.ts';
-import { changesBetween, isRefused } from '../../operations/plans/changes.ts';
+import { changesBetween } from '../../operations/plans/changes.ts';
 import type { AffectedPlan, PlansChange } from '../../operations/plans/draft-report.ts';
-import { countLiveKeys } from '../../operations/plans-in-use.ts';
-import { unreadableText } from '../../operations/unreadable.ts';
-import { withStore } from '../../serve/open-store.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { Progress } from '../terminal/output.ts';
 import { type Column, printTable } from '../terminal/table.ts';
-import { OF_STORE } from '../terminal/variables.ts';
-import { readPlansFile } from './file.ts';
+import { OF_OPERATIONS } from '../terminal/variables.ts';
+import { compareWithUsers, readPlansFile } from './file.ts';
 
 /** `tollgate plans diff`: prints the differences between two files of plans (contract section 1). */
 export const plansDiff: Command = {
   name: 'plans diff',
   about: 'Shows which limits and bans differ between two files of plans, and which keys are affected.',
   positionals: ['OLD', 'NEW'],
-  environment: OF_STORE,
+  environment: OF_OPERATIONS,
   printsTable: true,
   examples: [
     'tollgate plans diff plans.yaml new-plans.yaml',
@@ -26,7 +21,7 @@ export const plansDiff: Command = {
     against: {
       type: 'boolean',
       about:
-        'Counts the live keys and customers that each change affects, in the store of the settings. A terminal and --json also show the first ' +
+        'Counts the live keys and customers that each change affects, in the store of the settings or on the gateway that is asked. A terminal and --json also show the first ' +
         '50 of each plan, with their limits before and after. A plan that they use and NEW lacks, without naming it in `removed`, makes the exit code 1.',
     },
     json: {
@@ -41,50 +36,22 @@ export const plansDiff: Command = {
     if (old === now) throw new Failure('bad_usage', 'OLD and NEW are the same file.');
     const [before, after] = [readPlansFile(old, terminal), readPlansFile(now, terminal)];
     if (before === null || after === null) return 1;
-    const reaches = reachesOf(changesBetween(before, after, null));
-    const reached = new ReachedCallers(reaches);
-    const counted = options.against === true ? await liveKeys(now, reached, terminal) : null;
-    const [live, unreadable] = [counted?.byPlan ?? null, counted?.unreadable];
-    const changes = changesBetween(before, after, live);
-    const affected = live === null ? undefined : affectedBy(reached.byPlan, reaches, { before, after });
+    const isAgainst = options.against === true;
+    const compared = isAgainst ? await compareWithUsers({ text: after.text, from: before.text }, now, terminal) : null;
+    const { changes, affected, refused, unreadable } = compared ?? {
+      changes: changesBetween(before.value, after.value, null),
+      refused: [],
+    };
     if (options.json === true)
       terminal.out(`${JSON.stringify({ old, new: now, changes, affected, unreadable }, null, 2)}\n`);
     else {
       printTable(terminal, COLUMNS, changes.map(cellsOf), `${old} and ${now} allow the same.\n`);
       // Elsewhere each line is a change, for other programs.
-      if (terminal.isTerminal && affected !== undefined && affected.length > 0) printAffected(affected, terminal);
+      if (terminal.isTerminal && affected && affected.length > 0) printAffected(affected, terminal);
     }
-    if (unreadable !== undefined) warnOfUnreadable(unreadable, terminal);
-    return changes.some((change) => isRefused(change, after)) || (unreadable ?? []).length > 0 ? 1 : 0;
+    return refused.length > 0 || (unreadable ?? []).length > 0 ? 1 : 0;
   },
 };
-
-/** Whether the plans of these are affected is not known. */
-export function warnOfUnreadable(unreadable: readonly string[], terminal: Terminal): void {
-  if (unreadable.length === 0) return;
-  const records = unreadableText(unreadable.map((id) => ({ id })));
-  terminal.error(`warning: ${records}. They are not counted, and may use any plan.\n`);
-}
-
-function liveKeys(plans: string, reached: ReachedCallers, terminal: Terminal) {
-  const progress = new Progress(terminal, () => performance.now());
-  const env = { ...terminal.env, TOLLGATE_PLANS: plans };
-  return withStore(
-    env,
-    async (stores) => {
-      const live = await countLiveKeys(stores, Date.now(), {
-        onPage: (keysRead) => {
-          progress.show('keys', keysRead, null, String);
-          return true;
-        },
-        onUser: reached.add.bind(reached),
-      });
-      progress.end();
-      return live;
-    },
-    { warn: terminal.error },
-  );
-}
 
 const COLUMNS: readonly Column[] = [
   { head: 'plan', rank: 0 },

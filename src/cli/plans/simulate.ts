@@ -56,8 +56,8 @@ export const plansSimulate: Command = {
   },
   async run({ options }, terminal) {
     const { logs, sources, most } = parsedOptions(options);
-    const plans = readPlansFile(sources.plans, terminal);
-    const before = sources.fromPlans === null ? null : readPlansFile(sources.fromPlans, terminal);
+    const plans = readPlansFile(sources.plans, terminal)?.value ?? null;
+    const before = sources.fromPlans === null ? null : (readPlansFile(sources.fromPlans, terminal)?.value ?? null);
     if (plans === null || (before === null && sources.fromPlans !== null)) return 1;
     const files = await findLogs(logs);
     const progress = new Progress(terminal, () => performance.now());

@@ -102,14 +102,18 @@ export const diffPlans = defineOperation({
   name: 'diffPlans',
   line: 'POST /plans/diff',
   role: 'viewer',
-  sentence: 'Compares a draft of plans.yaml with the plans in force, and makes a patch of it.',
+  sentence: 'Compares a draft of plans.yaml with the plans in force or with another text, and makes a patch of it.',
   description:
-    'Changes nothing. `changes` has the form of `tollgate plans diff --json` against the plans in force, with the number of live keys that ' +
-    'each change affects. Keys are counted for at most 10 s; if there are more, or the store is away, `keys` is null and `live.isComplete` ' +
-    'false. `patch` is a unified diff against the file as it is, for `git apply` or `patch -p1`. The bounds are those of `POST /plans/check`.',
+    'Changes nothing. `changes` has the form of `tollgate plans diff --json`, with the number of live keys that each change affects. Keys are counted for at most 10 s; if there are more, or the store is away, `keys` is null and `live.isComplete` ' +
+    'false. `patch` is a unified diff against the file as it is, or against `from`, for `git apply` or `patch -p1`. The bounds are those of ' +
+    '`POST /plans/check`.',
   on: 'plans',
-  maxBytes: DRAFT_BYTES,
-  input: draft,
+  maxBytes: 2 * DRAFT_BYTES,
+  input: draft
+    .extend({
+      from: z.string().optional().describe('The text to compare with. If it is left out, the plans in force.'),
+    })
+    .meta({ id: 'ComparedDraft' }),
   output: compared,
   run: async ({ drafts, users }, _, { body }) => ({ output: resultOf(await drafts.diff(body as Uint8Array, users)) }),
 });

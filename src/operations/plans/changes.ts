@@ -23,12 +23,6 @@ export function changeText({ plan, what, change, from, to }: PlansChange): strin
   return to === null ? `${name} ${from} removed` : `${name} ${from} → ${to}`;
 }
 
-/** True if a running gateway would refuse the change: live keys or customers use a plan that is removed and not named in `removed`. */
-export function isRefused({ plan, what, change, keys, customers }: PlansChange, { removed }: Plans): boolean {
-  const isUsed = (keys ?? 0) + (customers ?? 0) > 0;
-  return what === 'plan' && change === 'removed' && isUsed && !removed.includes(plan!);
-}
-
 type Value = number | string | null;
 
 /** Every difference between two files of plans: first the plans of the old file, in its order, then the new ones. */

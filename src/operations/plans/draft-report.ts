@@ -77,6 +77,11 @@ export const compared = checked
       .describe(
         'Whom the draft affects, by plan. A limit of its own spares a key or a customer. Null if there are faults, or if keys could not be counted.',
       ),
+    lost: z
+      .array(fault)
+      .describe(
+        'Those of `warnings` about plans that live keys or customers use, and that the text neither has nor names in `removed`.',
+      ),
     refused: z.array(z.string()).describe('Why gateways would refuse the file although it has no fault.'),
     live: z
       .strictObject({

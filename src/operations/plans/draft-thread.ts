@@ -1,5 +1,5 @@
 import { type MessagePort, parentPort } from 'node:worker_threads';
-import { type Fault, inOrder } from '../../config/fault.ts';
+import { type Fault, inOrder, printFault } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans.ts';
 import { faultOfText } from '../../config/read-file.ts';
 import type { Plan, Plans } from '../../model/plan.ts';
@@ -75,6 +75,8 @@ type RecordCoverage = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
 
 /** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
 const MAX_SHOWN = 1_000;
+/** What the body of a task may have. */
+const MEMBERS = { check: ['text'], sound: ['text'], diff: ['text', 'from'], simulate: ['text', 'record', 'log'] };
 /** Size limit of the lines of a log, in bytes. */
 const MAX_LOG_BYTES = 16 * 1024 * 1024;
 
@@ -101,7 +103,7 @@ class DraftThread {
   }
 
   async #resultOf(task: Task): Promise<Results[keyof Results] | RefusedDraft> {
-    const body = bodyOf(task.body, task.kind === 'simulate' ? ['text', 'record', 'log'] : ['text']);
+    const body = bodyOf(task.body, MEMBERS[task.kind]);
     if ('code' in body) return body;
     const { text } = body.members;
     if (typeof text !== 'string') return invalid('text', text, 'must be text');
@@ -117,20 +119,35 @@ class DraftThread {
     if (task.kind === 'check') {
       return shown(draft, 'faults' in draft ? [] : warningsAgainst(draft, { ...task.users, live: null }));
     }
-    if ('faults' in draft) return { ...shown(draft), changes: [], affected: null, refused: [], live: null, patch: '' };
-    const inForce = this.#withPlans(task.inForce);
-    const reaches = reachesOf(changesBetween(inForce, draft.value, null));
+    return this.#compare(task, body.members, draft);
+  }
+
+  async #compare(
+    task: Extract<Task, { kind: 'diff' }>,
+    { text, from }: Body,
+    draft: Draft,
+  ): Promise<Results['diff'] | RefusedDraft> {
+    if (from !== undefined && typeof from !== 'string') return invalid('from', from, 'must be text');
+    const other = from === undefined ? null : readDraft(from, 'from');
+    if (other !== null && 'faults' in other) return { code: 'invalid_request', message: printFault(other.faults[0]!) };
+    if ('faults' in draft) {
+      return { ...shown(draft), changes: [], affected: null, lost: [], refused: [], live: null, patch: '' };
+    }
+    const before = other?.value ?? this.#withPlans(task.inForce);
+    const after = draft.value;
+    const reaches = reachesOf(changesBetween(before, after, null));
     const live = await this.#live(reaches);
     const { keysRead, isComplete, unreadable } = live;
     const byPlan = isComplete ? live.byPlan : null;
     const lost = byPlan === null ? [] : lostPlansOf(draft, byPlan);
     return {
       ...shown(draft, [...lost, ...warningsAgainst(draft, { ...task.users, live: byPlan })]),
-      changes: changesBetween(inForce, draft.value, byPlan),
-      affected: isComplete ? affectedBy(live.reached, reaches, { before: inForce, after: draft.value }) : null,
-      refused: byPlan === null ? [] : faultsOfLostPlans({ before: inForce, after: draft.value, file: task.file }, live),
+      changes: changesBetween(before, after, byPlan),
+      affected: isComplete ? affectedBy(live.reached, reaches, { before, after }) : null,
+      lost: lost.slice(0, MAX_SHOWN).map(withoutFile),
+      refused: byPlan === null ? [] : faultsOfLostPlans({ before, after, file: task.file }, live),
       live: { keysRead, isComplete, unreadable },
-      patch: patchOf(task.path, task.text, text),
+      patch: patchOf(task.path, from ?? task.text, text as string),
     };
   }
 

@@ -27,7 +27,7 @@ export interface PlanDraftsOptions {
   /** Unix milliseconds. */
   readonly nowMs: () => number;
   readonly monotonicMs: () => number;
-  /** Bounds that tests make smaller. */
+  /** Other bounds than those of a gateway, which serves while it checks. */
   readonly bounds?: Partial<Bounds>;
 }
 
@@ -38,10 +38,12 @@ interface Bounds {
   /** Heap of the thread, in megabytes. */
   readonly checkMb: number;
   readonly simulateMb: number;
+  /** How long keys are counted, in milliseconds. */
+  readonly countMs: number;
 }
 
-/** The largest plans.yaml needs 100 MB, as SettingsReader says; the largest log 200 MB. */
-const BOUNDS: Bounds = { checkMs: 20_000, simulateMs: 60_000, checkMb: 192, simulateMb: 384 };
+/** The largest plans.yaml needs 100 MB, as SettingsReader says; the largest log 200 MB. Counting a million keys takes about 10 s. */
+const BOUNDS: Bounds = { checkMs: 20_000, simulateMs: 60_000, checkMb: 192, simulateMb: 384, countMs: 10_000 };
 
 /** A request that was not done. */
 interface RefusedTask {
@@ -55,8 +57,6 @@ export type Outcome<T> = { readonly result: T } | { readonly refusal: RefusedTas
 const MAX_WAITING = { checks: 8, simulations: 1 };
 /** Keys that are read in one turn of the event loop, so that requests are served in between. */
 const PAGE = 100;
-/** How long keys are counted. A million take about this long. */
-const COUNT_MS = 10_000;
 
 /**
  * Checks, compares and tries drafts of plans.yaml, one check and one simulation at a time.
@@ -90,8 +90,8 @@ export class PlanDrafts {
   }
 
   /**
-   * Compares a draft with the plans in force, and with the file.
-   * @param body `{text}` as JSON
+   * Compares a draft with the plans in force and the file, or with another text.
+   * @param body `{text, from}` as JSON
    * @throws Failure `conflict` if the file cannot be read
    */
   async diff(body: Uint8Array, stores: PlanUserStores): Promise<Outcome<Results['diff']>> {
@@ -192,7 +192,7 @@ export class PlanDrafts {
   /** Counts the live keys by plan, and lets the gateway serve in between. A store that is away is no fault of the draft. */
   async #count(stores: PlanUserStores, reaches: Reaches, isOver: AbortSignal): Promise<LiveCount> {
     const { nowMs, monotonicMs } = this.#options;
-    const untilMs = monotonicMs() + COUNT_MS;
+    const untilMs = monotonicMs() + this.#bounds.countMs;
     let keysRead = 0;
     let isComplete = true;
     const onPage = async (read: number) => {

@@ -99,9 +99,25 @@ describe.each(Object.entries(STORES))('drafts of plans.yaml, on %s', (_, store) 
     ]);
     expect(body.refused).toEqual([expect.stringMatching(/^plans\.yaml: plans: lacks `gentle`, which 1 live key uses/)]);
     expect(body.live).toEqual({ keysRead: expect.any(Number), isComplete: true, unreadable: [] });
-    expect(body.warnings.map(({ message }: { message: string }) => message)).toContain(
-      'has no plan `gentle`, which 1 live key uses; keep it, or move them to another plan first.',
-    );
+    const message = 'has no plan `gentle`, which 1 live key uses; keep it, or move them to another plan first.';
+    expect([body.warnings, body.lost]).toEqual([
+      expect.arrayContaining(body.lost),
+      [expect.objectContaining({ path: 'plans', message })],
+    ]);
+  });
+
+  test('the difference from another text, which must have no fault', async () => {
+    const from = PLANS.replace('small: { limits: { minute: 3,', 'small: { limits: { minute: 5,');
+    const compared = async (other: unknown) =>
+      (await ask(gateway, 'POST', '/admin/plans/diff', { text: PLANS, from: other })).body;
+    const { changes, patch } = await compared(from);
+    expect(changes).toMatchObject([{ plan: 'small', what: 'limits.minute', change: 'lowered', from: 5, to: 3 }]);
+    expect(patch).toMatch(/^-.*minute: 5.*\n\+.*minute: 3/m);
+    expect(await compared('plans: 5')).toMatchObject({
+      status: 400,
+      message: expect.stringContaining('from:1:8: plans'),
+    });
+    expect(await compared(5)).toMatchObject({ status: 400, message: 'from must be text.' });
   });
 
   test('a draft with faults has no difference and no patch', async () => {
