@@ -19,7 +19,6 @@ export const audit = listCommand({
     until: { value: 'WHEN' },
     actor: { value: 'NAME' },
   },
-  open: { needsPlans: false },
   entries: 'changes',
   limit: 50,
   none: () => 'No changes are recorded.',

@@ -12,7 +12,7 @@ import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import type { OpenOptions } from '../serve/open-store.ts';
 import { inputOf, optionsOf, withMeantId, withMeantIds } from './operation-options.ts';
-import { type OperationsAt, type Performed, withOperations } from './operations-at.ts';
+import { type OperationsAt, openingFor, type Performed, withOperations } from './operations-at.ts';
 import { exitCodeOf } from './recorded-change.ts';
 import { type Command, isYes, type Option, type Placeholder, type Terminal, type Words } from './terminal/command.ts';
 import { OF_OPERATIONS } from './terminal/variables.ts';
@@ -31,6 +31,7 @@ export interface Look<O extends AnyOperation> {
   readonly isForRevoked?: boolean;
   /** Options beside those of the operation. */
   readonly options?: Command['options'];
+  /** How the store is opened, beside what the operation says. */
   readonly open?: OpenOptions;
 }
 
@@ -93,8 +94,7 @@ export function operationCommand<O extends AnyOperation>(operation: O, look: Loo
         else terminal.out(text(done, printOn(terminal, id ?? '', at.name)));
         return codeOf(done, terminal);
       };
-      const makes = operation.makesSecret === true ? { makesSecrets: true } : {};
-      return withOperations(terminal, work, { ...makes, ...look.open });
+      return withOperations(terminal, work, { ...openingFor(operation), ...look.open });
     },
   };
 }

@@ -13,6 +13,11 @@ import type { Terminal } from './terminal/command.ts';
 
 export type { OperationsAt, Performed } from './operations.ts';
 
+/** How a store is opened for a command that does this operation. */
+export function openingFor({ needsNoPlans, makesSecret }: AnyOperation): OpenOptions {
+  return { needsPlans: needsNoPlans !== true, makesSecrets: makesSecret === true };
+}
+
 /**
  * Runs `work` at the gateway of TOLLGATE_GATEWAY, or else with the store of the gateways open, which is closed in any case. A command that
  * uses it has the variables `OF_OPERATIONS`.

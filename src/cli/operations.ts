@@ -1,5 +1,6 @@
 import type { Plan } from '../model/plan.ts';
 import { type PlansContext, type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
+import { membersOf } from '../operations/catalogue/input.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
@@ -53,18 +54,33 @@ export interface Performed<O> {
 }
 
 /** The most that a page of a list may have. */
-export const MOST_OF_PAGE = 1_000;
+const MOST_OF_PAGE = 1_000;
 
-/** The pages of a list. */
+interface Pages {
+  /** The member of the output that has the entries. */
+  readonly entries?: string;
+  /** How many entries a page has, if each takes long. */
+  readonly page?: number | undefined;
+  /** How many entries are wanted; all unless given. */
+  readonly most?: number | undefined;
+}
+
+/** The pages of a list; one, if its operation has no pages. */
 export async function* pagesOf<O extends AnyOperation>(
   at: OperationsAt,
   operation: O,
   input: Partial<InputOf<O>>,
+  { entries = '', page = MOST_OF_PAGE, most = Number.POSITIVE_INFINITY }: Pages = {},
 ): AsyncGenerator<OutputOf<O>> {
-  for (let cursor: unknown; cursor !== null; ) {
-    const { output } = await at.perform(operation, { ...input, limit: MOST_OF_PAGE, cursor } as never);
+  const isPaged = 'cursor' in membersOf(operation.input);
+  let left = most;
+  for (let cursor: unknown; cursor !== null && left > 0; ) {
+    const asked = isPaged ? { ...input, limit: Math.min(left, page), cursor } : input;
+    const { output } = await at.perform(operation, asked as InputOf<O>);
     yield output;
-    cursor = (output as { readonly cursor: string | null }).cursor;
+    const found = output as Readonly<Record<string, unknown>>;
+    left -= ((found[entries] ?? []) as readonly unknown[]).length;
+    cursor = found.cursor ?? null;
   }
 }
 

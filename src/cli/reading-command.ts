@@ -3,11 +3,10 @@ import { isCustomerId, UnreadableRecord } from '../model/record.ts';
 import { membersOf, pathMembersOf } from '../operations/catalogue/input.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
-import type { OpenOptions } from '../serve/open-store.ts';
 import { type Print, printOn } from './operation-command.ts';
 import { inputOf, optionOf, optionsOf, type Spelling, withMeantId, withMeantIds } from './operation-options.ts';
-import { MOST_OF_PAGE } from './operations.ts';
-import { type OperationsAt, withOperations } from './operations-at.ts';
+import { pagesOf } from './operations.ts';
+import { type OperationsAt, openingFor, withOperations } from './operations-at.ts';
 import type { Command, Option, Placeholder, Terminal, Words } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
 import { type Column, printTable } from './terminal/table.ts';
@@ -25,7 +24,6 @@ interface Reading<O extends AnyOperation> {
   readonly examples: readonly string[];
   /** How a member of the input is spelled, where that is not `--member VALUE` with the description of the member. */
   readonly spelled?: Readonly<Record<string, Spelling>>;
-  readonly open?: OpenOptions;
 }
 
 type Entries<Out> = Out extends { readonly [member: string]: unknown }
@@ -64,7 +62,7 @@ interface ListCommand<O extends AnyOperation, Row> extends Reading<O> {
 
 /** A command that prints all pages of a list. */
 export function listCommand<O extends AnyOperation, Row = EntryOf<O>>(spec: ListCommand<O, Row>): Command {
-  const { name, operation, entries, limit: usual, page = MOST_OF_PAGE, unread } = spec;
+  const { name, operation, entries, limit: usual, page, unread } = spec;
   const members = membersOf(operation.input);
   const isPaged = Object.hasOwn(members, 'limit');
   const isSearch = Object.hasOwn(members, 'q');
@@ -86,20 +84,15 @@ export function listCommand<O extends AnyOperation, Row = EntryOf<O>>(spec: List
       const { limit, ...options } = withText(words).options;
       const given = inputOf({ name, operation, spelled }, { options, positionals: [] });
       const isFiltered = Object.entries(filters).some(([option, { type }]) => type === 'string' && options[option]);
-      let left = limit === undefined ? (usual ?? Number.POSITIVE_INFINITY) : limitFrom(limit);
+      const most = limit === undefined ? usual : limitFrom(limit);
       return reading(terminal, spec, async (at) => {
         const input = await withMeantIds(at, { operation, spelled }, given, { isRead: true, note: terminal.error });
         const progress = new Progress(terminal, () => performance.now());
         let whole: Page | null = null;
-        for (let cursor: unknown = undefined; cursor !== null && left > 0; ) {
-          const asked: object = isPaged ? { ...input, limit: Math.min(left, page), cursor } : input;
-          const { output } = await at.perform(operation, asked as InputOf<O>);
-          const found = output as Page;
-          whole = whole === null ? found : joined(whole, found);
+        for await (const found of pagesOf(at, operation, input as InputOf<O>, { entries, page, most })) {
+          whole = whole === null ? (found as Page) : joined(whole, found as Page);
           const { searched = (whole[entries] as readonly unknown[]).length } = whole;
           progress.show(entries, searched as number, null, String);
-          left -= (found[entries] as readonly unknown[]).length;
-          cursor = found.cursor ?? null;
         }
         progress.end();
         if (words.options.json === true) terminal.out(json(whole));
@@ -234,11 +227,11 @@ export function showCommand<O extends AnyOperation>(spec: ShowCommand<O>): Comma
 /** Does the operations of a command that reads. */
 function reading<O extends AnyOperation>(
   terminal: Terminal,
-  { operation, spelled = {}, open, at = withOperations }: Pick<ShowCommand<O>, 'operation' | 'spelled' | 'open' | 'at'>,
+  { operation, spelled = {}, at = withOperations }: Pick<ShowCommand<O>, 'operation' | 'spelled' | 'at'>,
   work: (at: OperationsAt) => Promise<ExitCode>,
 ): Promise<ExitCode> {
   const asOptions = (error: unknown) => insistOnOption(error, operation, spelled);
-  return at(terminal, (there) => work(there).catch(asOptions), open);
+  return at(terminal, (there) => work(there).catch(asOptions), openingFor(operation));
 }
 
 /**

@@ -30,8 +30,6 @@ export const USAGE_LOOKS: Looks = {
   },
   liftBan: {
     examples: ['tollgate bans lift KEY_ID', 'tollgate bans lift CUSTOMER_ID --reason TICKET-12'],
-    // An operator can lift a ban also while plans.yaml has a fault.
-    open: { needsPlans: false },
     text: ({ output: { id, spent } }, { seconds }) => {
       const lines = (spent ?? []).map(({ window, resetAt }) => {
         const noun = isCustomerId(id) ? 'customers' : 'keys';

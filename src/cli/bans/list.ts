@@ -11,7 +11,6 @@ export const bansList = listCommand({
   entries: 'bans',
   order: (a, b) => a.until - b.until,
   none: () => 'No key is banned.',
-  open: { needsPlans: false },
   columns: [
     { head: 'id', rank: 0, isWhole: true, cell: ({ id }) => id },
     { head: 'ban', rank: 3, cell: ({ number }) => String(number) },

@@ -27,13 +27,11 @@ export const CUSTOMER_LOOKS: Looks = {
       'tollgate customers suspend CUSTOMER_ID',
       "tollgate customers suspend CUSTOMER_ID --until 24h --reason 'asked for by billing'",
     ],
-    open: { needsPlans: false },
     text: suspendedText,
   },
-  resumeCustomer: { open: { needsPlans: false }, text: resumedText },
+  resumeCustomer: { text: resumedText },
   deleteCustomer: {
     examples: ['tollgate customers delete CUSTOMER_ID', 'tollgate customers delete CUSTOMER_ID --keys revoke --yes'],
-    open: { needsPlans: false },
     text: ({ change, output: { keysRevoked } }, { id }) => {
       if (change?.outcome === 'unchanged') return `${id} was deleted before.\n`;
       if (keysRevoked === 0) return `${id} is deleted.\n`;

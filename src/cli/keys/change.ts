@@ -67,7 +67,6 @@ export const KEY_LOOKS: Looks = {
   },
   endSecret: {
     examples: ['tollgate keys end-secret KEY_ID --last4 xY7z'],
-    open: { needsPlans: false },
     text: ({ output: { secrets } }, { id }) =>
       `The secret has ended. ${id} still has ${secrets.map(secretLabelOf).join(', ')}.\n`,
   },
@@ -76,21 +75,17 @@ export const KEY_LOOKS: Looks = {
       'tollgate keys suspend KEY_ID',
       "tollgate keys suspend KEY_ID --until 24h --reason 'asked for by billing'",
     ],
-    open: { needsPlans: false },
     text: suspendedText,
   },
-  resumeKey: { open: { needsPlans: false }, text: resumedText },
+  resumeKey: { text: resumedText },
   revokeKey: {
     examples: ['tollgate keys revoke KEY_ID', 'tollgate keys revoke KEY_ID --yes'],
-    // An operator can revoke a leaked key also while plans.yaml has a fault.
-    open: { needsPlans: false },
     text: ({ output: { revokedAt }, change }, { id, moment }) =>
       change?.outcome === 'unchanged' ? `${id} was already revoked ${moment(revokedAt!)}.\n` : `${id} is revoked.\n`,
   },
   deleteKey: {
     examples: ['tollgate keys delete KEY_ID', 'tollgate keys delete KEY_ID --yes'],
     isForRevoked: true,
-    open: { needsPlans: false },
     text: ({ change }, { id }) => `${id} ${change?.outcome === 'unchanged' ? 'was deleted before' : 'is deleted'}.\n`,
   },
 };

@@ -9,7 +9,6 @@ export const plansHistory = listCommand({
   operation: listPlansHistory,
   about: `Lists the last ${KEPT_VERSIONS} versions of plans.yaml that came into force, newest first: since when, from what, and by whom as far as known.`,
   examples: ['tollgate plans history', 'tollgate plans history --json'],
-  open: { needsPlans: false },
   entries: 'versions',
   none: () => 'No version of plans.yaml is recorded yet. A gateway records it at its start.',
   unread: (isOne) => `${isOne ? 'is' : 'are'} without what ${isOne ? 'it says' : 'they say'}`,

@@ -8,7 +8,7 @@ import {
   showPlansVersion,
 } from '../../operations/catalogue/plans.ts';
 import { patchBetween } from '../../operations/plans/history.ts';
-import { type OperationsAt, withOperations } from '../operations-at.ts';
+import { type OperationsAt, openingFor, withOperations } from '../operations-at.ts';
 import { type Command, isYes, type Terminal } from '../terminal/command.ts';
 import { OF_OPERATIONS } from '../terminal/variables.ts';
 
@@ -30,7 +30,7 @@ export const plansRollback: Command = {
   },
   async run({ options, positionals: [word] }, terminal) {
     const work = (at: OperationsAt) => rollBack(at, word ?? null, options.yes === true, terminal);
-    return withOperations(terminal, work, { needsPlans: false });
+    return withOperations(terminal, work, openingFor(restorePlansVersion));
   },
 };
 

@@ -26,7 +26,6 @@ const version = showCommand({
   operation: showPlansVersion,
   positional: 'VERSION',
   examples: [],
-  open: { needsPlans: false },
   hidden: ['against'],
   given: ({ positionals: [, against] }) => ({ against }),
   text: ({ text, patch }, _, { options }) => (options.diff === true ? patch : text),

@@ -56,6 +56,7 @@ export const listBans = defineOperation({
   // By id, so that a ban that begins or ends between two pages shifts no other ban from one to the next.
   sentence: 'Lists the bans in force, by id.',
   on: 'store',
+  needsNoPlans: true,
   input: z.strictObject(PAGE),
   output: z.strictObject({
     bans: z.array(
@@ -98,6 +99,7 @@ export const liftBan = defineOperation({
     'Its strikes are cleared, and the next ban is as long as this one was. What its windows have counted stays. If it keeps sending as ' +
     'before, it is refused again, and each refusal is a strike towards the next ban: raise its limit, or top it up.',
   on: 'store',
+  needsNoPlans: true,
   action: 'ban.lift',
   input: z.strictObject({
     reason: reason

@@ -158,6 +158,7 @@ export const suspendCustomer = defineOperation({
   name: 'suspendCustomer',
   command: ['customers suspend', 'Suspend a customer with all its keys'],
   line: 'POST /customers/{id}/suspend',
+  needsNoPlans: true,
   sentence: 'Suspends a customer until a moment, or until it is resumed.',
   effect:
     'Each request with its keys, or with a token that names it, gets a 403 within a second, and is not counted, until it is resumed. Its ' +
@@ -172,6 +173,7 @@ export const resumeCustomer = defineOperation({
   name: 'resumeCustomer',
   command: ['customers resume', 'End the suspension of a customer'],
   line: 'POST /customers/{id}/resume',
+  needsNoPlans: true,
   sentence: 'Ends the suspension of a customer.',
   effect:
     'Its keys and tokens work again within a second, under the limits, counts and bans that they had. A key that is suspended itself stays ' +
@@ -194,6 +196,7 @@ export const deleteCustomer = defineOperation({
     'While it has keys that are not revoked it is refused, unless `keys` asks for them to be revoked first. Its id stays in the store, so ' +
     'that no other customer gets it. To delete it twice is no mistake.',
   on: 'store',
+  needsNoPlans: true,
   action: 'customer.delete',
   isVersioned: true,
   input: z.strictObject(

@@ -249,6 +249,7 @@ export const revokeKey = defineOperation({
   name: 'revokeKey',
   command: ['keys revoke', 'Revoke a key for good'],
   line: 'DELETE /keys/{id}',
+  needsNoPlans: true,
   sentence: 'Revokes a key, on every gateway within a second.',
   effect:
     'All its secrets end at once and for good: each of its requests gets a 401. To change a secret without an interruption, rotate it ' +
@@ -313,6 +314,7 @@ export const suspendKey = defineOperation({
   name: 'suspendKey',
   command: ['keys suspend', 'Suspend a key'],
   line: 'POST /keys/{id}/suspend',
+  needsNoPlans: true,
   sentence: 'Suspends a key until a moment, or until it is resumed.',
   effect:
     'Each of its requests gets a 403 within a second, and is not counted, until it is resumed. Its secrets, counts and ban stay.',
@@ -327,6 +329,7 @@ export const resumeKey = defineOperation({
   name: 'resumeKey',
   command: ['keys resume', 'End the suspension of a key'],
   line: 'POST /keys/{id}/resume',
+  needsNoPlans: true,
   sentence: 'Ends the suspension of a key.',
   effect: 'Its requests are admitted again within a second, under the limits, counts and ban that it had.',
   description: 'To resume a key that is not suspended is no mistake.',
@@ -388,6 +391,7 @@ export const endSecret = defineOperation({
   command: ['keys end-secret', 'End one of several secrets'],
   // The last four characters are no name: two secrets may have the same ones, and no URL should have a part of a secret.
   line: 'POST /keys/{id}/secrets/end',
+  needsNoPlans: true,
   sentence: 'Ends one of several secrets of a key.',
   effect: 'Requests with this secret get a 401 within a second. Its other secrets keep working.',
   isFinal: true,
@@ -428,6 +432,7 @@ export const deleteKey = defineOperation({
     'Its id and the HMACs of its secrets stay in the store, so that no import brings it back. To delete it twice is no mistake. DELETE of ' +
     'the key does not delete it: it revokes it.',
   on: 'store',
+  needsNoPlans: true,
   action: 'key.delete',
   isVersioned: true,
   input: z.strictObject({}, 'must be an object'),

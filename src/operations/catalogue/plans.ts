@@ -267,6 +267,7 @@ export const listPlansHistory = defineOperation({
     `The last ${KEPT_VERSIONS} are kept, with at most 16 MiB of text together, once for all gateways on the store. The first is the one that came into force ` +
     'last, on whichever gateway.',
   on: 'store',
+  needsNoPlans: true,
   output: z.strictObject({
     versions: z.array(plansVersion).describe('Without their texts.'),
     unreadable: unreadable.describe(
@@ -287,6 +288,7 @@ export const showPlansVersion = defineOperation({
   description:
     'Name a version by its first 4 to 12 characters. If it was in force several times, this is the last of them.',
   on: 'store',
+  needsNoPlans: true,
   readsMuch: true,
   input: z.strictObject({
     against: z
@@ -318,6 +320,7 @@ export const restorePlansVersion = defineOperation({
     'As `PUT /plans/file` with the text of that version: only with `admin: { editPlans: true }`, checked first, and recorded as `plans.write`. ' +
     'In the history it is an entry of its own.',
   on: 'plans',
+  needsNoPlans: true,
   action: 'plans.write',
   isVersioned: true,
   needsVersion: true,

@@ -217,6 +217,7 @@ export const listChanges = defineOperation({
     'work, so it may have fewer changes, even none, while `cursor` leads to another page. Attempts that were refused are counted: ' +
     'those of one actor at one action in one minute are one entry, in the place of the first of them.',
   on: 'store',
+  needsNoPlans: true,
   input: z.strictObject({
     ...PAGE,
     key: z.string(textRule).optional().describe('Only changes to this key, or to this caller with tokens (`jwt_…`).'),
