@@ -74,14 +74,18 @@ export async function meantId(
     note(`note: ${escapedText(word)} is ${id}${whole}${isRevoked ? ', which is revoked' : ''}.\n`);
     return id;
   }
-  const some = (named.length === 0 ? part : named).slice(0, MEANT);
+  const all = named.length === 0 ? part : named;
+  const some = all.slice(0, MEANT);
   if (some.length === 0) {
     if (of !== 'ID' || /^(?:key|cus|jwt)_/.test(word)) return word;
     throw new Failure('not_found', NEITHER);
   }
   const names = some.map(({ id, name, owner }) => `${id} (${escapedText(name ?? owner ?? 'no name')})`);
   const why = named.length === 0 ? 'Nothing has exactly this name.' : 'Several have this name: give the id.';
-  throw new Failure('not_found', `${why} Did you mean ${names.join(' or ')}?`);
+  throw new Failure(
+    'not_found',
+    `${why} Did you mean ${names.join(' or ')}?${all.length > MEANT ? ' There are more.' : ''}`,
+  );
 }
 
 const NEITHER =
@@ -99,8 +103,8 @@ async function found(at: OperationsAt, word: string, kinds: readonly Kind[]): Pr
   for (const kind of kinds) {
     for await (const one of FIND[kind](at, word)) {
       if (folded(one.name ?? '') === wanted) exact.push(one);
-      else if (!one.isRevoked && part.length < MEANT) part.push(one);
-      if (exact.filter(({ isRevoked }) => !isRevoked).length === MEANT) return { exact, part };
+      else if (!one.isRevoked && part.length <= MEANT) part.push(one);
+      if (exact.filter(({ isRevoked }) => !isRevoked).length > MEANT) return { exact, part };
     }
   }
   return { exact, part };

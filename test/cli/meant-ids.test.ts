@@ -114,6 +114,16 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     },
   );
 
+  test('of four keys with a name or a part of it three are named, and that there are more', async () => {
+    for (const name of ['many', 'many', 'many']) await made('keys', 'create', '--plan', 'pro', '--name', name);
+    const three = /Did you mean key_\w+ \(many\) or key_\w+ \(many\) or key_\w+ \(many\)\?/;
+    for (const word of ['many', 'man'])
+      expect((await run(env, 'keys', 'show', word)).stderr).toMatch(RegExp(`${three.source}\n$`));
+    await made('keys', 'create', '--plan', 'pro', '--name', 'many');
+    for (const word of ['many', 'man'])
+      expect((await run(env, 'keys', 'show', word)).stderr).toMatch(RegExp(`${three.source} There are more\\.\n$`));
+  });
+
   test.each(ofBoth.filter(({ what }) => what !== 'audit --key'))(
     '$what says of a name that nothing has that there is neither (reliability 378)',
     async ({ argv }) => {
