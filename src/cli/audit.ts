@@ -21,7 +21,7 @@ export const audit = listCommand({
   },
   entries: 'changes',
   limit: 50,
-  none: () => 'No changes are recorded.',
+  none: (isFiltered) => (isFiltered ? 'No change matches.' : 'No changes are recorded.'),
   unread: (isOne) => `may be ${isOne ? 'a change' : 'changes'} of this list`,
   // In a narrow terminal the actor, the action and its outcome stay longest, and then what changed.
   columns: [

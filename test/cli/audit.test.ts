@@ -54,6 +54,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     });
     const id = await createKey(env, '--plan', 'pro');
     await run(env, 'keys', 'update', id, '--plan', 'free', '--limit', 'minute=7');
+    expect((await run(env, 'audit', '--action', 'ban.lift')).stderr).toBe('No change matches.\n');
     const { stdout } = await run({ ...env, TEST_TERMINAL: 'yes' }, 'audit');
     const [heads, latest, first] = stdout.split('\n');
     expect(heads).toMatch(/^TIME +BY +ACTION +OUTCOME +ID +CHANGE +NAME$/);

@@ -28,7 +28,7 @@ export const listRefused = defineOperation({
   input: z.strictObject({
     ...PAGE,
     scan: flag.describe(
-      'True also looks through all accounts in the store for bans, and notes those that the list lacked. It takes longer.',
+      'Also looks through all accounts in the store for bans, and notes those that the list lacked. It takes longer.',
     ),
   }),
   output: z.strictObject({
