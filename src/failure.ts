@@ -34,7 +34,7 @@ export type FailureCode =
   | 'audit_unavailable'
   /** The gateway that a command asks does not answer, or answers what no gateway of this version does. */
   | 'gateway_unavailable'
-  /** Another gateway owns this embedded store. */
+  /** Another gateway, or a command, owns this embedded store. */
   | 'store_owned'
   /** KEY_PEPPER is not the pepper of the digests in the store. */
   | 'pepper_mismatch'

@@ -5,7 +5,7 @@ import { partsOf, performGiven } from '../operations/catalogue/methods.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY } from '../operations/catalogue/perform.ts';
 import { shellActor } from '../operations/recorded.ts';
-import { namedStore, type OpenOptions, type OpenStore } from '../serve/open-store.ts';
+import { namedStore, type OpenOptions, type OpenStore, untilReleased } from '../serve/open-store.ts';
 import { type AskedAt, contextOn, type OperationsAt, plansContextOn } from './operations.ts';
 import { NotReached, operationsAtGateway } from './operations-at-gateway.ts';
 import { recordingOf } from './recorded-change.ts';
@@ -43,8 +43,9 @@ export async function withOperations<T>(
 /**
  * Runs `work` at the gateway that owns the embedded store, or else with the store open.
  *
- * Fault: the gateway has ended and has left its socket behind, or it ends while the command runs. What reaches no gateway is done on the
- * store itself. What a gateway has taken and not answered may be done, and the command says so.
+ * Fault: the gateway has ended and has left its socket behind, or a gateway starts or ends while the command runs. What reaches no gateway is
+ * done on the store itself; what changes it, as its owner, so a change waits for a gateway that starts or stops, and for another command. What
+ * a gateway has taken and not answered may be done, and the command says so.
  */
 async function withOwnerOrStore<T>(
   terminal: Terminal,
@@ -65,34 +66,50 @@ async function withOwnerOrStore<T>(
     return opened;
   };
   let opening: Promise<OpenStore> | null = null;
-  const here = async () => {
+  const here = () => {
     opening ??= open();
-    return operationsHere(await opening, terminal.error);
-  };
-  const owner = () => {
-    const socket = opening === null ? store.owner() : null;
-    return socket === null ? null : { socket, at: atOwner(socket.path, terminal) };
+    return opening;
   };
   const name = first === null || store.name === null ? (await here()).name : store.name;
+  const perform: OperationsAt['perform'] = async (operation, input, asked) => {
+    const attempt = async () => {
+      const socket = store.owner();
+      try {
+        if (socket !== null) return await atOwner(socket.path, terminal).perform(operation, input, asked);
+      } catch (error) {
+        if (!(error instanceof NotReached)) throw error;
+      } finally {
+        socket?.close();
+      }
+      const opened = await here();
+      const owner = operation.action === undefined ? NO_OWNER : await opened.own();
+      if (owner === null) return null;
+      try {
+        return await operationsHere(opened, terminal.error).perform(operation, input, asked);
+      } finally {
+        owner.release();
+      }
+    };
+    const done = await untilReleased(attempt, terminal.answerWithinMs);
+    if (done === null) throw new Failure('store_owned', ownedText(name));
+    return done;
+  };
   try {
-    return await work({
-      name,
-      async perform(operation, input, asked) {
-        const own = owner();
-        try {
-          if (own !== null) return await own.at.perform(operation, input, asked);
-        } catch (error) {
-          if (!(error instanceof NotReached)) throw error;
-        } finally {
-          own?.socket.close();
-        }
-        return (await here()).perform(operation, input, asked);
-      },
-    });
+    return await work({ name, perform });
   } finally {
     const opened = await (opening as Promise<OpenStore> | null)?.catch(() => null);
     await opened?.close();
   }
+}
+
+/** What reads needs no owner. */
+const NO_OWNER = { release() {} };
+
+function ownedText(name: string): string {
+  return (
+    `Another process owns ${name}, and no gateway answers on its socket, so nothing was changed. It may be a gateway of an earlier version or ` +
+    'on another machine: stop it, or ask it with TOLLGATE_GATEWAY and TOLLGATE_TOKEN.'
+  );
 }
 
 function atOwner(socketPath: string, { answerWithinMs: withinMs }: Terminal): OperationsAt {

@@ -449,8 +449,8 @@ async function openAdmin(
 }
 
 /**
- * Does what commands on the embedded store ask for. Without that, such as on a file system without sockets, commands work on the store beside
- * the gateway.
+ * Does what commands on the embedded store ask for. Without that, such as on a file system without sockets, commands read the store and cannot
+ * change it.
  */
 async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, log: { logger } }: Run): Promise<void> {
   const socket = stores.commandSocket;
@@ -461,7 +461,7 @@ async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, lo
     closers.push(await listenForCommands(path, api));
     closeToOthers();
   } catch (error) {
-    logger.warn(reasonOrError(error), 'commands cannot reach this gateway, and work on the store beside it');
+    logger.warn(reasonOrError(error), 'commands cannot reach this gateway, and change nothing while it runs');
   }
 }
 

@@ -23,8 +23,11 @@ import {
   openForCommand as openEmbedded,
   embeddedPeppers as peppersOfEmbedded,
   socketOfOwner,
+  untilReleased,
 } from '../stores/embedded/open.ts';
 import { exposedFiles } from './exposed-files.ts';
+
+export { untilReleased };
 
 /** The gateway's store, open for one command. */
 export interface OpenStore {
@@ -56,6 +59,12 @@ export interface OpenStore {
   readonly deprecatedCalls: DeprecatedCalls;
   /** When the secrets of keys were used last. */
   readonly secretUses: SecretUseStore;
+  /**
+   * Makes this process the owner of an embedded store, for the time of a change. Every process may change a Redis.
+   * @returns null while another process is its owner
+   * @throws Failure `store_unavailable`
+   */
+  own(): Promise<{ release(): void } | null>;
   close(): Promise<void>;
 }
 
@@ -153,7 +162,8 @@ async function openTechnology(
     });
   }
   const { openForCommand } = await import('../stores/redis/open.ts');
-  return openForCommand({ url, peppers, usageHistory, durability, writesPeppers });
+  const store = await openForCommand({ url, peppers, usageHistory, durability, writesPeppers });
+  return { ...store, own: async () => ({ release() {} }) };
 }
 
 /** @throws Failure `bad_usage` */

@@ -1,9 +1,10 @@
 import { copyFileSync, mkdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ownStore } from '../../src/stores/embedded/owner.ts';
+import { ownStore, ownStoreSoon } from '../../src/stores/embedded/owner.ts';
 import { atEnd } from '../support/endings.ts';
 import { ROOT, startProcess, temporaryFolder } from '../support/processes.ts';
+import { ROOM } from '../support/room.ts';
 
 /** What another process gets that wants to own the folder: `owned`, or the code of the failure. */
 async function inAnotherProcess(folder: string): Promise<string> {
@@ -87,6 +88,15 @@ describe('the owner of an embedded store (reliability 245)', () => {
     const owner = await ownStore(folder);
     owner.release();
     expect(await inAnotherProcess(folder)).toBe('owned');
+  });
+
+  test('waits for a command that has it, and says so where it waits in vain', async () => {
+    const folder = await temporaryFolder();
+    const command = await ownStore(folder);
+    await expect(ownStoreSoon(folder, 100)).rejects.toThrow(/^Another gateway or command owns, and has not released/);
+    const waiting = ownStoreSoon(folder, 10_000 * ROOM);
+    command.release();
+    (await waiting).release();
   });
 
   test('loses nothing to a process that ended without releasing it', async () => {

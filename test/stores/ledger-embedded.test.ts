@@ -628,7 +628,7 @@ describe('the owner of an embedded store', () => {
     const owner = await ownStore(folder);
     await expect(ownStore(folder)).rejects.toMatchObject({
       code: 'store_owned',
-      message: expect.stringContaining('Another gateway owns'),
+      message: expect.stringContaining('Another gateway or command owns'),
     });
     owner.release();
     (await ownStore(folder)).release();

@@ -96,7 +96,11 @@ const CONNECTING = [
   { from: /^node:https?$/, names: ['request', 'get', 'Agent', 'ClientRequest'] },
 ];
 /** They connect to nothing but themselves, or not at all. */
-const WITHOUT_NAMES = ['src/io/node-internals.ts', 'src/forward/websocket/upgrade.ts'];
+const WITHOUT_NAMES = [
+  'src/io/node-internals.ts',
+  'src/forward/websocket/upgrade.ts',
+  'src/stores/embedded/owner-socket.ts',
+];
 const HTTP_EXCHANGE = 'src/io/http-exchange.ts';
 /** The second one in a self-test. */
 const RESETTING = ['src/io/graceful-close.ts', NODE_INTERNALS];

@@ -110,7 +110,7 @@ class InThisProcess extends Output implements Running {
 }
 
 /** Writes the settings of a gateway to a folder. */
-async function settingsOf(setup: GatewaySetup): Promise<Record<string, string>> {
+export async function settingsOf(setup: GatewaySetup): Promise<Record<string, string>> {
   const folder = await temporaryFolder();
   const lines = (settings: GatewaySetup['listen']) =>
     Object.entries(settings ?? {}).map(([name, value]) => `${name}: ${value}`);

@@ -21,7 +21,7 @@ import { EmbeddedFleet } from './fleet.ts';
 import { EmbeddedHistory } from './history.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
 import { EmbeddedLedger, EmbeddedLedgerView } from './ledger.ts';
-import { ownStore } from './owner.ts';
+import { ownStoreIfFree, ownStoreSoon, type StoreOwner, untilReleased } from './owner.ts';
 import { socketOfOwner, socketToMake } from './owner-socket.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
 import { EmbeddedPlansHistory } from './plans-history.ts';
@@ -46,7 +46,7 @@ interface EmbeddedCommand extends EmbeddedSettings {
 }
 
 /**
- * Opens the store for one command. A gateway may have it open.
+ * Opens the store for one command. A gateway may own it.
  * @throws Failure `not_found`, `store_corrupt`, `store_unavailable`, `store_rolled_back`, `pepper_mismatch`
  */
 export async function openForCommand({
@@ -59,7 +59,8 @@ export async function openForCommand({
   const isMissing = !hasDatabase(dataFolder);
   if (isMissing && ifMissing === 'refuse') throw new Failure('not_found', withoutStore(dataFolder));
   const standIn = isMissing && ifMissing === 'empty' ? mkdtempSync(join(tmpdir(), 'tollgate-')) : null;
-  const db = openDatabase(standIn ?? dataFolder);
+  const folder = standIn ?? dataFolder;
+  const db = openDatabase(folder);
   const close = async () => {
     db.close();
     if (standIn !== null) rmSync(standIn, { recursive: true, force: true });
@@ -83,6 +84,7 @@ export async function openForCommand({
       history: new EmbeddedHistory({ db, wallMs }),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       secretUses: new EmbeddedSecretUses({ db }),
+      own: (): Promise<StoreOwner | null> => ownStoreIfFree(folder),
       close,
     };
   } catch (error) {
@@ -130,12 +132,12 @@ export interface EmbeddedGateway extends EmbeddedSettings {
 }
 
 /**
- * Opens the store for a gateway. Only one gateway at a time may own it.
+ * Opens the store for a gateway, which owns it until it is closed. It waits some seconds for a command that owns the store.
  * @throws Failure `store_owned`, `store_corrupt`, `store_rolled_back`, and as `checkPeppers`
  */
 export async function openForGateway(gateway: EmbeddedGateway) {
   const { dataFolder, peppers: given, wallMs, onChange, onFailure, onFailedWrite } = gateway;
-  const owner = await ownStore(dataFolder);
+  const owner = await ownStoreSoon(dataFolder);
   try {
     const db = openDatabase(dataFolder);
     const older = insistOnAcknowledged(db, gateway.acceptsRollback);
@@ -212,7 +214,7 @@ async function applied({ kind, keyId }: StoreChange, { keys, customers, ledger, 
   await ledger.forget(...accountsOf(changed).flatMap((id) => accountsUnder(id, plans)));
 }
 
-export { hasDatabase as hasStore, socketOfOwner };
+export { hasDatabase as hasStore, socketOfOwner, untilReleased };
 
 /**
  * Opens the store for `tollgate doctor`, which changes nothing in it.

@@ -1,4 +1,5 @@
 import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync, type Stats, unlinkSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 import { insistOnOwner } from './own-files.ts';
@@ -54,6 +55,21 @@ export function socketOfOwner(dataFolder: string): SocketPath | null {
   if (found === undefined) return null;
   insistOn(join(folder, NAME), 'socket', found);
   return shortened(folder);
+}
+
+/** Whether a gateway listens on the socket of the owner. @throws Failure as `socketOfOwner` */
+export async function ownerListens(dataFolder: string): Promise<boolean> {
+  const found = socketOfOwner(dataFolder);
+  if (found === null) return false;
+  const connection = connect(found.path);
+  try {
+    return await new Promise((resolve) => {
+      connection.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    });
+  } finally {
+    connection.destroy();
+    found.close();
+  }
 }
 
 function insistOn(path: string, what: 'folder' | 'socket', found: Stats): void {

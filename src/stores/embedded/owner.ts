@@ -3,22 +3,68 @@ import { statSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Failure } from '../../failure.ts';
 import { isHeldByAnother, openingFailure } from './database.ts';
 import { ensureFolder, ensureOwnFile } from './own-files.ts';
+import { ownerListens } from './owner-socket.ts';
 
-/** The store of a gateway, which no other gateway may use. */
-interface StoreOwner {
+/** The store of this process: a gateway's as long as it runs, a command's while it changes something. */
+export interface StoreOwner {
   /**
    * Checks that the lock is still there. If its file was deleted or replaced, it is made and locked again.
-   * @throws Failure `store_owned` if another gateway has it now, `store_unavailable` if it cannot be made
+   * @throws Failure `store_owned` if another process has it now, `store_unavailable` if it cannot be made
    */
   insist(): void;
   release(): void;
 }
 
+/** A command owns a store for milliseconds, a gateway that stops for some seconds more. */
+const RELEASED_WITHIN_MS = 5_000;
+const AGAIN_MS = 50;
+
 /**
- * Makes this process the only gateway of an embedded store, until `release` or the end of the process. The operating system
+ * Repeats `attempt`, at least for some seconds, until it does not return null. Attempts are counted, because a process that stood still
+ * meanwhile has not tried.
+ * @param withinMs milliseconds
+ * @returns null if each attempt returned null
+ */
+export async function untilReleased<T>(
+  attempt: () => Promise<T | null>,
+  withinMs = RELEASED_WITHIN_MS,
+): Promise<T | null> {
+  for (let left = Math.ceil(withinMs / AGAIN_MS); ; left--) {
+    const value = await attempt();
+    if (value !== null || left === 0) return value;
+    await delay(AGAIN_MS);
+  }
+}
+
+/**
+ * `ownStore` for a gateway that starts, which waits for a command that owns the store. Another gateway listens on the socket of the owner.
+ * @throws Failure `store_owned`, at once if another gateway listens; `store_unavailable`
+ */
+export async function ownStoreSoon(dataFolder: string, withinMs?: number): Promise<StoreOwner> {
+  const attempt = async () => {
+    const owner = await ownStoreIfFree(dataFolder);
+    if (owner === null && (await ownerListens(dataFolder))) throw owned(dataFolder, 'Another gateway owns');
+    return owner;
+  };
+  const owner = await untilReleased(attempt, withinMs);
+  if (owner === null) throw owned(dataFolder, `${ANOTHER}, and has not released within 5 s,`);
+  return owner;
+}
+
+/** @returns null while another process owns the store @throws Failure `store_unavailable` if the lock cannot be made */
+export function ownStoreIfFree(dataFolder: string): Promise<StoreOwner | null> {
+  return ownStore(dataFolder).catch((error) => {
+    if (error instanceof Failure && error.code === 'store_owned') return null;
+    throw error;
+  });
+}
+
+/**
+ * Makes this process the only one that changes an embedded store, until `release` or the end of the process. The operating system
  * releases what is held when the process ends, so a crash leaves nothing behind. Three things are held:
  *
  * - The folder, in `OWNED`. The locks of a file belong to the process, not to a connection: two gateways of the library in
@@ -27,12 +73,12 @@ interface StoreOwner {
  *   a second gateway makes and locks a new one. This name has no file. Its scope is the network namespace, so it does not
  *   replace the lock, which containers on one volume share.
  * - The lock on `owner.lock`.
- * @throws Failure `store_owned` if another gateway owns the store, `store_unavailable` if the lock cannot be made
+ * @throws Failure `store_owned` if another process owns the store, `store_unavailable` if the lock cannot be made
  */
 export async function ownStore(dataFolder: string): Promise<StoreOwner> {
   const database = prepared(dataFolder);
   const folder = identityOf(dataFolder)!;
-  if (OWNED.has(folder)) throw owned(dataFolder);
+  if (OWNED.has(folder)) throw owned(dataFolder, ANOTHER);
   OWNED.add(folder);
   let name: Server | null = null;
   try {
@@ -88,7 +134,7 @@ function takeName(database: string, dataFolder: string): Promise<Server | null> 
   const server = createServer((socket) => socket.destroy()).unref();
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EADDRINUSE') reject(owned(dataFolder, error));
+      if (error.code === 'EADDRINUSE') reject(owned(dataFolder, ANOTHER, error));
       else resolve(null);
     });
     server.listen({ path }, () => resolve(server));
@@ -104,7 +150,7 @@ function lockFile(dataFolder: string) {
     lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (error) {
     lock?.close();
-    throw isHeldByAnother(error) ? owned(dataFolder, error) : unlockable(file, error);
+    throw isHeldByAnother(error) ? owned(dataFolder, ANOTHER, error) : unlockable(file, error);
   }
   const held = lock;
   const identity = identityOf(file);
@@ -127,10 +173,12 @@ function unlockable(file: string, cause: unknown): Failure {
   );
 }
 
-function owned(dataFolder: string, cause?: unknown): Failure {
+const ANOTHER = 'Another gateway or command owns';
+
+function owned(dataFolder: string, who: string, cause?: unknown): Failure {
   return new Failure(
     'store_owned',
-    `Another gateway owns the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,
+    `${who} the embedded store in ${dataFolder}. Stop it, give this one a folder of its own with TOLLGATE_DATA, or let both share a Redis with REDIS_URL.`,
     cause,
   );
 }

@@ -3,17 +3,20 @@ import { hostname, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
+import { openStore } from '../../../src/serve/open-store.ts';
 import { eventually } from '../../support/conditions.ts';
-import { type GatewaySetup, startGateway, type TestGateway } from '../../support/gateway.ts';
+import { type GatewaySetup, settingsOf, startGateway, type TestGateway } from '../../support/gateway.ts';
+import { ROOT, runTollgate, startProcess } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 // A gateway owns its embedded store, and does what commands ask for. None of these gateways has an admin token.
 
+const UPSTREAM = 'http://127.0.0.1:9';
 const SOCKET = join('run', 'gateway.sock');
 const SHELL = { kind: 'shell', user: userInfo().username, host: hostname() };
 
-const start = (setup: Partial<GatewaySetup> = {}) => startGateway({ upstream: 'http://127.0.0.1:9', ...setup });
+const start = (setup: Partial<GatewaySetup> = {}) => startGateway({ upstream: UPSTREAM, ...setup });
 const json = async (env: NodeJS.ProcessEnv, ...args: string[]) => {
   const { code, stdout, stderr } = await runCommand(env, ...args, '--json');
   expect([code, stderr]).toEqual([0, '']);
@@ -115,14 +118,84 @@ test('a gateway that hangs makes the command say that the change may be made (re
   ]);
 });
 
+const topUpOf = (id: string) => ['customers', 'topup', id, '--window', 'day', '--amount', '1'] as const;
+const limitOf = async (env: NodeJS.ProcessEnv, id: string) => (await json(env, 'usage', id)).windows.day.limit;
+
+async function withCustomer() {
+  const env = await settingsOf({ upstream: UPSTREAM });
+  await (await openStore(env, { missingStore: 'make' })).close();
+  return { env, id: (await json(env, 'customers', 'create', '--plan', 'small')).id as string };
+}
+
+/** A process that owns the store and answers nobody, such as a gateway of an earlier version. */
+async function ownerOf({ TOLLGATE_DATA }: NodeJS.ProcessEnv) {
+  const owner = startProcess(process.execPath, [
+    '--input-type=module-typescript',
+    '--eval',
+    `import { ownStore } from ${JSON.stringify(join(ROOT, 'src/stores/embedded/owner.ts'))};
+     await ownStore(${JSON.stringify(TOLLGATE_DATA)});
+     setInterval(() => {}, 1_000);
+     console.log('owned');`,
+  ]);
+  await owner.until(/owned/);
+  return owner;
+}
+
+test('commands that change one store at once wait for each other (reliability 459)', async () => {
+  const { env, id } = await withCustomer();
+  const own = Array.from({ length: 3 }, () => runTollgate(topUpOf(id), { env }));
+  const inOne = Array.from({ length: 3 }, () => runCommand(env, ...topUpOf(id)));
+  expect((await Promise.all([...own, ...inOne])).map(({ code, stderr }) => [code, stderr])).toEqual(
+    Array(6).fill([0, '']),
+  );
+  expect(await limitOf(env, id)).toBe(1_006);
+});
+
+test('a gateway and a command wait for a command that is killed while it owns the store (reliability 460)', async () => {
+  const { env, id } = await withCustomer();
+  const owner = await ownerOf(env);
+  const [command, starting] = [runCommand(env, ...topUpOf(id)), start({ env })];
+  owner.signal('SIGKILL');
+  expect(await command).toMatchObject({ code: 0, stderr: '' });
+  const gateway = await starting;
+  expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
+  await eventually(() => expect(changesLogged(gateway).length).toBeGreaterThan(0));
+  expect(await limitOf(env, id)).toBe(1_002);
+});
+
+test('a store whose owner answers nobody can be read, and is not changed (reliability 461)', async () => {
+  const { env, id } = await withCustomer();
+  await ownerOf(env);
+  let stderr = '';
+  const error = (text: string) => {
+    stderr += text;
+  };
+  const code = await main([...topUpOf(id)], { env, out: () => {}, error, isTerminal: false, answerWithinMs: 200 });
+  expect([code, stderr]).toEqual([
+    1,
+    expect.stringMatching(/^Another process owns the embedded store in .* so nothing was changed\. .*TOLLGATE_GATEWAY/),
+  ]);
+  expect(await limitOf(env, id)).toBe(1_000);
+});
+
+test('a command on a full disk changes nothing, and the next one does (reliability 462)', async () => {
+  const { env, id } = await withCustomer();
+  const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), ...topUpOf(id)];
+  const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env });
+  expect((await command.exit).code).toBe(1);
+  expect([command.stdout, command.stderr]).toEqual(['', expect.stringMatching(/tollgate\.db cannot be opened: disk I\/O error/)]);
+  expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
+  expect(await limitOf(env, id)).toBe(1_001);
+});
+
 test('no change is lost or made twice while gateways start, stop and are killed (reliability 458)', async () => {
   let gateway = await start();
   const { id } = await json(gateway.env, 'customers', 'create', '--plan', 'small');
   const { env } = gateway;
   let isOver = false;
   const counts = { done: 0, unknown: 0 };
-  const topUp = ['customers', 'topup', id, '--window', 'day', '--amount', '1'] as const;
-  const commands = (async () => {
+  const topUp = topUpOf(id);
+  const commands = [1, 2].map(async () => {
     while (!isOver) {
       const { code, stderr } = await runCommand(env, ...topUp);
       if (code === 0) counts.done++;
@@ -131,7 +204,7 @@ test('no change is lost or made twice while gateways start, stop and are killed 
         counts.unknown++;
       }
     }
-  })();
+  });
   for (const signal of ['SIGTERM', 'SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
     const before = counts.done;
     await eventually(() => expect(counts.done).toBeGreaterThan(before + 2));
@@ -141,9 +214,8 @@ test('no change is lost or made twice while gateways start, stop and are killed 
     gateway = await start({ env });
   }
   isOver = true;
-  await commands;
-  const { windows } = await json(env, 'usage', id);
-  const { limit } = windows.day;
+  await Promise.all(commands);
+  const limit = await limitOf(env, id);
   expect(limit).toBeGreaterThanOrEqual(1_000 + counts.done);
   expect(limit).toBeLessThanOrEqual(1_000 + counts.done + counts.unknown);
 });
