@@ -106,9 +106,7 @@ export function openServices(
     limit: () => inForce.plans.failedAuthenticationPerMinute,
     ...CLOCKS,
   });
-  stores.changes.subscribe((change) => {
-    const { kind, keyId } = change;
-    stores.applyChanges(change, inForce.plans);
+  stores.changes.subscribe(({ kind, keyId }) => {
     if (kind !== 'account') identification.identifier.forget(keyId);
     if (kind !== 'key' && kind !== 'customer') admitter.forget(keyId);
   });

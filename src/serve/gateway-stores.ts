@@ -7,10 +7,9 @@ import type { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import type { PepperState, PepperStore } from '../identify/pepper-record.ts';
-import type { ChangeFeed, CustomerStore, KeyStore, StoreChange } from '../identify/record-store.ts';
+import type { ChangeFeed, CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
-import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
@@ -53,11 +52,6 @@ export interface GatewayStores {
   outage(): Outage | null;
   /** A sentence for each replica that is away or behind, with what to do. Meanwhile no change to a key is acknowledged. */
   replicaTrouble(): readonly string[];
-  /**
-   * Applies what commands have changed in accounts of the embedded store, and forgets those of a key or a customer that one has
-   * deleted. With Redis such a change needs no further step.
-   */
-  applyChanges(change: StoreChange, plans: Plans): void;
   close(): Promise<void>;
 }
 
@@ -187,7 +181,7 @@ async function openRedis(
     ...{ url, peppers, usageHistory, durability: redis.durability, timeoutMs: redis.timeoutMs },
     ...{ usesAcme: usesAcme(settings), onLostChanges, ...(onReplicas === undefined ? {} : { onReplicas }) },
   });
-  return { ...store, applyChanges: () => {}, commandSocket: null };
+  return { ...store, commandSocket: null };
 }
 
 async function openEmbedded(

@@ -264,6 +264,10 @@ test('in the embedded store, a caller whose account, change or last refusal cann
   const db = openDatabase(env.TOLLGATE_DATA!);
   atEnd(() => db.close());
   db.prepare('UPDATE accounts SET state = ? WHERE consumer_id = ?').run('{', account);
+  // Of an earlier version.
+  db.exec(
+    'CREATE TABLE pending_changes (number INTEGER PRIMARY KEY AUTOINCREMENT, consumer_id TEXT NOT NULL, change TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT',
+  );
   db.prepare("INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, '{', 1)").run(change);
   const refused = db.prepare("INSERT INTO refused_now VALUES (?, ?, ?, 'hour', 1, 'pro')");
   for (const id of [account, refusal]) refused.run(id, Date.now() + 500_000, id === account ? 'banned' : 'odd');

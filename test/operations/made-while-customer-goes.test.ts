@@ -37,7 +37,9 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
   const open = async (work: (store: OpenStore, context: OperatorStore, customer: string) => Promise<void>) =>
     withStore({ ...(await STORES[name]!()) }, async (store) => {
       const context = contextOn(store);
+      const owner = await store.own();
       await work(store, context, await newCustomer(context, { ...attributes, plan: 'pro' }));
+      owner!.release();
       return 0;
     });
   const gone = (context: OperatorStore, id: string) => () => removeCustomer(context, id, { revokesKeys: true });

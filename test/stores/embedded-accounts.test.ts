@@ -3,16 +3,19 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { type AccountState, UNSEEN } from '../../src/admit/decide.ts';
 import { MADE_ONCE_MS } from '../../src/admit/ledger.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { AccountsTable } from '../../src/stores/embedded/accounts.ts';
+import { AccountsOnDisk, AccountsTable, bansIn } from '../../src/stores/embedded/accounts.ts';
+import { applyEarlierChanges, damagedChanges, earlierChanges } from '../../src/stores/embedded/earlier-changes.ts';
 
 const T0 = 1_800_000_000_000;
 const TOP_UP =
   '{"kind":"top-up","of":{"window":"day","limit":5,"form":{"calendar":{"unit":"day","zone":"UTC","anchor":1}}},"amount":3}';
 let db: DatabaseSync;
 let table: AccountsTable;
+let accounts: AccountsOnDisk;
 beforeEach(() => {
   db = new DatabaseSync(':memory:');
   table = new AccountsTable(db);
+  accounts = new AccountsOnDisk(table, () => T0);
 });
 
 const banned = (untilMs: number): AccountState => ({ ...UNSEEN, ban: { number: 1, untilMs, window: 'minute' } });
@@ -25,10 +28,10 @@ test('rows are read as they were written, until they expire', () => {
   table.dropEnded(T0);
   expect([...table.load(0)].map(({ consumerId }) => consumerId)).toEqual(['a']);
   table.save([row('a', UNSEEN)], ['b']);
-  expect(table.get('a')).toEqual(UNSEEN);
+  expect(table.get('a')?.state).toEqual(UNSEEN);
   table.save([], ['a']);
   expect([...table.load(0)]).toEqual([]);
-  expect(table.get('a')).toEqual(UNSEEN);
+  expect(table.get('a')).toBeUndefined();
 });
 
 test.each([
@@ -50,50 +53,57 @@ test.each([
   ['a top-up of nothing', JSON.stringify({ ...UNSEEN, topUps: { day: { amount: 0, untilMs: 1 } } })],
 ])('a row with %s holds no account', (_, state) => {
   db.prepare('INSERT INTO accounts VALUES (?, ?, ?)').run('a', state, T0 + 1);
-  expect(table.get('a')).toBeNull();
+  expect(table.get('a')).toEqual({ state: null, expiresAtMs: T0 + 1 });
   expect([...table.load(T0)]).toEqual([{ consumerId: 'a', state: null, expiresAtMs: T0 + 1 }]);
-  expect(table.bans(T0)).toEqual([{ consumerId: 'a', ban: null }]);
-  table.addPending({ consumerId: 'a', change: { kind: 'lift' }, atMs: T0 });
-  expect(table.get('a')).toBeNull();
+  expect(bansIn(accounts, [], T0)).toEqual([{ consumerId: 'a', ban: null }]);
 });
 
 test('the largest slices are slices', () => {
   const slices = { per: 30, startsAtMs: 0, first: 29, counts: Array<number>(31).fill(1) };
   const state: AccountState = { ...UNSEEN, windows: { minute: { used: 31, endsAtMs: 1, slices } } };
   table.save([row('a', state)]);
-  expect(table.get('a')).toEqual(state);
+  expect(table.get('a')?.state).toEqual(state);
 });
 
-describe('changes that commands have written', () => {
-  const lift = (consumerId: string, atMs = T0) => ({ consumerId, change: { kind: 'lift' } as const, atMs });
+describe('changes that commands of an earlier version have written', () => {
+  const NOTED = ',"terms":{"id":"top_1","untilMs":9,"reason":"why"}}';
+  beforeEach(() => {
+    expect(earlierChanges(db)).toEqual([]);
+    db.exec(
+      'CREATE TABLE pending_changes (number INTEGER PRIMARY KEY AUTOINCREMENT, consumer_id TEXT NOT NULL, change TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT',
+    );
+  });
+  const leave = (consumerId: string, change: string) =>
+    db.prepare('INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, ?, ?)').run(consumerId, change, T0);
 
-  test('are applied to what is read, in their order, until they are written as applied', () => {
-    table.save([row('a', banned(T0 + 900))]);
-    table.addPending(lift('a'));
-    table.addPending(lift('b', T0 + 1));
-    expect(table.get('a')).toEqual(UNSEEN);
-    expect(table.pending().map(({ consumerId, atMs }) => [consumerId, atMs])).toEqual([
-      ['a', T0],
-      ['b', T0 + 1],
+  test('are read in their order, with the form of a window', () => {
+    leave('a', TOP_UP);
+    leave('a', TOP_UP.replace(/"form":.*?\}\}\}/, '"form":{"slices":4}}').replace(/\}$/, NOTED));
+    leave('b', '{"kind":"reset","windows":["minute","day"]}');
+    leave('a', '{"kind":"undo-top-up","window":"minute","id":null}');
+    const calendar = { unit: 'day', zone: 'UTC', anchor: 1 } as const;
+    const day = { kind: 'top-up', of: windowLimit('day', 5, { calendar }), amount: 3 };
+    const sliding = { ...day, of: windowLimit('day', 5, { slices: 4 }) };
+    const terms = { id: 'top_1', untilMs: 9, reason: 'why' };
+    expect(earlierChanges(db, 'a').map(({ change }) => change)).toEqual([
+      day,
+      { ...sliding, terms },
+      { kind: 'undo-top-up', window: 'minute', id: null },
     ]);
-    expect(table.pending('b')).toEqual([{ number: 2, ...lift('b', T0 + 1) }]);
-    table.save([]);
-    expect(table.pending()).toHaveLength(2);
-    table.save([], [], table.pending('a'));
-    expect(table.pending().map(({ number }) => number)).toEqual([2]);
+    expect(earlierChanges(db, 'b')).toEqual([
+      { number: 3, consumerId: 'b', change: { kind: 'reset', windows: ['minute', 'day'] }, atMs: T0 },
+    ]);
   });
 
-  test('keep the form of a window', () => {
-    const { calendar } = windowLimit('month', 5);
-    const month = { kind: 'top-up', of: windowLimit('month', 5), amount: 3 } as const;
-    const sliding = { kind: 'top-up', of: windowLimit('minute', 5, { slices: 4 }), amount: 3 } as const;
-    const reset = { kind: 'reset', windows: ['minute', 'day'] } as const;
-    const noted = { ...sliding, terms: { id: 'top_1', untilMs: T0, reason: 'why' } } as const;
-    const undo = { kind: 'undo-top-up', window: 'minute', id: null } as const;
-    for (const change of [month, sliding, reset, noted, undo]) table.addPending({ consumerId: 'a', change, atMs: T0 });
-    const [first, ...others] = table.pending('a').map(({ change }) => change);
-    expect([first, ...others]).toEqual([month, sliding, reset, noted, undo]);
-    expect(first?.kind === 'top-up' && first.of.calendar).toBe(calendar);
+  test('are applied once, in their order, and the account is kept as long as before', () => {
+    table.save([row('a', banned(T0 + 900), T0 + 9_000)]);
+    leave('a', '{"kind":"lift"}');
+    leave('a', '{"kind":"ban","ban":{"number":2,"untilMs":1800000000500,"window":"day"}}');
+    for (let i = 0; i < 2; i++) {
+      applyEarlierChanges(db, table);
+      expect(table.get('a')).toMatchObject({ state: { ban: { number: 2, window: 'day' } }, expiresAtMs: T0 + 9_000 });
+      expect(earlierChanges(db)).toEqual([]);
+    }
   });
 
   test.each([
@@ -106,55 +116,32 @@ describe('changes that commands have written', () => {
     ['has an unknown zone', TOP_UP.replace('UTC', 'Mars')],
     ['adds nothing', TOP_UP.replace('"amount":3', '"amount":0')],
     ['has no end', TOP_UP.replace('"amount":3', '"amount":3,"terms":{"id":"top_1","untilMs":"soon"}')],
-  ])('one that %s is left out of what is read, and removed by a reset (reliability 400)', (_, text) => {
+  ])('one that %s is left, and the others are applied (reliability 400)', (_, text) => {
     table.save([row('a', banned(T0 + 900))]);
-    db.prepare('INSERT INTO pending_changes (consumer_id, change, at_ms) VALUES (?, ?, ?)').run('a', text, T0);
-    expect(table.pending('a')).toEqual([{ number: 1, consumerId: 'a', change: null, atMs: T0 }]);
-    expect(table.readable('a')).toBeNull();
-    expect(table.placeOf('a')).toBe('the row 1 of the table pending_changes in tollgate.db');
-    expect(table.bans(T0).map(({ consumerId }) => consumerId)).toEqual(['a']);
-    table.addPending(lift('a'));
-    expect(table.get('a')).toEqual(UNSEEN);
-    table.removeUnreadable('a');
-    expect(table.pending().map(({ number }) => number)).toEqual([2]);
-    expect(table.readable('a')).toEqual(UNSEEN);
-    expect(table.placeOf('a')).toBe('the row a of the table accounts in tollgate.db');
-  });
-
-  test('are gone with their consumer', () => {
-    table.save([row('a', UNSEEN), row('b', UNSEEN)]);
-    table.addPending(lift('a'));
-    table.addPending(lift('b'));
-    table.remove('a');
-    expect([...table.load(T0)].map(({ consumerId }) => consumerId)).toEqual(['b']);
-    expect(table.pending().map(({ consumerId }) => consumerId)).toEqual(['b']);
-  });
-
-  test('made under an id are known for a day, whichever way they were written', () => {
-    const once = { id: 'x', words: 'three more' };
-    table.addPending(lift('a'));
-    expect(table.madeOnce('a', 'x', T0)).toBeNull();
-    table.addPending(lift('a'), once);
-    expect(table.madeOnce('a', 'x', T0 + MADE_ONCE_MS - 1)).toBe('three more');
-    expect(table.madeOnce('a', 'x', T0 + MADE_ONCE_MS)).toBeNull();
-    expect([table.madeOnce('b', 'x', T0), table.madeOnce('a', 'y', T0)]).toEqual([null, null]);
-    table.saveChanged(row('b', UNSEEN), { id: 'z', words: 'five more' }, T0 + MADE_ONCE_MS);
-    expect(table.madeOnce('b', 'z', T0 + MADE_ONCE_MS)).toBe('five more');
-    expect([...table.load(0)]).toEqual([row('b', UNSEEN)]);
-    // The older one is dropped with that, and the newer one stays.
-    expect(
-      db
-        .prepare('SELECT id FROM made_once')
-        .all()
-        .map(({ id }) => id),
-    ).toEqual(['z']);
-    table.saveChanged(row('b', UNSEEN), { id: 'w', words: '' }, T0 + MADE_ONCE_MS + 1);
-    expect(table.madeOnce('b', 'z', T0 + MADE_ONCE_MS + 1)).toBe('five more');
+    leave('a', text);
+    leave('a', '{"kind":"lift"}');
+    applyEarlierChanges(db, table);
+    expect(table.get('a')?.state).toMatchObject({ ban: null });
+    expect(damagedChanges(db)).toEqual([{ number: 1, consumerId: 'a', change: null, atMs: T0 }]);
+    expect(bansIn(accounts, damagedChanges(db), T0)).toEqual([{ consumerId: 'a', ban: null }]);
   });
 });
 
-test('bans in force are those that no change has lifted', () => {
+test('changes made under an id are known for a day', () => {
+  table.saveChanged(row('a', UNSEEN), { id: 'x', words: 'three more' }, T0);
+  expect(table.madeOnce('a', 'x', T0 + MADE_ONCE_MS - 1)).toBe('three more');
+  expect(table.madeOnce('a', 'x', T0 + MADE_ONCE_MS)).toBeNull();
+  expect([table.madeOnce('b', 'x', T0), table.madeOnce('a', 'y', T0)]).toEqual([null, null]);
+  table.saveChanged(row('b', UNSEEN), { id: 'z', words: 'five more' }, T0 + MADE_ONCE_MS);
+  // The older one is dropped with that, and the newer one stays.
+  const ids = db.prepare('SELECT id FROM made_once').all();
+  expect(ids.map(({ id }) => id)).toEqual(['z']);
+});
+
+test('bans in force are those that have not ended', () => {
   table.save([row('a', banned(T0 + 1)), row('b', banned(T0)), row('c', UNSEEN), row('d', banned(T0 + 9))]);
-  table.addPending({ consumerId: 'd', change: { kind: 'lift' }, atMs: T0 });
-  expect(table.bans(T0)).toEqual([{ consumerId: 'a', ban: banned(T0 + 1).ban }]);
+  expect(bansIn(accounts, [], T0)).toEqual([
+    { consumerId: 'a', ban: banned(T0 + 1).ban },
+    { consumerId: 'd', ban: banned(T0 + 9).ban },
+  ]);
 });

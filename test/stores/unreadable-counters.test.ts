@@ -6,8 +6,9 @@ import { windowLimit } from '../../src/admit/windows.ts';
 import { contextOn } from '../../src/cli/operations.ts';
 import { resetCounts, usageOf } from '../../src/operations/account-usage.ts';
 import { withStore } from '../../src/serve/open-store.ts';
+import { AccountsOnDisk, AccountsTable } from '../../src/stores/embedded/accounts.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
-import { EmbeddedLedger, EmbeddedLedgerView } from '../../src/stores/embedded/ledger.ts';
+import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { openForGateway } from '../../src/stores/redis/open.ts';
@@ -121,7 +122,11 @@ test('in the embedded store a reset without a gateway replaces an account that c
   const db = openDatabase(await temporaryFolder());
   atEnd(() => db.close());
   const [wallMs, later] = [() => Date.now(), Date.now() + 3_600_000];
-  const view: LedgerView = new EmbeddedLedgerView({ db, wallMs });
+  const view: LedgerView = new EmbeddedLedger({
+    db,
+    wallMs,
+    accounts: new AccountsOnDisk(new AccountsTable(db), wallMs),
+  });
   db.prepare('INSERT INTO accounts VALUES (?, ?, ?)').run('key_1', '{"windows":', later);
   expect(await view.present('key_1', of)).toBeNull();
   await expect(view.topUp('key_1', windowLimit('minute', 10), 5, 'b')).rejects.toMatchObject({

@@ -216,8 +216,7 @@ export class EmbeddedHistory implements HistoryStore {
   }
 }
 
-/** Creates the tables of this file if they are missing. */
-export function createHistoryTables(db: DatabaseSync): void {
+function createHistoryTables(db: DatabaseSync): void {
   answering(() =>
     db.exec(`
       CREATE TABLE IF NOT EXISTS histories (

@@ -19,7 +19,6 @@ import {
   type FoundBan,
   foreignAccount,
   type Ledger,
-  type LedgerView,
   type MadeOnce,
   NothingDone,
   type SettlementOutcome,
@@ -32,10 +31,17 @@ import type { TopUp, TopUpNote, WindowLimit } from '../../admit/windows.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
 import type { WindowName } from '../../model/values.ts';
-import { AccountsTable, bansIn, type Once, type PendingChange } from './accounts.ts';
+import { type Account, type Accounts, AccountsTable, bansIn, endOf, type Once } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, tryWrite } from './database.ts';
-import { createHistoryTables, dropEndedHistories, Histories, removeHistory } from './history.ts';
+import {
+  applyEarlierChanges,
+  damagedChanges,
+  earlierChanges,
+  removeDamagedChanges,
+  removeEarlierChanges,
+} from './earlier-changes.ts';
+import { dropEndedHistories, Histories, removeHistory } from './history.ts';
 
 /** A crash loses the counts of at most this time. */
 const SNAPSHOT_EVERY_MS = 500;
@@ -51,6 +57,8 @@ interface EmbeddedLedgerOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
+  /** Those of a command. Left out by a gateway: they are in memory, loaded at the start and written twice a second. */
+  readonly accounts?: Accounts;
   /** Called when an operator has changed an account. */
   readonly onAccountChange?: (change: StoreChange) => void;
   /** While the disk accepts no writes: true (the default) decides in memory and writes later, false decides nothing. */
@@ -59,16 +67,10 @@ interface EmbeddedLedgerOptions {
   readonly onChange?: (state: 'present' | 'away', reason?: string) => void;
   /** Called once per write that failed. */
   readonly onFailedWrite?: (error: unknown) => void;
-  /** Called before each snapshot. Throws if another gateway owns the store. */
+  /** Called before each snapshot and in each change. Throws unless this process owns the store. */
   readonly insistOnOwner?: () => void;
   /** Called with each account, change and history that cannot be read, and with counts that could not be written before the end. */
   readonly onLoss?: (failure: Failure) => void;
-}
-
-interface Account {
-  /** Null: the row cannot be read. It stays until a reset or its end, and nothing is decided about it. */
-  readonly state: AccountState | null;
-  readonly expiresAtMs: number;
 }
 
 /** An outage of the disk. */
@@ -79,8 +81,8 @@ interface Outage {
 }
 
 /**
- * The ledger of a single gateway: counters and bans in memory, with a snapshot of changed accounts twice a second and at
- * `close`. Only the process that owns the embedded store may create one (`ownStore`).
+ * The ledger of the process that owns the store (`ownStore`). A gateway has counters and bans in memory, with a snapshot of changed
+ * accounts twice a second and at `close`. A command reads and writes those on the disk, and without owning the store it only reads.
  *
  * Fault: the disk is full, read-only or broken, or an operator has deleted the folder. The gateway would look healthy, and
  * its next start would forget all counts since then. So after a failed write the store is away until everything has been
@@ -91,29 +93,29 @@ export class EmbeddedLedger implements Ledger {
   readonly #table: AccountsTable;
   /** What consumers have used, written with their accounts. */
   readonly histories: Histories;
-  readonly #accounts = new Map<string, Account>();
+  readonly #accounts: Accounts;
   /** How many requests are in flight by account, as last reported: this is the only process that has any. */
   readonly #inFlight = new Map<string, number>();
   readonly #dirty = new Set<string>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: NodeJS.Timeout | undefined;
   readonly #writes: AcknowledgedWrites;
   #outage: Outage | null = null;
   /** Since when another process has locked the database, monotonic milliseconds; null if none has. */
   #heldSinceMs: number | null = null;
   #again: NodeJS.Timeout | undefined;
-  /** The changes of commands that were applied in memory and not yet removed from the table, oldest first. */
-  #applied: readonly PendingChange[] = [];
-  /** The changes of commands that cannot be read, as last looked at. */
-  #unreadable: readonly PendingChange[] = [];
-  #sweep: Iterator<[string, Account]> | null = null;
+  /** The changes that commands of an earlier version have left and that cannot be read. */
+  #damaged: ReturnType<typeof damagedChanges>;
+  #sweep: Iterator<readonly [string, Account]> | null = null;
 
   constructor(options: EmbeddedLedgerOptions) {
     this.#options = options;
     this.#table = new AccountsTable(options.db);
     this.histories = new Histories(options.db, options.onLoss);
     this.#writes = new AcknowledgedWrites(options.db);
+    this.#accounts = options.accounts ?? new Map();
+    this.#damaged = damagedChanges(options.db);
+    if (options.accounts !== undefined) return;
     this.#load();
-    this.applyChanges();
     this.#timer = setInterval(() => this.#tick(), SNAPSHOT_EVERY_MS);
     this.#timer.unref();
   }
@@ -200,7 +202,7 @@ export class EmbeddedLedger implements Ledger {
 
   async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
     const ids = accountIdsOf(consumerId, allowance);
-    const states = this.#statesOf(ids);
+    const states = this.#damaged.some((one) => ids.includes(one.consumerId)) ? null : this.#statesOf(ids);
     if (states === null) return null;
     const inFlight = ids.map((id) => this.#inFlight.get(id) ?? 0);
     return decide(states, allowance, this.#options.wallMs(), 1, 0, inFlight);
@@ -228,7 +230,6 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
-    this.applyChanges();
     const from = this.#accounts.get(fromAccountId);
     const ban = from?.state?.ban ?? null;
     if (from === undefined || ban === null || this.#options.wallMs() >= ban.untilMs) return;
@@ -256,65 +257,50 @@ export class EmbeddedLedger implements Ledger {
   }
 
   async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
-    return this.#makeOnce(consumerId, id, resetOnce(windows));
+    const made = await this.#makeOnce(consumerId, id, resetOnce(windows));
+    this.#damaged = damagedChanges(this.#options.db);
+    return made;
   }
 
   async forget(...accountIds: readonly string[]): Promise<void> {
-    const drop = () => {
+    const { db, insistOnOwner } = this.#options;
+    const remove = () => {
+      insistOnOwner?.();
+      this.#table.save([], accountIds);
+      for (const id of accountIds) {
+        removeEarlierChanges(db, id);
+        removeHistory(db, id);
+      }
+    };
+    await this.#writes.write(remove, () => {
       for (const id of accountIds) {
         this.histories.forget(id);
         this.#accounts.delete(id);
         this.#dirty.delete(id);
       }
-    };
-    // At once as well: while the write waits for another process, a snapshot must not write what a command has removed.
-    drop();
-    await this.#writes.write(() => forgetIn(this.#options.db, this.#table, accountIds), drop);
+    });
+    this.#damaged = damagedChanges(db);
   }
 
   placeOf(consumerId: string): string {
-    return this.#table.placeOf(consumerId);
+    const change = this.#damaged.find((one) => one.consumerId === consumerId);
+    return change === undefined
+      ? `the row ${consumerId} of the table accounts in tollgate.db`
+      : `the row ${change.number} of the table pending_changes in tollgate.db`;
   }
 
   async bans(): Promise<readonly FoundBan[]> {
-    const states = this.#accounts.entries().map(([id, { state }]) => [id, state] as const);
-    return bansIn(states, this.#unreadable, this.#options.wallMs());
+    return answering(() => bansIn(this.#accounts, this.#damaged, this.#options.wallMs()));
   }
 
   /**
-   * Applies the changes that commands have written to the database. Called on every change from the feed.
-   *
-   * Fault: one change is damaged. No change of any account was applied any more. So those that can be applied are, and the others
-   * stay in the table until a reset.
+   * Applies what commands of an earlier version have left. Called once this process owns the store.
+   * @throws Failure `store_unavailable`, `store_corrupt`
    */
-  applyChanges(): void {
-    const applied: PendingChange[] = [];
-    try {
-      const before = new Set(this.#applied.map(({ number }) => number));
-      const pending = this.#table.pending().filter(({ number }) => !before.has(number));
-      this.#report(pending.filter(({ change }) => change === null));
-      for (const one of pending) {
-        const account = one.change === null ? null : this.#changed(one.consumerId, one.change, one.atMs);
-        if (account === null) continue;
-        this.#keep(one.consumerId, account);
-        applied.push(one);
-      }
-      if (applied.length === 0) return;
-      this.#applied = [...this.#applied, ...applied];
-      this.#write([]);
-    } catch (error) {
-      // The next snapshot writes them as well.
-      if (!isHeldByAnother(error)) this.failed(error);
-    }
-    // Last of all: a listener may call this method again, and each change counts once.
-    for (const { consumerId } of applied) this.#options.onAccountChange?.({ kind: 'account', keyId: consumerId });
-  }
-
-  #report(unreadable: readonly PendingChange[]): void {
-    const reported = new Set(this.#unreadable.map(({ number }) => number));
-    this.#unreadable = unreadable;
-    for (const { number, consumerId } of unreadable)
-      if (!reported.has(number)) this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
+  takeOver(): void {
+    const { db } = this.#options;
+    if (answering(() => earlierChanges(db)).length === 0) return;
+    this.#writes.writeUnacknowledged(() => applyEarlierChanges(db, this.#table));
   }
 
   /** Begins an outage: a write to the database has failed, here or elsewhere in this process. */
@@ -346,6 +332,7 @@ export class EmbeddedLedger implements Ledger {
     try {
       this.#table.dropEnded(nowMs);
       dropEndedHistories(this.#options.db, nowMs);
+      this.takeOver();
       answering(() => tryWrite(this.#options.db));
     } catch (error) {
       // The gateway starts even if the disk is full, since the accounts can be read.
@@ -355,6 +342,8 @@ export class EmbeddedLedger implements Ledger {
       this.#accounts.set(consumerId, { state, expiresAtMs });
       if (state === null) this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
     }
+    for (const { consumerId } of this.#damaged)
+      this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
   }
 
   /** Null if the account cannot be read. */
@@ -385,7 +374,6 @@ export class EmbeddedLedger implements Ledger {
   }
 
   #makeOnce<T>(consumerId: string, id: string, { change, resultOf }: ChangeOnce<T>): Promise<MadeOnce<T>> {
-    this.applyChanges();
     // Not within the change: the store is as it was.
     if (change.kind !== 'reset') this.#readableOf(consumerId);
     return this.#change<MadeOnce<T>>(consumerId, () => {
@@ -395,9 +383,13 @@ export class EmbeddedLedger implements Ledger {
       if (before !== null) return { value: before, account: null };
       const value = resultOf(this.#stateOf(consumerId) ?? UNSEEN, nowMs);
       const account = this.#changed(consumerId, change, nowMs)!;
-      if (change.kind === 'reset') this.#table.removeUnreadable(consumerId);
       this.#table.saveChanged({ consumerId, ...account }, once, nowMs);
-      return { value: { kind: 'made', value, durability: DURABLE }, account };
+      const made = { kind: 'made', value, durability: DURABLE } as const;
+      if (change.kind !== 'reset') return { value: made, account };
+      removeDamagedChanges(this.#options.db, consumerId);
+      // Those that have waited, because the account could not be read.
+      applyEarlierChanges(this.#options.db, this.#table, consumerId);
+      return { value: made, account: this.#table.get(consumerId)! };
     });
   }
 
@@ -408,7 +400,11 @@ export class EmbeddedLedger implements Ledger {
    */
   async #change<T>(consumerId: string, make: () => { value: T; account: Account | null }): Promise<T> {
     try {
-      const { value } = await this.#writes.write(make, ({ account }) => {
+      const owned = () => {
+        this.#options.insistOnOwner?.();
+        return make();
+      };
+      const { value } = await this.#writes.write(owned, ({ account }) => {
         if (account === null) return;
         this.#accounts.set(consumerId, account);
         this.#dirty.delete(consumerId);
@@ -441,7 +437,7 @@ export class EmbeddedLedger implements Ledger {
   #snapshot(): void {
     this.#writes.insist();
     this.#options.insistOnOwner?.();
-    if (this.#dirty.size > 0 || this.#applied.length > 0 || this.histories.isDirty)
+    if (this.#dirty.size > 0 || this.histories.isDirty)
       this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
     else if (this.#outage !== null) {
       answering(() => tryWrite(this.#options.db));
@@ -459,21 +455,18 @@ export class EmbeddedLedger implements Ledger {
     return true;
   }
 
-  /** Writes these accounts, and those that commands have changed, in one transaction: a crash undoes no change. */
-  #write(some: readonly string[], mostHistories = ROWS_PER_TURN): void {
-    const ids = [...new Set([...some, ...this.#applied.map(({ consumerId }) => consumerId)])];
+  #write(ids: readonly string[], mostHistories = ROWS_PER_TURN): void {
     const rows = ids.flatMap((consumerId) => {
       const account = this.#accounts.get(consumerId);
       return account === undefined || account.state === null ? [] : [{ consumerId, ...account }];
     });
-    const ended = ids.filter((id) => !this.#accounts.has(id));
+    const ended = ids.filter((id) => this.#accounts.get(id) === undefined);
     // A power cut may undo the last snapshots of counters, so these writes do not wait for the disk. Those of operators do.
     const historiesWritten = this.#writes.writeUnacknowledged(() => {
-      this.#table.save(rows, ended, this.#applied);
+      this.#table.save(rows, ended);
       return this.histories.write(mostHistories, this.#options.wallMs());
     });
     historiesWritten();
-    this.#applied = [];
     for (const id of ids) this.#dirty.delete(id);
     this.#written(ids.length);
   }
@@ -504,102 +497,6 @@ export class EmbeddedLedger implements Ledger {
       if (this.#outage === null) this.#dirty.add(id);
       else this.#dirty.delete(id);
     }
-  }
-}
-
-/** The same store for commands: reads the snapshot, and changes accounts whether or not a gateway runs. */
-export class EmbeddedLedgerView implements LedgerView {
-  readonly #db: DatabaseSync;
-  readonly #table: AccountsTable;
-  readonly #writes: AcknowledgedWrites;
-  readonly #wallMs: () => number;
-
-  constructor({ db, wallMs }: { readonly db: DatabaseSync; readonly wallMs: () => number }) {
-    this.#db = db;
-    createHistoryTables(db);
-    this.#table = new AccountsTable(db);
-    this.#writes = new AcknowledgedWrites(db);
-    this.#wallMs = wallMs;
-  }
-
-  async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    const ids = accountIdsOf(consumerId, allowance);
-    const states = allReadable(answering(() => ids.map((id) => this.#table.readable(id))));
-    return states === null ? null : decide(states, allowance, this.#wallMs(), 1, 0);
-  }
-
-  async lift(consumerId: string): Promise<Durability | null> {
-    const nowMs = this.#wallMs();
-    return this.#writes.write(() => {
-      const ban = this.#table.get(consumerId)?.ban ?? null;
-      if (ban === null || nowMs >= ban.untilMs) return null;
-      this.#table.addPending({ consumerId, change: { kind: 'lift' }, atMs: nowMs });
-      return DURABLE;
-    });
-  }
-
-  async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
-    const nowMs = this.#wallMs();
-    await this.#writes.write(() => {
-      const ban = this.#table.get(fromAccountId)?.ban ?? null;
-      const to = this.#table.get(toAccountId);
-      // Not compared with the ban of the other account: a lift of that one may be pending.
-      if (ban === null || to === null || nowMs >= ban.untilMs) return;
-      this.#table.addPending({ consumerId: toAccountId, change: { kind: 'ban', ban }, atMs: nowMs });
-    });
-  }
-
-  async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms = {}) {
-    return this.#makeOnce(consumerId, id, topUpOnce(of, amount, { ...terms, id: topUpIdOf(id) }));
-  }
-
-  async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
-    return this.#makeOnce(consumerId, id, undoOnce(window, topUpId));
-  }
-
-  async topUpNotes(consumerId: string): Promise<readonly TopUpNote[]> {
-    const state = answering(() => this.#table.get(consumerId));
-    if (state === null) throw foreignAccount(consumerId, this.placeOf(consumerId));
-    return state.topUpNotes ?? [];
-  }
-
-  async resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
-    return this.#makeOnce(consumerId, id, resetOnce(windows));
-  }
-
-  /** A running gateway learns of the key's deletion from the change feed, and forgets the account (open.ts). */
-  async forget(...accountIds: readonly string[]): Promise<void> {
-    await this.#writes.write(() => forgetIn(this.#db, this.#table, accountIds));
-  }
-
-  placeOf(consumerId: string): string {
-    return this.#table.placeOf(consumerId);
-  }
-
-  async bans(): Promise<readonly FoundBan[]> {
-    return answering(() => this.#table.bans(this.#wallMs()));
-  }
-
-  #makeOnce<T>(consumerId: string, id: string, { change, resultOf }: ChangeOnce<T>): Promise<MadeOnce<T>> {
-    const nowMs = this.#wallMs();
-    const once = { id, words: changeWords(change) };
-    return this.#writes.write(() => {
-      const before = madeBefore(this.#table, consumerId, once, nowMs);
-      if (before !== null) return before;
-      if (change.kind === 'reset') this.#table.removeUnreadable(consumerId);
-      const state = this.#table.get(consumerId);
-      if (state === null) throw foreignAccount(consumerId, this.placeOf(consumerId));
-      const value = resultOf(state, nowMs);
-      this.#table.addPending({ consumerId, change, atMs: nowMs }, once);
-      return { kind: 'made', value, durability: DURABLE };
-    });
-  }
-}
-
-function forgetIn(db: DatabaseSync, table: AccountsTable, accountIds: readonly string[]): void {
-  for (const id of accountIds) {
-    table.remove(id);
-    removeHistory(db, id);
   }
 }
 
@@ -642,13 +539,6 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
 /** Null if one of the accounts cannot be read. */
 function allReadable(states: readonly (AccountState | null)[]): readonly AccountState[] | null {
   return states.every((state) => state !== null) ? states : null;
-}
-
-function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {
-  let latest = Math.max(strikes.endsAtMs, ban === null ? 0 : ban.untilMs + forgetMs);
-  for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);
-  for (const { untilMs } of Object.values(topUps)) latest = Math.max(latest, untilMs);
-  return latest;
 }
 
 function unwritten(accounts: number, cause: unknown): Failure {

@@ -2,13 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { accountsOf, accountsUnder } from '../../admit/account-id.ts';
-import type { Ledger } from '../../admit/ledger.ts';
+import type { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
-import type { CustomerStore, KeyStore, StoreChange } from '../../identify/record-store.ts';
-import type { Plans } from '../../model/plan.ts';
-import { AccountsTable } from './accounts.ts';
+import type { StoreChange } from '../../identify/record-store.ts';
+import { AccountsOnDisk, AccountsTable, bansIn } from './accounts.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
 import { EmbeddedCertificateStore } from './certificates.ts';
@@ -17,10 +15,11 @@ import { Checkpoints } from './checkpoints.ts';
 import { customersIn, embeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
 import { EmbeddedDeprecatedCalls } from './deprecated-calls.ts';
+import { damagedChanges } from './earlier-changes.ts';
 import { EmbeddedFleet } from './fleet.ts';
 import { EmbeddedHistory } from './history.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
-import { EmbeddedLedger, EmbeddedLedgerView } from './ledger.ts';
+import { EmbeddedLedger } from './ledger.ts';
 import { ownStoreIfFree, ownStoreSoon, type StoreOwner, untilReleased } from './owner.ts';
 import { socketOfOwner, socketToMake } from './owner-socket.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
@@ -80,17 +79,44 @@ export async function openForCommand({
       customers: embeddedCustomers({ db, changes }),
       ...recordsIn({ db, wallMs }),
       publish: (change: StoreChange) => changes.publish(change),
-      ledger: new EmbeddedLedgerView({ db, wallMs }),
       history: new EmbeddedHistory({ db, wallMs }),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       secretUses: new EmbeddedSecretUses({ db }),
-      own: (): Promise<StoreOwner | null> => ownStoreIfFree(folder),
+      ...ledgerOf(db, folder, wallMs),
       close,
     };
   } catch (error) {
     await close();
     throw damageIn(error, dataFolder);
   }
+}
+
+/** The ledger of a command, which changes accounts only while the command owns the store. */
+function ledgerOf(db: DatabaseSync, folder: string, wallMs: () => number) {
+  let owner: StoreOwner | null = null;
+  const insistOnOwner = () => {
+    if (owner === null) throw new Failure('store_owned', 'Only the owner of the embedded store changes an account.');
+    owner.insist();
+  };
+  const accounts = new AccountsOnDisk(new AccountsTable(db), wallMs);
+  const ledger = new EmbeddedLedger({ db, wallMs, accounts, insistOnOwner });
+  const own = async () => {
+    const taken = await ownStoreIfFree(folder);
+    if (taken === null) return null;
+    const release = () => {
+      owner = null;
+      taken.release();
+    };
+    try {
+      ledger.takeOver();
+    } catch (error) {
+      release();
+      throw error;
+    }
+    owner = taken;
+    return { release };
+  };
+  return { ledger, own };
 }
 
 /** What is recorded of changes, and of the plans that came into force. */
@@ -179,8 +205,6 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       // The store counts by the clock of this machine.
       serverTimes: async () => [wallMs()],
       state: () => state,
-      applyChanges: (change: StoreChange, plans: Plans) =>
-        void applied(change, { keys, customers, ledger, plans }).catch(onFailure),
       close: async () => {
         changes.close();
         ledger.close();
@@ -193,25 +217,6 @@ export async function openForGateway(gateway: EmbeddedGateway) {
     owner.release();
     throw damageIn(error, dataFolder);
   }
-}
-
-interface Counted {
-  readonly keys: KeyStore;
-  readonly customers: CustomerStore;
-  readonly ledger: Ledger & { applyChanges(): void };
-  readonly plans: Plans;
-}
-
-/**
- * What a command has changed. If it has deleted a key or a customer, the gateway must forget its counters, or the next snapshot would
- * write them to the disk again.
- */
-async function applied({ kind, keyId }: StoreChange, { keys, customers, ledger, plans }: Counted): Promise<void> {
-  ledger.applyChanges();
-  if (keyId === null || (kind !== 'key' && kind !== 'customer')) return;
-  const changed = await (kind === 'key' ? keys : customers).get(keyId, { evenDeleted: true });
-  if (changed?.deletedAtMs === undefined) return;
-  await ledger.forget(...accountsOf(changed).flatMap((id) => accountsUnder(id, plans)));
 }
 
 export { hasDatabase as hasStore, socketOfOwner, untilReleased };
@@ -232,7 +237,7 @@ export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSetting
       records: (wallMs: () => number) => ({
         keys: keysIn(db),
         customers: customersIn(db),
-        bans: async () => new AccountsTable(db).bans(wallMs()),
+        bans: async () => bansIn(new AccountsOnDisk(new AccountsTable(db), wallMs), damagedChanges(db), wallMs()),
       }),
       /** @throws Failure `store_corrupt` */
       peppers: () => peppersToRead(dataFolder, db, given),

@@ -183,7 +183,10 @@ test('a command on a full disk changes nothing, and the next one does (reliabili
   const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), ...topUpOf(id)];
   const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env });
   expect((await command.exit).code).toBe(1);
-  expect([command.stdout, command.stderr]).toEqual(['', expect.stringMatching(/tollgate\.db cannot be opened: disk I\/O error/)]);
+  expect([command.stdout, command.stderr]).toEqual([
+    '',
+    expect.stringMatching(/tollgate\.db cannot be opened: disk I\/O error/),
+  ]);
   expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
   expect(await limitOf(env, id)).toBe(1_001);
 });
