@@ -1,11 +1,14 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished } from 'vitest';
+import { parse } from 'yaml';
 import { type RunningPets, startPets } from '../../src/pets/server.ts';
-import { type Received, Referee, readDescription } from './description.ts';
+import { type Received, Referee, readDescription } from '../support/openapi-referee.ts';
+
+export const committed: unknown = parse(readFileSync(new URL('../../src/pets/openapi.yaml', import.meta.url), 'utf8'));
 
 export interface Ask {
   readonly headers?: Readonly<Record<string, string | string[]>>;
@@ -13,12 +16,15 @@ export interface Ask {
   readonly body?: string | Uint8Array;
 }
 
+/** As it came over the wire. */
+type Answer = Omit<Received, 'body'>;
+
 export interface Service extends RunningPets {
   readonly databaseFile: string;
   readonly referee: Referee;
   readonly reported: unknown[];
   /** Sends one request on a connection of its own and holds the answer to the description. */
-  ask(method: string, path: string, ask?: Ask): Promise<Received>;
+  ask(method: string, path: string, ask?: Ask): Promise<Answer>;
 }
 
 export function newFolder(): string {
@@ -32,18 +38,20 @@ export async function newService(databaseFile = join(newFolder(), 'pets.db')): P
   const reported: unknown[] = [];
   const pets = await startPets({ host: '127.0.0.1', port: 0, databaseFile, report: (error) => reported.push(error) });
   onTestFinished(() => pets.close());
-  const referee = new Referee(await readDescription());
+  const referee = new Referee(await readDescription(committed), '/v1');
   const ask = async (method: string, path: string, asked: Ask = {}) => {
     const received = await exchange(pets.port, method, path, asked);
     if (path.startsWith('/v1/')) {
-      expect(referee.faultsOf(method, path, received), `${method} ${path} ${received.text.slice(0, 200)}`).toEqual([]);
+      const body: unknown = method === 'HEAD' ? null : JSON.parse(received.text);
+      const faults = referee.faultsOf(method, path, { ...received, body });
+      expect(faults, `${method} ${path} ${received.text.slice(0, 200)}`).toEqual([]);
     }
     return received;
   };
   return { ...pets, databaseFile, referee, reported, ask };
 }
 
-export function exchange(port: number, method: string, path: string, { headers = {}, body }: Ask): Promise<Received> {
+export function exchange(port: number, method: string, path: string, { headers = {}, body }: Ask): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const json = body === undefined ? {} : { 'Content-Type': 'application/json' };
     const outgoing = request({ host: '127.0.0.1', port, method, path, agent: false, headers: { ...json, ...headers } });
