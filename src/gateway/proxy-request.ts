@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http';
 import type { Verdict } from '../admit/verdict.ts';
 import { CORS_FIELDS } from '../annotate/cors.ts';
-import { type ErrorResponse, errorResponse } from '../annotate/errors.ts';
+import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
 import { CompressedResponse } from '../forward/compressed-response.ts';
 import type { ForwardResult } from '../forward/faults.ts';
 import { type AnswerBodyReader, type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
@@ -28,7 +28,7 @@ import { closeAfter } from '../io/graceful-close.ts';
 import { askingFor } from '../meter/asked-answer.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
-import type { Caller, ExchangeRecorder } from './exchange.ts';
+import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Metering } from './metering.ts';
 import type { Cuttable, FullBecause, WatchedRecord } from './open-web-sockets.ts';
@@ -87,6 +87,24 @@ const DEPRECATION = ['deprecation', 'sunset'];
 const REPLACED: readonly (readonly FieldNames[])[] = [[], CORS_FIELDS].map((cors) =>
   [[], DEPRECATION].map((deprecation) => new FieldNames([...cors, ...deprecation])),
 );
+
+/** How a forwarded request ends: with the response already sent, or with a refusal that the gateway has yet to send. */
+type ForwardedEnd =
+  | { readonly kind: 'ended'; readonly status: number; readonly code: string | null; readonly cause: string | null }
+  | { readonly kind: 'refused'; readonly error: ErrorResponse; readonly cause: string | null };
+
+/** @param status of the response, if it has begun */
+export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd {
+  if (result.kind === 'answered') return { kind: 'ended', status, code: null, cause: null };
+  if (result.kind === 'upgraded') return { kind: 'ended', status: SWITCHING_PROTOCOLS, code: null, cause: null };
+  if (result.kind === 'client_gone') {
+    return { kind: 'ended', status: CLIENT_CLOSED_REQUEST, code: null, cause: result.cause };
+  }
+  if (result.kind === 'refused') return { kind: 'refused', error: result.error, cause: null };
+  const { code, cause } = result.fault;
+  if (result.kind === 'broken') return { kind: 'ended', status, code, cause };
+  return { kind: 'refused', error: plainError(result.fault.code, result.fault.retryAfterMs), cause };
+}
 
 /**
  * Forwards an admitted request. Rewrites its fields, bounds its body and merges the response's fields with the

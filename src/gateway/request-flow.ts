@@ -3,8 +3,7 @@ import { shadowIdOf } from '../admit/account-id.ts';
 import type { Admitter } from '../admit/admit.ts';
 import type { AdmissionListener } from '../admit/batch.ts';
 import { ALL_UNSEEN, type Amounts } from '../admit/decide.ts';
-import { askedUnit } from '../admit/history-report.ts';
-import { type Allowance, withAllBudgets } from '../admit/plan.ts';
+import type { Allowance } from '../admit/plan.ts';
 import {
   type Admission,
   type Admitted,
@@ -23,8 +22,6 @@ import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
 import { FieldBlock } from '../http1/field-block.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
-import type { UnreadableIdentity } from '../identify/record-store.ts';
-import { REPLY_CLOCK } from '../io/deadlines.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
 import type { Charge } from '../meter/charge.ts';
@@ -52,7 +49,7 @@ import {
   unpaid,
 } from './metering.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf } from './policy-request.ts';
-import { noRoom, type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
+import { forwardedEnd, noRoom, type ProxyFlow, type ProxyResult, proxyRequest, proxyUpgrade } from './proxy-request.ts';
 import { ambiguousPath, endsConnection, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, type Refusal, routeRefusal } from './refusals.ts';
 import {
@@ -66,8 +63,10 @@ import {
   replyWithJson,
   replyWithNothing,
 } from './replies.ts';
+import { resumeWith, type Waiter } from './resume.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { UsageBody } from './usage.ts';
+import { usageResponse } from './usage-response.ts';
 import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 
 /** What the gateway keeps about all requests that have not ended. */
@@ -870,6 +869,8 @@ interface Charging {
   readonly amounts: Amounts;
 }
 
+const SWITCHING_PROTOCOLS = 101;
+
 /** The part of the memory for held bodies that one caller may have on a route without a service. */
 const OWN_SHARE = 0.25;
 
@@ -907,119 +908,4 @@ function shadowOf(admission: Admission | null): Shadow | null {
   const { kind, binding } = admission.verdict;
   if (kind === 'crowded') return null;
   return { judgement: kind, window: kind === 'admitted' ? null : binding.name };
-}
-
-const SWITCHING_PROTOCOLS = 101;
-
-/** How a forwarded request ends: with the response already sent, or with a refusal that the gateway has yet to send. */
-type ForwardedEnd =
-  | { readonly kind: 'ended'; readonly status: number; readonly code: string | null; readonly cause: string | null }
-  | { readonly kind: 'refused'; readonly error: ErrorResponse; readonly cause: string | null };
-
-/** @param status of the response, if it has begun */
-function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd {
-  if (result.kind === 'answered') return { kind: 'ended', status, code: null, cause: null };
-  if (result.kind === 'upgraded') return { kind: 'ended', status: SWITCHING_PROTOCOLS, code: null, cause: null };
-  if (result.kind === 'client_gone') {
-    return { kind: 'ended', status: CLIENT_CLOSED_REQUEST, code: null, cause: result.cause };
-  }
-  if (result.kind === 'refused') return { kind: 'refused', error: result.error, cause: null };
-  const { code, cause } = result.fault;
-  if (result.kind === 'broken') return { kind: 'ended', status, code, cause };
-  return { kind: 'refused', error: plainError(result.fault.code, result.fault.retryAfterMs), cause };
-}
-
-/** A request with a step that waits for a value, which may already be available. */
-interface Waiter {
-  /** @returns false if the value is no longer needed. @param tookMs how long the value took; waitedMs: by the `REPLY_CLOCK` */
-  clientStillWaiting(tookMs: number, waitedMs?: number): boolean;
-  /** Handles an exception of the promise, or of the step that follows. */
-  onDefect(error: unknown): void;
-  /** The thread has worked for it since `fromMs` (monotonic). */
-  worked(fromMs: number, toMs: number): void;
-}
-
-/** Continues with `next`, a method of the waiter, at once or when a promise is fulfilled. @param nowMs monotonic */
-function resumeWith<W extends Waiter, T>(
-  waiter: W,
-  value: T | Promise<T>,
-  nowMs: () => number,
-  next: (this: W, value: T) => void,
-): void {
-  if (value instanceof Promise) whenFulfilled(waiter, value, nowMs, next);
-  else if (waiter.clientStillWaiting(0)) next.call(waiter, value);
-}
-
-function whenFulfilled<W extends Waiter, T>(
-  waiter: W,
-  value: Promise<T>,
-  nowMs: () => number,
-  next: (this: W, value: T) => void,
-): void {
-  const askedAtMs = nowMs();
-  const waitsFromMs = REPLY_CLOCK.nowMs();
-  const fulfilled = (result: T) => {
-    const answeredAtMs = nowMs();
-    const waitedMs = REPLY_CLOCK.nowMs() - waitsFromMs;
-    try {
-      if (waiter.clientStillWaiting(answeredAtMs - askedAtMs, waitedMs)) next.call(waiter, result);
-    } catch (error) {
-      waiter.onDefect(error);
-    }
-    waiter.worked(answeredAtMs, nowMs());
-  };
-  value.then(fulfilled, (error) => waiter.onDefect(error));
-}
-
-/**
- * Room for `?history&step=day&unit=tokens` and a key in the query (`keys.from`).
- *
- * Attack: thousands of parameters, whose reading took ten times as long as the answer, with a key that has no quota left.
- */
-const MAX_USAGE_QUERY = 500;
-
-/**
- * The response to a request for `/usage` (contract section 4): the caller's usage, with `?history` what it used by hour or
- * day, of requests or of a unit; 405 for a method other than GET, 404 if no history is kept, 400 for a unit that its plan
- * lacks and for a longer query than it has use for, or 503 if the store does not answer. Nothing is counted.
- * @param waitedMs how long this request has already waited for the store
- */
-function usageResponse(
-  { usage, wallMs }: GatewayDeps,
-  match: Match | null,
-  head: Head,
-  { id, allowance: base }: Caller,
-  waitedMs: number,
-): UsageBody | Refusal | Promise<UsageBody | Refusal> {
-  const found = routeRefusal(match, head, wallMs());
-  if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
-  const allowance = withAllBudgets(base);
-  const text = head.target.slice(head.path.length);
-  const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
-  if (text.length > MAX_USAGE_QUERY) {
-    const message = `The query of /usage is longer than ${MAX_USAGE_QUERY} characters. It has history, step and unit.`;
-    return refused(errors.errorResponse('invalid_request', message));
-  }
-  const query = new URLSearchParams(text);
-  if (query.has('history')) {
-    const step = query.get('step') ?? 'hour';
-    if (step !== 'hour' && step !== 'day') {
-      return refused(errors.errorResponse('invalid_request', 'step must be hour or day.'));
-    }
-    if (allowance.history === undefined && allowance.shadow?.history === undefined) {
-      return refused(plainError('no_usage_history'));
-    }
-    const asked = askedUnit(query.get('unit'), base.units?.names ?? []);
-    if ('fault' in asked) return refused(errors.errorResponse('invalid_request', asked.fault));
-    return usage.historyOf(id, allowance, step, asked.unit, waitedMs).then(orUndecided);
-  }
-  const body = usage.of(id, allowance, waitedMs);
-  return body instanceof Promise ? body.then(orUndecided) : orUndecided(body);
-}
-
-function orUndecided(found: UsageBody | UnreadableIdentity | null): UsageBody | Refusal {
-  if (found !== null && !('kind' in found)) return found;
-  const refusal = { judgement: 'undecided', limitFields: null } as const;
-  if (found === null) return { ...refusal, error: plainError('store_unavailable') };
-  return { ...refusal, error: plainError('internal_error'), cause: found.cause };
 }
