@@ -64,17 +64,13 @@ export class ResponseReader {
   /** Bytes left of the body or of the chunk. */
   #left = 0;
   #trailerBytes = 0;
-  #excess = false;
+  /** Whether bytes arrived that belong to no response, so that the connection must not be used again. Only this class changes it. */
+  excess = false;
 
   constructor(handler: ResponseHandler, { maxHeadBytes = MAX_HEAD_BYTES, maxFields }: ResponseLimits = {}) {
     this.#handler = handler;
     this.#maxHeadBytes = maxHeadBytes;
     this.#maxFields = maxFields;
-  }
-
-  /** Whether bytes arrived that belong to no response, so that the connection must not be used again. */
-  get excess(): boolean {
-    return this.#excess;
   }
 
   /** Whether a body has begun and has not ended. */
@@ -93,13 +89,13 @@ export class ResponseReader {
     let at = 0;
     while (at < chunk.length) {
       if (this.#state >= WHOLE) {
-        if (this.#state === WHOLE) this.#excess = true;
+        if (this.#state === WHOLE) this.excess = true;
         return;
       }
       at = this.#step(chunk, at);
       if (this.#state !== WHOLE) continue;
       // Set before the handler can begin the next request, for whose response these bytes must not be taken.
-      this.#excess = at < chunk.length;
+      this.excess = at < chunk.length;
       this.#handler.onEnd();
       return;
     }

@@ -29,7 +29,8 @@ const TURN_MS = 1;
  * to each other and keep old entries alive beyond the young generation. Measured: that cost a tenth of all time.
  */
 export class Deadlines {
-  readonly #monotonicMs: () => number;
+  /** Milliseconds of the clock of the deadlines. */
+  readonly nowMs: () => number;
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | null = null;
   /** Whether those that have passed are acted on later in this turn, or in the next one. */
@@ -39,18 +40,14 @@ export class Deadlines {
 
   /** @param monotonicMs milliseconds of a monotonic clock */
   constructor(monotonicMs: () => number) {
-    this.#monotonicMs = monotonicMs;
-  }
-
-  nowMs(): number {
-    return this.#monotonicMs();
+    this.nowMs = monotonicMs;
   }
 
   watch(waiting: Timed): void {
     waiting.slot = this.#waiting.push(waiting) - 1;
     this.#timer ??= setInterval(() => {
       if (this.#isScheduled) return;
-      this.#passedByMs = this.#monotonicMs();
+      this.#passedByMs = this.nowMs();
       this.#schedule();
     }, CHECK_EVERY_MS);
   }
@@ -72,7 +69,7 @@ export class Deadlines {
 
   readonly #check = (): void => {
     this.#isScheduled = false;
-    const beganAtMs = this.#monotonicMs();
+    const beganAtMs = this.nowMs();
     // From the end, because the place of one that is forgotten during the loop is taken by one that has been checked
     // already.
     for (let i = this.#waiting.length - 1; i >= 0; i--) {
@@ -80,7 +77,7 @@ export class Deadlines {
       if (waiting === undefined || waiting.deadlineAtMs > this.#passedByMs) continue;
       waiting.deadlineAtMs = Number.POSITIVE_INFINITY;
       waiting.onDeadline();
-      if (this.#monotonicMs() - beganAtMs < TURN_MS) continue;
+      if (this.nowMs() - beganAtMs < TURN_MS) continue;
       this.#schedule();
       return;
     }

@@ -47,25 +47,22 @@ export class HeldBytes {
   readonly #budget: HeldMemory;
   readonly #maxBytes: number;
   #bytes: Buffer = NOTHING;
-  #length = 0;
+  /** How many are held. Only this class changes it. */
+  length = 0;
 
   constructor(budget: HeldMemory, maxBytes = MAX_BYTES) {
     this.#budget = budget;
     this.#maxBytes = maxBytes;
   }
 
-  get length(): number {
-    return this.#length;
-  }
-
   /** Whether its connection should not be read for now. */
   get isFull(): boolean {
-    return this.#length >= FULL_BYTES;
+    return this.length >= FULL_BYTES;
   }
 
   /** Appends a copy of the bytes. @returns false, and appends nothing, if that would be too many */
   add(bytes: Buffer): boolean {
-    if (this.#length + bytes.length > this.#maxBytes || !this.#hasRoomFor(bytes.length, false)) return false;
+    if (this.length + bytes.length > this.#maxBytes || !this.#hasRoomFor(bytes.length, false)) return false;
     this.#append(bytes);
     return true;
   }
@@ -77,13 +74,13 @@ export class HeldBytes {
   }
 
   #append(bytes: Buffer): void {
-    bytes.copy(this.#bytes, this.#length);
-    this.#length += bytes.length;
+    bytes.copy(this.#bytes, this.length);
+    this.length += bytes.length;
   }
 
   /** All held bytes. */
   get bytes(): Buffer {
-    return this.#bytes.subarray(0, this.#length);
+    return this.#bytes.subarray(0, this.length);
   }
 
   /** Returns all held bytes and holds none from then on. */
@@ -96,11 +93,11 @@ export class HeldBytes {
   drop(): void {
     this.#budget.release(this.#bytes.length);
     this.#bytes = NOTHING;
-    this.#length = 0;
+    this.length = 0;
   }
 
   #hasRoomFor(more: number, anyway: boolean): boolean {
-    const length = this.#length + more;
+    const length = this.length + more;
     const before = this.#bytes.length;
     if (length <= before) return true;
     // Twice what is needed, so that a client that sends byte by byte does not cause a copy for each byte.
@@ -110,7 +107,7 @@ export class HeldBytes {
       this.#budget.release(before - after);
     }
     const larger = Buffer.allocUnsafeSlow(after);
-    this.#bytes.copy(larger, 0, 0, this.#length);
+    this.#bytes.copy(larger, 0, 0, this.length);
     this.#bytes = larger;
     return true;
   }

@@ -59,16 +59,12 @@ export class Pieces {
   /** Mostly the only one. */
   #first: Buffer | null = null;
   #others: Buffer[] | null = null;
-  #bytes = 0;
-
-  /** How many bytes are held. */
-  get bytes(): number {
-    return this.#bytes;
-  }
+  /** How many bytes are held. Only this class changes it. */
+  bytes = 0;
 
   /** @returns how many pieces are now held */
   add(piece: Buffer): number {
-    this.#bytes += piece.length;
+    this.bytes += piece.length;
     if (this.#first === null) {
       this.#first = piece;
       return 1;
@@ -86,7 +82,7 @@ export class Pieces {
 
   /** All pieces, as one if they are small. */
   takeEach(): readonly Buffer[] {
-    const [bytes, others] = [this.#bytes, this.#others];
+    const [bytes, others] = [this.bytes, this.#others];
     if (others === null || bytes < others.length * LARGE_BYTES) {
       const whole = this.take();
       return whole === null ? [] : [whole];
@@ -98,6 +94,6 @@ export class Pieces {
   #forget(): void {
     this.#first = null;
     this.#others = null;
-    this.#bytes = 0;
+    this.bytes = 0;
   }
 }
