@@ -5,7 +5,7 @@ import { type ErrorResponse, refusal } from './errors.ts';
 import type { RateLimitFields } from './rate-limit.ts';
 
 /** The response to a refused request, without what differs from request to request. */
-interface RefusalResponse {
+export interface RefusalResponse {
   readonly error: ErrorResponse;
   /** Its fields, without X-Request-Id, as lines. */
   readonly lines: ResponseLines;

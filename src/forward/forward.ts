@@ -54,7 +54,8 @@ export interface ForwardHooks {
   head(head: ResponseHead): void;
   /** An interim response other than 100 and 101. @returns whether the client gets it */
   information(status: number, fields: readonly string[]): boolean;
-  chunk(bytes: number): void;
+  /** Where the bytes of the response's body are counted. */
+  readonly counted: { bytesOut: number };
   /** The thread has worked on the response since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
@@ -198,7 +199,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onData(chunk: Buffer): void {
     if (this.#isDropping) return;
-    this.#hooks.chunk(chunk.length);
+    this.#hooks.counted.bytesOut += chunk.length;
     this.#relay.add(chunk);
   }
 

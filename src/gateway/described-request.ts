@@ -25,7 +25,7 @@ export function heldBytesOfOne(fairShare: number): number {
 }
 
 /** A request that does not fit its description. */
-interface Unfit {
+export interface Unfit {
   readonly error: ErrorResponse;
   /** For operators. */
   readonly cause: string;

@@ -235,6 +235,13 @@ export class ExchangeRecorder implements Exchange {
     this.#forwardedAtMs = nowMs;
   }
 
+  /** What it paid in units, and how limits that are only watched have judged it. */
+  paid({ units, shadow }: Pick<ExchangeRecorder, 'units' | 'shadow'>): void {
+    // A request that was refused keeps what it would have taken.
+    if (units !== null) this.units = units;
+    this.shadow = shadow;
+  }
+
   ended(status: number, code: string | null, cause: string | null, nowMs: number): void {
     this.#isClosed = true;
     this.status = status;

@@ -1,4 +1,3 @@
-import { randomFillSync } from 'node:crypto';
 import type { Admitter } from '../admit/admit.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
@@ -27,10 +26,6 @@ import type { OpenWebSockets } from './open-web-sockets.ts';
 import type { RequestTrace } from './trace-context.ts';
 import type { Usage } from './usage.ts';
 import type { AddressLists } from './who-may-call.ts';
-
-/*
- * What the gateway is built of: its dependencies, and a small one that belongs to no other room, request ids.
- */
 
 /** The dependencies of the gateway. The composition root builds them; no request gets a dependency in any other way. */
 export interface GatewayDeps {
@@ -84,7 +79,7 @@ export interface GatewayDeps {
   readonly wallMs: () => number;
   /** Milliseconds of a monotonic clock. */
   readonly monotonicMs: () => number;
-  readonly requestIds: RequestIds;
+  readonly requestIds: { next(): string };
   /** `hasBegun` is true from the first signal to stop. Responses then close their connections. */
   readonly draining: { readonly hasBegun: boolean };
   /** The request's place in a trace. */
@@ -100,26 +95,4 @@ export interface ClosingRecords {
   closeWebSocket(closed: ClosedWebSocket): void;
   /** Reports an exception that should never happen. */
   defect(error: unknown, requestId: string): void;
-}
-
-const ID_BYTES = 16;
-const IDS = 256;
-
-/**
- * Makes ids for requests without one: 128 random bits in hexadecimal, as nginx does. A counter would reveal how many
- * requests were made between two ids, and UUIDs take three times as long to make.
- */
-export class RequestIds {
-  readonly #random = Buffer.allocUnsafeSlow(ID_BYTES * IDS);
-  #at = this.#random.length;
-
-  next(): string {
-    if (this.#at === this.#random.length) {
-      randomFillSync(this.#random);
-      this.#at = 0;
-    }
-    const from = this.#at;
-    this.#at += ID_BYTES;
-    return this.#random.toString('hex', from, this.#at);
-  }
 }

@@ -5,18 +5,16 @@ import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import { FORWARDED } from './proxy-request.ts';
 import { type FormedError, formedForUnparsed } from './replies.ts';
-import { RequestFlow, type RunningRequests } from './request-flow.ts';
+import { RequestFlow } from './request-flow.ts';
+import { RunningRequests } from './running-requests.ts';
+import { Upgrade } from './upgrade-request.ts';
 
 /** The gateway: one `handle` for each request whose head could be parsed. */
 export class Gateway {
   #deps: GatewayDeps;
-  readonly #running: RunningRequests = {
-    count: 0,
-    closing: new Set(),
-    unread: new WeakMap(),
-    bodyReaders: new WeakMap(),
-  };
+  readonly #running = new RunningRequests();
 
   constructor(deps: GatewayDeps) {
     this.#deps = deps;
@@ -34,7 +32,7 @@ export class Gateway {
 
   /** Fulfilled when the records of all requests that have ended are closed, and what they cost is on its way to the store. */
   async closed(): Promise<void> {
-    await Promise.allSettled(this.#running.closing);
+    await this.#running.closed();
   }
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
@@ -54,10 +52,10 @@ export class Gateway {
     head: Head | HeadFault,
     client: UpgradeClient | null = null,
   ): void {
-    this.#running.count++;
-    const flow = new RequestFlow(this.#deps, request, response, head, client, this.#running);
-    if (!request.complete) this.#running.unread.set(request.socket, flow);
-    flow.run();
+    const passage = client === null ? FORWARDED : new Upgrade(client);
+    const flow = new RequestFlow(this.#deps, request, response, head, passage, this.#running);
+    this.#running.add(request, flow);
+    flow.received();
   }
 
   /** The response to bytes that could not be parsed as a request. @param rawHeaders the fields that could be read all the same */
@@ -70,7 +68,7 @@ export class Gateway {
    * @returns false if the consumer is beyond its share of the thread, and the piece has to be read later
    */
   read(socket: object, work: () => void): boolean {
-    const time = this.#running.bodyReaders.get(socket);
+    const time = this.#running.readerOf(socket);
     if (time === undefined) work();
     else if (this.#deps.thread.mustWait(time)) return false;
     else this.#deps.thread.measure(time, work);
@@ -79,7 +77,7 @@ export class Gateway {
 
   /** Reads more of a body later: when it is the turn of its consumer, if that is beyond its share of the thread. */
   readLater(socket: object, work: () => void): void {
-    const time = this.#running.bodyReaders.get(socket);
+    const time = this.#running.readerOf(socket);
     if (time === undefined) setImmediate(work);
     else this.#deps.thread.wait(time, work);
   }
@@ -89,6 +87,6 @@ export class Gateway {
    * @returns false if there is none that can still be answered
    */
   breakOff(socket: object, code: ClientBodyErrorCode): boolean {
-    return this.#running.unread.get(socket)?.breakOff(code) ?? false;
+    return this.#running.unreadOf(socket)?.breakOff(code) ?? false;
   }
 }

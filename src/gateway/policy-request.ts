@@ -1,6 +1,8 @@
+import { plainError, policyRefusal } from '../annotate/errors.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import { fieldsWithoutSecrets } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
+import type { Ruling } from '../policies/chain.ts';
 import type { PolicyCaller, PolicyCustomer, PolicyRequest } from '../policies/policy.ts';
 import type { Allowed } from '../policies/result.ts';
 import { matchedBy } from '../routing/pattern.ts';
@@ -9,9 +11,11 @@ import { claimsSentIn } from './caller.ts';
 import type { Caller, Exchange } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { queryToPass } from './received-request.ts';
+import type { Refusal } from './refusals.ts';
 
 /*
- * What the policies of a route see of a request (`policies` in gateway.yaml): nothing by which another could call in its place.
+ * What the policies of a route see of a request (`policies` in gateway.yaml): nothing by which another could call in its place. And
+ * what becomes of the request by their ruling.
  */
 
 const NO_SCOPES: readonly string[] = Object.freeze([]);
@@ -61,4 +65,13 @@ export function callerAllowed(caller: Caller, { scopes, metadata }: Allowed): Ca
   if (consumer === null || (scopes === null && metadata === null)) return caller;
   const meta = metadata === null ? consumer.meta : { ...consumer.meta, ...metadata };
   return { ...caller, consumer: { ...consumer, scopes: scopes ?? consumer.scopes, meta } };
+}
+
+/** The refusal of a request that a policy refuses, or whose policy failed. Neither is counted. */
+export function refusalByPolicy(ruling: Exclude<Ruling, { kind: 'allowed' }>): Refusal {
+  const source = 'memory';
+  if (ruling.kind === 'failed') {
+    return { judgement: 'undecided', error: plainError('policy_failed'), cause: ruling.reason, source };
+  }
+  return { judgement: 'denied', error: policyRefusal(ruling.status, ruling.code, ruling.message), source };
 }

@@ -1,14 +1,14 @@
-import { IncomingMessage, ServerResponse } from 'node:http';
+import { IncomingMessage } from 'node:http';
 import type { Verdict } from '../admit/verdict.ts';
 import { CORS_FIELDS } from '../annotate/cors.ts';
-import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
+import { type ErrorResponse, plainError } from '../annotate/errors.ts';
 import { CompressedResponse } from '../forward/compressed-response.ts';
-import type { ForwardResult } from '../forward/faults.ts';
+import { type ForwardResult, QueueFullError } from '../forward/faults.ts';
 import { type AnswerBodyReader, type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
 import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
 import type { RetryRules } from '../forward/retries.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
-import { type UpgradeClient, type UpgradeResult, upgrade } from '../forward/websocket/upgrade.ts';
+import type { UpgradeResult } from '../forward/websocket/upgrade.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
 import {
   acceptedCodings,
@@ -20,7 +20,7 @@ import {
   mayBeCompressed,
 } from '../http1/content-coding.ts';
 import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
-import { fieldValues, linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
+import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
 import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
@@ -31,16 +31,16 @@ import type { Match } from '../routing/router.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Metering } from './metering.ts';
-import type { Cuttable, FullBecause, WatchedRecord } from './open-web-sockets.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
+import type { Refusal } from './refusals.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
 
 /*
- * The admitted request goes to the service: forwarded, or, if it asks for another protocol, upgraded.
+ * The admitted request goes to the service: forwarded, or, if it asks for another protocol, by an upgrade (upgrade-request.ts).
  */
 
 /** One admitted request, with everything needed to forward it. */
-interface Admitted {
+export interface Admitted {
   readonly head: Head;
   readonly match: Match;
   readonly record: ExchangeRecorder;
@@ -76,7 +76,7 @@ export interface ProxyFlow {
   worked(fromMs: number, toMs: number): void;
 }
 
-const SWITCHING_PROTOCOLS = 101;
+export const SWITCHING_PROTOCOLS = 101;
 const BAD_GATEWAY = 502;
 /** Of the IETF's Resumable Uploads for HTTP. */
 const UPLOAD_RESUMPTION_SUPPORTED = 104;
@@ -106,19 +106,56 @@ export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd 
   return { kind: 'refused', error: plainError(result.fault.code, result.fault.retryAfterMs), cause };
 }
 
+/** How a request gets to its service: it is forwarded, or its connection becomes a tunnel. */
+export interface Passage {
+  /**
+   * Reserves room for a request of the caller, before it is counted.
+   * @returns the caller's share of the upstream, with the room reserved in it; null if the request needs none; `used_up` if the
+   *   caller has as many in flight as its share allows
+   */
+  reserve(deps: GatewayDeps, match: Match, caller: Caller): ConsumerShare | null | 'used_up';
+  /** The refusal if others have now taken every place. @param share in which room is reserved @returns null if not */
+  full(deps: GatewayDeps, match: Match, caller: Caller, share: ConsumerShare | null): Refusal | null;
+  /**
+   * Sends the admitted request.
+   * @returns to break it off from outside; null if it has ended
+   */
+  start(
+    deps: GatewayDeps,
+    share: ConsumerShare | null,
+    request: ClientRequest,
+    response: ClientResponse,
+    admitted: Admitted,
+  ): { readonly breakOff: (reason: Error) => void } | null;
+}
+
+/** The upstream of a route that has one. */
+export function upstreamOf({ upstreams }: Pick<GatewayDeps, 'upstreams'>, { route }: Match): Upstream {
+  return upstreams.get(route.upstream)!;
+}
+
 /**
- * Forwards an admitted request. Rewrites its fields, bounds its body and merges the response's fields with the
+ * The passage of a request that is forwarded. Rewrites its fields, bounds its body and merges the response's fields with the
  * gateway's.
- * @param share of its consumer, with a reservation for the request
  */
-export function proxyRequest(
+export const FORWARDED: Passage = {
+  reserve: (deps, match, { shareId }) => upstreamOf(deps, match).reserve(shareId) ?? 'used_up',
+  full: (_deps, match, _caller, share) => {
+    if (share === null || share.hasPlace()) return null;
+    return { error: plainError('overloaded'), cause: new QueueFullError().message, upstream: match.route.upstream };
+  },
+  start: forwardRequest,
+};
+
+function forwardRequest(
   deps: GatewayDeps,
-  upstream: Upstream,
-  share: ConsumerShare,
+  share: ConsumerShare | null,
   request: ClientRequest,
   response: ClientResponse,
   admitted: Admitted,
-) {
+): ReturnType<Passage['start']> {
+  if (share === null) throw new Error('a request without room at its upstream');
+  const upstream = upstreamOf(deps, admitted.match);
   const compressed = compressedFor(deps, upstream, response, admitted);
   const passing = new Passing(deps, request, response, compressed, admitted);
   return forward(upstream, share, passing, compressed ?? response, passing);
@@ -152,6 +189,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly timeouts: ResponseTimeouts | null;
   readonly retries: RetryRules | null;
   readonly reader: AnswerBodyReader | null;
+  readonly counted: ExchangeRecorder;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
@@ -178,6 +216,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.retries = match.route.retries;
     const { metering } = admitted;
     this.reader = metering;
+    this.counted = admitted.record;
     this.sent = metering === null ? null : () => metering.sent(deps.monotonicMs());
     this.#deps = deps;
     this.#response = response;
@@ -255,10 +294,6 @@ class Passing implements ForwardRequest, ForwardHooks {
     return true;
   }
 
-  chunk(bytes: number): void {
-    this.#admitted.record.bytesOut += bytes;
-  }
-
   worked(fromMs: number, toMs: number): void {
     this.#admitted.flow.worked(fromMs, toMs);
   }
@@ -318,7 +353,12 @@ function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes:
 }
 
 /** The fields of the response that the client gets. */
-function responseFieldsOf(deps: GatewayDeps, admitted: Admitted, status: number, fields: readonly string[]): string[] {
+export function responseFieldsOf(
+  deps: GatewayDeps,
+  admitted: Admitted,
+  status: number,
+  fields: readonly string[],
+): string[] {
   const { match, flow } = admitted;
   const rules = match.route.responseHeaders;
   const received = responseFields(fields, replacedBy(deps, match), status);
@@ -333,7 +373,7 @@ function replacedBy({ cors }: GatewayDeps, { route }: Match): FieldNames {
 }
 
 /** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */
-function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
+export function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
   const { match, acceptEncoding, fieldsOfPolicies } = admitted;
   const repeated = repeatedFields(inputOf(deps, admitted));
   const own = [
@@ -351,7 +391,8 @@ function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {
   if (match.route.requestHeaders !== null || acceptEncoding !== null || fieldsOfPolicies !== null)
     return linesOf(requestFieldsOf(deps, admitted));
   const repeated = admitted.head.fields.derived(newRepeatedLines).of(inputOf(deps, admitted));
-  return repeated + responseLinesOf(uniqueFields(admitted));
+  const own = `${repeated}X-Request-Id: ${admitted.record.requestId}\r\n`;
+  return admitted.traceFields === null ? own : own + responseLinesOf(admitted.traceFields);
 }
 
 /** Everything that determines the fields for the upstream, except those that are unique to one request. */
@@ -446,122 +487,4 @@ function uniqueFields({ record, traceFields }: Admitted): string[] {
   const fields = ['X-Request-Id', record.requestId];
   if (traceFields !== null) fields.push(...traceFields);
   return fields;
-}
-
-/** Asks the upstream of an admitted request for an upgrade if the limits allow another WebSocket. */
-export function proxyUpgrade(
-  deps: GatewayDeps,
-  client: UpgradeClient,
-  response: ClientResponse,
-  admitted: Admitted,
-): { readonly breakOff: (reason: Error) => void } | null {
-  const { head, match, caller, record, flow } = admitted;
-  const form = head.upgrade;
-  if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
-  if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
-  const room = deps.draining.hasBegun ? 'draining' : deps.webSockets.enter(caller, recordOf(caller));
-  if (typeof room === 'string') {
-    flow.forwarded({ kind: 'refused', error: noRoom(room) });
-    return null;
-  }
-  let forgetExpiry = () => {};
-  return upgrade(
-    deps.upstreams.get(match.route.upstream)!,
-    {
-      target: targetFor(deps, admitted),
-      fields: requestFieldsOf(deps, admitted),
-      protocol: form.protocol,
-      key: form.key,
-    },
-    client,
-    response,
-    {
-      ...answerHooks(deps, admitted),
-      writeTimeoutMs: deps.writeTimeoutMs,
-      timeouts: match.route.timeouts,
-      idleTimeoutMs: deps.webSocketIdleMs,
-      finTimeoutMs: deps.webSocketFinMs,
-      worked: (fromMs, toMs) => flow.worked(fromMs, toMs),
-      closed: (tunnel) => {
-        forgetExpiry();
-        room.leave();
-        flow.leavePlace();
-        deps.records.closeWebSocket({
-          requestId: record.requestId,
-          route: match.route.path,
-          consumerId: caller.consumer?.id ?? null,
-          ...tunnel,
-        });
-      },
-    },
-    (result) => {
-      if (result.kind === 'upgraded') {
-        room.hold(result.tunnel);
-        forgetExpiry = endAtExpiry(result.tunnel, caller.tokenExpiresAtMs, deps.wallMs);
-      } else room.leave();
-      flow.forwarded(result);
-    },
-  );
-}
-
-/** What is noted of the answer to an upgrade, and what the client gets of its head. */
-function answerHooks(deps: GatewayDeps, admitted: Admitted) {
-  const { record, metering } = admitted;
-  return {
-    taken: (target: string) => {
-      record.target = target;
-    },
-    sent: () => metering?.sent(deps.monotonicMs()),
-    head: (status: number, fields: readonly string[]) => {
-      // An upgraded connection pays what it took in advance, any other answer what it says.
-      if (status !== SWITCHING_PROTOCOLS) metering?.head(status, fieldValues(fields));
-      return responseFieldsOf(deps, admitted, status, fields);
-    },
-    chunk: (bytes: number) => {
-      record.bytesOut += bytes;
-    },
-    reader: metering,
-  };
-}
-
-/** The record whose end is the end of the caller's WebSockets: of its API key, or of the customer that its token names. A token contains its own expiry. */
-function recordOf({ consumer, tokenExpiresAtMs, secret }: Caller): WatchedRecord | null {
-  if (consumer === null) return null;
-  if (tokenExpiresAtMs === null) return { id: consumer.id, secret };
-  return consumer.customer === null ? null : { id: consumer.customer.id, secret: null };
-}
-
-const NO_ROOM: Readonly<Record<FullBecause | 'draining', string>> = {
-  maxPerKey: 'This API key has as many WebSockets open as it may have at a time. Close one, or retry later.',
-  customer:
-    'The keys of this customer have as many WebSockets open as they may have at a time. Close one, or retry later.',
-  max: 'Too many WebSockets are open. Retry later.',
-  draining: 'This gateway is about to stop and takes no new WebSocket. Retry shortly.',
-};
-
-/** The client may retry after a second, because the gateway cannot know when a WebSocket will end. */
-export function noRoom(why: keyof typeof NO_ROOM): ErrorResponse {
-  return errorResponse('overloaded', NO_ROOM[why], { fields: ['Retry-After', '1'] });
-}
-
-/** The longest delay of a timer. */
-const MAX_MS = 2 ** 31 - 1;
-
-/**
- * Ends a WebSocket when the token with which it was opened expires, just as a WebSocket of an API key ends with the
- * key.
- * @param expiresAtMs Unix milliseconds; null for never
- * @param wallMs Unix milliseconds
- * @returns a function that cancels this, for a WebSocket that has ended
- */
-function endAtExpiry(tunnel: Cuttable, expiresAtMs: number | null, wallMs: () => number): () => void {
-  if (expiresAtMs === null) return () => {};
-  let timer: NodeJS.Timeout;
-  const wait = () => {
-    const leftMs = expiresAtMs - wallMs();
-    if (leftMs <= 0) tunnel.cut('expired');
-    else timer = setTimeout(wait, Math.min(leftMs, MAX_MS)).unref();
-  };
-  wait();
-  return () => clearTimeout(timer);
 }

@@ -1,31 +1,24 @@
+import { randomFillSync } from 'node:crypto';
 import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
-import type { ClientRequest } from '../http1/client.ts';
-import type { FieldBlock } from '../http1/field-block.ts';
-import { requestIdOf, WEBSOCKET } from '../http1/fields.ts';
+import type { ClientRequest, ClientResponse } from '../http1/client.ts';
+import { WEBSOCKET } from '../http1/fields.ts';
 import { BODYLESS } from '../http1/request-framing.ts';
-import type { Head } from '../http1/request-head.ts';
+import type { Head, HeadFault } from '../http1/request-head.ts';
+import { closeAfter } from '../io/graceful-close.ts';
 import type { Match } from '../routing/router.ts';
 import { ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 
-/** Starts the record of a request. */
+/** Starts the record of a request. @param sentId the id that the client has sent; null if it has sent none */
 export function recordingOf(
   deps: GatewayDeps,
   { method = '' }: ClientRequest,
-  fields: FieldBlock,
+  sentId: string | null,
   traceId: string | null,
   address: string,
 ): ExchangeRecorder {
-  const requestId = fields.derived(requestIdOf) ?? deps.requestIds.next();
+  const requestId = sentId ?? deps.requestIds.next();
   return new ExchangeRecorder(requestId, traceId, method, address, deps.monotonicMs());
-}
-
-/** 400 for a path that matches another route when it is decoded. */
-export function ambiguousPath(): ErrorResponse {
-  return errorResponse(
-    'invalid_request',
-    'To a service the path may name another route: decoded, without path parameters (;…), dots and blanks at the end of a segment, or in small letters. Write it plainly: encode only what must be encoded.',
-  );
 }
 
 /** Checks the form of a request beyond its framing, once its route is known. @returns null if it is valid */
@@ -78,6 +71,22 @@ export function endsConnection(
   return head.httpVersion === '1.0' || isUnread(request, head) || draining.hasBegun;
 }
 
+/**
+ * Ends the client's connection with the response, if nothing on it can be read with certainty after this request, or if it is the
+ * last one anyway.
+ * @returns whether part of the request has not been read
+ */
+export function endsIfUncertain(
+  { draining }: Pick<GatewayDeps, 'draining'>,
+  request: ClientRequest,
+  response: ClientResponse,
+  received: Head | HeadFault,
+): boolean {
+  const head = received.kind === 'fault' ? null : received;
+  if (head === null || head.httpVersion === '1.0' || draining.hasBegun) closeAfter(response, false);
+  return isUnread(request, head);
+}
+
 function announcesBody({ headers }: ClientRequest): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
@@ -92,4 +101,26 @@ export function queryToPass({ keySources }: Pick<GatewayDeps, 'keySources'>, { t
 export function declaredLength({ body, contentLength, method }: Head): string | null {
   if (body === 'length') return String(contentLength);
   return body === 'none' && !BODYLESS.has(method) ? '0' : null;
+}
+
+const ID_BYTES = 16;
+const IDS = 256;
+
+/**
+ * Makes ids for requests without one: 128 random bits in hexadecimal, as nginx does. A counter would reveal how many
+ * requests were made between two ids, and UUIDs take three times as long to make.
+ */
+export class RequestIds {
+  readonly #random = Buffer.allocUnsafeSlow(ID_BYTES * IDS);
+  #at = this.#random.length;
+
+  next(): string {
+    if (this.#at === this.#random.length) {
+      randomFillSync(this.#random);
+      this.#at = 0;
+    }
+    const from = this.#at;
+    this.#at += ID_BYTES;
+    return this.#random.toString('hex', from, this.#at);
+  }
 }

@@ -6,6 +6,7 @@ import {
   errorResponse,
   plainError,
   tooManyFailedAttempts,
+  tooManyInFlight,
   unauthorized,
 } from '../annotate/errors.ts';
 import { ERRORS } from '../errors/catalogue.ts';
@@ -20,14 +21,45 @@ import type { Match } from '../routing/router.ts';
 import type { Identified } from './caller.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 
-/** A request that is answered before admission. */
+/** How a request is refused. */
 export interface Refusal {
-  readonly judgement: Judgement;
+  /** For log and metrics; left out if the request has been admitted before. */
+  readonly judgement?: Judgement;
   readonly error: ErrorResponse;
   /** The rate-limit fields, if they have been built already. */
-  readonly limitFields: string[] | null;
-  /** The cause of the refusal, for operators only; left out if nothing has failed. */
-  readonly cause?: string | undefined;
+  readonly limitFields?: string[];
+  /** The cause of the refusal, for operators only; left out or null if nothing has failed. */
+  readonly cause?: string | null | undefined;
+  /** `memory` if the store was not asked: the log summarises many of them. */
+  readonly source?: 'memory';
+  /** The upstream that was full, which log and metrics name; left out or null if none was. */
+  readonly upstream?: string | null;
+}
+
+/** The refusals of which all are alike. */
+export const REFUSALS = {
+  /** Its path matches another route when it is decoded. */
+  ambiguous: { judgement: 'malformed', error: ambiguousPath() },
+  /** Its caller has had its share of the thread. */
+  late: {
+    judgement: 'shed',
+    error: tooManyInFlight(),
+    cause: 'its requests had to wait too long for their turn on the serving thread',
+    source: 'memory',
+  },
+  /** Its caller is known, so this is no failed attempt of its address. It does not learn by whom and why it was suspended. */
+  ofSuspended: { judgement: 'forbidden', error: plainError('suspended'), source: 'memory' },
+  /** Its caller has as many requests in flight as its share of the upstream allows. */
+  tooManyInFlight: { judgement: 'shed', error: tooManyInFlight(), source: 'memory' },
+  /** The store has not decided about it in time. */
+  undecided: { judgement: 'undecided', error: plainError('store_unavailable') },
+} as const satisfies Record<string, Refusal>;
+
+function ambiguousPath(): ErrorResponse {
+  return errorResponse(
+    'invalid_request',
+    'To a service the path may name another route: decoded, without path parameters (;…), dots and blanks at the end of a segment, or in small letters. Write it plainly: encode only what must be encoded.',
+  );
 }
 
 /**
@@ -51,17 +83,17 @@ export function notIdentified(
         ? 'Authorization must come once.'
         : `A request must have one API key, once: as ${keySources.places}.`;
     const error = errorResponse('invalid_request', message);
-    return { judgement: 'malformed', error, limitFields: null };
+    return { judgement: 'malformed', error };
   }
   if (identified.kind === 'unavailable') {
-    return { judgement: 'undecided', error: plainError(identified.code, identified.retryAfterMs), limitFields: null };
+    return { judgement: 'undecided', error: plainError(identified.code, identified.retryAfterMs) };
   }
   if (identified.kind === 'planless' || identified.kind === 'unreadable') {
     const cause =
       identified.kind === 'unreadable'
         ? identified.cause
         : `plans.yaml has no usable plan '${identified.plan}' for ${identified.id}`;
-    return { judgement: 'undecided', error: plainError('internal_error'), limitFields: null, cause };
+    return { judgement: 'undecided', error: plainError('internal_error'), cause };
   }
   const answer = (budget: Budget): Refusal => {
     const nowMs = wallMs();

@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net';
-import type { Verdict } from '../admit/verdict.ts';
+import type { Banned, Crowded, Refused, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import { deprecationFields } from '../annotate/deprecation.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { ErrorResponse } from '../annotate/errors.ts';
+import type { RefusalResponse } from '../annotate/refusal-lines.ts';
 import type { ClientAddress, ClientResponse } from '../http1/client.ts';
 import { type Variables, withRules } from '../http1/field-rules.ts';
 import { onlyValue, requestIdOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
-import type { ResponseLines } from '../http1/response-head.ts';
 import { NO_META } from '../identify/identify.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { writePath } from '../routing/path-template.ts';
@@ -60,10 +60,7 @@ function limitFieldsOf(deps: GatewayDeps, { verdict, caller, origin }: KnownCall
 }
 
 /** The rate-limit fields of a client address whose caller is not known. */
-export function budgetFields(
-  { rateLimitFields, failedAttempts, wallMs }: GatewayDeps,
-  origin: ClientAddress,
-): string[] {
+function budgetFields({ rateLimitFields, failedAttempts, wallMs }: GatewayDeps, origin: ClientAddress): string[] {
   return rateLimitFields.ofBudget(failedAttempts.peek(origin.address), wallMs());
 }
 
@@ -78,11 +75,20 @@ export function isPreflight({ method, fields, body }: Head): boolean {
 }
 
 /**
- * The fields of the response to a preflight. Browsers send preflights without a key, so they need none and cost
- * nothing.
+ * Answers a preflight. Browsers send preflights without a key, so they need none and cost nothing.
+ * @param closes whether the connection ends with it
  */
-export function preflightFields(cors: CorsFields, { fields }: Head, match: Match | null): string[] {
-  return cors.ofPreflight(onlyValue(fields.rawHeaders, 'origin'), match?.allow ?? null);
+export function replyToPreflight(
+  deps: GatewayDeps,
+  cors: CorsFields,
+  response: ClientResponse,
+  known: Pick<KnownCaller, 'requestId' | 'origin' | 'match' | 'rawHeaders'>,
+  closes: boolean,
+): void {
+  if (closes) closeAfter(response, false);
+  const ofPreflight = cors.ofPreflight(onlyValue(known.rawHeaders, 'origin'), known.match?.allow ?? null);
+  response.writeHead(204, [...budgetFields(deps, known.origin), 'X-Request-Id', known.requestId, ...ofPreflight]);
+  response.end();
 }
 
 /** A stream, which carries one of several requests on a connection. */
@@ -154,18 +160,30 @@ export function replyWithError(
 }
 
 /**
- * The same for a response that has `writeLines`, with lines that were made before.
- * @param lines of all fields but those in `own`, Content-Length among them
+ * The response to a refusal by its verdict, in the lines that it has in common with others.
+ * @returns null if it has fields of its own, or is written by another reader than that of the fast path
  */
+export function commonRefusal(
+  { refusalLines, cors, errorDocs }: GatewayDeps,
+  response: ClientResponse,
+  match: Match | null,
+  verdict: Refused | Banned | Crowded,
+): RefusalResponse | null {
+  const isDeprecated = match !== null && match.route.deprecated !== null;
+  if (cors !== null || errorDocs !== null || isDeprecated) return null;
+  if (verdict.kind === 'crowded' || response.writeLines === undefined) return null;
+  return refusalLines.of(verdict);
+}
+
+/** Writes it, with the id of its request. @returns the bytes of the body */
 export function replyWithErrorLines(
   response: ClientResponse,
-  error: ErrorResponse,
-  lines: ResponseLines,
-  own: string,
+  { error, lines }: RefusalResponse,
+  requestId: string,
   unread: boolean,
 ): number {
   endIfLast(response, error, unread);
-  response.writeLines!(error.status, lines, own);
+  response.writeLines!(error.status, lines, `X-Request-Id: ${requestId}\r\n`);
   const isHead = response.req.method === 'HEAD';
   response.end(isHead ? undefined : error.body);
   return isHead ? 0 : Buffer.byteLength(error.body);
@@ -257,11 +275,4 @@ export function replyOfRoute(
   if (head.method === 'HEAD' || bytes === 0) response.end();
   else response.end(Buffer.from(body));
   return head.method === 'HEAD' ? 0 : bytes;
-}
-
-/** Writes a response without a body. */
-export function replyWithNothing(response: ClientResponse, fields: readonly string[], closes: boolean): void {
-  if (closes) closeAfter(response, false);
-  response.writeHead(204, [...fields]);
-  response.end();
 }

@@ -5,39 +5,64 @@ export interface Waiter {
   /** @returns false if the value is no longer needed. @param tookMs how long the value took; waitedMs: by the `REPLY_CLOCK` */
   clientStillWaiting(tookMs: number, waitedMs?: number): boolean;
   /** Handles an exception of the promise, or of the step that follows. */
-  onDefect(error: unknown): void;
+  failed(error: unknown): void;
   /** The thread has worked for it since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
 }
 
-/** Continues with `next`, a method of the waiter, at once or when a promise is fulfilled. @param nowMs monotonic */
+/** A method of the waiter that continues with the value. */
+type Next<W, T> = (this: W, value: T) => void;
+
+/**
+ * Continues with a value of the store, or of the token's issuer: at once, or when the promise is fulfilled.
+ * @param nowMs monotonic
+ */
 export function resumeWith<W extends Waiter, T>(
   waiter: W,
   value: T | Promise<T>,
   nowMs: () => number,
-  next: (this: W, value: T) => void,
+  next: Next<W, T>,
 ): void {
   if (value instanceof Promise) whenFulfilled(waiter, value, nowMs, next);
   else if (waiter.clientStillWaiting(0)) next.call(waiter, value);
 }
 
-function whenFulfilled<W extends Waiter, T>(
-  waiter: W,
-  value: Promise<T>,
-  nowMs: () => number,
-  next: (this: W, value: T) => void,
-): void {
+function whenFulfilled<W extends Waiter, T>(waiter: W, value: Promise<T>, nowMs: () => number, next: Next<W, T>): void {
   const askedAtMs = nowMs();
   const waitsFromMs = REPLY_CLOCK.nowMs();
   const fulfilled = (result: T) => {
     const answeredAtMs = nowMs();
     const waitedMs = REPLY_CLOCK.nowMs() - waitsFromMs;
-    try {
-      if (waiter.clientStillWaiting(answeredAtMs - askedAtMs, waitedMs)) next.call(waiter, result);
-    } catch (error) {
-      waiter.onDefect(error);
-    }
+    attempt(waiter, next, result, answeredAtMs - askedAtMs, waitedMs);
     waiter.worked(answeredAtMs, nowMs());
   };
-  value.then(fulfilled, (error) => waiter.onDefect(error));
+  value.then(fulfilled, (error) => waiter.failed(error));
+}
+
+/** Continues with a value that is made in this process, so that waiting for it is no waiting for the store. */
+export function resumeWithOwn<W extends Waiter, T>(
+  waiter: W,
+  value: T | Promise<T>,
+  nowMs: () => number,
+  next: Next<W, T>,
+): void {
+  if (!(value instanceof Promise)) {
+    if (waiter.clientStillWaiting(0)) next.call(waiter, value);
+    return;
+  }
+  const fulfilled = (result: T) => {
+    const fromMs = nowMs();
+    attempt(waiter, next, result);
+    waiter.worked(fromMs, nowMs());
+  };
+  value.then(fulfilled, (error) => waiter.failed(error));
+}
+
+/** Continues after waiting: the client may have left meanwhile. */
+export function attempt<W extends Waiter, T>(waiter: W, next: Next<W, T>, value: T, tookMs = 0, waitedMs = 0): void {
+  try {
+    if (waiter.clientStillWaiting(tookMs, waitedMs)) next.call(waiter, value);
+  } catch (error) {
+    waiter.failed(error);
+  }
 }

@@ -30,10 +30,10 @@ export function usageResponse(
   waitedMs: number,
 ): UsageBody | Refusal | Promise<UsageBody | Refusal> {
   const found = routeRefusal(match, head, wallMs());
-  if (found.kind === 'error') return { judgement: 'usage', error: found.error, limitFields: null };
+  if (found.kind === 'error') return { judgement: 'usage', error: found.error };
   const allowance = withAllBudgets(base);
   const text = head.target.slice(head.path.length);
-  const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error, limitFields: null });
+  const refused = (error: ErrorResponse) => ({ judgement: 'usage' as const, error });
   if (text.length > MAX_USAGE_QUERY) {
     const message = `The query of /usage is longer than ${MAX_USAGE_QUERY} characters. It has history, step and unit.`;
     return refused(errorResponse('invalid_request', message));
@@ -57,7 +57,7 @@ export function usageResponse(
 
 function orUndecided(found: UsageBody | UnreadableIdentity | null): UsageBody | Refusal {
   if (found !== null && !('kind' in found)) return found;
-  const refusal = { judgement: 'undecided', limitFields: null } as const;
-  if (found === null) return { ...refusal, error: plainError('store_unavailable') };
-  return { ...refusal, error: plainError('internal_error'), cause: found.cause };
+  const judgement = 'undecided';
+  if (found === null) return { judgement, error: plainError('store_unavailable') };
+  return { judgement, error: plainError('internal_error'), cause: found.cause };
 }

@@ -23,9 +23,16 @@ export class Share<T> {
   readonly waiting: T[] = [];
   /** Of all consumers, without those that are paused. */
   readonly #all: { reserved: number };
+  readonly #shares: FairShares<T>;
 
-  constructor(all: { reserved: number }) {
+  constructor(all: { reserved: number }, shares: FairShares<T>) {
     this.#all = all;
+    this.#shares = shares;
+  }
+
+  /** Whether a request of this consumer, with its reservation, would now find a connection, or a place in the queue. */
+  hasPlace(): boolean {
+    return this.#shares.hasPlace(this);
   }
 
   /** Takes one more reservation, however many there are, for work that outlives its request. */
@@ -129,7 +136,7 @@ export class FairShares<T> {
     return Math.min(this.#maxReserved, Math.max(1, Math.ceil(rest * this.#partOfRest)));
   }
 
-  /** Whether a request of this consumer, with its reservation, would now find a connection, or a place in the queue. */
+  /** See `Share`. */
   hasPlace(share: Share<T>): boolean {
     // Others may have taken its place while it was paused.
     const isWithin = share.reserved - share.paused <= this.#mostOf(share);
@@ -194,7 +201,7 @@ export class FairShares<T> {
 
   #newShare(consumerId: string): Share<T> {
     if (this.#shares.size >= this.#sweepAt) this.#sweep();
-    const share = new Share<T>(this.#all);
+    const share = new Share<T>(this.#all, this);
     this.#shares.set(consumerId, share);
     return share;
   }

@@ -455,8 +455,3 @@ export const USAGE: Route = Object.freeze({
   scopes: null,
   addresses: null,
 });
-
-/** Whether a request is for `GET /usage`. */
-export function asksForUsage(match: Match | null): boolean {
-  return match !== null && match.route === USAGE;
-}

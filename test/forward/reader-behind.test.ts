@@ -28,7 +28,14 @@ test('an answer whose reader is behind waits for it beyond writeTimeout: the cli
   const nothing = () => {};
   const server: Server = createServer((_request, response) => {
     forward(pool, pool.reserve('any')!, { method: 'GET', target: '/', lines: '', body: null }, response, {
-      ...{ taken: nothing, sent: nothing, retried: nothing, overRetryBudget: nothing, chunk: nothing, worked: nothing },
+      ...{
+        taken: nothing,
+        sent: nothing,
+        retried: nothing,
+        overRetryBudget: nothing,
+        counted: { bytesOut: 0 },
+        worked: nothing,
+      },
       head: () => response.writeHead(200, { 'content-length': 2 }),
       information: () => false,
       done: (result) => results.push(result),

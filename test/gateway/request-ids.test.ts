@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RequestIds } from '../../src/gateway/gateway-deps.ts';
+import { RequestIds } from '../../src/gateway/received-request.ts';
 
 test('no two requests get the same id, and each has the form of an id that a client may bring', () => {
   const ids = new RequestIds();

@@ -111,11 +111,6 @@ export class Upstream {
     return this.#shares.reserve(consumerId);
   }
 
-  /** Whether a request of this consumer would now get a connection or a place in the queue. */
-  hasPlace(share: ConsumerShare): boolean {
-    return this.#shares.hasPlace(share);
-  }
-
   /**
    * Gives the waiter a connection, now or when its consumer may have one. Every waiter that entered must `leave`.
    * @returns false if neither a connection nor a place in the queue is free

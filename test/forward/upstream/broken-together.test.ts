@@ -41,7 +41,7 @@ test.each(['resetAndDestroy', 'end'] as const)(
           sent: nothing,
           retried: nothing,
           overRetryBudget: nothing,
-          chunk: nothing,
+          counted: { bytesOut: 0 },
           worked: nothing,
         },
         head: nothing,
