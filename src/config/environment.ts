@@ -123,16 +123,19 @@ export function askedGatewayOf(
   const faults: string[] = [];
   const report = (name: string, message: string) => faults.push(`environment: ${name}: ${message}.`);
   const url = URL.parse(address);
-  if (url === null || !isPlainAddress(url)) report('TOLLGATE_GATEWAY', GATEWAY_RULE);
+  if (url === null || !isPlainAddress(url)) report(GATEWAY, GATEWAY_RULE);
   else if (url.protocol === 'http:' && !isLoopback(url.hostname) && env.TOLLGATE_PLAIN_HTTP !== '1')
-    report('TOLLGATE_GATEWAY', PLAIN_RULE);
+    report(GATEWAY, PLAIN_RULE);
   const token = secretOf(env, 'TOLLGATE_TOKEN', { read: readSecret, report });
   if (token === null && faults.length === 0) report('TOLLGATE_TOKEN', TOKEN_MISSING);
   if (token !== null && !/^[\x21-\x7e]{1,1024}$/.test(token)) report('TOLLGATE_TOKEN', TOKEN_RULE);
   return faults.length > 0 ? { faults } : { gateway: { url: url!.href.replace(/\/$/, ''), token: token! } };
 }
 
-const GATEWAY_RULE = 'must be the address of an admin port, such as https://tollgate-admin.example.com';
+/** A command puts its option in place of the variable. */
+const GATEWAY = 'TOLLGATE_GATEWAY or --gateway';
+const GATEWAY_RULE =
+  'must be the address of an admin port with http:// or https://, such as https://tollgate-admin.example.com';
 const PLAIN_RULE =
   'names a gateway on another machine without TLS, and everybody on the way could read the token; use https, or give --plain-http';
 const TOKEN_MISSING = 'is missing: set it, or TOLLGATE_TOKEN_FILE, to a token of the admin API of that gateway';

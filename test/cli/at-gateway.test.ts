@@ -141,8 +141,9 @@ describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => 
 });
 
 test.each([
-  [{ TOLLGATE_GATEWAY: 'ftp://127.0.0.1' }, 'TOLLGATE_GATEWAY: must be the address'],
-  [{ TOLLGATE_GATEWAY: 'http://me:secret@127.0.0.1:9090' }, 'TOLLGATE_GATEWAY: must be the address'],
+  [{ TOLLGATE_GATEWAY: 'ftp://127.0.0.1' }, 'TOLLGATE_GATEWAY or --gateway: must be the address'],
+  [{ TOLLGATE_GATEWAY: '127.0.0.1:9090' }, 'of an admin port with http:// or https://'],
+  [{ TOLLGATE_GATEWAY: 'http://me:secret@127.0.0.1:9090' }, '--gateway: must be the address'],
   [{ TOLLGATE_GATEWAY: 'http://gateway.example.com:9090' }, 'without TLS'],
   [{ TOLLGATE_GATEWAY: 'http://127.0.0.1.example.com:9090' }, 'without TLS'],
   [{ TOLLGATE_TOKEN: '' }, 'TOLLGATE_TOKEN: is missing'],
