@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import { Failure, type FailureCode, Refused } from '../failure.ts';
 import { exchange } from '../io/http-exchange.ts';
 import { escapedText } from '../io/terminal-text.ts';
@@ -23,7 +24,7 @@ interface AdminApiAt {
   readonly withinMs?: number | undefined;
 }
 
-/** Nothing was sent to the gateway, because there is no connection to it. */
+/** Nothing was sent to the gateway, because there was no connection to it. */
 export class NotReached extends Failure {}
 
 /** The longest page has 1,000 keys, each of up to some 10 KiB. */
@@ -32,15 +33,20 @@ const WITHIN_MS = 60_000;
 /** A simulation may wait for another one. */
 const WITHIN_MS_OF_LONG = 150_000;
 const MAX_MESSAGE = 2_000;
+/** The longest page has some hundred values for each of 1,000 keys. */
+const MAX_VALUES = 2_000_000;
+/** A list of 100 million keys has so many pages. */
+const MAX_PAGES = 100_000;
 
 /**
  * Does operations by requests to the admin API of a gateway.
  *
- * Attack: what answers is no gateway, or a hostile one: it never ends its answer, redirects the token to another server, sends control
- * characters for the terminal, or repeats the token in an error. So an answer is bounded in time and bytes, no redirect is followed, and what
- * is printed has neither.
+ * Attack: what answers is no gateway, or a hostile one: it never ends its answer or its list, redirects the token to another server, sends
+ * control characters for the terminal, or repeats the token. So an answer is bounded in time, bytes and values, and a list in pages, no
+ * redirect is followed, and what is printed has neither.
  */
 export function operationsAtGateway(api: AdminApiAt): OperationsAt {
+  const pages = new Pages();
   return {
     name: api.name,
     async perform<O extends AnyOperation>(operation: O, input: InputOf<O>, asked: AskedAt = {}) {
@@ -52,15 +58,13 @@ export function operationsAtGateway(api: AdminApiAt): OperationsAt {
           `It redirects to another address (${status}), which is not followed: name the admin port itself.`,
         );
       }
-      const body = parsed(text);
+      const body = parsed(api, text);
       if (body === null) throw unusable(api, `${NO_API} (${status}).${doubt}`);
-      if (status >= 400) throw failureOf(api, status, body);
+      if (status >= 400) throw failureOf(api, { status, body, doubt });
       const { durability, ...output } = body;
       const fault = faultOf(operation, output);
-      if (fault !== null) {
-        const made = operation.action === undefined ? '' : ' What was asked for was done.';
-        throw unusable(api, `${OTHER_VERSION} (${fault}).${made}`);
-      }
+      if (fault !== null) throw unusable(api, `${OTHER_VERSION} (${shown(api, fault)}).${doubt}`);
+      if (!pages.leadOn(operation, input ?? {}, output)) throw unusable(api, 'It never ends the list.');
       const isUnchanged = headers['change-outcome'] === 'unchanged';
       return {
         output: output as OutputOf<O>,
@@ -79,7 +83,8 @@ export function operationsAtGateway(api: AdminApiAt): OperationsAt {
 }
 
 const NO_API = 'It answered with something that the admin API never answers: is this the address of an admin port?';
-const OTHER_VERSION = 'Its answer has another form than this version of Tollgate reads, so it is of another version';
+const OTHER_VERSION =
+  'Its answer has another form than this version of Tollgate reads: it is of another version, or no gateway';
 const UNKNOWN = 'It is unknown whether the change was made: see `tollgate audit`.';
 
 function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null, version }: AskedAt) {
@@ -130,6 +135,7 @@ function onceIn(once: string): string {
 async function sent(api: AdminApiAt, { action, maxBytes }: AnyOperation, request: ReturnType<typeof requestOf>) {
   const { path, headers, ...rest } = request;
   const withinMs = api.withinMs ?? (maxBytes === undefined ? WITHIN_MS : WITHIN_MS_OF_LONG);
+  let isConnected = false;
   try {
     return await exchange({
       ...rest,
@@ -138,78 +144,138 @@ async function sent(api: AdminApiAt, { action, maxBytes }: AnyOperation, request
       ...(api.socketPath === undefined ? {} : { socketPath: api.socketPath }),
       maxBytes: MAX_ANSWER_BYTES,
       signal: AbortSignal.timeout(withinMs),
+      onConnected: () => {
+        isConnected = true;
+      },
     });
   } catch (error) {
-    const { code = '', message } = error as NodeJS.ErrnoException;
-    if (/CERT|SIGNATURE|ERR_TLS|EPROTO|ERR_SSL/.test(code)) {
-      const why =
-        'NODE_EXTRA_CA_CERTS names a file with the authority of a certificate that this machine does not know.';
-      throw new NotReached(
-        'gateway_unavailable',
-        `The TLS certificate of ${api.name} is not accepted: ${shown(api, message)}. ${why}`,
-        error,
-      );
-    }
-    if (NEVER_SENT.includes(code)) {
-      throw new NotReached(
-        'gateway_unavailable',
-        `${sentence(api.name)} cannot be reached: ${shown(api, message)}.`,
-        error,
-      );
-    }
-    const isLate = (error as Error).name === 'TimeoutError' || code === 'ABORT_ERR';
-    const why = isLate
-      ? `It has not answered within ${withinMs / 1000} s.`
-      : `The answer broke off: ${shown(api, message)}.`;
+    const { code = '', name } = error as NodeJS.ErrnoException;
+    const late = name === 'TimeoutError' || code === 'ABORT_ERR' ? `within ${withinMs / 1000} s` : null;
+    if (!isConnected) throw notReached(api, error, late === null ? null : `there was no connection ${late}`);
+    const why =
+      late === null ? `The answer broke off: ${shown(api, reasonIn(error))}.` : `It has not answered ${late}.`;
     throw unusable(api, `${why}${action === undefined ? '' : ` ${UNKNOWN}`}`, error);
   }
 }
 
-/** Errors of a connection that was never there. */
-const NEVER_SENT = [
-  'ECONNREFUSED',
-  'ENOENT',
-  'EACCES',
-  'EAGAIN',
-  'ENOTSOCK',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-];
+function notReached(api: AdminApiAt, error: unknown, why: string | null): NotReached {
+  const { code = '' } = error as NodeJS.ErrnoException;
+  const shownWhy = shown(api, why ?? reasonIn(error));
+  const advice = /SELF_SIGNED|UNABLE_TO/.test(code) ? ` ${OWN_AUTHORITY}` : '';
+  const sentence = /CERT|SIGNATURE/.test(code)
+    ? `The TLS certificate of ${api.name} is not accepted: ${shownWhy}.${advice}`
+    : `${capitalized(api.name)} cannot be reached: ${shownWhy}.`;
+  return new NotReached('gateway_unavailable', sentence, error);
+}
 
-function parsed(text: string): Readonly<Record<string, unknown>> | null {
+const OWN_AUTHORITY =
+  'If its authority is your own, name the file with the certificate of that authority in NODE_EXTRA_CA_CERTS, or set ' +
+  'NODE_USE_SYSTEM_CA=1 if this machine knows it.';
+
+/** What an error of a connection says to operators, without the advice of Node.js and the places of OpenSSL. */
+function reasonIn(error: unknown): string {
+  const { message } = error as Error;
+  const [, ofTls] = /SSL routines:[^:]*:([^:]+)/.exec(message) ?? [];
+  return ofTls === undefined ? message.split(';', 1)[0]! : `TLS: ${ofTls}`;
+}
+
+/** The JSON object of an answer, with texts that a terminal may have; null for anything else. */
+function parsed({ secret }: AdminApiAt, text: string): Readonly<Record<string, unknown>> | null {
+  if (hasTooManyValues(text)) return null;
+  const clean = (part: string) => withoutControls(secret === undefined ? part : part.replaceAll(secret, '…'));
   try {
-    const value: unknown = JSON.parse(text, (_, member) =>
-      typeof member === 'string' ? withoutControls(member) : member,
-    );
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : null;
+    const value: unknown = JSON.parse(text, (_, member) => {
+      if (typeof member === 'string') return clean(member);
+      return isObject(member) ? withNames(member, clean) : member;
+    });
+    return isObject(value) ? value : null;
   } catch {
     return null;
   }
 }
 
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Attack: an answer of 64 MiB has 20 million values. JSON.parse takes a minute and two gigabytes for them.
+ */
+function hasTooManyValues(json: string): boolean {
+  let values = 0;
+  let isInText = false;
+  for (let i = 0; i < json.length && values <= MAX_VALUES; i++) {
+    const character = json[i]!;
+    if (character === '"') isInText = !isInText;
+    else if (isInText && character === '\\') i++;
+    else if (!isInText && (character === ',' || character === '{' || character === '[')) values++;
+  }
+  return values > MAX_VALUES;
+}
+
+/** @throws for the name that would stand for the prototype of the object in JavaScript */
+function withNames(value: Readonly<Record<string, unknown>>, clean: (name: string) => string) {
+  if (Object.hasOwn(value, '__proto__')) throw new Error('__proto__');
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [clean(name), member]));
+}
+
 /** Texts of several lines are left as they are. */
 function withoutControls(text: string): string {
-  return text.replaceAll(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g, escapedText);
+  return text.replaceAll(/(?!\r?\n|\t)\p{Cc}/gu, escapedText);
 }
 
 /** The place of the first fault; null if there is none. A later version may have further members. */
 function faultOf({ output }: AnyOperation, value: object): string | null {
-  const issues = output.safeParse(value).error?.issues ?? [];
-  const fault = issues.find(({ code }) => code !== 'unrecognized_keys');
+  const fault = (output.safeParse(value).error?.issues ?? []).find(isFault);
   return fault === undefined ? null : fault.path.map(String).join('.') || 'all of it';
 }
 
+function isFault(issue: z.core.$ZodIssue): boolean {
+  if (issue.code !== 'invalid_union') return issue.code !== 'unrecognized_keys';
+  return !issue.errors.some((ofOne) => !ofOne.some(isFault));
+}
+
+/** The pages of a list that a command has read. */
+class Pages {
+  /** By operation, the cursors since its first page. */
+  readonly #cursors = new Map<AnyOperation, Set<unknown>>();
+
+  /** @returns false for a page that leads to an earlier one, or to more than a list may have */
+  leadOn(
+    operation: AnyOperation,
+    { cursor: from }: { readonly cursor?: unknown },
+    { cursor }: { readonly cursor?: unknown },
+  ): boolean {
+    if (cursor === undefined || cursor === null) return true;
+    const before = from === undefined ? new Set() : (this.#cursors.get(operation) ?? new Set());
+    this.#cursors.set(operation, before);
+    if (before.has(cursor) || before.size === MAX_PAGES) return false;
+    before.add(cursor);
+    return true;
+  }
+}
+
 /** An error of the admin API, with its sentence. */
-function failureOf(api: AdminApiAt, status: number, { code, message }: Readonly<Record<string, unknown>>): Failure {
-  if (typeof code !== 'string' || typeof message !== 'string') return unusable(api, `${NO_API} (${status}).`);
+function failureOf(
+  api: AdminApiAt,
+  {
+    status,
+    body,
+    doubt,
+  }: { readonly status: number; readonly body: Readonly<Record<string, unknown>>; readonly doubt: string },
+): Failure {
+  const { code, message } = body;
+  if (typeof code !== 'string' || typeof message !== 'string') return unusable(api, `${NO_API} (${status}).${doubt}`);
   if (code === 'missing_admin_token' || code === 'invalid_admin_token') {
-    return new Failure('refused', `${sentence(api.name)} does not accept the token of TOLLGATE_TOKEN.`);
+    return new Failure('refused', `${capitalized(api.name)} does not accept the token of TOLLGATE_TOKEN.`);
   }
   const text = shown(api, message);
   if (code === 'idempotency_key_reused') return new Refused(code, text);
-  return new Failure(FAILURES.get(code) ?? (status === 409 || status === 412 ? 'conflict' : 'refused'), text);
+  const known = FAILURES.get(code);
+  if (known !== undefined) return new Failure(known, text);
+  // A defect of the gateway, or a proxy before it that has lost the answer.
+  if (status >= 500 && code !== 'busy') return new Failure('gateway_unavailable', `${text}${doubt}`);
+  return new Failure(status === 409 || status === 412 ? 'conflict' : 'refused', text);
 }
 
 /** The failures of operations, by their codes in the admin API. */
@@ -221,7 +287,7 @@ const FAILURES: ReadonlyMap<string, FailureCode> = new Map([
 ]);
 
 function unusable({ name }: AdminApiAt, why: string, cause?: unknown): Failure {
-  return new Failure('gateway_unavailable', `${sentence(name)} cannot be asked. ${why}`, cause);
+  return new Failure('gateway_unavailable', `${capitalized(name)} cannot be asked. ${why}`, cause);
 }
 
 /** A text of the other side, or about it, for a terminal. */
@@ -230,6 +296,6 @@ function shown({ secret }: AdminApiAt, text: string): string {
   return escapedText(without).slice(0, MAX_MESSAGE);
 }
 
-function sentence(text: string): string {
+function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

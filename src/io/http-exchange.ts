@@ -19,6 +19,8 @@ interface OwnRequest {
   readonly maxBytes?: number;
   /** Ends the exchange. It is the only deadline, so it must have one. */
   readonly signal: AbortSignal;
+  /** Called once the connection stands, with TLS if it has that: the server may have got the request from then on. */
+  readonly onConnected?: () => void;
 }
 
 interface OwnResponse {
@@ -41,7 +43,7 @@ const unpacked = promisify(gunzip);
  * @throws LargeBodyError, OtherProtocolError, or the error of the connection
  */
 export function exchange(request: OwnRequest): Promise<OwnResponse> {
-  const { url, method, headers, body = '', ca = null, socketPath, maxBytes = MAX_BYTES, signal } = request;
+  const { url, method, headers, body = '', ca = null, socketPath, maxBytes = MAX_BYTES, signal, onConnected } = request;
   const to = new URL(url);
   const options = {
     method,
@@ -70,6 +72,12 @@ export function exchange(request: OwnRequest): Promise<OwnResponse> {
       });
     });
     sent.on('error', reject);
+    if (onConnected !== undefined)
+      sent.once('socket', (socket) => {
+        // A proxy may be between, whose socket is connected by now.
+        if (!socket.connecting && !('encrypted' in socket)) onConnected();
+        else socket.once('encrypted' in socket ? 'secureConnect' : 'connect', onConnected);
+      });
     // Without this listener Node.js closes the connection and the request never ends.
     sent.on('upgrade', (_, socket) => {
       socket.destroy();

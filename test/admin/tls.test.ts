@@ -141,3 +141,26 @@ async function startFailing(tls: string) {
     env: { TOLLGATE_CONFIG: join(folder, 'gateway.yaml'), TOLLGATE_DATA: join(folder, 'data') },
   });
 }
+
+test('a command checks the certificate, and takes an authority of its own from NODE_EXTRA_CA_CERTS (reliability 475)', async () => {
+  const authority = await createAuthority(await temporaryFolder());
+  const { cert, key } = await authority.issue('localhost alone', 30, { dns: ['localhost'] });
+  const { adminPort } = await startWithAdmin(await STORES['the embedded store']!(), {
+    admin: { tls: `{ cert: '${cert}', key: '${key}' }` },
+  });
+  const list = (env: Readonly<Record<string, string>>, host = 'localhost') => {
+    const TOLLGATE_GATEWAY = `https://${host}:${adminPort}`;
+    return runTollgate(['keys', 'list'], { env: { TOLLGATE_GATEWAY, TOLLGATE_TOKEN: TOKEN, ...env } });
+  };
+  expect(await list({ NODE_EXTRA_CA_CERTS: authority.cert })).toMatchObject({
+    code: 0,
+    stderr: expect.stringContaining('There are no keys.'),
+  });
+  const foreign = await list({});
+  expect([foreign.code, foreign.stderr]).toEqual([
+    1,
+    expect.stringMatching(/^The TLS certificate of .* is not accepted: [^.]+\. If .* NODE_EXTRA_CA_CERTS, or .*\n$/),
+  ]);
+  const another = await list({ NODE_EXTRA_CA_CERTS: authority.cert }, '127.0.0.1');
+  expect(another.stderr).toMatch(/is not accepted: Hostname\/IP does not match/);
+});

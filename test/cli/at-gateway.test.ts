@@ -1,10 +1,13 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { globalAgent } from 'node:https';
+import { type AddressInfo, createServer as createTcpServer, type Socket, type Server as TcpServer } from 'node:net';
 import { join } from 'node:path';
+import { createServer as createTlsServer } from 'node:tls';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ALL_COMMANDS } from '../../src/main.ts';
 import { ask, openWithAdmin, STORES, TOKEN } from '../admin/operator.ts';
+import { createAuthority } from '../support/certificates.ts';
 import { PLANS, type TestGateway } from '../support/gateway.ts';
 import { runCommand } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -171,6 +174,10 @@ test('a gateway that is away is named, and nothing is changed', async () => {
 });
 
 describe('a server that is no gateway', () => {
+  let gateway: TestGateway;
+  beforeAll(async () => {
+    gateway = await openWithAdmin(await STORES['the embedded store']!());
+  });
   const servers: { close(): unknown }[] = [];
   afterEach(() => {
     for (const server of servers.splice(0)) server.close();
@@ -234,7 +241,83 @@ describe('a server that is no gateway', () => {
 
   test('is a gateway of another version, and that is said', async () => {
     const url = await answering((_, response) => response.end('{"id":"x","plan":7}'));
-    expect((await revoke(url)).stderr).toMatch(/has another form than this version of Tollgate reads, .*was done\.\n$/);
+    expect((await revoke(url)).stderr).toMatch(/has another form than this version of Tollgate reads: .*\(plan\)/);
+  });
+
+  test('is a gateway of a later version, whose members this one does not know', async () => {
+    const { id } = await gateway.createKey('small');
+    const json = (await ask(gateway, 'GET', '/admin/audit')).text.replaceAll('"kind":', '"later":1,"kind":');
+    expect(json).toContain('"later":1');
+    const url = await answering((_, response) => response.end(json));
+    expect(await runAt(url, {}, 'audit')).toMatchObject({ code: 0, stdout: expect.stringContaining(id) });
+  });
+
+  test.each([
+    ['a proxy gives up waiting', 504, '{"message":"Endpoint request timed out"}'],
+    ['a proxy has lost the answer', 502, '{"code":"bad_gateway","message":"The upstream has gone."}'],
+    ['the gateway has a defect', 500, '{"code":"internal_error","message":"Something broke.","status":500}'],
+    ['another API says yes', 200, '{"ok":true}'],
+  ])('and the doubt is said where %s (reliability 468)', async (_, status, text) => {
+    const url = await answering((_, response) => response.writeHead(status).end(text));
+    const { code, stderr } = await revoke(url);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/ It is unknown whether the change was made: .*\n$/)]);
+    expect((await runAt(url, {}, 'keys', 'show', UNKNOWN_KEY)).stderr).not.toContain('unknown');
+  });
+
+  test('and breaks the encryption after the request leaves a doubt, which one that has no TLS does not (reliability 468)', async () => {
+    const { cert, key } = await (await createAuthority(await temporaryFolder())).issue('garbles');
+    let raw: Socket | null = null;
+    const inner = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }, (socket) => {
+      socket.on('error', () => {});
+      // A record of TLS that no key opens.
+      socket.once('data', () => raw!.write(Buffer.from([0x17, 3, 3, 0, 32, ...new Uint8Array(32)])));
+    });
+    const garbling = createTcpServer((socket) => {
+      raw = socket.on('error', () => {});
+      inner.emit('connection', socket);
+    });
+    const at = async (server: TcpServer) => {
+      await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+      servers.push(server);
+      return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    };
+    const { rejectUnauthorized } = globalAgent.options;
+    globalAgent.options.rejectUnauthorized = false;
+    try {
+      expect((await revoke(await at(garbling))).stderr).toMatch(/The answer broke off: TLS: .* It is unknown whether/);
+    } finally {
+      Object.assign(globalAgent.options, { rejectUnauthorized });
+    }
+    const url = await answering((_, response) => response.end());
+    expect((await revoke(url.replace('http', 'https'))).stderr).toMatch(/cannot be reached: TLS: [a-z ]+\.\n$/);
+    const closing = createTcpServer((socket) => socket.once('data', () => socket.destroy()));
+    expect((await revoke(await at(closing))).stderr).toMatch(/cannot be reached: [^.]+\.\n$/);
+  });
+
+  test('and never ends a list, or answers with millions of values, holds no command (reliability 469)', async () => {
+    const page = { keys: [], searched: 1, unreadable: [] };
+    let cursor = 0;
+    const circle = await answering((_, response) =>
+      response.end(JSON.stringify({ ...page, cursor: `${++cursor % 3}` })),
+    );
+    expect((await runAt(circle, {}, 'keys', 'list')).stderr).toMatch(/It never ends the list\.\n$/);
+    const many = `{"keys":[${'{},'.repeat(10_000_000)}{}],"searched":1,"unreadable":[],"cursor":null}`;
+    const url = await answering((_, response) => response.end(many));
+    expect((await runAt(url, {}, 'keys', 'list')).stderr).toMatch(/something that the admin API never answers/);
+  });
+
+  test.each([
+    ['the name of a member', '{"\\u001b[2J":1}', 'meta.\\u{1b}[2J'],
+    ['a text', '{"a":"x\\rdone\\u009b"}', 'a=x\\u{d}done\\u{9b}'],
+    ['a text that is the token', `{"a":"${TOKEN}"}`, 'a=…'],
+    ['the prototype of an object', '{"__proto__":{"toString":1}}', 'something that the admin API never answers'],
+  ])('and puts what no terminal may have into %s shows it as text (reliability 470)', async (_, meta, shown) => {
+    const { id } = await gateway.createKey('small', '--meta', 'a=b');
+    const { text } = await ask(gateway, 'GET', `/admin/keys/${id}`);
+    const url = await answering((_, response) => response.end(text.replace('{"a":"b"}', meta)));
+    const { stdout, stderr } = await runAt(url, {}, 'keys', 'show', id);
+    expect(stdout + stderr).toContain(shown);
+    expect(stdout + stderr).not.toMatch(/(?!\n)\p{Cc}|defect/u);
   });
 
   test('closes the connection, and the doubt is said', async () => {
