@@ -11,7 +11,7 @@ import {
 } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
-import type { CustomerStore, KeyStore, StoreChange } from '../identify/record-store.ts';
+import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
@@ -49,8 +49,6 @@ export interface OpenStore {
   /** The record of changes. */
   readonly audit: AuditStore;
   readonly plansHistory: PlansHistory;
-  /** Announces a change to every gateway. `keys` announces changes of keys itself. */
-  readonly publish: (change: StoreChange) => Promise<void>;
   /** The counters and bans. */
   readonly ledger: LedgerView;
   /** What consumers have used, and who is refused now. */

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { Failure } from '../../failure.ts';
 import { checkPeppers, type PepperStore, UNVERIFIED } from '../../identify/pepper-record.ts';
-import type { StoreChange } from '../../identify/record-store.ts';
 import { AccountsOnDisk, AccountsTable, bansIn } from './accounts.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
@@ -78,7 +77,6 @@ export async function openForCommand({
       keys: new EmbeddedKeys({ db, changes }),
       customers: embeddedCustomers({ db, changes }),
       ...recordsIn({ db, wallMs }),
-      publish: (change: StoreChange) => changes.publish(change),
       history: new EmbeddedHistory({ db, wallMs }),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       secretUses: new EmbeddedSecretUses({ db }),

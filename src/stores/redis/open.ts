@@ -98,7 +98,6 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       customers: redisCustomers(changing),
       audit: new RedisAudit({ redis, circuit, writes }),
       plansHistory: new RedisPlansHistory({ redis, circuit }),
-      publish,
       ledger: new RedisLedger(changing),
       history: new RedisHistory({ redis, circuit }),
       deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
