@@ -1,4 +1,5 @@
 import { REPLY_CLOCK } from '../io/deadlines.ts';
+import type { ConsumerTime, ThreadTime } from '../io/thread-time.ts';
 
 /** A request with a step that waits for a value, which may already be available. */
 export interface Waiter {
@@ -56,6 +57,16 @@ export function resumeWithOwn<W extends Waiter, T>(
     waiter.worked(fromMs, nowMs());
   };
   value.then(fulfilled, (error) => waiter.failed(error));
+}
+
+/** Continues when it is the turn of the consumer. @param next gets whether that turn came late */
+export function attemptInTurn<W extends Waiter>(
+  waiter: W,
+  thread: ThreadTime,
+  time: ConsumerTime,
+  next: Next<W, boolean>,
+): void {
+  thread.wait(time, (isLate) => attempt(waiter, next, isLate));
 }
 
 /** Continues after waiting: the client may have left meanwhile. */
