@@ -17,6 +17,7 @@ import {
 import type { Contexts, LiveContext } from '../operations/catalogue/contexts.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import type { Recording } from '../operations/recorded.ts';
+import { MAX_SLICE_BYTES } from '../operations/transfer/records.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
 import { type Call, type Identity, personOf, readBody, readBytes } from './call.ts';
 import { type Endpoint, inputOf, matchOf, readsMuch, respond, takesSecret, targetOf } from './endpoints.ts';
@@ -203,9 +204,10 @@ async function answerTo(
   if (tooLow !== null) return tooLow;
   if (options.live === null && !('run' in endpoint && endpoint.on !== 'live'))
     return errorResponse('forbidden', NOT_LIVE);
-  const maxBytes = ('run' in endpoint && endpoint.maxBytes) || null;
-  return bodies.hold(request, maxBytes, async () => {
-    const body = await bodyOf(request, method, maxBytes);
+  const { maxBytes = null, isSlice = false } = 'run' in endpoint ? endpoint : {};
+  const large = maxBytes ?? (isSlice ? MAX_SLICE_BYTES : null);
+  return bodies.hold(request, large, async () => {
+    const body = await bodyOf(request, method, maxBytes === null ? { most: large ?? undefined } : { maxBytes });
     if ('refusal' in body) return body.refusal;
     const call: Call = {
       identity,
@@ -289,11 +291,16 @@ async function answered<T>(work: () => Promise<T>, ownsStore = false): Promise<T
   }
 }
 
-/** @param maxBytes the size limit of a body that the handler gets as bytes; null for one that it gets parsed */
-async function bodyOf(request: IncomingMessage, method: string, maxBytes: number | null) {
-  if (maxBytes === null) {
-    return method === 'POST' || method === 'PATCH' ? readBody(request) : { value: undefined };
+/** @param limit `maxBytes` of a body that the handler gets as bytes, or `most`, if it is not the usual one, of one that it gets parsed */
+async function bodyOf(
+  request: IncomingMessage,
+  method: string,
+  limit: { readonly maxBytes: number } | { readonly most: number | undefined },
+) {
+  if ('most' in limit) {
+    return method === 'POST' || method === 'PATCH' ? readBody(request, limit.most) : { value: undefined };
   }
+  const { maxBytes } = limit;
   const read = await readBytes(request, maxBytes);
   if ('refusal' in read || read.value !== undefined) return read;
   return { refusal: errorResponse('invalid_request', 'The body is missing: it must be a JSON object.') };

@@ -163,7 +163,8 @@ export const RESPONSES = {
     description: 'If-Match is missing.',
   }),
   TooLarge: error(413, 'payload_too_large', 'The body is larger than 65536 bytes.', {
-    description: 'The body is larger than 64 KiB, or for a draft of plans.yaml larger than its limit.',
+    description:
+      'The body is larger than 64 KiB, or for a draft of plans.yaml or a slice of a file larger than its limit.',
   }),
   NoJson: error(415, 'unsupported_media_type', 'Content-Type must be application/json.', {
     description: 'The body is not declared as JSON.',

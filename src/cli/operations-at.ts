@@ -3,7 +3,7 @@ import { askedGatewayOf } from '../config/environment.ts';
 import { Failure } from '../failure.ts';
 import { partsOf, performGiven } from '../operations/catalogue/methods.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
-import { type AnyOperation, PLAINLY } from '../operations/catalogue/perform.ts';
+import { type AnyOperation, isDryRun, PLAINLY } from '../operations/catalogue/perform.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { namedStore, type OpenOptions, type OpenStore, untilReleased } from '../serve/open-store.ts';
 import { type AskedAt, contextOn, type OperationsAt, plansContextOn } from './operations.ts';
@@ -82,7 +82,8 @@ async function withOwnerOrStore<T>(
         socket?.close();
       }
       const opened = await here();
-      const owner = operation.action === undefined ? NO_OWNER : await opened.own();
+      const changes = operation.action !== undefined && !isDryRun(input);
+      const owner = changes ? await opened.own() : NO_OWNER;
       if (owner === null) return null;
       try {
         return await operationsHere(opened, terminal.error).perform(operation, input, asked);

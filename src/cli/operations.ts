@@ -91,8 +91,9 @@ export const SECRET_ADVICE =
 /** What the operations of commands on the store work on. */
 export function contextOn(store: OpenStore): StoreContext {
   const { plans, plansVersion, settings } = store;
+  const pepperHistory = async () => store.pepperHistory;
   const inForce = { plans: () => plans, plansVersion: () => plansVersion, settings: () => settings };
-  return storeContext({ ...store, ...inForce, secretAdvice: SECRET_ADVICE, nowMs: () => Date.now() });
+  return storeContext({ ...store, ...inForce, pepperHistory, secretAdvice: SECRET_ADVICE, nowMs: () => Date.now() });
 }
 
 /** A command has the time that it takes to count all keys: as long as a timer can run. */

@@ -56,16 +56,10 @@ export interface ChangeOrigin {
 export type Action = `${string}.${string}`;
 
 /**
- * The actions that no operation has: imports and restores, which only a command makes, files that gateways took or refused
+ * The actions that no operation has: files that gateways took or refused
  * (load-record.ts), and `admin.access`: a refused request with a method that changes something, which names no operation.
  */
-export const FURTHER_ACTIONS: readonly Action[] = [
-  'key.import',
-  'key.restore',
-  'plans.load',
-  'settings.load',
-  'admin.access',
-];
+export const FURTHER_ACTIONS: readonly Action[] = ['plans.load', 'settings.load', 'admin.access'];
 
 /** Names of actions in records that earlier versions wrote. */
 export const FORMER_ACTIONS: Readonly<Record<string, Action>> = { 'keys.topup': 'key.topup' };

@@ -26,8 +26,6 @@ export interface Change {
   readonly after: object | null;
   /** Left out: `done`. `unchanged` is recorded, and is no line in the log. */
   readonly outcome?: ChangeResult['outcome'];
-  /** The code of the error that stopped a change of many keys; left out if there was none. */
-  readonly code?: string | null;
   /** Left out: durable. */
   readonly durability?: Durability;
 }
@@ -86,7 +84,7 @@ export async function recorded<T>(
 }
 
 /** The outcome of a change that failed. It is `unknown` if the store may have made the change. */
-export function outcomeOfError(error: unknown): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
+function outcomeOfError(error: unknown): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
   const code = codeOfError(error);
   const mayBeDone = code === null || MAY_BE_DONE.includes(code);
   return { outcome: mayBeDone ? 'unknown' : 'refused', code: code ?? 'internal_error' };
@@ -102,10 +100,10 @@ const MAY_BE_DONE: readonly string[] = ['store_unavailable', 'audit_unavailable'
 /** Notes a change. If a failover may undo it, its outcome is `unknown` until that is settled. */
 function noteChange(
   note: (result: ChangeResult) => void,
-  { target, before, after, outcome = 'done', code = null, durability = DURABLE }: Change,
+  { target, before, after, outcome = 'done', durability = DURABLE }: Change,
   settles: boolean,
 ): void {
-  const result = { outcome, code, target, before, after };
+  const result = { outcome, code: null, target, before, after };
   if (durability.kind === 'durable' || outcome === 'unchanged') {
     note(result);
     return;

@@ -40,7 +40,7 @@ interface SettingsInForce {
 
 type Stores = Pick<
   GatewayStores,
-  | ('keys' | 'ledger' | 'peppers' | 'pepperState' | 'deprecatedCalls' | 'secretUses' | 'customers')
+  | ('keys' | 'ledger' | 'peppers' | 'pepperState' | 'pepperHistory' | 'deprecatedCalls' | 'secretUses' | 'customers')
   | ('history' | 'audit' | 'plansHistory')
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
 

@@ -6,7 +6,7 @@ import type { Settings } from '../config/settings.ts';
 import type { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
-import type { PepperState, PepperStore } from '../identify/pepper-record.ts';
+import type { PepperHistory, PepperState, PepperStore } from '../identify/pepper-record.ts';
 import type { ChangeFeed, CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
@@ -47,6 +47,8 @@ export interface GatewayStores {
   readonly peppers: readonly string[];
   /** Whether the peppers are those of the store. Under a wrong pepper a key that is not found is not refused as unknown. */
   pepperState(): PepperState;
+  /** The peppers that the store has had. @throws Failure */
+  pepperHistory(): Promise<PepperHistory>;
   state(): StoreState;
   /** Why the store is away and for how long; null while it is not away. */
   outage(): Outage | null;
@@ -136,6 +138,7 @@ export async function openGatewayStores(
     ...store,
     clock,
     pepperState: () => pepperWatch.state,
+    pepperHistory: () => pepperWatch.history(),
     outage: () => {
       const outage = outages.present();
       // The cause may have become known since it began.
@@ -159,7 +162,7 @@ interface Surroundings {
 }
 
 /** A store whose clock, peppers and outages are not watched yet. */
-interface Opened extends Omit<GatewayStores, 'clock' | 'pepperState' | 'outage'> {
+interface Opened extends Omit<GatewayStores, 'clock' | 'pepperState' | 'pepperHistory' | 'outage'> {
   /** Asks the store, or each primary of a cluster, for its time: Unix milliseconds. */
   readonly serverTimes: () => Promise<readonly number[]>;
   /** Why there is no connection to it as far as is known by now, a sentence; null if that is not known. */

@@ -1,14 +1,7 @@
 import { existsSync } from 'node:fs';
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import {
-  type Configuration,
-  configurationFrom,
-  type Faulty,
-  filesOf,
-  loadConfiguration,
-  type Settings,
-} from '../config/settings.ts';
+import { type Configuration, type Faulty, filesOf, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
@@ -21,7 +14,6 @@ import {
   hasStore,
   nameOfEmbedded,
   openForCommand as openEmbedded,
-  embeddedPeppers as peppersOfEmbedded,
   socketOfOwner,
   untilReleased,
 } from '../stores/embedded/open.ts';
@@ -178,15 +170,6 @@ function insistOnFolder(env: NodeJS.ProcessEnv, { redis, dataFolder }: Settings)
 export async function leavesStoreUnused(env: NodeJS.ProcessEnv, dataFolder: string): Promise<boolean> {
   if (!(env.REDIS_URL || env.REDIS_URL_FILE)) return false;
   return hasStore(dataFolder);
-}
-
-/**
- * The peppers with which the embedded store would be opened, and the file of its own pepper; null if the store is Redis. It
- * makes no store. @throws Failure `bad_settings`, `store_corrupt`
- */
-export async function embeddedPeppers(env: NodeJS.ProcessEnv) {
-  const { settings } = await configurationFrom(env);
-  return settings.redis.url === null ? peppersOfEmbedded(settings) : null;
 }
 
 /** @throws Failure `bad_settings` */

@@ -1,6 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { Failure } from '../failure.ts';
-import { checkPeppers, type PepperState, type PepperStore, UNVERIFIED } from '../identify/pepper-record.ts';
+import {
+  checkPeppers,
+  type PepperHistory,
+  type PepperState,
+  type PepperStore,
+  UNVERIFIED,
+} from '../identify/pepper-record.ts';
 
 interface PepperWatchOptions {
   /** Called with the reason when the peppers are found to be wrong, and with null when they are right again. */
@@ -22,6 +28,7 @@ export class PepperWatch {
   #state: PepperState = 'unchecked';
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
+  #given: { readonly record: PepperStore; readonly peppers: readonly string[] } | null = null;
 
   constructor(options: PepperWatchOptions) {
     this.#options = options;
@@ -37,10 +44,21 @@ export class PepperWatch {
    * @throws Failure `pepper_mismatch`, `store_corrupt`
    */
   async begin(record: PepperStore, peppers: readonly string[]): Promise<void> {
+    this.#given = { record, peppers };
     const check = () => this.#check(record, peppers);
     const failure = await check();
     if (failure !== null) throw failure;
     this.#scheduleCheck(check);
+  }
+
+  /**
+   * The peppers that the store has had, as its record says now.
+   * @throws Failure `pepper_mismatch`, `store_corrupt`, `store_unavailable`, also before `begin`
+   */
+  async history(): Promise<PepperHistory> {
+    if (this.#given === null) throw new Failure('store_unavailable', 'The store has not been opened yet.');
+    const { record, peppers } = this.#given;
+    return (await checkPeppers(record, peppers, { writes: 'if-missing', random: randomBytes })).history;
   }
 
   close(): void {

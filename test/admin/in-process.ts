@@ -63,6 +63,7 @@ export async function adminApiWith(
     ledger: nothing,
     peppers: ['a pepper for the tests'],
     pepperState: () => 'right' as const,
+    pepperHistory: async () => ({ peppers: ['a pepper for the tests'], root: 'a root for the tests' }),
     clock: {
       get nowMs() {
         return Date.now();

@@ -37,6 +37,8 @@ const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
 const NEEDED: Readonly<Record<string, string>> = {
   'POST keys': 'admin',
   'POST keys/{id}/delete': 'admin',
+  'POST keys/import': 'admin',
+  'POST keys/restore': 'admin',
   'PATCH keys/{id}': 'operator',
   'DELETE keys/{id}': 'operator',
   'POST keys/{id}/rotate': 'operator',

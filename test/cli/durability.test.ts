@@ -1,7 +1,6 @@
-import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { exitCodeOf } from '../../src/cli/recorded-change.ts';
-import { importKeys } from '../../src/operations/transfer/import-keys.ts';
+import { importRows } from '../../src/operations/transfer/import-keys.ts';
 import { FakeCustomers, FakeStore } from '../identify/fake-store.ts';
 
 test('a command whose change a failover may undo has failed, and says on standard error that it was done', () => {
@@ -17,20 +16,20 @@ test('a command whose change a failover may undo has failed, and says on standar
 test('a line whose key a failover may undo is told apart from those that are imported for good', async () => {
   const keys = new FakeStore();
   keys.createEach = async (all) => all.map((_, i) => (i === 0 ? 'created' : ('unknown' as never)));
-  const lines = [1, 2].map((line) => ({ line, row: { sha256: String(line).repeat(64), plan: 'pro' } }));
+  const rows = ['1', '2'].map((digit) => ({ sha256: digit.repeat(64), plan: 'pro' }));
   const plan = { name: 'pro', limits: { minute: 5 }, bans: null, enforce: true, shadow: null };
-  const outcomes = importKeys(Readable.from(lines), {
+  const outcomes = importRows(rows, {
     keys,
     customers: new FakeCustomers(),
-    customerNamed: async (name) => name,
     plans: new Map([['pro', plan as never]]),
+    gone: new Set(),
     formats: [],
     history: { peppers: ['a pepper for the tests'], root: 'a root for the tests' },
     nowMs: () => 1,
     dryRun: false,
   });
-  expect(await Array.fromAsync(outcomes)).toMatchObject([
-    { line: 1, kind: 'moved' },
-    { line: 2, kind: 'unknown', why: expect.stringContaining('import the file again') },
+  expect(await outcomes).toMatchObject([
+    { kind: 'moved' },
+    { kind: 'unknown', why: expect.stringContaining('import the file again') },
   ]);
 });

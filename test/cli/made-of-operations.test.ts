@@ -21,8 +21,7 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
   'src/cli/operations-at.ts': [],
   'src/cli/console.ts': ['console'],
   'src/cli/keys/apply.ts': ['keys apply'],
-  'src/cli/keys/backup.ts': ['keys backup', 'keys restore'],
-  'src/cli/keys/import.ts': ['keys import'],
+  'src/cli/keys/backup.ts': ['keys backup'],
   'src/cli/start.ts': ['start'],
   'src/cli/usage-export.ts': ['usage export'],
 };

@@ -4,20 +4,20 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { backupPassphraseOf, faultOfPassphrase } from '../../config/environment.ts';
 import { reasonOf } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { isSameDigest } from '../../identify/api-key.ts';
-import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import { momentText } from '../../io/time-text.ts';
 import { TEXT_WORDS } from '../../model/attributes.ts';
-import { isKey, kindOf } from '../../model/record.ts';
+import { kindOf } from '../../model/record.ts';
+import { restoreKeys } from '../../operations/catalogue/transfer.ts';
 import { everyRecord } from '../../operations/operator-store.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/transfer/backup-text.ts';
-import { numberOf } from '../../operations/transfer/records.ts';
-import { type RestoredRecord, restored } from '../../operations/transfer/restore.ts';
+import { inSlices, numberOf } from '../../operations/transfer/records.ts';
+import type { RestoredRecord } from '../../operations/transfer/restore.ts';
 import { openSealed, sealed } from '../../operations/transfer/sealed-file.ts';
-import { embeddedPeppers, type OpenStore, withStore } from '../../serve/open-store.ts';
+import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import { type OperationsAt, withOperations } from '../operations-at.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
-import { OF_STORE } from '../terminal/variables.ts';
+import { OF_OPERATIONS, OF_STORE } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
 import { json } from './text-form.ts';
 import { transferred } from './transfer.ts';
@@ -132,7 +132,7 @@ export const keysRestore: Command = {
     'Writes the customers and the API keys of a backup to the store; those that are there already are left as they are. The file is read to its end first: ' +
     `one that is damaged or cut off restores nothing. ${PASSPHRASE_ABOUT}`,
   positionals: ['FILE'],
-  environment: [...OF_STORE, 'BACKUP_PASSPHRASE'],
+  environment: [...OF_OPERATIONS, 'BACKUP_PASSPHRASE'],
   options: {
     'dry-run': { type: 'boolean', about: 'Shows the outcome for each key, and writes nothing.' },
     force: {
@@ -156,22 +156,19 @@ export const keysRestore: Command = {
     try {
       const passphrase = await knownPassphrase(terminal);
       const backup = await verifiedBackup(await openSealed((at, length) => readAt(handle, at, length), passphrase));
-      // A refused restore makes neither a store nor a new pepper for it.
-      const own = await embeddedPeppers(terminal.env);
-      if (own !== null) refuseOtherPeppers(backup, own, () => {});
-      // The peppers are compared before the store is opened for writing, which would record those of the settings as its own.
-      const warn = terminal.error;
-      await withStore(
-        terminal.env,
-        async ({ peppers }) => refuseOtherPeppers(backup, { peppers, file: own?.file ?? null }, warn),
-        {
-          missingStore: 'empty',
-          warn: () => {},
-        },
-      );
-      const isDry = words.options['dry-run'] === true;
-      const options = { makesSecrets: !isDry, missingStore: isDry ? 'empty' : 'make', warn } as const;
-      return await withStore(terminal.env, (store) => restore(backup, store, words, terminal), options);
+      const how = { force: words.options.force === true, dryRun: words.options['dry-run'] === true };
+      // A store is opened for writing only once its peppers are known to be those of the backup: a refused restore makes neither a store nor a
+      // pepper, and does not record those of the settings.
+      const silent = { ...terminal, error: () => {} };
+      const check = { madeAt: backup.madeAt, peppers: backup.peppers, records: [], dryRun: true };
+      const { output } = await withOperations(silent, (at) => at.perform(restoreKeys, check), {
+        missingStore: 'empty',
+      });
+      if (output.lackedPeppers > 0) terminal.error(FURTHER_PEPPERS);
+      const options = how.dryRun
+        ? ({ missingStore: 'empty' } as const)
+        : ({ makesSecrets: true, missingStore: 'make' } as const);
+      return await withOperations(terminal, (at) => restore(backup, how, at, words, terminal), options);
     } finally {
       await handle.close();
     }
@@ -191,47 +188,37 @@ async function readAt(handle: FileHandle, position: number, length: number): Pro
   return buffer.subarray(0, filled);
 }
 
-/** @throws Failure `pepper_mismatch` if no key of the backup could work in the store */
-function refuseOtherPeppers(
-  backup: Backup,
-  { peppers, file }: { readonly peppers: readonly string[]; readonly file: string | null },
-  warn: (text: string) => void,
-): void {
-  const inUse = peppers.map(pepperCheckOf);
-  const known = backup.peppers.filter((check) => inUse.some((one) => isSameDigest(one, check)));
-  if (known.length === 0) {
-    throw new Failure(
-      'pepper_mismatch',
-      'The keys of the backup were made under another pepper than that of this store, and none of them would work. ' +
-        'Set KEY_PEPPER to the pepper of that time, or to `new,old` if it was changed since' +
-        (file === null ? '.' : `; or, if the store made its own pepper, copy its tollgate.pepper to ${file}.`),
-    );
-  }
-  if (known.length < backup.peppers.length) {
-    warn(
-      'warning: the backup was made with further peppers, which this store does not use: keys whose secrets are only known under those ' +
-        'will not work. Add them to KEY_PEPPER as `new,old`.\n',
-    );
-  }
-}
+const FURTHER_PEPPERS =
+  'warning: the backup was made with further peppers, which this store does not use: keys whose secrets are only known under those ' +
+  'will not work. Add them to KEY_PEPPER as `new,old`.\n';
 
 const OUTCOMES = {
   kinds: ['restored', 'same', 'left', 'replaced', 'unknown', 'refused', 'unreadable'],
-  written: ['restored', 'replaced', 'unknown'],
   failed: ['unknown', 'refused', 'unreadable'],
 } as const;
 
-async function restore(backup: Backup, store: OpenStore, words: Words, terminal: Terminal): Promise<ExitCode> {
-  const { keys, customers, plans, name } = store;
-  const how = { force: words.options.force === true, dryRun: words.options['dry-run'] === true };
+interface How {
+  readonly dryRun: boolean;
+  readonly force: boolean;
+}
+
+async function restore(
+  backup: Backup,
+  how: How,
+  at: OperationsAt,
+  words: Words,
+  terminal: Terminal,
+): Promise<ExitCode> {
   const progress = new Progress(terminal, () => performance.now());
   /** The plans of live keys that plans.yaml lacks. */
   const lacked = new Set<string>();
   let done = 0;
-  const noted = async function* () {
-    for await (const record of backup.records()) {
-      if (isKey(record) && record.revokedAtMs === null && !plans.plans.has(record.plan)) lacked.add(record.plan);
-      yield record;
+  const outcomes = async function* () {
+    const { madeAt, peppers } = backup;
+    for await (const records of inSlices(backup.records())) {
+      const { output } = await at.perform(restoreKeys, { madeAt, peppers, records, ...how });
+      for (const plan of output.lackedPlans) lacked.add(plan);
+      yield* output.outcomes;
     }
   };
   const isCounted = ({ id }: RestoredRecord) => kindOf(id) === 'key';
@@ -239,8 +226,7 @@ async function restore(backup: Backup, store: OpenStore, words: Words, terminal:
   return transferred(
     {
       ...OUTCOMES,
-      ...{ action: 'key.restore', recorded: { madeAt }, printed: { madeAt }, member: 'keys', progress },
-      outcomes: restored(noted(), { keys, customers, ...how }),
+      ...{ printed: { madeAt }, member: 'keys', progress, outcomes: outcomes() },
       isCounted,
       lineOf: ({ id, why }) => `${id} ${why}`,
       show: (outcome) => {
@@ -249,10 +235,9 @@ async function restore(backup: Backup, store: OpenStore, words: Words, terminal:
       warn: () => warnOfPlans(lacked, terminal),
       textOf: (counts) => {
         const made = momentText(Date.parse(madeAt), Date.now(), terminal);
-        return `${countsText(counts, how)}: ${numberOf(count, 'key')} made ${made}, into ${name}.`;
+        return `${countsText(counts, how)}: ${numberOf(count, 'key')} made ${made}, into ${at.name}.`;
       },
     },
-    store,
     words,
     terminal,
   );
@@ -270,7 +255,7 @@ function warnOfPlans(lacked: ReadonlySet<string>, terminal: Terminal): void {
 /** `3 restored, 1 there already, 0 left as they are, 0 refused`. */
 function countsText(
   { restored, same, left, replaced, unknown, refused, unreadable }: Readonly<Record<RestoredRecord['kind'], number>>,
-  { dryRun, force }: { readonly dryRun: boolean; readonly force: boolean },
+  { dryRun, force }: How,
 ): string {
   return [
     `${restored} ${dryRun ? 'would be restored' : 'restored'}`,

@@ -2,15 +2,16 @@ import { createReadStream, statSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { reasonOf } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
-import { importKeys, type LineOutcome } from '../../operations/transfer/import-keys.ts';
-import { COLUMNS, readRows, UnreadableCsv } from '../../operations/transfer/rows.ts';
-import { type OpenStore, withStore } from '../../serve/open-store.ts';
+import type { InputOf } from '../../operations/catalogue/operation.ts';
+import { importKeys } from '../../operations/catalogue/transfer.ts';
+import type { RowOutcome } from '../../operations/transfer/import-keys.ts';
+import { inSlices, isRefusal } from '../../operations/transfer/records.ts';
+import { COLUMNS, type ImportLine, readRows, UnreadableCsv } from '../../operations/transfer/rows.ts';
 import { meantId } from '../meant-id.ts';
-import { plansToUse } from '../operations.ts';
-import { operationsHere } from '../operations-at.ts';
+import { type OperationsAt, withOperations } from '../operations-at.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
-import { OF_STORE } from '../terminal/variables.ts';
+import { OF_OPERATIONS } from '../terminal/variables.ts';
 import { MAX_LISTED, transferred } from './transfer.ts';
 
 /** `tollgate keys import`: imports keys that another system made. */
@@ -20,7 +21,7 @@ export const keysImport: Command = {
     'Takes in API keys that were made elsewhere, from a file or standard input (-): CSV with a header, or NDJSON. ' +
     'Each line is imported whole or refused with a reason; existing keys are left as they are.',
   positionals: ['FILE|-'],
-  environment: OF_STORE,
+  environment: OF_OPERATIONS,
   examples: ['tollgate keys import keys.csv --dry-run', 'tollgate keys import keys.ndjson --json'],
   options: {
     format: {
@@ -42,25 +43,18 @@ export const keysImport: Command = {
     const wanted = formatNamed(options.format);
     const source = await openSource(file);
     const format = wanted ?? formatOf(file, source.head);
-    return withStore<ExitCode>(
-      terminal.env,
-      async (store) => {
+    return withOperations<ExitCode>(
+      terminal,
+      async (at) => {
         const progress = new Progress(terminal, () => performance.now());
-        const outcomes = importKeys(readRows(source.chunks(), format), {
-          keys: store.keys,
-          customers: store.customers,
-          customerNamed: customersByName(store, terminal),
-          plans: await plansToUse(store, terminal.error),
-          formats: store.settings.keyFormats,
-          history: store.pepperHistory,
-          nowMs: () => Date.now(),
-          dryRun: isDry,
+        const outcomes = imported(readRows(source.chunks(), format), {
+          ...{ at, file: name, isDry },
+          idNamed: customersByName(at, terminal),
         });
         return transferred(
           {
             ...OUTCOMES,
-            ...{ action: 'key.import', recorded: { file: name }, printed: {}, member: 'lines', progress },
-            outcomes,
+            ...{ printed: {}, member: 'lines', progress, outcomes },
             unreadText: (error) =>
               error instanceof UnreadableCsv
                 ? `${name}:${error.line}: ${error.message} Nothing from there on was read.`
@@ -70,7 +64,6 @@ export const keysImport: Command = {
             show: () => progress.show('importing', source.bytesRead(), source.bytes, megabytes),
             textOf: (counts) => countsText(counts, isDry),
           },
-          store,
           words,
           terminal,
         );
@@ -80,17 +73,76 @@ export const keysImport: Command = {
   },
 };
 
+/** The result of importing one line. */
+interface LineOutcome extends RowOutcome {
+  readonly line: number;
+}
+
+interface Importing {
+  readonly at: OperationsAt;
+  /** For the record of changes. */
+  readonly file: string;
+  readonly isDry: boolean;
+  /** The id of the only customer with this name; the name itself if no customer has it. @throws Failure `not_found` if several have it */
+  readonly idNamed: (name: string) => Promise<string>;
+}
+
+/** Has the lines imported, a slice at a time. The outcomes are in the order of the lines. */
+async function* imported(
+  lines: AsyncIterable<ImportLine>,
+  { at, file, isDry, idNamed }: Importing,
+): AsyncGenerator<LineOutcome> {
+  // What an earlier slice would have made is found by the ids.
+  const seen = new Set<string>();
+  for await (const slice of inSlices(lines)) {
+    const read: ImportLine[] = [];
+    for (const line of slice) read.push(await withCustomerId(line, idNamed));
+    const keys = read.flatMap((one) => ('row' in one ? [one.row] : []));
+    const outcomes = keys.length === 0 ? [] : await outcomesOf(at, { file, keys, dryRun: isDry });
+    let next = 0;
+    for (const one of read) {
+      const { line } = one;
+      if ('fault' in one) {
+        yield { line, kind: 'refused', id: null, why: one.fault };
+        continue;
+      }
+      const outcome = outcomes[next++]!;
+      const { id, kind } = outcome;
+      const isAgain = isDry && kind === 'moved' && seen.has(id!);
+      if (isDry && kind === 'moved') seen.add(id!);
+      yield { line, ...outcome, kind: isAgain ? 'already' : kind };
+    }
+  }
+}
+
+/** A gateway of another version may give another number of outcomes. */
+async function outcomesOf(at: OperationsAt, slice: InputOf<typeof importKeys>): Promise<readonly RowOutcome[]> {
+  const { outcomes } = (await at.perform(importKeys, slice)).output;
+  if (outcomes.length === slice.keys.length) return outcomes;
+  throw new Failure('gateway_unavailable', 'The gateway did not say what became of each line. See `tollgate audit`.');
+}
+
+/** The line with the id of its customer in place of the name. */
+async function withCustomerId(given: ImportLine, idNamed: Importing['idNamed']): Promise<ImportLine> {
+  if ('fault' in given || typeof given.row.customer !== 'string') return given;
+  const { line, row } = given;
+  try {
+    return { line, row: { ...row, customer: await idNamed(given.row.customer) } };
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return { line, fault: error.message };
+  }
+}
+
 /** Finds each name once, however many lines have it. */
-function customersByName(store: OpenStore, { error }: Terminal): (name: string) => Promise<string> {
+function customersByName(at: OperationsAt, { error }: Terminal): (name: string) => Promise<string> {
   const found = new Map<string, Promise<string>>();
-  const at = operationsHere(store, error);
   return (name) =>
     found.getOrInsertComputed(name, () => meantId(at, name, { of: 'CUSTOMER_ID', isRead: false, note: error }));
 }
 
 const OUTCOMES = {
   kinds: ['moved', 'unknown', 'already', 'refused'],
-  written: ['moved', 'unknown'],
   failed: ['unknown', 'refused'],
 } as const;
 

@@ -1,14 +1,11 @@
 import type { ExitCode } from '../../failure.ts';
-import { type Change, outcomeOfError } from '../../operations/recorded.ts';
-import type { OpenStore } from '../../serve/open-store.ts';
-import { recordedByCommand } from '../recorded-change.ts';
 import type { Terminal, Words } from '../terminal/command.ts';
 import type { Progress } from '../terminal/output.ts';
 import { json } from './text-form.ts';
 
 // What `keys import` and `keys restore` have in common: the records of a file are written to the store, each with an outcome of its own.
 
-/** At most this many records are named in the JSON report and in the record of changes. The counts include all of them. */
+/** At most this many records are named in the JSON report. The counts include all of them. */
 export const MAX_LISTED = 1_000;
 
 /** What became of one record of the file. */
@@ -21,16 +18,12 @@ interface Outcome {
 }
 
 interface Transfer<O extends Outcome> {
-  readonly action: 'key.import' | 'key.restore';
   readonly outcomes: AsyncIterable<O>;
   /** Every kind of outcome, in the order of the counts. */
   readonly kinds: readonly O['kind'][];
-  /** Those of a record that was written. */
-  readonly written: readonly O['kind'][];
   /** Those that make the exit code 1. */
   readonly failed: readonly O['kind'][];
-  /** What the record of changes, and the JSON, say before the counts. */
-  readonly recorded: object;
+  /** What the JSON says before the counts. */
   readonly printed: object;
   /** The member of the JSON with the outcomes that have something to report. */
   readonly member: 'keys' | 'lines';
@@ -48,56 +41,41 @@ interface Transfer<O extends Outcome> {
 }
 
 /**
- * Writes the records of a file to the store, with one entry in the record of changes, and prints what became of them.
+ * Has the records of a file written to the store, and prints what became of them.
  * @returns 1 if one of them was not taken as it is
  * @throws the error that ended the work early, after the report
  */
 export async function transferred<O extends Outcome>(
   transfer: Transfer<O>,
-  store: OpenStore,
   { options }: Words,
   terminal: Terminal,
 ): Promise<ExitCode> {
-  const { action, outcomes, recorded, printed, member, isCounted, lineOf, progress } = transfer;
+  const { outcomes, printed, member, isCounted, lineOf, progress } = transfer;
   const [dryRun, isJson] = [options['dry-run'] === true, options.json === true];
   const counts = Object.fromEntries(transfer.kinds.map((kind) => [kind, 0])) as Record<O['kind'], number>;
   const seen = new Set<O['kind']>();
-  const [listed, keys]: [O[], string[]] = [[], []];
+  const listed: O[] = [];
   let failure: unknown = null;
   let unread = '';
-  const work = async () => {
-    try {
-      for await (const outcome of outcomes) {
-        const { id, why } = outcome;
-        const kind: O['kind'] = outcome.kind;
-        seen.add(kind);
-        if (isCounted(outcome)) counts[kind]++;
-        if (transfer.written.includes(kind) && keys.length < MAX_LISTED) keys.push(id!);
-        if (why !== null && !isJson) {
-          progress.end();
-          terminal.error(`${lineOf(outcome)}\n`);
-        } else if (why !== null && listed.length < MAX_LISTED) listed.push(outcome);
-        transfer.show(outcome);
-      }
-    } catch (error) {
-      const text = transfer.unreadText?.(error) ?? null;
-      if (text === null) failure = error;
-      else unread = text;
+  try {
+    for await (const outcome of outcomes) {
+      const { why } = outcome;
+      const kind: O['kind'] = outcome.kind;
+      seen.add(kind);
+      if (isCounted(outcome)) counts[kind]++;
+      if (why !== null && !isJson) {
+        progress.end();
+        terminal.error(`${lineOf(outcome)}\n`);
+      } else if (why !== null && listed.length < MAX_LISTED) listed.push(outcome);
+      transfer.show(outcome);
     }
-    progress.end();
-    if (unread !== '') terminal.error(`${unread}\n`);
-  };
-  const changeOf = (): Change => {
-    const isChanged = keys.length > 0;
-    const change = { target: null, before: null, after: { ...recorded, ...counts, keys } };
-    if (failure === null) {
-      return { outcome: seen.has('unknown') ? 'unknown' : isChanged ? 'done' : 'unchanged', ...change };
-    }
-    const { outcome, code } = outcomeOfError(failure);
-    return { outcome: isChanged ? 'unknown' : outcome, code, ...change };
-  };
-  if (dryRun) await work();
-  else await recordedByCommand(store, terminal.error, { action, target: null, work, changeOf });
+  } catch (error) {
+    const text = transfer.unreadText?.(error) ?? null;
+    if (text === null) failure = error;
+    else unread = text;
+  }
+  progress.end();
+  if (unread !== '') terminal.error(`${unread}\n`);
   transfer.warn?.();
   terminal.out(isJson ? json({ ...printed, ...counts, dryRun, [member]: listed }) : `${transfer.textOf(counts)}\n`);
   if (failure !== null) throw failure;

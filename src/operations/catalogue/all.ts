@@ -6,6 +6,7 @@ import type { Stream } from './operation.ts';
 import type { AnyOperation } from './perform.ts';
 import * as plans from './plans.ts';
 import * as records from './records.ts';
+import * as transfer from './transfer.ts';
 import * as usage from './usage.ts';
 
 type Exported =
@@ -15,6 +16,7 @@ type Exported =
   | (typeof live)[keyof typeof live]
   | (typeof plans)[keyof typeof plans]
   | (typeof records)[keyof typeof records]
+  | (typeof transfer)[keyof typeof transfer]
   | (typeof usage)[keyof typeof usage];
 
 /** The operations on the store, as their definitions have them. */
@@ -24,7 +26,7 @@ export type StoreOperation = Extract<Exported, { readonly line: string; readonly
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 /** Everything that these files define, by its path. */
-const DEFINED = [bans, customers, keys, live, plans, records, usage]
+const DEFINED = [bans, customers, keys, live, plans, records, transfer, usage]
   .flatMap((file): unknown[] => Object.values(file))
   .filter((one): one is AnyOperation | Stream => typeof one === 'object' && one !== null && 'line' in one)
   .sort((a, b) => compare(a.line.split(' '), b.line.split(' ')));

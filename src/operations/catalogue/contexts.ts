@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Settings } from '../../config/settings.ts';
+import type { PepperHistory } from '../../identify/pepper-record.ts';
 import type { Plans } from '../../model/plan.ts';
 import type { AuditStore } from '../audit-store.ts';
 import type { DeprecatedCalls } from '../deprecated-calls.ts';
@@ -26,6 +27,8 @@ export interface StoreContext extends OperatorStore {
   /** The record of changes. */
   readonly auditStore: AuditStore;
   readonly plansHistory: PlansHistory;
+  /** The peppers that the store has had, and its own secret. @throws Failure */
+  readonly pepperHistory: () => Promise<PepperHistory>;
   /** Lists the callers of deprecated routes, in the order of the settings, for this many days back, today included. */
   readonly deprecations: (days: number, page: AskedPage) => Promise<DeprecationPage>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
@@ -42,6 +45,7 @@ interface StoreParts extends Omit<OperatorStore, 'keyFormats' | 'goneElsewhere' 
   readonly plansVersion: () => string;
   readonly audit: AuditStore;
   readonly plansHistory: PlansHistory;
+  readonly pepperHistory: StoreContext['pepperHistory'];
   readonly deprecatedCalls: DeprecatedCalls;
   /** Returns the settings in force. */
   readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory'>;

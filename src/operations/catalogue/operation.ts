@@ -74,6 +74,8 @@ interface Definition<
   readonly readsMuch?: true;
   /** Its input is large: `run` gets it as JSON of at most this many bytes, for a thread to parse. */
   readonly maxBytes?: number;
+  /** Its input is a slice of a file, of at most `MAX_SLICE_BYTES`. */
+  readonly isSlice?: true;
   readonly run: (
     context: Contexts[On],
     input: z.output<In> & PathMembers<Line>,

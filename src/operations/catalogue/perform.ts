@@ -23,6 +23,7 @@ export const PLAINLY: Asked = {
 
 /**
  * Does an operation, and records it if it changes something. Its input is read within: an attempt with a wrong input is recorded too.
+ * One that is asked for with `dryRun` changes nothing.
  * @param target the id that the operator named; null if the operation makes a key
  * @param ask returns the input, and how the operation is asked for; throws if they are wrong
  * @throws Failure, Refused
@@ -34,8 +35,9 @@ export async function perform<O extends AnyOperation>(
   target: string | null,
   ask: () => { readonly input: object; readonly asked: Asked },
 ): Promise<DoneOf<O>> {
+  const read = once(ask);
   const work = async () => {
-    const { input, asked } = ask();
+    const { input, asked } = read();
     insistOnKind(operation, target);
     return operation.run(contexts[operation.on] as never, input as never, {
       ...asked,
@@ -43,8 +45,39 @@ export async function perform<O extends AnyOperation>(
     });
   };
   const { action } = operation;
-  if (action === undefined || recording === null) return (await work()) as DoneOf<O>;
+  if (action === undefined || recording === null || isDry(read)) return (await work()) as DoneOf<O>;
   return (await recorded(recording, { action, target, work, changeOf: ({ change }) => change! })) as DoneOf<O>;
+}
+
+/** The same result each time, or the same error. */
+function once<T>(work: () => T): () => T {
+  let result: { readonly value: T } | { readonly error: unknown } | null = null;
+  const done = () => {
+    try {
+      return { value: work() };
+    } catch (error) {
+      return { error };
+    }
+  };
+  return () => {
+    result ??= done();
+    if ('error' in result) throw result.error;
+    return result.value;
+  };
+}
+
+/** A wrong input is an attempt to change something. */
+function isDry(read: () => { readonly input: object }): boolean {
+  try {
+    return isDryRun(read().input);
+  } catch {
+    return false;
+  }
+}
+
+/** Whether an input asks what would become of it, so that nothing is changed. */
+export function isDryRun(input: unknown): boolean {
+  return (input as { readonly dryRun?: unknown }).dryRun === true;
 }
 
 /**

@@ -16,6 +16,7 @@ import * as customers from './customers.ts';
 import * as keys from './keys.ts';
 import { defineOperation } from './operation.ts';
 import * as plans from './plans.ts';
+import * as transfer from './transfer.ts';
 import * as usage from './usage.ts';
 
 // What is recorded of deprecated routes and of changes.
@@ -118,7 +119,7 @@ const states = [
 ] as const;
 
 const imported = z.strictObject({
-  file: z.string(),
+  file: z.string().optional(),
   moved: count,
   unknown: count,
   already: count,
@@ -126,9 +127,17 @@ const imported = z.strictObject({
   keys: z.array(z.string()),
 });
 
+const restored = z.strictObject({
+  madeAt: z.string().optional(),
+  ...{ restored: count, same: count, left: count, replaced: count, unknown: count, refused: count, unreadable: count },
+  keys: z.array(z.string()),
+});
+
 /** Every action of the record of changes. */
 export const RECORDED_ACTIONS: readonly Action[] = [
-  ...new Set([bans, customers, keys, plans, usage].flatMap((file) => Object.values(file).flatMap(actionOf)).sort()),
+  ...new Set(
+    [bans, customers, keys, plans, transfer, usage].flatMap((file) => Object.values(file).flatMap(actionOf)).sort(),
+  ),
   ...FURTHER_ACTIONS,
 ];
 
@@ -172,9 +181,9 @@ const change = z
       .union(states)
       .describe('The key before; of a top-up the limit of the window; of a reset what was used, and the strikes.'),
     after: z
-      .union([...states, imported])
+      .union([...states, imported, restored])
       .describe(
-        'The same afterwards; of a lift its reason; of an import its file, the numbers of its lines, and its first 1,000 keys.',
+        'The same afterwards; of a lift its reason; of an import or a restore what became of how many of its records, and the ids of those that were written.',
       ),
     count: count
       .min(1)

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { Failure } from '../../failure.ts';
 import {
@@ -26,28 +27,28 @@ import {
 import { WINDOWS } from '../../model/values.ts';
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
+import { insistOnPlan } from '../plans/history.ts';
 import { MOMENT_RULE, momentFrom } from '../values.ts';
-import { inBatches, isRefusal } from './records.ts';
-import type { ImportLine, Row } from './rows.ts';
+import { isRefusal } from './records.ts';
+import type { Row } from './rows.ts';
 
-/** The result of importing one line. */
-export interface LineOutcome {
-  readonly line: number;
+/** What became of one row. */
+export interface RowOutcome {
   /**
    * `already`: the key exists and was left as it is. `unknown`: it was imported, but a failover of the store may undo
    * that.
    */
   readonly kind: 'moved' | 'unknown' | 'already' | 'refused';
-  /** The key's id; null if the line was refused. */
+  /** The key's id; null if the row was refused. */
   readonly id: string | null;
   /**
-   * Why the line was refused, how the existing key differs, or why the key may not work; null if there is nothing to
+   * Why the row was refused, how the existing key differs, or why the key may not work; null if there is nothing to
    * report.
    */
   readonly why: string | null;
 }
 
-export interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
+interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
   readonly keys: Pick<KeyStore, 'ownerOf' | 'get' | 'createEach' | 'update' | 'delete'>;
   readonly nowMs: () => number;
   /** If true, nothing is written, but the outcomes are reported as if it were. */
@@ -56,9 +57,9 @@ export interface ImportOptions extends Omit<ImportedKeyDeps, 'nowMs'> {
 
 interface ImportedKeyDeps {
   readonly customers: Pick<CustomerStore, 'get'>;
-  /** The id of the only customer with this name; the name itself if no customer has it. @throws Failure `not_found` if several have it */
-  readonly customerNamed: (name: string) => Promise<string>;
   readonly plans: ReadonlyMap<string, Plan>;
+  /** Those of `plans` that later plans of another gateway lack. */
+  readonly gone: ReadonlySet<string>;
   readonly formats: readonly KeyFormat[];
   /** All peppers that the store has had. Secrets that were retired under an earlier one are recognised. */
   readonly history: PepperHistory;
@@ -66,75 +67,66 @@ interface ImportedKeyDeps {
   readonly nowMs: number;
 }
 
-/** Lines that are written to the store together. They also wait together until its replicas and its disk have them. */
-const BATCH_LINES = 1_000;
+/** Rows that are looked up in one turn of the event loop. */
+const LOOKED_UP_AT_ONCE = 100;
 const UNKNOWN = 'was imported, but a failover of Redis may still undo it; import the file again to be sure.';
 
 /**
- * Imports keys into the store, each line completely or not at all. After an interruption the operator imports the file
- * again from the start: keys that already exist are found and left as they are. If the file cannot be read to its end, the lines before
- * that are imported anyway.
+ * Imports keys into the store, each row completely or not at all. They wait together until the replicas and the disk of the store have
+ * them. After an interruption the operator imports the file again from the start: keys that already exist are found and left as they are.
  *
  * An old file does not bring back a secret that was revoked or rotated away, because the store remembers all digests of
  * a key and all peppers that it has had.
- * @throws Failure `store_unavailable`; the lines reported until then are done
+ * @returns the outcomes in the order of the rows
+ * @throws Failure `store_unavailable`; some of the rows may be done
  */
-export async function* importKeys(
-  lines: AsyncIterable<ImportLine>,
-  options: ImportOptions,
-): AsyncGenerator<LineOutcome> {
-  const seen = new Set<string>();
-  for await (const batch of inBatches(lines, BATCH_LINES)) yield* await moveBatch(batch, options, seen);
-}
-
-async function moveBatch(
-  lines: readonly ImportLine[],
-  options: ImportOptions,
-  seen: Set<string>,
-): Promise<LineOutcome[]> {
+export async function importRows(rows: readonly Row[], options: ImportOptions): Promise<readonly RowOutcome[]> {
   const { keys, dryRun } = options;
-  const read: (ImportedKey | LineOutcome)[] = [];
-  for (const line of lines) read.push(await readLine(line, options));
-  const rows = read.filter((one) => 'key' in one);
-  const known = new Map(await Promise.all(rows.map(async (row) => [row, await find(row, options)] as const)));
-  if (!dryRun) await Promise.all(rows.map((row) => putUnderNewest(row, known.get(row) ?? null, options)));
-  const fresh = rows.filter((row) => known.get(row) === null);
-  const stored = dryRun
-    ? fresh.map(({ key }) => firstOf(key.id, seen))
-    : await keys.createEach(fresh.map(({ key }) => key));
-  const made = new Map<ImportedKey, LineOutcome>();
+  const read: (ImportedKey | RowOutcome)[] = [];
+  const known = new Map<ImportedKey, Listed<StoredKey> | null>();
+  for (let i = 0; i < rows.length; i += LOOKED_UP_AT_ONCE) {
+    await nextTurn();
+    const part = await Promise.all(rows.slice(i, i + LOOKED_UP_AT_ONCE).map((row) => readRow(row, options)));
+    read.push(...part);
+    await Promise.all(part.map(async (one) => 'key' in one && known.set(one, await find(one, options))));
+  }
+  if (!dryRun) await Promise.all([...known].map(([row, existing]) => putUnderNewest(row, existing, options)));
+  const fresh = read.filter((one): one is ImportedKey => 'key' in one && known.get(one) === null);
+  const stored = dryRun ? eachOnce(fresh) : await keys.createEach(fresh.map(({ key }) => key));
+  const made = new Map<ImportedKey, RowOutcome>();
   for (const [i, row] of fresh.entries()) made.set(row, await outcomeOf(row, stored[i]!, options));
   return read.map((one) => ('key' in one ? (made.get(one) ?? already(one, known.get(one)!)) : one));
 }
 
-/** The result of the store for a key that may occur earlier in the same file. */
-function firstOf(id: string, seen: Set<string>): 'created' | 'taken' {
-  if (seen.has(id)) return 'taken';
-  seen.add(id);
-  return 'created';
+/** What the store would answer: the first of several rows with one key makes it. */
+function eachOnce(rows: readonly ImportedKey[]): readonly ('created' | 'taken')[] {
+  const seen = new Set<string>();
+  return rows.map(({ key: { id } }) => {
+    const isFirst = !seen.has(id);
+    seen.add(id);
+    return isFirst ? 'created' : 'taken';
+  });
 }
 
 async function outcomeOf(
   row: ImportedKey,
   stored: 'created' | 'unknown' | 'taken',
   options: ImportOptions,
-): Promise<LineOutcome> {
-  const { line, key, warning } = row;
+): Promise<RowOutcome> {
+  const { key, warning } = row;
   if (stored === 'taken') return already(row, options.dryRun ? key : await find(row, options));
   const gone = options.dryRun ? null : await takenBack(key, { ...options, nowMs: options.nowMs() });
-  if (gone !== null) return { line, kind: 'refused', id: null, why: gone };
-  if (stored === 'unknown') return { line, kind: 'unknown', id: key.id, why: UNKNOWN };
-  return { line, kind: 'moved', id: key.id, why: warning };
+  if (gone !== null) return { kind: 'refused', id: null, why: gone };
+  if (stored === 'unknown') return { kind: 'unknown', id: key.id, why: UNKNOWN };
+  return { kind: 'moved', id: key.id, why: warning };
 }
 
-async function readLine(given: ImportLine, options: ImportOptions): Promise<ImportedKey | LineOutcome> {
-  const { line } = given;
-  if ('fault' in given) return { line, kind: 'refused', id: null, why: given.fault };
+async function readRow(row: Row, options: ImportOptions): Promise<ImportedKey | RowOutcome> {
   try {
-    return { line, ...(await importedKey(given.row, { ...options, nowMs: options.nowMs() })) };
+    return await importedKey(row, { ...options, nowMs: options.nowMs() });
   } catch (error) {
     if (!isRefusal(error)) throw error;
-    return { line, kind: 'refused', id: null, why: error.message };
+    return { kind: 'refused', id: null, why: error.message };
   }
 }
 
@@ -161,13 +153,12 @@ async function putUnderNewest(
   await keys.update(existing.id, (key) => recognised(key, digests));
 }
 
-function already(row: ImportedKey, existing: Listed<StoredKey> | null): LineOutcome {
-  const { line } = row;
-  if (existing instanceof UnreadableRecord) return { line, kind: 'refused', id: null, why: existing.message };
+function already(row: ImportedKey, existing: Listed<StoredKey> | null): RowOutcome {
+  if (existing instanceof UnreadableRecord) return { kind: 'refused', id: null, why: existing.message };
   if (existing === null) {
-    return { line, kind: 'refused', id: null, why: 'could not be stored, and is not there either; try again.' };
+    return { kind: 'refused', id: null, why: 'could not be stored, and is not there either; try again.' };
   }
-  return { line, kind: 'already', id: existing.id, why: differenceOf(row, existing) ?? row.warning };
+  return { kind: 'already', id: existing.id, why: differenceOf(row, existing) ?? row.warning };
 }
 
 function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey): string | null {
@@ -183,7 +174,6 @@ function differenceOf({ key: wanted, digests }: ImportedKey, existing: StoredKey
 
 /** A key to import, and the digests and ids under which the store may already have it. */
 interface ImportedKey {
-  readonly line: number;
   readonly key: StoredKey;
   /** The digests of its secret, that under the newest pepper first. */
   readonly digests: readonly string[];
@@ -193,14 +183,15 @@ interface ImportedKey {
 }
 
 /**
- * Makes the key that a line describes. Its id is derived from its secret and a secret of the store, so that importing
+ * Makes the key that a row describes. Its id is derived from its secret and a secret of the store, so that importing
  * it again makes no second key, even under another pepper. Earlier versions used the pepper instead of the store's
  * secret.
  * @throws Failure `refused` with the fault, never with a secret in the message
  */
-async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<Omit<ImportedKey, 'line'>> {
+async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<ImportedKey> {
   const { sha256, last4 } = secretOf(row, deps.formats);
   const attributes = keyAttributesOf(row, await planOf(row, deps), deps.nowMs);
+  insistOnPlan(attributes.plan, deps.gone);
   validateAttributes(attributes, deps);
   const createdAtMs = createdAt(row, deps.nowMs);
   const { peppers, root } = deps.history;
@@ -246,15 +237,14 @@ function bytesOf(text: string): Buffer | null {
   return /^[A-Za-z0-9+/_-]{43}=?$/.test(text) ? Buffer.from(text, 'base64') : null;
 }
 
-/** The plan of a line, or the customer that has it. A plan beside the customer, as an export writes it, must be the customer's. */
+/** The plan of a row, or the customer that has it. A plan beside the customer, as an export writes it, must be the customer's. */
 async function planOf(row: Row, deps: ImportedKeyDeps): Promise<Pick<KeyAttributes, 'plan' | 'customer'>> {
   const plan = row.plan === undefined || row.plan === null ? null : textOf('plan', row.plan);
   if (row.customer === undefined || row.customer === null) {
     if (plan === null) throw refused('plan is missing.');
     return { plan };
   }
-  const word = textOf('customer', row.customer);
-  const id = isCustomerId(word) ? word : await deps.customerNamed(word);
+  const id = textOf('customer', row.customer);
   const customer = isCustomerId(id) ? await deps.customers.get(id) : null;
   if (customer === null) throw refused('customer is the id or name of no customer in the store.');
   if (plan !== null && plan !== customer.plan)

@@ -39,18 +39,30 @@ export function isRefusal(error: unknown): error is Failure {
   return error instanceof Failure && ['refused', 'conflict', 'not_found'].includes(error.code);
 }
 
-/** If what is read fails, what was read before comes first. */
-export async function* inBatches<T>(all: AsyncIterable<T>, size: number): AsyncGenerator<readonly T[]> {
-  let batch: T[] = [];
+/** At most this many records of a file are in one slice. They also wait together until the replicas and the disk of the store have them. */
+export const MAX_SLICE = 1_000;
+/** A slice that has so many bytes of JSON ends. One record has at most 400 KB. */
+const SLICE_BYTES = 512 * 1024;
+/** The body of a request with a slice. */
+export const MAX_SLICE_BYTES = 1024 * 1024;
+
+/** The records of a file in slices that an operation takes. If what is read fails, what was read before comes first. */
+export async function* inSlices<T>(all: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+  let slice: T[] = [];
+  let bytes = 0;
   try {
     for await (const one of all) {
-      if (batch.push(one) < size) continue;
-      yield batch;
-      batch = [];
+      const own = Buffer.byteLength(JSON.stringify(one));
+      if (slice.length === MAX_SLICE || (slice.length > 0 && bytes + own > SLICE_BYTES)) {
+        yield slice;
+        [slice, bytes] = [[], 0];
+      }
+      slice.push(one);
+      bytes += own;
     }
   } catch (error) {
-    if (batch.length > 0) yield batch;
+    if (slice.length > 0) yield slice;
     throw error;
   }
-  if (batch.length > 0) yield batch;
+  if (slice.length > 0) yield slice;
 }

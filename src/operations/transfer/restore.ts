@@ -1,4 +1,8 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { Failure } from '../../failure.ts';
+import { isSameDigest } from '../../identify/api-key.ts';
+import { pepperCheckOf } from '../../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import { ATTRIBUTE_NAMES, changedAttributes, withoutAttributes } from '../../model/attributes.ts';
 import {
@@ -11,7 +15,7 @@ import {
   type StoredRecord,
   UnreadableRecord,
 } from '../../model/record.ts';
-import { found, inBatches, storeOf } from './records.ts';
+import { found, storeOf } from './records.ts';
 
 /** What became of one record of a backup. */
 export interface RestoredRecord {
@@ -36,10 +40,11 @@ interface RestoreOptions {
   readonly dryRun: boolean;
 }
 
-const BATCH = 1_000;
+/** Records that are looked up in one turn of the event loop. */
+const LOOKED_UP_AT_ONCE = 100;
 
 /**
- * Writes the records of a backup to the store. Restoring twice is the same as once, so after an interruption the operator starts again.
+ * Writes records of a backup to the store, together. Restoring twice is the same as once, so after an interruption the operator starts again.
  *
  * A record that the store has is newer than the backup. It is left as it is unless `force` is set, and even then:
  * - a key that was revoked, and a record that was deleted since, is not brought back,
@@ -47,23 +52,42 @@ const BATCH = 1_000;
  * - a key or a customer that was suspended since is not resumed: of two suspensions the one that ends last counts,
  * - a record that cannot be read is not replaced, because it may say that the key was revoked.
  * Attack: a key leaked and was revoked or rotated. A restore of an earlier backup would let its thief in again.
- * @param backup customers before their keys
- * @throws Failure `store_unavailable`; the records reported until then are done
+ * @returns the outcomes in the order of the records
+ * @throws Failure `store_unavailable`; some of the records may be done
  */
-export async function* restored(
-  backup: AsyncIterable<StoredRecord>,
+export async function restoreRecords(
+  records: readonly StoredRecord[],
   options: RestoreOptions,
-): AsyncGenerator<RestoredRecord> {
-  for await (const batch of inBatches(backup, BATCH)) yield* await restoreBatch(batch, options);
-}
-
-async function restoreBatch(batch: readonly StoredRecord[], options: RestoreOptions): Promise<RestoredRecord[]> {
-  const there = await Promise.all(batch.map(({ id }) => found(id, options)));
+): Promise<readonly RestoredRecord[]> {
+  const there: (Listed<StoredRecord> | null)[] = [];
+  for (let i = 0; i < records.length; i += LOOKED_UP_AT_ONCE) {
+    await nextTurn();
+    const part = records.slice(i, i + LOOKED_UP_AT_ONCE);
+    there.push(...(await Promise.all(part.map(({ id }) => found(id, options)))));
+  }
   const made = await create(
-    batch.filter((_, i) => there[i] === null),
+    records.filter((_, i) => there[i] === null),
     options,
   );
-  return Promise.all(batch.map((record, i) => made.get(record.id) ?? restoreOver(record, there[i]!, options)));
+  return Promise.all(records.map((record, i) => made.get(record.id) ?? restoreOver(record, there[i]!, options)));
+}
+
+/**
+ * How many of the peppers of a backup the store does not use.
+ * @param checks a check value of each pepper of the backup
+ * @param peppers those of the store
+ * @throws Failure `conflict` if no key of the backup could work in the store
+ */
+export function lackedPeppers(checks: readonly string[], peppers: readonly string[]): number {
+  const inUse = peppers.map(pepperCheckOf);
+  const lacked = checks.filter((check) => !inUse.some((one) => isSameDigest(one, check))).length;
+  if (lacked < checks.length) return lacked;
+  throw new Failure(
+    'conflict',
+    'The keys of the backup were made under another pepper than that of this store, and none of them would work. ' +
+      'Set KEY_PEPPER to the pepper of that time, or to `new,old` if it was changed since. A store that made its own pepper has it in ' +
+      'its file tollgate.pepper.',
+  );
 }
 
 /** Compares a record of the backup with the one that the store has, and puts it back over that where `force` asks for it. */

@@ -80,11 +80,20 @@ function rowFrom(text: string): { readonly row: Row } | { readonly fault: string
     return { fault: 'is not valid JSON.' };
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { fault: 'is no JSON object.' };
+  if (isDeep(value)) return { fault: `has values in more than ${MAX_DEPTH} levels.` };
   const other = Object.keys(value).find((name) => !isColumn(name));
   if (other !== undefined) {
     return { fault: `has ${unknown('a member', other)}; there are ${COLUMNS.join(', ')}.` };
   }
   return { row: value };
+}
+
+/** Fault: thousands of brackets are read, and can then not be written. */
+const MAX_DEPTH = 8;
+
+function isDeep(value: unknown, levels = 0): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === MAX_DEPTH || Object.values(value).some((member) => isDeep(member, levels + 1));
 }
 
 /**

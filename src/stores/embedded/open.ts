@@ -21,7 +21,7 @@ import { EmbeddedKeys, keysIn } from './keys.ts';
 import { EmbeddedLedger } from './ledger.ts';
 import { ownStoreIfFree, ownStoreSoon, type StoreOwner, untilReleased } from './owner.ts';
 import { socketOfOwner, socketToMake } from './owner-socket.ts';
-import { EmbeddedPepperRecord, peppersOf, peppersToRead, presentPeppers } from './pepper.ts';
+import { EmbeddedPepperRecord, peppersOf, peppersToRead } from './pepper.ts';
 import { EmbeddedPlansHistory } from './plans-history.ts';
 import { EmbeddedSecretUses } from './secret-uses.ts';
 
@@ -132,11 +132,6 @@ function withoutStore(dataFolder: string): string {
     `There is no store in ${dataFolder} yet, and nothing was made. \`tollgate keys create\` or the start of a gateway makes one; ` +
     'if there are gateways already, set TOLLGATE_DATA or REDIS_URL as they have it.'
   );
-}
-
-/** The peppers with which the store would be opened, newest first, and the file of its own. It makes nothing. */
-export function embeddedPeppers({ dataFolder, peppers }: EmbeddedSettings) {
-  return presentPeppers(dataFolder, peppers);
 }
 
 export interface EmbeddedGateway extends EmbeddedSettings {

@@ -11,7 +11,7 @@ import { insistOnOwnFile } from './own-files.ts';
 const FILE = 'tollgate.pepper';
 
 /** The peppers that exist for a store, newest first, and its own file. It creates nothing, unlike `peppersOf`. */
-export function presentPeppers(dataFolder: string, given: readonly string[]) {
+function presentPeppers(dataFolder: string, given: readonly string[]) {
   const file = join(dataFolder, FILE);
   const own = readPepper(file);
   return { file, peppers: own === null ? given : [...given, own] };

@@ -1,6 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { openApi } from '../../../src/admin/openapi.ts';
+import { pepperCheckOf } from '../../../src/identify/pepper-record.ts';
 import { ask, STORES, startWithAdmin, TOKEN, type Told } from '../../admin/operator.ts';
+import { someKey } from '../../identify/some-key.ts';
 import { eventually } from '../../support/conditions.ts';
 import { PLANS, type TestGateway } from '../../support/gateway.ts';
 import { type Description, Referee, readDescription } from '../../support/openapi-referee.ts';
@@ -115,6 +117,8 @@ describe('the API held to its description', () => {
     const { number, version } = await eventually(
       async () => (await it('GET', '/admin/plans/history')).body.versions[0] ?? false,
     );
+    const backup = { madeAt: '2026-01-01T00:00:00.000Z', peppers: [pepperCheckOf(store.KEY_PEPPER)] };
+    const stored = someKey({ id: 'key_0000000000000001', plan: 'lacked' }).key;
     const each: [string, string, unknown?][] = [
       ['GET', '/admin/customers?q=c&plan=small&owner=o&expiring=1d&limit=1'],
       ['GET', `/admin/customers/${customer}`],
@@ -184,6 +188,11 @@ describe('the API held to its description', () => {
       ['GET', '/admin/openapi.json'],
       ['GET', '/admin/none'],
       ['PUT', '/admin/keys'],
+      ['POST', '/admin/keys/import', { file: 'keys.csv', keys: [{ sha256: 'a'.repeat(64), plan: 'free' }, {}] }],
+      ['POST', '/admin/keys/import', { keys: [{ sha256: 'b'.repeat(64), plan: 'free' }], dryRun: true }],
+      ['POST', '/admin/keys/restore', { peppers: ['none'], records: [] }],
+      ['POST', '/admin/keys/restore', { ...backup, records: [{}] }],
+      ['POST', '/admin/keys/restore', { ...backup, records: [stored] }],
     ];
     for (const [method, path, body] of each) await it(method, path, body);
     const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
@@ -191,6 +200,8 @@ describe('the API held to its description', () => {
     );
     const bodyFor = (method: string, path: string) => {
       if (/\/(rotate|suspend|resume|delete|reset)$/.test(path)) return undefined;
+      if (path.endsWith('/import')) return { keys: [{}] };
+      if (path.endsWith('/restore') && path.startsWith('/keys')) return { ...backup, records: [stored] };
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/find')) return { secret: key };
       if (path.endsWith('/secrets/end')) return { last4: 'abcd' };
@@ -211,7 +222,7 @@ describe('the API held to its description', () => {
       if (has(404)) await it(method, pathTo(path, 'none'), body);
       if (requestBody !== undefined) {
         await it(method, pathTo(path), '{}', { 'Content-Type': 'text/plain' });
-        await it(method, pathTo(path), ' '.repeat(path.startsWith('/plans') ? 30_000_000 : 70_000));
+        await it(method, pathTo(path), ' '.repeat(/^\/plans|\/(import|restore)$/.test(path) ? 30_000_000 : 70_000));
       }
       if (has(412)) for (const tag of ['"x"', 'x']) await it(method, pathTo(path), body, { 'If-Match': tag });
     }
@@ -314,6 +325,8 @@ describe('the API held to its description', () => {
     for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
     await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
     await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
+    await itUnsettled('POST', '/admin/keys/import', { keys: [{ sha256: 'c'.repeat(64), plan: 'free' }] });
+    await itUnsettled('POST', '/admin/keys/restore', { ...backup, records: [someKey().key] });
     await itUnsettled('POST', `/admin/keys/${kept.id}/secrets/end`, { last4: kept.key.slice(-4) });
     for (const [method, path, body] of usageChanges) {
       await itUnsettled(method, `/admin/keys/${kept.id}${path}`, body);

@@ -196,7 +196,7 @@ test('a restore without the pepper of the backup makes no store and no pepper, a
   const env = { BACKUP_PASSPHRASE };
   expect(await runCommand({ ...env, TOLLGATE_DATA: before }, 'keys', 'backup', file)).toMatchObject({ code: 0 });
   const refused = await runCommand({ ...env, TOLLGATE_DATA: data }, 'keys', 'restore', file);
-  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining(join(data, 'tollgate.pepper'))]);
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('file tollgate.pepper')]);
   expect(existsSync(data)).toBe(false);
 });
 
