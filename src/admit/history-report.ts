@@ -12,7 +12,7 @@ export interface HistoryReport {
 }
 
 /** One hour or day. */
-export interface ReportedBucket {
+interface ReportedBucket {
   /** When it begins: `2026-11-22T05:00:00Z`. */
   readonly at: string;
   /** The cost of the requests that were admitted; in a unit of its own, what they have paid in the end. */

@@ -1,13 +1,15 @@
 import { instantText, STEP_MS } from '../admit/history-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
-import { type AskedSpan, spanFrom, type UsageRecord, usageRecords } from '../operations/usage-history.ts';
-import { withStore } from '../serve/open-store.ts';
+import { UnreadableRecord } from '../model/record.ts';
+import type { InputOf } from '../operations/catalogue/operation.ts';
+import { exportUsage } from '../operations/catalogue/usage.ts';
+import { type AskedSpan, MAX_EXPORTED, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
 import { csvLine } from './keys/export.ts';
 import { meantId } from './meant-id.ts';
-import { contextOn } from './operations.ts';
-import { operationsHere } from './operations-at.ts';
+import { pagesOf } from './operations.ts';
+import { withOperations } from './operations-at.ts';
 import type { Command, Placeholder } from './terminal/command.ts';
-import { OF_STORE } from './terminal/variables.ts';
+import { OF_OPERATIONS } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
 import { NOT_KEPT } from './usage.ts';
 
@@ -33,7 +35,7 @@ export const usageExport: Command = {
     'Prints what every key used, one record for each key and hour or day in which it did anything, and one more for each unit, ' +
     'such as tokens, of the plans in force that it used. A record has the same id each time, so a billing system that has it already can replace it.',
   positionals: [],
-  environment: OF_STORE,
+  environment: OF_OPERATIONS,
   examples: [
     'tollgate usage export --from 31d',
     'tollgate usage export --from 31d --key key_BDo3nPq8Yw2mXtRz',
@@ -83,26 +85,26 @@ export const usageExport: Command = {
     const given = options as Readonly<Record<string, string | undefined>>;
     const span = spanOf(given);
     const isCsv = format === 'csv';
-    return withStore<ExitCode>(terminal.env, async (store) => {
+    return withOperations<ExitCode>(terminal, async (at) => {
       const idOf = async (word: string | undefined, of: Placeholder) =>
-        word === undefined
-          ? null
-          : meantId(operationsHere(store, terminal.error), word, { of, isRead: true, note: terminal.error });
+        word === undefined ? undefined : meantId(at, word, { of, isRead: true, note: terminal.error });
       const of = { key: await idOf(given.key, 'KEY_ID'), customer: await idOf(given.customer, 'CUSTOMER_ID') };
+      const [from, to] = [span.fromMs, span.toMs].map((atMs) => new Date(atMs).toISOString()) as [string, string];
+      const asked = { from, to, step: span.step, ...of } as InputOf<typeof exportUsage>;
       const unread = new UnreadableRecords();
-      const records = usageRecords(contextOn(store), span, of, unread.add);
-      // An unknown key is an error before anything is printed.
-      let next = await records.next();
-      if (isCsv) terminal.out(csvLine(HEADER, terminal));
-      for (; next.done !== true; next = await records.next()) {
-        const lines = next.value.map((record) =>
+      let [header, isHistoryKept] = [isCsv ? csvLine(HEADER, terminal) : '', true];
+      for await (const { records, unreadable, isKept } of pagesOf(at, exportUsage, asked, { page: MAX_EXPORTED })) {
+        for (const { id, reason } of unreadable) unread.add(new UnreadableRecord(id, reason));
+        const lines = records.map((record) =>
           isCsv ? csvLine(cellsOf(record), terminal) : `${JSON.stringify(record)}\n`,
         );
-        terminal.out(lines.join(''));
+        // An unknown key is an error before anything is printed.
+        terminal.out(header + lines.join(''));
         await terminal.flushed?.();
+        [header, isHistoryKept] = ['', isKept];
       }
       if (given.to === undefined) terminal.error(noteOnEnd(span));
-      if (!store.settings.usageHistory) terminal.error(NOT_KEPT);
+      if (!isHistoryKept) terminal.error(NOT_KEPT);
       unread.describe(terminal, () => 'what was used is left out, or the plan where the record is that of a customer');
       return unread.exitCode;
     });

@@ -1,10 +1,10 @@
+import { z } from 'zod';
 import { accountsOf, CUSTOMER, partsOfAccount, withoutShadow } from '../admit/account-id.ts';
 import type { Step } from '../admit/history.ts';
 import {
   type HistoryReport,
   historyIn,
   historyReport,
-  type ReportedBucket,
   readHistories,
   type Span,
   STEP_MS,
@@ -13,8 +13,9 @@ import {
 import type { HistoryStore } from '../admit/history-store.ts';
 import { unitNamesIn } from '../admit/plan.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
-import { isReadable, orUnreadable, type StoredKey, type UnreadableRecord } from '../model/record.ts';
-import { CUSTOMERS, everyRecord, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
+import { byReadability, isReadable, orUnreadable, type StoredKey, type UnreadableRecord } from '../model/record.ts';
+import { count, type DeepReadonly, time } from '../model/values.ts';
+import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */
@@ -27,12 +28,14 @@ export interface AskedSpan extends Span {
  * kept, and `to` the present.
  * @param nameOf how the operator knows a value: `from` is `--from` on a command line
  * @param nowMs Unix milliseconds
+ * @param graceMs how much earlier than what is kept it may begin, because it was read before
  * @returns the span, or a sentence with what is wrong
  */
 export function spanFrom(
   { from, to, step }: Readonly<Record<'from' | 'to' | 'step', string | null>>,
   nowMs: number,
   nameOf: (value: string) => string = (value) => value,
+  graceMs = 0,
 ): AskedSpan | { readonly fault: string } {
   if (step !== null && step !== 'hour' && step !== 'day') return { fault: `${nameOf('step')} must be hour or day.` };
   const unit: Step = step ?? 'hour';
@@ -42,7 +45,7 @@ export function spanFrom(
   const toMs = to === null ? Number.POSITIVE_INFINITY : pastFrom(to, nowMs);
   if (fromMs === null) return { fault: `${nameOf('from')} ${PAST_RULE}.` };
   if (toMs === null) return { fault: `${nameOf('to')} ${PAST_RULE}.` };
-  if (fromMs < keptFromMs) {
+  if (fromMs < keptFromMs - graceMs) {
     const other = unit === 'hour' ? `, or ask for days (${nameOf('step')} day)` : '';
     return {
       fault: `${nameOf('from')} is too early: ${unit}s are kept for the last ${STEPS_KEPT[unit]}. Give a later time${other}.`,
@@ -53,51 +56,70 @@ export function spanFrom(
   return { step: unit, fromMs, toMs };
 }
 
-/** What a consumer used in one hour or day, for billing. */
-export interface UsageRecord extends ReportedBucket {
-  /**
-   * The same each time that this hour or day of this consumer is exported: `key_1/2026-11-22T05:00:00Z` for an hour,
-   * `key_1/2026-11-22` for a day; with the customer in front while the key belongs to one, and `key_1%tokens/2026-11-22` in a unit.
-   */
-  readonly id: string;
-  readonly consumer: string;
-  /** Name, owner and present plan of the key; null for a token caller. */
-  readonly name: string | null;
-  readonly owner: string | null;
-  readonly plan: string | null;
-  /** The customer to whom the key belonged at the time; null without one. */
-  readonly customer: string | null;
-  readonly step: Step;
-  /** What `admitted` counts, such as `tokens`; absent for the cost of requests. */
-  readonly unit?: string;
-}
+export const usageRecord = z
+  .strictObject({
+    id: z
+      .string()
+      .describe(
+        'The same each time that this hour or day of this consumer is exported: `key_1/2026-11-22T05:00:00Z` for an hour, `key_1/2026-11-22` ' +
+          'for a day; with the customer in front while the key belongs to one, and `key_1%tokens/2026-11-22` in a unit.',
+      ),
+    consumer: z.string().describe('The key, or the caller with tokens.'),
+    name: z.string().nullable().describe('Of the key; null for a caller with tokens.'),
+    owner: z.string().nullable(),
+    plan: z
+      .string()
+      .nullable()
+      .describe('The present plan of the key; null for a caller with tokens, or if it cannot be read.'),
+    step: z.enum(['hour', 'day']),
+    at: time.describe('When the hour or day begins, UTC.'),
+    admitted: count,
+    refused: count,
+    banned: count,
+    customer: z.string().nullable().describe('To whom the key belonged at the time.'),
+    unit: z.string().optional().describe('What `admitted` counts, such as `tokens`; absent for the cost of requests.'),
+  })
+  .meta({ id: 'UsageRecord' });
 
+/** What a consumer used in one hour or day, for billing. */
+export type UsageRecord = DeepReadonly<z.output<typeof usageRecord>>;
+
+/** The most consumers on a page: each may have 92 days, under several accounts and in several units. */
+export const MAX_EXPORTED = 250;
 /** Consumers whose histories are read together. */
 const READ_AT_ONCE = 100;
 
 /**
- * Yields what every consumer used by hour or by day, also in each unit of the plans in force: each key, revoked ones included, oldest
- * first, then each token caller. It reads some consumers at a time, so that the whole is never in memory.
+ * Reads what a page of consumers used by hour or by day, also in each unit of the plans in force: each key, revoked ones included, oldest
+ * first, then each token caller.
  * @param of only this key, which may be revoked, or token caller, and only what was used under this customer; null for all
- * @param onUnreadable called with each record or history that cannot be read: what the key used is left out, the plan of the customer's keys is null
- * @throws Failure `store_unavailable`; `not_found` at the first step, if there is no such key or customer
+ * @param page at most this many consumers, after those of the page with this cursor
+ * @returns also each record or history that cannot be read: what the key used is left out, the plan of the customer's keys is null
+ * @throws Failure `store_unavailable`; `not_found` if there is no such key or customer; `refused` for an unknown cursor
  */
-export async function* usageRecords(
+export async function usagePage(
   store: OperatorStore,
   span: AskedSpan,
   of: { readonly key: string | null; readonly customer: string | null },
-  onUnreadable: (record: UnreadableRecord) => void,
-): AsyncGenerator<readonly UsageRecord[]> {
+  page: { readonly limit: number; readonly cursor: string | null },
+) {
   // A deleted customer still has a bill, as long as its keys are there.
   if (of.customer !== null && (await orUnreadable(store.customers.get(of.customer, { evenDeleted: true }))) === null)
     CUSTOMERS.unknown(of.customer);
+  const unreadable = new Map<string, UnreadableRecord>();
+  const onUnreadable = (record: UnreadableRecord) => unreadable.set(record.id, record);
   const units = unitNamesIn(store.plans());
-  const consumers =
-    of.key === null ? everyConsumer(store, onUnreadable) : [await consumerOf(of.key, store, onUnreadable)];
-  for await (const some of inGroups(consumers)) {
-    const records = await recordsOf(some, store.history, span, units, onUnreadable);
-    yield of.customer === null ? records : records.filter(({ customer }) => customer === of.customer);
+  const { consumers, cursor } =
+    of.key === null
+      ? await consumersOf(page, store, onUnreadable)
+      : { consumers: [await consumerOf(of.key, store, onUnreadable)], cursor: null };
+  const records: UsageRecord[] = [];
+  for (let from = 0; from < consumers.length; from += READ_AT_ONCE) {
+    const some = consumers.slice(from, from + READ_AT_ONCE);
+    records.push(...(await recordsOf(some, store.history, span, units, onUnreadable)));
   }
+  const wanted = of.customer === null ? records : records.filter(({ customer }) => customer === of.customer);
+  return { records: wanted, unreadable: [...unreadable.values()], cursor };
 }
 
 type Consumer = Pick<UsageRecord, 'name' | 'owner' | 'plan'> & Parameters<typeof accountsOf>[0];
@@ -119,18 +141,26 @@ async function consumerOf(id: string, store: OperatorStore, onUnreadable: OnUnre
   return isTokenCaller(id) ? withoutKey(id) : withPlan(await recordOf(KEYS, store, id), store, onUnreadable);
 }
 
-/** Every key, then every token caller. `onUnreadable` is called once for each record. */
-async function* everyConsumer(store: OperatorStore, onUnreadable: OnUnreadable): AsyncGenerator<Consumer> {
-  const told = new Set<string>();
-  const once = (record: UnreadableRecord) => {
-    if (!told.has(record.id)) onUnreadable(record);
-    told.add(record.id);
-  };
-  for await (const key of everyRecord(store.keys)) {
-    if (isReadable(key)) yield await withPlan(key, store, once);
-    else once(key);
+/** Begins the cursor of a page of token callers; after it comes the last one of the page before. */
+const TOKENS = 'tokens:';
+
+/** A page of every key, then every token caller. */
+async function consumersOf(
+  { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
+  store: OperatorStore,
+  onUnreadable: OnUnreadable,
+): Promise<{ readonly consumers: readonly Consumer[]; readonly cursor: string | null }> {
+  if (cursor?.startsWith(TOKENS)) {
+    const after = cursor.slice(TOKENS.length);
+    const left = (await tokenCallers(store.history)).filter((id) => id > after).toSorted();
+    const ids = left.slice(0, limit);
+    return { consumers: ids.map(withoutKey), cursor: left.length > limit ? `${TOKENS}${ids.at(-1)}` : null };
   }
-  yield* tokenHolders(store.history);
+  const page = await store.keys.list({ limit, cursor });
+  const { readable, unreadable } = byReadability(page.records);
+  for (const key of unreadable) onUnreadable(key);
+  const consumers = await Promise.all(readable.map((key) => withPlan(key, store, onUnreadable)));
+  return { consumers, cursor: page.cursor ?? TOKENS };
 }
 
 /** The key with the plan that it has: that of its customer, if it has one; null if that cannot be read. */
@@ -190,7 +220,8 @@ export async function reportOf(
   return historyReport(histories.flat(), span.step, span, unit);
 }
 
-async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGenerator<Consumer> {
+/** The accounts of the token callers that have a history, in no order. */
+async function tokenCallers(store: Pick<HistoryStore, 'consumerIds'>): Promise<readonly string[]> {
   const seen = new Set<string>();
   // The account of a token caller with a customer begins with the id of the customer.
   for (const prefix of [TOKEN_HOLDER, CUSTOMER]) {
@@ -199,20 +230,8 @@ async function* tokenHolders(store: Pick<HistoryStore, 'consumerIds'>): AsyncGen
       const accountId = withoutShadow(id);
       const { consumerId, unit } = partsOfAccount(accountId);
       // Who has a history in a unit has one of requests, too.
-      if (consumerId === null || unit !== null || !isTokenHolder(consumerId) || seen.has(accountId)) continue;
-      seen.add(accountId);
-      yield withoutKey(accountId);
+      if (consumerId !== null && unit === null && isTokenHolder(consumerId)) seen.add(accountId);
     }
   }
-}
-
-async function* inGroups<T>(all: AsyncIterable<T> | Iterable<T>): AsyncGenerator<readonly T[]> {
-  let group: T[] = [];
-  for await (const one of all) {
-    group.push(one);
-    if (group.length < READ_AT_ONCE) continue;
-    yield group;
-    group = [];
-  }
-  if (group.length > 0) yield group;
+  return [...seen];
 }

@@ -8,6 +8,7 @@ import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ALL_COMMANDS } from '../../src/main.ts';
 import { ask, openWithAdmin, STORES, TOKEN } from '../admin/operator.ts';
 import { createAuthority } from '../support/certificates.ts';
+import { eventually } from '../support/conditions.ts';
 import { PLANS, type TestGateway } from '../support/gateway.ts';
 import { runCommand } from '../support/run-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -123,6 +124,18 @@ describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => 
       ]);
       expect(there.stdout).toContain(words[0] === 'check' ? 'has no plan `gentle`, which ' : '"breaks": true');
     }
+  });
+
+  test('and exports what its keys used', async () => {
+    const { id, key } = await gateway.createKey('small', '--name', 'used');
+    await gateway.get('/v1/pets', key);
+    const words = ['usage', 'export', '--from', '1d', '--to', '2100-01-01', '--key', 'used'];
+    const exported = await eventually(async () => {
+      const done = await at(...words);
+      expect(done).toMatchObject({ code: 0, stdout: expect.stringContaining(`"consumer":"${id}"`) });
+      return done;
+    });
+    expect(exported).toEqual(await here(...words));
   });
 
   test('and a wrong token is refused, and shown nowhere', async () => {

@@ -23,7 +23,6 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
   'src/cli/keys/apply.ts': ['keys apply'],
   'src/cli/keys/backup.ts': ['keys backup'],
   'src/cli/start.ts': ['start'],
-  'src/cli/usage-export.ts': ['usage export'],
 };
 
 test('a command opens a store only for what no operation on the store does', () => {

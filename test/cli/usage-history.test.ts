@@ -4,7 +4,11 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
 import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { pagesOf } from '../../src/cli/operations.ts';
+import { operationsHere } from '../../src/cli/operations-at.ts';
 import type { Failure } from '../../src/failure.ts';
+import { exportUsage } from '../../src/operations/catalogue/usage.ts';
+import { openStore } from '../../src/serve/open-store.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory } from '../../src/stores/embedded/history.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
@@ -107,6 +111,16 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     for (const { id, consumer, at } of records) expect(id).toBe(`${consumer}/${at.slice(0, 10)}`);
     expect(exported.stdout).not.toContain(idle);
     expect((await run(env, 'usage', 'export', ...EVERYTHING)).stdout).toBe(exported.stdout);
+    // Pages of one key or token caller have the same records.
+    const store = await openStore(env);
+    const at = operationsHere(store, () => {});
+    const paged: object[] = [];
+    for await (const page of pagesOf(at, exportUsage, { from: '1d', to: '2100-01-01' }, { page: 1 })) {
+      expect(page.records.length).toBeLessThanOrEqual(1);
+      paged.push(...page.records);
+    }
+    await store.close();
+    expect(paged).toEqual(records);
     const hours = linesOf(await run(env, 'usage', 'export', '--step', 'hour', ...EVERYTHING));
     for (const { id, consumer, at } of hours.map((line) => JSON.parse(line))) expect(id).toBe(`${consumer}/${at}`);
   });

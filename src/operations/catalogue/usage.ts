@@ -1,14 +1,15 @@
 import { z } from 'zod';
 import { isZone } from '../../config/plans.ts';
 import { Failure, Refused } from '../../failure.ts';
-import { count, limitName, time, WINDOWS } from '../../model/values.ts';
+import { count, limitName, time, WINDOWS, wholeNumber } from '../../model/values.ts';
 import { addTopUp, historyOf, operatorsUsageOf, resetCounts, takeTopUpBack } from '../account-usage.ts';
 import { keyUsage } from '../key-usage-report.ts';
 import { changeOfUsage } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
+import { unreadable, unreadableReport } from '../unreadable.ts';
 import { endFrom, resetReport, topUpReport, type UsageChange, undoneReport } from '../usage-changes.ts';
-import { spanFrom } from '../usage-history.ts';
-import { amount, textRule } from '../values.ts';
+import { MAX_EXPORTED, spanFrom, usagePage, usageRecord } from '../usage-history.ts';
+import { amount, cursor, PAGE, textRule } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import { type Asked, type Done, defineOperation } from './operation.ts';
 import type { Named } from './record-operations.ts';
@@ -227,6 +228,57 @@ export const showHistory = defineOperation({
   description:
     'The key may be revoked. The id may also be that of a caller with JSON Web Tokens (`jwt_…`). An hour or day is in the response ' +
     'if any part of it lies between `from` and just before `to`. The list is empty if nothing was used or if `usage.history` is off.',
+});
+
+/** A command has read `from` by its own clock, which may be slow. Later pages are of the same span. */
+const GRACE_MS = { first: 60_000, later: 86_400_000 };
+
+export const exportUsage = defineOperation({
+  name: 'exportUsage',
+  line: 'GET /usage',
+  role: 'viewer',
+  sentence: 'What every key and every caller with tokens used by hour or by day, for billing.',
+  description:
+    'One record for each consumer and hour or day in which it did anything, and one more for each unit of the plans in force that it used: ' +
+    'keys first, oldest first, also revoked ones. A page has the records of `limit` keys, and so may be empty although another one follows: ' +
+    'continue while `cursor` is not null, with the same `from` and `to`, as times. What belongs to the present hour or day is not final.',
+  on: 'store',
+  input: z.strictObject({
+    limit: wholeNumber(1, MAX_EXPORTED).default(100).describe('Keys and callers with tokens on a page.'),
+    cursor: PAGE.cursor,
+    from: z
+      .string(textRule)
+      .optional()
+      .describe(
+        'A duration before now such as 24h, a date (midnight UTC) or an RFC 3339 time. The beginning of what is kept unless given.',
+      ),
+    to: z
+      .string(textRule)
+      .optional()
+      .describe('In the same form; the present unless given. What begins then is left out.'),
+    step: z.enum(['hour', 'day'], stepRule).optional().meta({ default: 'day' }),
+    key: z
+      .string(textRule)
+      .optional()
+      .describe('Only this key, which may be revoked, or this caller with tokens (`jwt_…`).'),
+    customer: z.string(textRule).optional().describe('Only what was used while it belonged to this customer.'),
+  }),
+  output: z.strictObject({
+    records: z.array(usageRecord),
+    cursor,
+    unreadable: unreadable.describe(
+      'The keys, customers and histories that cannot be read. What they used is left out, or the plan where it is that of a customer.',
+    ),
+    isKept: z.boolean().describe('False if `usage.history` is off, so that nothing is added at present.'),
+  }),
+  fails: { not_found: 'There is no such key or customer.' },
+  async run(store, { limit, cursor: after = null, from = null, to = null, step = 'day', key = null, customer = null }) {
+    const graceMs = after === null ? GRACE_MS.first : GRACE_MS.later;
+    const span = spanFrom({ from, to, step }, store.nowMs(), undefined, graceMs);
+    if ('fault' in span) throw new Failure('refused', span.fault);
+    const { unreadable, ...page } = await usagePage(store, span, { key, customer }, { limit, cursor: after });
+    return { output: { ...page, unreadable: unreadableReport(unreadable), isKept: store.keepsHistory() } };
+  },
 });
 
 // The same of customers. The limits that the keys of a customer share are its own here: `minute` is what a key sees as

@@ -158,6 +158,8 @@ describe('the API held to its description', () => {
       ['GET', `/admin/keys/${id}/history`],
       ['GET', `/admin/keys/${id}/history?step=day&from=30d`],
       ['GET', `/admin/keys/${id}/history?from=30d`],
+      ['GET', '/admin/usage?from=1d&step=hour&limit=1'],
+      ['GET', '/admin/usage?from=1d&key=none'],
       ['GET', '/admin/now'],
       ['GET', '/admin/now?scan=true&limit=1'],
       ['GET', '/admin/bans'],
