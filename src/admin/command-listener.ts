@@ -1,12 +1,17 @@
 import { createServer } from 'node:http';
 import { listeningAtPath } from '../io/listening.ts';
+import { visible } from '../operations/values.ts';
 import type { AdminApi } from './api.ts';
 import type { Identity } from './call.ts';
 
 /** How long requests that are under way when the gateway stops may take, milliseconds. */
 const CLOSING_MS = 2_000;
-/** As on the admin port. */
-const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000 };
+/** As on the admin port. Node.js looks for late requests once in the interval. */
+const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000, connectionsCheckingInterval: 1_000 };
+/**
+ * Fault: a script runs a thousand commands at once, or opens connections and leaves them. They would take the open files of the callers.
+ */
+const MAX_CONNECTIONS = 64;
 
 /**
  * Serves the admin API on a Unix socket, to the commands of the user who may connect there. That user can read the store as well, so no token
@@ -18,6 +23,7 @@ export async function listenForCommands(path: string, api: AdminApi): Promise<()
   const server = createServer(TIMEOUTS, (request, response) => {
     void api(request, response, undefined, shellOf(request.headers['tollgate-shell']));
   });
+  server.maxConnections = MAX_CONNECTIONS;
   await listeningAtPath(server, path);
   return () =>
     new Promise((resolve) => {
@@ -33,7 +39,8 @@ export async function listenForCommands(path: string, api: AdminApi): Promise<()
 /** Who runs a command, by what it says of itself: `user=jo&host=web-1`. */
 function shellOf(field: string | readonly string[] = ''): Identity {
   const said = new URLSearchParams(String(field));
-  const shell = { kind: 'shell', user: said.get('user') ?? 'unknown', host: said.get('host') ?? 'unknown' } as const;
+  const named = (part: string) => visible(said.get(part) || 'unknown');
+  const shell = { kind: 'shell', user: named('user'), host: named('host') } as const;
   const { signal } = new AbortController();
   return { name: `${shell.user}@${shell.host}`, role: 'admin', via: 'shell', shell, signal };
 }
