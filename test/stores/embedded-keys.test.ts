@@ -37,6 +37,21 @@ describe('keys in the embedded store', () => {
     expect(await storeIn(folder).keys.findByDigest(digest)).toEqual(key);
   });
 
+  test('are made a hundred at a time, and the gateway serves in between (reliability 465)', async () => {
+    const { keys } = storeIn(await temporaryFolder());
+    const all = Array.from({ length: 250 }, () => someKey().key);
+    let [turns, isDone] = [0, false];
+    const count = () => {
+      turns++;
+      if (!isDone) setImmediate(count);
+    };
+    setImmediate(count);
+    expect(await keys.createEach([...all, all[0]!])).toEqual([...all.map(() => 'created'), 'taken']);
+    isDone = true;
+    expect(turns).toBeGreaterThanOrEqual(2);
+    expect((await keys.list({ limit: 300, cursor: null })).records).toHaveLength(250);
+  });
+
   test('are never half there when the process that makes them is killed', async () => {
     const folder = await temporaryFolder();
     const { keys } = storeIn(folder);

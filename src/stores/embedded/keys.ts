@@ -1,4 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Failure } from '../../failure.ts';
 import type { KeyScan, KeyStore, RecordPage } from '../../identify/record-store.ts';
 import { certificateDigestsOf, indexedOf, readStoredKey, type StoredKey } from '../../model/record.ts';
@@ -9,6 +10,9 @@ interface EmbeddedKeysOptions extends EmbeddedRecordsOptions {
   /** The store's clock: Unix milliseconds. Date.now by default. */
   readonly wallMs?: () => number;
 }
+
+/** Keys of one transaction. Each commit waits for the disk, so one for each key takes minutes; one for thousands keeps the gateway's thread. */
+const KEYS_AT_ONCE = 100;
 
 /** The customer of a key, by which its index is made. */
 const CUSTOMER = "CASE WHEN json_valid(record) THEN json_extract(record, '$.customer') END";
@@ -73,9 +77,14 @@ export class EmbeddedKeys extends EmbeddedRecords<StoredKey> implements KeyStore
     });
   }
 
-  /** One transaction for all keys: each commit waits for the disk, so thousands of commits would take minutes. */
   async createEach(keys: readonly StoredKey[]): Promise<readonly ('created' | 'taken')[]> {
-    return this.change(() => keys.map((key) => this.#insertIfFree(key)));
+    const outcomes: ('created' | 'taken')[] = [];
+    for (let i = 0; i < keys.length; i += KEYS_AT_ONCE) {
+      if (i > 0) await nextTurn();
+      const part = keys.slice(i, i + KEYS_AT_ONCE);
+      outcomes.push(...(await this.change(() => part.map((key) => this.#insertIfFree(key)))));
+    }
+    return outcomes;
   }
 
   #insertIfFree(key: StoredKey): 'created' | 'taken' {
