@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process';
-import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { ALL_COMMANDS } from '../../src/main.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
+import { hasStore } from '../../src/stores/embedded/open.ts';
 import { ROOT, temporaryFolder } from '../support/processes.ts';
 import { entriesOf, runCommand as run } from '../support/run-command.ts';
 
@@ -153,4 +154,13 @@ describe('where there is no store', () => {
     expect((await run(env, 'doctor')).stdout).toMatch(/^ok +store /m);
     expect(await readdir(env.TOLLGATE_DATA)).not.toContain('tollgate.pepper');
   });
+});
+
+test('of a data folder that cannot be looked into, a command says so, and not that it is empty (reliability 474)', async () => {
+  const folder = join(await temporaryFolder(), 'loop');
+  await symlink(folder, folder);
+  const { code, stderr } = await run({ ...SETTINGS, TOLLGATE_DATA: folder }, 'keys', 'list');
+  expect(stderr).toContain(`${folder}/run cannot be opened: ELOOP`);
+  expect(code).not.toBe(0);
+  expect(() => hasStore(folder)).toThrow(expect.objectContaining({ code: 'store_unavailable' }));
 });

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -58,9 +58,14 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   }
 }
 
-/** Whether the data folder has a store. It creates nothing. */
+/** Whether the data folder has a store. It creates nothing. @throws Failure `store_unavailable` if this user may not look */
 export function hasDatabase(dataFolder: string): boolean {
-  return existsSync(join(dataFolder, FILE));
+  const file = join(dataFolder, FILE);
+  try {
+    return statSync(file, { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    throw openingFailure(error, file);
+  }
 }
 
 /** Runs `work` in a transaction that excludes other writers. */

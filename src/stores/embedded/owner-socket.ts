@@ -2,6 +2,7 @@ import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync, type S
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
+import { openingFailure } from './database.ts';
 import { insistOnOwner } from './own-files.ts';
 
 // The Unix socket on which the gateway that owns an embedded store does what commands ask for: `run/gateway.sock` in the data folder.
@@ -44,17 +45,26 @@ export function socketToMake(dataFolder: string) {
 /**
  * The socket of the gateway that owns the store, as far as one has left it: that gateway may have ended since.
  * @returns null if there is none
- * @throws Failure `store_unavailable` for what another user has put there
+ * @throws Failure `store_unavailable` for what another user has put there, and where this user may not look
  */
 export function socketOfOwner(dataFolder: string): SocketPath | null {
   const folder = join(dataFolder, FOLDER);
-  const ofFolder = lstatSync(folder, { throwIfNoEntry: false });
+  const ofFolder = lookedAt(folder);
   if (ofFolder === undefined) return null;
   insistOn(folder, 'folder', ofFolder);
-  const found = lstatSync(join(folder, NAME), { throwIfNoEntry: false });
+  const found = lookedAt(join(folder, NAME));
   if (found === undefined) return null;
   insistOn(join(folder, NAME), 'socket', found);
   return shortened(folder);
+}
+
+/** @returns undefined if nothing is there @throws Failure `store_unavailable` if this user may not look */
+function lookedAt(path: string): Stats | undefined {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    throw openingFailure(error, path);
+  }
 }
 
 /** Whether a gateway listens on the socket of the owner. @throws Failure as `socketOfOwner` */
