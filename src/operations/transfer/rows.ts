@@ -80,7 +80,8 @@ function rowFrom(text: string): { readonly row: Row } | { readonly fault: string
     return { fault: 'is not valid JSON.' };
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { fault: 'is no JSON object.' };
-  if (isDeep(value)) return { fault: `has values in more than ${MAX_DEPTH} levels.` };
+  const unwritable = unwritableIn(value);
+  if (unwritable !== null) return { fault: unwritable };
   const other = Object.keys(value).find((name) => !isColumn(name));
   if (other !== undefined) {
     return { fault: `has ${unknown('a member', other)}; there are ${COLUMNS.join(', ')}.` };
@@ -88,12 +89,19 @@ function rowFrom(text: string): { readonly row: Row } | { readonly fault: string
   return { row: value };
 }
 
-/** Fault: thousands of brackets are read, and can then not be written. */
 const MAX_DEPTH = 8;
 
-function isDeep(value: unknown, levels = 0): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  return levels === MAX_DEPTH || Object.values(value).some((member) => isDeep(member, levels + 1));
+/** Fault: thousands of brackets, or 1e999, are read, and can then not be written, so that no line of the slice would be imported. */
+function unwritableIn(value: unknown, levels = 0): string | null {
+  if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
+    return 'has a number that is too large.';
+  if (typeof value !== 'object' || value === null) return null;
+  if (levels === MAX_DEPTH) return `has values in more than ${MAX_DEPTH} levels.`;
+  for (const member of Object.values(value)) {
+    const found = unwritableIn(member, levels + 1);
+    if (found !== null) return found;
+  }
+  return null;
 }
 
 /**

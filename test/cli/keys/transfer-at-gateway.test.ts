@@ -77,12 +77,16 @@ describe.each(FACES)('the gateway on %s, asked from %s', (store, machine) => {
     expect(stderr).toMatch(/c\.csv:4: refused: customer is the id or name of no customer in the store\./);
   });
 
-  test('reads a line of thousands of brackets, and refuses that line alone (reliability 464)', async () => {
-    const deep = `{"sha256":"${sha256('deep')}","plan":"small","limits":${'['.repeat(20_000)}${']'.repeat(20_000)}}`;
-    const text = `${deep}\n{"sha256":"${sha256('flat')}","plan":"small"}\n`;
-    const { code, stdout, stderr } = await run('keys', 'import', await fileOf(text, 'deep.ndjson'));
-    expect([code, stdout]).toEqual([1, '1 imported, 0 there already, 1 refused.\n']);
-    expect(stderr).toMatch(/deep\.ndjson:1: refused: has values in more than 8 levels\./);
+  test('reads lines that JSON cannot be written of, and refuses those alone (reliability 464)', async () => {
+    const lineOf = (secret: string, limits: string) =>
+      `{"sha256":"${sha256(secret)}","plan":"small","limits":${limits}}`;
+    const deep = lineOf('deep', `${'['.repeat(20_000)}${']'.repeat(20_000)}`);
+    const large = lineOf('large', '{"minute":-1e999}');
+    const file = await fileOf(`${deep}\n${large}\n${lineOf('flat', '{}')}\n`, 'odd.ndjson');
+    const { code, stdout, stderr } = await run('keys', 'import', file);
+    expect([code, stdout]).toEqual([1, '1 imported, 0 there already, 2 refused.\n']);
+    expect(stderr).toMatch(/odd\.ndjson:1: refused: has values in more than 8 levels\./);
+    expect(stderr).toMatch(/odd\.ndjson:2: refused: has a number that is too large\./);
     const keys = [JSON.parse(deep)];
     const { status, body } = await ask(gateway, 'POST', '/admin/keys/import', { keys });
     expect([status, body.outcomes]).toEqual([200, [expect.objectContaining({ kind: 'refused' })]]);
