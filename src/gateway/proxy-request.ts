@@ -33,7 +33,7 @@ import type { GatewayDeps } from './gateway-deps.ts';
 import type { Metering } from './metering.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import type { Refusal } from './refusals.ts';
-import { ownLinesOf, variablesOf } from './replies.ts';
+import { hasFieldsOfItsOwn, ownLinesOf, variablesOf } from './replies.ts';
 
 /*
  * The admitted request goes to the service: forwarded, or, if it asks for another protocol, by an upgrade (upgrade-request.ts).
@@ -243,7 +243,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     admitted.metering?.head(head.status, head);
     const status = statusFor(head.status, admitted.origin);
     const { route } = match;
-    const isAllPassed = this.#deps.cors === null && route.deprecated === null && route.responseHeaders === null;
+    const isAllPassed = this.#deps.cors === null && !hasFieldsOfItsOwn(route) && route.responseHeaders === null;
     if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
       response.writeLines(status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
       return;

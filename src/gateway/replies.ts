@@ -12,7 +12,7 @@ import type { Head } from '../http1/request-head.ts';
 import { NO_META } from '../identify/identify.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { writePath } from '../routing/path-template.ts';
-import type { RouteReply } from '../routing/route.ts';
+import type { Route, RouteReply } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller, Exchange } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -160,6 +160,14 @@ export function replyWithError(
 }
 
 /**
+ * Whether all responses of the route have a field that those of other routes lack. They are then written field by field, and not in lines that
+ * many responses have in common.
+ */
+export function hasFieldsOfItsOwn(route: Route): boolean {
+  return route.deprecated !== null;
+}
+
+/**
  * The response to a refusal by its verdict, in the lines that it has in common with others.
  * @returns null if it has fields of its own, or is written by another reader than that of the fast path
  */
@@ -169,8 +177,7 @@ export function commonRefusal(
   match: Match | null,
   verdict: Refused | Banned | Crowded,
 ): RefusalResponse | null {
-  const isDeprecated = match !== null && match.route.deprecated !== null;
-  if (cors !== null || errorDocs !== null || isDeprecated) return null;
+  if (cors !== null || errorDocs !== null || (match !== null && hasFieldsOfItsOwn(match.route))) return null;
   if (verdict.kind === 'crowded' || response.writeLines === undefined) return null;
   return refusalLines.of(verdict);
 }
