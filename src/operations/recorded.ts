@@ -84,7 +84,7 @@ export async function recorded<T>(
 }
 
 /** The outcome of a change that failed. It is `unknown` if the store may have made the change. */
-function outcomeOfError(error: unknown): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
+export function outcomeOfError(error: unknown): { readonly outcome: 'refused' | 'unknown'; readonly code: string } {
   const code = codeOfError(error);
   const mayBeDone = code === null || MAY_BE_DONE.includes(code);
   return { outcome: mayBeDone ? 'unknown' : 'refused', code: code ?? 'internal_error' };

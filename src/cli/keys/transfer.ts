@@ -1,4 +1,5 @@
 import type { ExitCode } from '../../failure.ts';
+import { outcomeOfError } from '../../operations/recorded.ts';
 import type { Terminal, Words } from '../terminal/command.ts';
 import type { Progress } from '../terminal/output.ts';
 import { json } from './text-form.ts';
@@ -40,6 +41,10 @@ interface Transfer<O extends Outcome> {
   readonly textOf: (counts: Readonly<Record<O['kind'], number>>) => string;
 }
 
+/** Fault: the disk is full when some records of a slice are written, and no answer says which. */
+const PERHAPS_MORE =
+  'warning: Some records that are not counted may have been written. Repeat the command: what is there already stays as it is.\n';
+
 /**
  * Has the records of a file written to the store, and prints what became of them.
  * @returns 1 if one of them was not taken as it is
@@ -78,6 +83,9 @@ export async function transferred<O extends Outcome>(
   if (unread !== '') terminal.error(`${unread}\n`);
   transfer.warn?.();
   terminal.out(isJson ? json({ ...printed, ...counts, dryRun, [member]: listed }) : `${transfer.textOf(counts)}\n`);
-  if (failure !== null) throw failure;
+  if (failure !== null) {
+    if (!dryRun && outcomeOfError(failure).outcome === 'unknown') terminal.error(PERHAPS_MORE);
+    throw failure;
+  }
   return unread !== '' || transfer.failed.some((kind) => seen.has(kind)) ? 1 : 0;
 }

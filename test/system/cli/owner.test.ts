@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import { join } from 'node:path';
@@ -189,6 +190,24 @@ test('a command on a full disk changes nothing, and the next one does (reliabili
   ]);
   expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
   expect(await limitOf(env, id)).toBe(1_001);
+});
+
+test('an import on a disk that becomes full says that it may have written more, and is repeated (reliability 476)', async () => {
+  const { env } = await withCustomer();
+  const folder = await temporaryFolder();
+  const file = join(folder, 'keys.csv');
+  const digests = Array.from({ length: 1_000 }, (_, i) => hash('sha256', `secret ${i}`));
+  writeFileSync(file, `sha256,plan\n${digests.map((digest) => `${digest},small\n`).join('')}`);
+  const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), 'keys', 'import', file];
+  const command = startProcess('sh', ['-c', 'ulimit -S -f 1200; exec "$@"', 'sh', ...words], { env });
+  expect((await command.exit).code).toBe(1);
+  expect(command.stdout).toBe('0 imported, 0 there already, 0 refused.\n');
+  expect(command.stderr).toMatch(
+    /warning: Some records that are not counted may have been written\. Repeat the command/,
+  );
+  const again = await runCommand(env, 'keys', 'import', file);
+  const [, moved, already] = /^(\d+) imported, ([1-9]\d*) there already, 0 refused\.\n$/.exec(again.stdout) ?? [];
+  expect(Number(moved) + Number(already)).toBe(1_000);
 });
 
 test('no change is lost or made twice while gateways start, stop and are killed (reliability 458)', async () => {
