@@ -35,7 +35,7 @@ const WITHIN_MS_OF_LONG = 150_000;
 const MAX_MESSAGE = 2_000;
 /** The longest page has some hundred values for each of 1,000 keys. */
 const MAX_VALUES = 2_000_000;
-/** A list of 100 million keys has so many pages. */
+/** The pages of a list of 100 million keys. */
 const MAX_PAGES = 100_000;
 
 /**

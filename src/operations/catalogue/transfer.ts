@@ -32,11 +32,13 @@ const dryRun = flag.describe('Gives the outcomes, and writes nothing; nothing is
 
 /** Longer than a path may be. */
 const MAX_NAME = 4_096;
-const file = z
-  .string(textRule)
-  .max(MAX_NAME, `must have at most ${MAX_NAME} characters`)
-  .optional()
-  .describe('The name of the file that they come from, for the record of changes.');
+/** What the record of changes says of where the records come from. */
+const noted = (what: string) =>
+  z
+    .string(textRule)
+    .max(MAX_NAME, `must have at most ${MAX_NAME} characters`)
+    .optional()
+    .describe(`${what}, for the record of changes.`);
 
 const AGAIN = 'After an interruption send it again: what was done is found and left as it is.';
 
@@ -80,7 +82,7 @@ export const importKeys = defineOperation({
   action: 'key.import',
   input: z.strictObject(
     {
-      file,
+      file: noted('The name of the file that they come from'),
       keys: z
         .array(importedKey, 'must be a list')
         .min(1, 'must have an entry')
@@ -143,11 +145,7 @@ export const restoreKeys = defineOperation({
   action: 'key.restore',
   input: z.strictObject(
     {
-      madeAt: z
-        .string(textRule)
-        .max(MAX_NAME, `must have at most ${MAX_NAME} characters`)
-        .optional()
-        .describe('When the backup was made, for the record of changes.'),
+      madeAt: noted('When the backup was made'),
       peppers: z
         .array(z.string(textRule), 'must be a list')
         .min(1, 'must have an entry')

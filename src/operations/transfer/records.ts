@@ -41,7 +41,7 @@ export function isRefusal(error: unknown): error is Failure {
 
 /** At most this many records of a file are in one slice. They also wait together until the replicas and the disk of the store have them. */
 export const MAX_SLICE = 1_000;
-/** A slice that has so many bytes of JSON ends. One record has at most 400 KB. */
+/** A slice ends before the record with which its JSON would exceed this size, in bytes. One record has at most 400 KB. */
 const SLICE_BYTES = 512 * 1024;
 /** The body of a request with a slice. */
 export const MAX_SLICE_BYTES = 1024 * 1024;
