@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { GatewayFileInput } from './config/gateway-schema.ts';
-import type { PlansFileInput } from './config/plans.ts';
+import type { PlansFileInput } from './config/plans-schema.ts';
 import { type Configuration, configurationOf } from './config/settings.ts';
 import { Failure } from './failure.ts';
 import { refuseUnlessRight } from './identify/pepper-record.ts';

@@ -76,7 +76,9 @@ describe('the house', async () => {
     const packages = packagesOf(importsOf(sources).filter(({ from }) => from.startsWith('src/')));
     // The browser loads them, and no script imports them.
     const fonts = [
-      ...readFileSync(join(ROOT, 'src/admin/console/serve.ts'), 'utf8').matchAll(/'(@[\w-]+\/[\w-]+)\/files\//g),
+      ...readFileSync(join(ROOT, 'src/admin/console/console-assets.ts'), 'utf8').matchAll(
+        /'(@[\w-]+\/[\w-]+)\/files\//g,
+      ),
     ];
     const all = new Set([...packages, ...fonts.map(([, name]) => name!)]);
     expect([...all].sort()).toEqual(Object.keys(manifest.dependencies).sort());
@@ -159,10 +161,10 @@ describe('the check of', () => {
       "import type {\n  showKey,\n} from '../../../operations/catalogue/keys.ts';\nexport type Key = OutputOf<typeof showKey>;",
     ],
     [
-      'src/admin/console/page/screens/key.ts',
+      'src/admin/console/page/screens/key-screen.ts',
       "import type { Key } from '../types.ts';\nconst key = useResource<Key>(path);\nhtml`<p>no request</p>`;",
     ],
-    ['src/config/values.ts', "import { METHODS } from 'node:http';"],
+    ['src/config/setting-values.ts', "import { METHODS } from 'node:http';"],
     [
       'src/annotate/titles.ts',
       "const TITLES: Readonly<Record<Exclude<ErrorCode, 'no_upstream'>, string>> = {\n  overloaded: 'Overloaded',\n};",

@@ -1,4 +1,4 @@
-import { ADMIN_TOKEN_NAME, type AdminToken, digestOf, type Role } from '../config/admin-tokens.ts';
+import { ADMIN_TOKEN_NAME, type AdminToken, digestOf, type Role } from '../config/admin-tokens-file.ts';
 import type { Identity } from './call.ts';
 
 interface AdminTokensOptions {

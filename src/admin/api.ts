@@ -17,7 +17,7 @@ import {
 import type { Contexts, LiveContext } from '../operations/catalogue/contexts.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import type { Recording } from '../operations/recorded.ts';
-import { MAX_SLICE_BYTES } from '../operations/transfer/records.ts';
+import { MAX_SLICE_BYTES } from '../operations/transfer/keys-and-customers.ts';
 import { type AdminAuthenticator, type AdminRequest, roleRefusal } from './authenticator.ts';
 import { type Call, type Identity, personOf, readBody, readBytes } from './call.ts';
 import { type Endpoint, inputOf, matchOf, readsMuch, respond, takesSecret, targetOf } from './endpoints.ts';

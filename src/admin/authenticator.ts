@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { ROLES, type Role } from '../config/admin-tokens.ts';
+import { ROLES, type Role } from '../config/admin-tokens-file.ts';
 import { valuesOf } from '../http1/fields.ts';
 import { authorizationOf } from '../identify/bearer.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';

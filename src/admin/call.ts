@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Role } from '../config/admin-tokens.ts';
+import type { Role } from '../config/admin-tokens-file.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import type { Actor } from '../operations/audit-trail.ts';
 import { type AdminResponse, errorResponse } from './response.ts';

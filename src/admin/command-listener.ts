@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import { listeningAtPath } from '../io/listening.ts';
-import { visible } from '../operations/values.ts';
+import { visible } from '../operations/operation-values.ts';
 import type { AdminApi } from './api.ts';
 import type { Identity } from './call.ts';
 

@@ -5,8 +5,8 @@ import type { Contexts } from '../operations/catalogue/contexts.ts';
 import { hasQuery, lineOf, membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';
 import type { Asked, Done, Stream } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY, perform } from '../operations/catalogue/perform.ts';
+import { visible } from '../operations/operation-values.ts';
 import type { Recording } from '../operations/recorded.ts';
-import { visible } from '../operations/values.ts';
 import type { Call } from './call.ts';
 import { type AdminResponse, changeResponse, etagOf, jsonResponse } from './response.ts';
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { PAGE } from '../operations/values.ts';
+import { PAGE } from '../operations/operation-values.ts';
 import { SIGN_IN, SIGN_OUT, session } from './sign-in.ts';
 
 // What the OpenAPI description has beside the operations: what it is about, what all operations have in common, and the paths of the

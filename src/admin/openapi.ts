@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { atOnce, type Steps } from '../io/steps.ts';
 import { hasQuery, isOptional, lineOf, membersOf } from '../operations/catalogue/input.ts';
 import { FINAL } from '../operations/catalogue/operation.ts';
-import { invalidPlans } from '../operations/catalogue/plans.ts';
+import { invalidPlans } from '../operations/catalogue/plan-operations.ts';
 import { ENDPOINTS, type Endpoint, fieldsOf, isPaged } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
 import { type RefusalCode, STATUS } from './response.ts';

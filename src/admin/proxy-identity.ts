@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { JWTPayload } from 'jose';
-import { ROLES, type Role } from '../config/admin-tokens.ts';
+import { ROLES, type Role } from '../config/admin-tokens-file.ts';
 import type { ProxyIdentitySettings } from '../config/identification.ts';
 import { expiryOf, MAX_JWT_LENGTH, RememberedTokens, TOLERANCE_SECONDS, verifyClaims } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Role } from '../config/admin-tokens.ts';
+import type { Role } from '../config/admin-tokens-file.ts';
 import { CONSOLE_COOKIE } from '../http1/console-cookies.ts';
 import type { TokenIdentity } from './admin-tokens.ts';
 import type { Identity } from './call.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { valuesOf } from '../http1/fields.ts';
 import { readTexts } from '../operations/catalogue/input.ts';
 import { timeOf } from '../operations/key-report.ts';
-import { flag } from '../operations/values.ts';
+import { flag } from '../operations/operation-values.ts';
 import { TokenIdentity } from './admin-tokens.ts';
 import type { AdminAuthenticator, AdminRequest, Authorised } from './authenticator.ts';
 import type { Identity } from './call.ts';

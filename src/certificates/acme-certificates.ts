@@ -4,9 +4,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Acme } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { type Certificate, type CertificateSource, checkedCertificate, readClientCa } from '../listen/tls.ts';
-import { FORGET_AFTER_MS } from './challenge-certificates.ts';
-import { DirectoryError, printable } from './directory.ts';
-import { type ChallengeAnswer, type OrderOptions, orderCertificate } from './order.ts';
 import {
   type Account,
   directoryIdOf,
@@ -17,9 +14,12 @@ import {
   readFailed,
   readIssued,
   type Sealing,
-} from './records.ts';
+} from './acme-records.ts';
+import { type CertificateStore, type Lease, NAMES, type RecordChange } from './certificate-store.ts';
+import { FORGET_AFTER_MS } from './challenge-certificates.ts';
+import { DirectoryError, printable } from './directory.ts';
+import { type ChallengeAnswer, type OrderOptions, orderCertificate } from './order.ts';
 import { isTime, MAX_WAIT_MS, renewalAtMs, waitAfterMs } from './schedule.ts';
-import { type CertificateStore, type Lease, NAMES, type RecordChange } from './store.ts';
 
 export interface AcmeEvents {
   /** A certificate is in use: one that was stored, that another gateway has ordered, or that this one has. */

@@ -2,8 +2,8 @@ import { X509Certificate } from 'node:crypto';
 import type { Authorization, Client, Order } from 'acme-client';
 import type { Acme } from '../config/settings.ts';
 import { certificateBlocks } from '../listen/pem.ts';
+import type { Account, Issued } from './acme-records.ts';
 import { Directory, DirectoryError, printable } from './directory.ts';
-import type { Account, Issued } from './records.ts';
 
 /** The answer to one challenge: what the authority has to find. */
 export interface ChallengeAnswer {

@@ -1,4 +1,4 @@
-import type { Failed } from './records.ts';
+import type { Failed } from './acme-records.ts';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;

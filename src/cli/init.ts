@@ -5,14 +5,14 @@ import { readEnvironment } from '../config/environment.ts';
 import { printFault } from '../config/fault.ts';
 import { parseGatewayFile } from '../config/gateway-file.ts';
 import { jsonSchemas } from '../config/json-schema.ts';
-import { parsePlans } from '../config/plans.ts';
+import { parsePlans } from '../config/plans-schema.ts';
 import { reasonOf } from '../config/read-file.ts';
+import { faultOfTarget } from '../config/setting-values.ts';
 import { DEFAULT_GATEWAY_FILE, DEFAULT_PLANS_FILE } from '../config/settings.ts';
 import { GATEWAY_SCHEMA, settingsHead } from '../config/settings-head.ts';
-import { faultOfTarget } from '../config/values.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { isWindow } from '../model/plan.ts';
-import { visible } from '../operations/values.ts';
+import { visible } from '../operations/operation-values.ts';
 import { commandOf } from './first-steps.ts';
 import type { Command, Terminal, Words } from './terminal/command.ts';
 

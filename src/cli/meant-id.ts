@@ -1,10 +1,10 @@
 import { Failure } from '../failure.ts';
 import { escapedText } from '../io/terminal-text.ts';
 import { isCustomerId } from '../model/record.ts';
-import { listCustomers } from '../operations/catalogue/customers.ts';
-import { listKeys } from '../operations/catalogue/keys.ts';
+import { listCustomers } from '../operations/catalogue/customer-operations.ts';
+import { listKeys } from '../operations/catalogue/key-operations.ts';
 import { folded } from '../operations/key-search.ts';
-import { type OperationsAt, pagesOf } from './operations.ts';
+import { type OperationsAt, pagesOf } from './operations-interface.ts';
 import type { Placeholder } from './terminal/command.ts';
 
 /** What an id may be of. */

@@ -1,9 +1,9 @@
 import { OPERATIONS } from '../operations/catalogue/all.ts';
-import { CUSTOMER_LOOKS } from './customers/change.ts';
-import { KEY_LOOKS } from './keys/change.ts';
+import { CUSTOMER_LOOKS } from './customers/customer-looks.ts';
+import { KEY_LOOKS } from './keys/key-looks.ts';
 import { type Look, operationCommand } from './operation-command.ts';
 import type { Command } from './terminal/command.ts';
-import { USAGE_LOOKS } from './usage-changes.ts';
+import { USAGE_LOOKS } from './usage-looks.ts';
 
 /** A command with its line in the overview, of at most 52 characters. */
 export type Entry = readonly [line: string, command: Command];

@@ -13,7 +13,7 @@ import {
 } from '../operations/catalogue/input.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { customerId, duration, moment } from '../operations/catalogue/record-operations.ts';
-import { MOMENT_RULE, momentFrom } from '../operations/values.ts';
+import { MOMENT_RULE, momentFrom } from '../operations/operation-values.ts';
 import { attributeForm } from './keys/attribute-options.ts';
 import { type Meaning, meantId } from './meant-id.ts';
 import type { OperationsAt } from './operations-at.ts';

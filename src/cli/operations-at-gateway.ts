@@ -7,7 +7,7 @@ import { partsOf } from '../operations/catalogue/methods.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { isSecretLike } from '../operations/key-search.ts';
-import { type AskedAt, type OperationsAt, type Performed, SECRET_ADVICE } from './operations.ts';
+import { type AskedAt, type OperationsAt, type Performed, SECRET_ADVICE } from './operations-interface.ts';
 
 /** The admin API of a gateway, and how it is asked. */
 interface AdminApiAt {

@@ -6,12 +6,12 @@ import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, isDryRun, PLAINLY } from '../operations/catalogue/perform.ts';
 import { shellActor } from '../operations/recorded.ts';
 import { namedStore, type OpenOptions, type OpenStore, untilReleased } from '../serve/open-store.ts';
-import { type AskedAt, contextOn, type OperationsAt, plansContextOn } from './operations.ts';
 import { NotReached, operationsAtGateway } from './operations-at-gateway.ts';
+import { type AskedAt, contextOn, type OperationsAt, plansContextOn } from './operations-interface.ts';
 import { recordingOf } from './recorded-change.ts';
 import type { Terminal } from './terminal/command.ts';
 
-export type { OperationsAt, Performed } from './operations.ts';
+export type { OperationsAt, Performed } from './operations-interface.ts';
 
 /** How a store is opened for a command that does this operation. */
 export function openingFor({ needsNoPlans, makesSecret }: AnyOperation): OpenOptions {

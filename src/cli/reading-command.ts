@@ -5,11 +5,11 @@ import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { type Print, printOn } from './operation-command.ts';
 import { inputOf, optionOf, optionsOf, type Spelling, withMeantId, withMeantIds } from './operation-options.ts';
-import { pagesOf } from './operations.ts';
 import { type OperationsAt, openingFor, withOperations } from './operations-at.ts';
+import { pagesOf } from './operations-interface.ts';
 import type { Command, Option, Placeholder, Terminal, Words } from './terminal/command.ts';
 import { Progress } from './terminal/output.ts';
-import { type Column, printTable } from './terminal/table.ts';
+import { type Column, printTable } from './terminal/printed-table.ts';
 import { OF_OPERATIONS } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
 

@@ -2,9 +2,9 @@ import { configurationFrom } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { serveUntil, untilSignalled } from '../serve/run-until-signal.ts';
 import { startGateway } from '../serve/start-gateway.ts';
-import { printCheck } from './gateway/check.ts';
+import { printCheck } from './gateway/gateway-check.ts';
 import type { Command } from './terminal/command.ts';
-import { JSON_LOG, withLog } from './terminal/log.ts';
+import { JSON_LOG, withLog } from './terminal/log-option.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
 /** The option by which the embedded store is used although it lacks what it acknowledged. */

@@ -23,7 +23,7 @@ import { commandOf, type DemoKey, greetingOf, hintFor, reminderOf, type Surround
 import { recordedByCommand } from './recorded-change.ts';
 import { ACCEPT_ROLLBACK } from './serve.ts';
 import type { Command } from './terminal/command.ts';
-import { JSON_LOG, withLog } from './terminal/log.ts';
+import { JSON_LOG, withLog } from './terminal/log-option.ts';
 import { OF_GATEWAY } from './terminal/variables.ts';
 
 /**

@@ -2,16 +2,16 @@ import { instantText, STEP_MS } from '../admit/history-report.ts';
 import { type ExitCode, Failure } from '../failure.ts';
 import { UnreadableRecord } from '../model/record.ts';
 import type { InputOf } from '../operations/catalogue/operation.ts';
-import { exportUsage } from '../operations/catalogue/usage.ts';
+import { exportUsage } from '../operations/catalogue/usage-operations.ts';
 import { type AskedSpan, MAX_EXPORTED, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
 import { csvLine } from './keys/export.ts';
 import { meantId } from './meant-id.ts';
-import { pagesOf } from './operations.ts';
 import { withOperations } from './operations-at.ts';
+import { pagesOf } from './operations-interface.ts';
 import type { Command, Placeholder } from './terminal/command.ts';
 import { OF_OPERATIONS } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
-import { NOT_KEPT } from './usage.ts';
+import { NOT_KEPT } from './usage-command.ts';
 
 const HEADER = [
   'id',

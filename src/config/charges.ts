@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { Charge, Reserve } from '../meter/charge.ts';
 import { type CostSource, pointerOf } from '../meter/cost.ts';
-import * as values from './values.ts';
-import { wholeNumber } from './values.ts';
+import * as values from './setting-values.ts';
+import { wholeNumber } from './setting-values.ts';
 
 /*
  * `cost` of a route in gateway.yaml: for how many requests one counts, and what it charges in units of their own.

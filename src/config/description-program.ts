@@ -3,9 +3,9 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import standalone from 'ajv/dist/standalone/index.js';
 import { Checks, type NumberRules, patternOf, RUNTIME, textOf } from '../validate/checks.ts';
 import { FORMATS } from '../validate/formats.ts';
-import { PatternFault } from '../validate/pattern.ts';
 import { AutomatonBudget, costOf, hasSmallAutomaton, MAX_INSTRUCTIONS } from '../validate/pattern-cost.ts';
 import type { Content, DescribedPath, Operation, Parameter, Program } from '../validate/program.ts';
+import { PatternFault } from '../validate/schema-pattern.ts';
 import { Work } from '../validate/work.ts';
 import {
   type DescribedOperation,

@@ -1,6 +1,6 @@
 import { quoted } from './fault.ts';
 import { readSecret, type SecretReader } from './read-file.ts';
-import { type Frozen, faultOfTarget, HOST_RULE, isHost } from './values.ts';
+import { type Frozen, faultOfTarget, HOST_RULE, isHost } from './setting-values.ts';
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 type LogLevel = (typeof LOG_LEVELS)[number];

@@ -16,7 +16,7 @@ import type { Path } from './fault.ts';
 import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { routesOf } from './routes.ts';
-import { instant, timeout } from './values.ts';
+import { instant, timeout } from './setting-values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
 
 type RouteEntry = GatewayFile['routes'][number];

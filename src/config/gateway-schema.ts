@@ -7,8 +7,8 @@ import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { routeCost } from './charges.ts';
 import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
-import * as values from './values.ts';
-import { inMs, instant, orNull } from './values.ts';
+import * as values from './setting-values.ts';
+import { inMs, instant, orNull } from './setting-values.ts';
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
 

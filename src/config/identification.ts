@@ -6,8 +6,8 @@ import { hasPunctuation } from '../http1/forwarded-fields.ts';
 import { ALPHABETS, type AlphabetName, FOREIGN_LENGTHS, type KeyFormat } from '../identify/api-key.ts';
 import type { JwksSource } from '../identify/jwt-keys.ts';
 import type { KeySource } from '../identify/key-sources.ts';
-import { ROLES } from './admin-tokens.ts';
-import * as values from './values.ts';
+import { ROLES } from './admin-tokens-file.ts';
+import * as values from './setting-values.ts';
 import { asArray, field, type Note } from './yaml.ts';
 
 // How gateway.yaml says who callers are: `jwt`, the JSON Web Tokens that are accepted, and `keys`, the formats of

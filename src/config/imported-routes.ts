@@ -7,8 +7,8 @@ import {
   pathItemsOf,
   segmentsOf,
 } from './description.ts';
+import { instant, method, uriReference } from './setting-values.ts';
 import { settingsHead } from './settings-head.ts';
-import { instant, method, uriReference } from './values.ts';
 
 export interface ImportOptions {
   /** The name of the upstream, and the address of its service. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { gatewaySchema } from './gateway-schema.ts';
 import { keysSchema } from './keys-file.ts';
-import { plansSchema } from './plans.ts';
+import { plansSchema } from './plans-schema.ts';
 
 /** The text of each JSON Schema (2020-12) by its file name in config/. Editors use them to complete and check settings. */
 export function jsonSchemas(): ReadonlyMap<string, string> {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { shapeOf } from '../model/attributes.ts';
 import { limitOr, limitsOf, UNLIMITED } from '../model/plan.ts';
 import { ID_FORMS } from '../model/record.ts';
-import * as values from './values.ts';
+import * as values from './setting-values.ts';
 import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
 
 // keys.yaml, the file of `tollgate keys apply`: which keys and customers are to exist, and what is said of each.

@@ -3,9 +3,9 @@ import { compileCacheVariables } from '../io/compile-cache.ts';
 import { startThread } from '../io/own-program.ts';
 import type { Variables } from './environment.ts';
 import { isPipeOrDevice, signatureOf, statOf } from './read-file.ts';
+import { deepFreeze } from './setting-values.ts';
 import { type Configuration, filesOf } from './settings.ts';
 import type { Reading, Refused, ThreadData } from './settings-thread.ts';
-import { deepFreeze } from './values.ts';
 
 /** A complete and valid configuration that differs from the one in force. */
 export interface SettingsChange {

@@ -12,11 +12,11 @@ import { type Environment, readEnvironment, type Variables } from './environment
 import { type Fault, printFault, printPlace } from './fault.ts';
 import { parseGatewayFile } from './gateway-file.ts';
 import type { GatewayFile } from './gateway-schema.ts';
-import { parsePlans } from './plans.ts';
+import { parsePlans } from './plans-schema.ts';
 import { type PolicyFile, type PolicySource, readPolicies } from './policy-files.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import { routesOf } from './routes.ts';
-import { deepFreeze, type Frozen, targetOf } from './values.ts';
+import { deepFreeze, type Frozen, targetOf } from './setting-values.ts';
 import { isMapping, type Parsed } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */

@@ -15,8 +15,8 @@ import {
 } from './faults.ts';
 import { type ForwardRequest, whenBegun } from './request-body.ts';
 import { Retries, type RetryRules } from './retries.ts';
-import type { InFlightRequest, UpstreamConnection } from './upstream/connection.ts';
 import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upstream/upstream.ts';
+import type { InFlightRequest, UpstreamConnection } from './upstream/upstream-connection.ts';
 
 /**
  * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no

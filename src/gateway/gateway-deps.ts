@@ -23,8 +23,8 @@ import type { BodyChecks } from './body-checks.ts';
 import type { ClosedWebSocket, Exchange } from './exchange.ts';
 import type { HeldBodies } from './held-body.ts';
 import type { OpenWebSockets } from './open-web-sockets.ts';
+import type { Usage } from './own-usage.ts';
 import type { RequestTrace } from './trace-context.ts';
-import type { Usage } from './usage.ts';
 import type { AddressLists } from './who-may-call.ts';
 
 /** The dependencies of the gateway. The composition root builds them; no request gets a dependency in any other way. */

@@ -22,6 +22,7 @@ import { checkHead, type Unfit } from './described-request.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { chargesOf } from './metering.ts';
+import type { UsageBody } from './own-usage.ts';
 import { Payment } from './payment.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf, refusalByPolicy } from './policy-request.ts';
 import { forwardedEnd, type Passage, type ProxyFlow, type ProxyResult, SWITCHING_PROTOCOLS } from './proxy-request.ts';
@@ -40,7 +41,6 @@ import {
 import { attempt, attemptInTurn, resumeWith, resumeWithOwn, type Waiter } from './resume.ts';
 import type { RunningRequests } from './running-requests.ts';
 import type { RequestTrace } from './trace-context.ts';
-import type { UsageBody } from './usage.ts';
 import { usageResponse } from './usage-response.ts';
 import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 import { WholeBody } from './whole-body.ts';

@@ -6,8 +6,8 @@ import type { UnreadableIdentity } from '../identify/record-store.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
+import type { UsageBody } from './own-usage.ts';
 import { type Refusal, routeRefusal } from './refusals.ts';
-import type { UsageBody } from './usage.ts';
 
 /**
  * Room for `?history&step=day&unit=tokens` and a key in the query (`keys.from`).

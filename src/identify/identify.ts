@@ -2,7 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import type { Meta } from '../model/attributes.ts';
-import { certificateDigest } from '../model/certificates.ts';
+import { certificateDigest } from '../model/client-certificates.ts';
 import type { Limits } from '../model/plan.ts';
 import {
   isSuspended,

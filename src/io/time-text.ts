@@ -1,5 +1,5 @@
 // How the output of commands and the log on a terminal write times. Settings and options have their own notation for durations
-// (`30m`), which `config/values.ts` reads.
+// (`30m`), which `config/setting-values.ts` reads.
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;

@@ -4,7 +4,7 @@ import ipaddr from 'ipaddr.js';
 import type { ClientAddress, ClientCertificate, ClientRequest } from '../http1/client.ts';
 import { valuesOf } from '../http1/fields.ts';
 import { Networks, parseAddress } from '../io/networks.ts';
-import { clientCertificateOf } from '../model/certificates.ts';
+import { clientCertificateOf } from '../model/client-certificates.ts';
 import { takeFirstBytes } from './first-bytes.ts';
 
 /**

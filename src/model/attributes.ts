@@ -3,7 +3,7 @@ import { Failure } from '../failure.ts';
 import { META_NAME } from '../http1/field-rules.ts';
 import { SCOPE_TOKEN } from '../http1/fields.ts';
 import { faultOfNetwork, oneFormOfNetwork } from '../io/networks.ts';
-import { faultOfCertificateName, oneFormOfCertificateName, thumbprintFrom } from './certificates.ts';
+import { faultOfCertificateName, oneFormOfCertificateName, thumbprintFrom } from './client-certificates.ts';
 import { faultOfOrigin } from './origins.ts';
 
 /*

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { Failure } from '../failure.ts';
 import { type AttributeName, type Attributes, KEPT, type RecordKind } from './attributes.ts';
-import { certificateDigest } from './certificates.ts';
+import { certificateDigest } from './client-certificates.ts';
 import { count, type DeepReadonly, eachWindow, LAST_MS } from './values.ts';
 
 /*

@@ -10,6 +10,7 @@ import type { Limits, Plans } from '../model/plan.ts';
 import { isCustomerId } from '../model/record.ts';
 import { isLimitName, type LimitName, type WindowName } from '../model/values.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
+import { visible } from './operation-values.ts';
 import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import {
   type CountedLimit,
@@ -23,7 +24,6 @@ import {
   type UsageChange,
 } from './usage-changes.ts';
 import { type AskedSpan, isTokenCaller, reportOf } from './usage-history.ts';
-import { visible } from './values.ts';
 
 /** What is counted for an id: of a key, a token caller (`jwt_…`, or `cus_…/jwt_…`), or a customer. */
 interface CountedAccount {

@@ -10,11 +10,11 @@ import { isCustomerId, isKeyId, isReadable, type Listed, orUnreadable, Unreadabl
 import { WINDOWS } from '../model/values.ts';
 import { ownerOf } from './account-owners.ts';
 import { usageOf } from './account-usage.ts';
+import { visible } from './operation-values.ts';
 import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
 import { unreadableCounts } from './refused-now.ts';
 import { type SpentWindow, spentWindows } from './usage-changes.ts';
 import { isTokenCaller } from './usage-history.ts';
-import { visible } from './values.ts';
 
 /**
  * The bans in force, in no order, and the callers whose ban cannot be read; without those that a key has left behind in a former

@@ -37,7 +37,7 @@ import {
   type OperatorStore,
   recordOf,
 } from './operator-store.ts';
-import { goneElsewhereText, insistOnPlan } from './plans/history.ts';
+import { goneElsewhereText, insistOnPlan } from './plans/versions.ts';
 import { unreadableText } from './unreadable.ts';
 
 // What operators do with customers alone, and which customer a key belongs to.

@@ -6,7 +6,7 @@ import { count, type DeepReadonly, time } from '../model/values.ts';
 import type { Route } from '../routing/route.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf, unreadableRow } from './key-report.ts';
-import { day } from './values.ts';
+import { day } from './operation-values.ts';
 
 const deprecatedRoute = {
   route: z.string().describe('The pattern, `/v1/pets/{petId}`.'),

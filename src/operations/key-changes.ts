@@ -5,8 +5,8 @@ import { type AttributeEdits, type Attributes, changedAttributes, withoutAttribu
 import type { Limits, Plan } from '../model/plan.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../model/record.ts';
 import { workingSecrets } from './key-report.ts';
+import { visible } from './operation-values.ts';
 import { type suspensionOf, withoutSuspension, withSuspension } from './suspensions.ts';
-import { visible } from './values.ts';
 
 /** What a new key is to have. */
 export interface KeyAttributes extends AttributeEdits {

@@ -12,8 +12,8 @@ import {
   UnreadableRecord,
 } from '../model/record.ts';
 import { type DeepReadonly, time } from '../model/values.ts';
+import { day } from './operation-values.ts';
 import { suspendedMember, suspension } from './suspensions.ts';
-import { day } from './values.ts';
 
 /** Why a record that a row of a list is about cannot be read; the row has what is known without it. */
 export const unreadableRow = z

@@ -16,7 +16,7 @@ import {
   UnreadableRecord,
 } from '../model/record.ts';
 import { dayOf, lastUsedOn } from './key-uses.ts';
-import { DURATION_RULE, durationFrom } from './values.ts';
+import { DURATION_RULE, durationFrom } from './operation-values.ts';
 
 /*
  * The search over all keys: what operators may ask for, which keys match, and how a page is read in bounded work.

@@ -5,7 +5,7 @@ import type { UsageReport } from '../admit/usage-report.ts';
 import { formOf, type ToppedUpLimit, type TopUpNote, withTopUps } from '../admit/windows.ts';
 import { formText, limit, type Plan } from '../model/plan.ts';
 import { count, type DeepReadonly, type LimitName, windowOf } from '../model/values.ts';
-import { standingBan, topUpId, unixSeconds } from './values.ts';
+import { standingBan, topUpId, unixSeconds } from './operation-values.ts';
 
 const standingWindow = z
   .strictObject({

@@ -3,7 +3,7 @@ import type { Configuration, RefusedFile, SettingsFile } from '../config/setting
 import { Failure } from '../failure.ts';
 import type { AuditStore } from './audit-store.ts';
 import type { RecordedChange } from './audit-trail.ts';
-import type { PlansHistory } from './plans/history-store.ts';
+import type { PlansHistory } from './plans/plans-history-store.ts';
 
 /** A version of one file that has come into force. */
 export interface TakenFile {

@@ -16,7 +16,7 @@ import {
   type StoredKey,
   type StoredRecord,
 } from '../model/record.ts';
-import { visible } from './values.ts';
+import { visible } from './operation-values.ts';
 
 /** An open store, and what operators' work on it needs besides. */
 export interface OperatorStore {

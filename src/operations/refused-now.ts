@@ -11,7 +11,7 @@ import { UnreadableRecord } from '../model/record.ts';
 import { count, limitName } from '../model/values.ts';
 import { ownerOf } from './account-owners.ts';
 import { allowanceOfOwner, customerOfKey, unreadableRow } from './key-report.ts';
-import { unixSeconds } from './values.ts';
+import { unixSeconds } from './operation-values.ts';
 
 /** A key, or a token caller, whose requests are refused at present. Name and owner are null for a token caller. */
 export const refusedReport = z

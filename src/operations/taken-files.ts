@@ -3,7 +3,7 @@ import type { Configuration, Settings } from '../config/settings.ts';
 import type { Steps } from '../io/steps.ts';
 import type { Plans } from '../model/plan.ts';
 import type { TakenFile } from './load-record.ts';
-import { changesBetween, changeText } from './plans/changes.ts';
+import { changesBetween, changeText } from './plans/plan-changes.ts';
 
 /** The names in gateway.yaml of settings that have another one in the code. */
 const NAMES_IN_FILE: Readonly<Record<string, string>> = {

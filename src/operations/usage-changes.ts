@@ -5,12 +5,12 @@ import type { Durability } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { WINDOW_MS, type WindowLimit } from '../admit/windows.ts';
-import { momentOf } from '../config/values.ts';
+import { momentOf } from '../config/setting-values.ts';
 import { Failure } from '../failure.ts';
 import { isCustomerId } from '../model/record.ts';
 import { count, type DeepReadonly, isLimitName, type LimitName, limitName } from '../model/values.ts';
+import { standingBan, topUpId, unixSeconds } from './operation-values.ts';
 import { insistOnReason } from './suspensions.ts';
-import { standingBan, topUpId, unixSeconds } from './values.ts';
 
 // Top-ups and resets of what a key has counted, and which quota is spent when a ban is lifted.
 

@@ -15,8 +15,8 @@ import { unitNamesIn } from '../admit/plan.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
 import { byReadability, isReadable, orUnreadable, type StoredKey, type UnreadableRecord } from '../model/record.ts';
 import { count, type DeepReadonly, time } from '../model/values.ts';
+import { PAST_RULE, pastFrom } from './operation-values.ts';
 import { CUSTOMERS, KEYS, type OperatorStore, recordOf } from './operator-store.ts';
-import { PAST_RULE, pastFrom } from './values.ts';
 
 /** Which hours or days of a history an operator asks for. */
 export interface AskedSpan extends Span {

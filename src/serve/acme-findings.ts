@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
-import { idOf, readFailed, readIssued, type Sealing } from '../certificates/records.ts';
-import { type CertificateStore, NAMES } from '../certificates/store.ts';
+import { idOf, readFailed, readIssued, type Sealing } from '../certificates/acme-records.ts';
+import { type CertificateStore, NAMES } from '../certificates/certificate-store.ts';
 import type { Acme } from '../config/settings.ts';
 
 /** As `Finding` of doctor.ts, without the name of the check. */

@@ -17,7 +17,7 @@ import { AuditTrail } from '../operations/audit-trail.ts';
 import { type PlansContext, type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
-import { recentRecordOf } from '../operations/fleet/recent-record.ts';
+import { recentRecordOf } from '../operations/fleet/recent-record-of-fleet.ts';
 import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';

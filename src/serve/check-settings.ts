@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { readAcmeFiles } from '../certificates/acme-certificates.ts';
-import { readAdminTokens } from '../config/admin-tokens.ts';
+import { readAdminTokens } from '../config/admin-tokens-file.ts';
 import type { Variables } from '../config/environment.ts';
 import { type AcmeTls, type Configuration, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';

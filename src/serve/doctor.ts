@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import { partsOfAccount } from '../admit/account-id.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import { sealingUnder, UNSEALED } from '../certificates/records.ts';
+import { sealingUnder, UNSEALED } from '../certificates/acme-records.ts';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';

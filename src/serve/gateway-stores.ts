@@ -1,7 +1,7 @@
 import type { HistoryStore } from '../admit/history-store.ts';
 import type { RecallFeed } from '../admit/leases.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
-import type { CertificateStore } from '../certificates/store.ts';
+import type { CertificateStore } from '../certificates/certificate-store.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
@@ -13,7 +13,7 @@ import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
-import type { PlansHistory } from '../operations/plans/history-store.ts';
+import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
 import { openForGateway as openEmbeddedStore } from '../stores/embedded/open.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { PepperWatch } from './pepper-watch.ts';

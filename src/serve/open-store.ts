@@ -9,7 +9,7 @@ import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
-import type { PlansHistory } from '../operations/plans/history-store.ts';
+import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
 import {
   hasStore,
   nameOfEmbedded,

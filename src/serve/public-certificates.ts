@@ -1,6 +1,6 @@
 import { AcmeCertificates, type AcmeEvents } from '../certificates/acme-certificates.ts';
+import { sealingUnder, UNSEALED } from '../certificates/acme-records.ts';
 import { ChallengeCertificates } from '../certificates/challenge-certificates.ts';
-import { sealingUnder, UNSEALED } from '../certificates/records.ts';
 import type { Acme, AcmeTls, Settings } from '../config/settings.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ListenerCertificates } from '../listen/accept.ts';

@@ -11,7 +11,6 @@ import {
 import { type Allowance, bitOfUnit, unitNamesOf, withBudgets } from '../admit/plan.ts';
 import { settled, settledWindows } from '../admit/settle.ts';
 import type { Limits, Plans } from '../model/plan.ts';
-import { Accounts } from './accounts.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';
 import { ADMITTED, REFUSED } from './log-line.ts';
 import {
@@ -28,6 +27,7 @@ import {
   type Recording,
   type Rows,
 } from './recording.ts';
+import { Accounts } from './simulated-accounts.ts';
 import { type Bucket, type Counts, type Replayed, sumOf, Tally, Timeline } from './tally.ts';
 
 interface ReplayOptions {

@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 import { isOfFormat, stepsOfFormat } from './formats.ts';
-import { translated } from './pattern.ts';
 import { costOf, leaveOutAutomaton } from './pattern-cost.ts';
+import { translated } from './schema-pattern.ts';
 import {
   CHARACTERS_PER_STEP,
   ExcessError,

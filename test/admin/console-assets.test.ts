@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import jsTokens from 'js-tokens';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { consoleAssets } from '../../src/admin/console/serve.ts';
+import { consoleAssets } from '../../src/admin/console/console-assets.ts';
 import { countTurns } from '../support/count-turns.ts';
 import { atEnd } from '../support/endings.ts';
 

@@ -3,7 +3,7 @@ import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { ENDPOINTS } from '../../src/admin/endpoints.ts';
-import { ROLES } from '../../src/config/admin-tokens.ts';
+import { ROLES } from '../../src/config/admin-tokens-file.ts';
 import { lineOf } from '../../src/operations/catalogue/input.ts';
 import { eventually } from '../support/conditions.ts';
 import type { TestGateway } from '../support/gateway.ts';

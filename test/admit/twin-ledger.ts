@@ -4,7 +4,7 @@ import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DECIDE_LUA } from '../../src/stores/redis/decision-call.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { USAGE_CHANGES_LUA } from '../../src/stores/redis/usage-changes.ts';
+import { USAGE_CHANGES_LUA } from '../../src/stores/redis/usage-change-scripts.ts';
 
 /*
  * A ledger whose scripts read the test's clock, so that a test can compare them with their twins in TypeScript.

@@ -2,10 +2,15 @@ import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { beforeAll, expect, test } from 'vitest';
 import { AcmeCertificates, type AcmeOptions } from '../../src/certificates/acme-certificates.ts';
+import { type Issued, idOf, readFailed, sealingUnder, UNSEALED } from '../../src/certificates/acme-records.ts';
+import {
+  type CertificateStore,
+  type Lease,
+  NAMES,
+  type RecordChange,
+} from '../../src/certificates/certificate-store.ts';
 import { DirectoryError } from '../../src/certificates/directory.ts';
 import type { OrderOptions } from '../../src/certificates/order.ts';
-import { type Issued, idOf, readFailed, sealingUnder, UNSEALED } from '../../src/certificates/records.ts';
-import { type CertificateStore, type Lease, NAMES, type RecordChange } from '../../src/certificates/store.ts';
 import { eventually } from '../support/conditions.ts';
 import { newAuthority } from '../support/encrypted.ts';
 import { atEnd } from '../support/endings.ts';

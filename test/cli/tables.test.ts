@@ -2,8 +2,8 @@ import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import stringWidth from 'string-width';
 import { describe, expect, test } from 'vitest';
+import { type Column, printTable, table } from '../../src/cli/terminal/printed-table.ts';
 import { withTonedLead } from '../../src/cli/terminal/style.ts';
-import { type Column, printTable, table } from '../../src/cli/terminal/table.ts';
 import type { Style } from '../../src/io/terminal-text.ts';
 import { shortened } from '../../src/io/text-width.ts';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { parseAdminTokens } from '../../src/config/admin-tokens.ts';
+import { parseAdminTokens } from '../../src/config/admin-tokens-file.ts';
 import { printFault } from '../../src/config/fault.ts';
 
 const GOOD = 'a-good-token-of-letters';

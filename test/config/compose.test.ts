@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import manifest from '../../package.json' with { type: 'json' };
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
-import { durationMs } from '../../src/config/values.ts';
+import { durationMs } from '../../src/config/setting-values.ts';
 import { baseImages } from '../../tools/compose/images.ts';
 import { ROOT } from '../support/processes.ts';
 import { privateRedis, redisCommand } from '../support/redis.ts';

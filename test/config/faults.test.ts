@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { printFault } from '../../src/config/fault.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
-import { parsePlans } from '../../src/config/plans.ts';
+import { parsePlans } from '../../src/config/plans-schema.ts';
 import { readSettingsFile } from '../../src/config/read-file.ts';
 import { MISTAKES } from './mistakes.ts';
 

@@ -11,8 +11,8 @@ import { ConfigMap, Namespace, Service, ServiceAccount } from 'kubernetes-models
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
-import { parsePlans } from '../../src/config/plans.ts';
-import { durationMs } from '../../src/config/values.ts';
+import { parsePlans } from '../../src/config/plans-schema.ts';
+import { durationMs } from '../../src/config/setting-values.ts';
 import { ROOT } from '../support/processes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 

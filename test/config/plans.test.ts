@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { DEFAULT_BANS, parsePlans } from '../../src/config/plans.ts';
+import { DEFAULT_BANS, parsePlans } from '../../src/config/plans-schema.ts';
 import type { Plans } from '../../src/model/plan.ts';
 
 function plansOf(text: string): Plans {

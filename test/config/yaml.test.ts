@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { printFault } from '../../src/config/fault.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
-import { parsePlans } from '../../src/config/plans.ts';
+import { parsePlans } from '../../src/config/plans-schema.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
 const SOUND = 'plans: { free: { limits: { minute: 60 } } }\n';

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { type CertificateStore, NAMES } from '../../src/certificates/store.ts';
+import { type CertificateStore, NAMES } from '../../src/certificates/certificate-store.ts';
 
 const LEASE = NAMES.lease('one');
 const kept = (name: string, text: string | null) => ({ name, text, keptMs: null });

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { DURABLE } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { KeyStore, RecordPage } from '../../src/identify/record-store.ts';
-import { certificateDigest } from '../../src/model/certificates.ts';
+import { certificateDigest } from '../../src/model/client-certificates.ts';
 import type { StoredKey } from '../../src/model/record.ts';
 import { deleted, revoked, rotated } from '../../src/operations/key-changes.ts';
 import { someKey } from '../identify/some-key.ts';

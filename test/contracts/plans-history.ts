@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import { byReadability } from '../../src/model/record.ts';
-import { KEPT_TEXT_BYTES, KEPT_VERSIONS, type PlansHistory } from '../../src/operations/plans/history-store.ts';
+import { KEPT_TEXT_BYTES, KEPT_VERSIONS, type PlansHistory } from '../../src/operations/plans/plans-history-store.ts';
 
 const FILE = { kind: 'file', name: 'plans.yaml' } as const;
 const PERSON = { kind: 'person', name: 'Jo Ünïcode <jo@example.com>' } as const;

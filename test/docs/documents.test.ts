@@ -6,7 +6,7 @@ import { slugOf } from '../../src/cli/documents/slug.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
 import { gatewaySchema } from '../../src/config/gateway-schema.ts';
 import { parseKeysFile } from '../../src/config/keys-file.ts';
-import { parsePlans, plansSchema } from '../../src/config/plans.ts';
+import { parsePlans, plansSchema } from '../../src/config/plans-schema.ts';
 import { type CommandHelp, commandHelps } from '../../tools/docs/commands.ts';
 import { ROOT } from '../support/processes.ts';
 

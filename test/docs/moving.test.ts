@@ -7,7 +7,7 @@ import { decide, UNSEEN } from '../../src/admit/decide.ts';
 import { type Allowance, allowanceOf } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
-import { parsePlans } from '../../src/config/plans.ts';
+import { parsePlans } from '../../src/config/plans-schema.ts';
 import type { Plans } from '../../src/model/plan.ts';
 import { openReplica } from '../support/gateway.ts';
 import { blocksOf, textOf } from '../support/guides.ts';

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { windowLimit } from '../../src/admit/windows.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { OPERATIONS } from '../../src/operations/catalogue/all.ts';
-import { RECORDED_ACTIONS } from '../../src/operations/catalogue/records.ts';
+import { RECORDED_ACTIONS } from '../../src/operations/catalogue/recorded-operations.ts';
 import { openLog } from '../../src/telemetry/log.ts';
 import { QUOTED } from '../../tools/docs/errors.ts';
 import { performancePage } from '../../tools/docs/measured.ts';

@@ -4,7 +4,7 @@ import { createConnection, createServer, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/connection.ts';
+import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/upstream-connection.ts';
 import { Deadlines, UNWATCHED } from '../../src/io/deadlines.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { eventually } from '../support/conditions.ts';

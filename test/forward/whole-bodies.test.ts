@@ -5,7 +5,7 @@ import { createConnection, createServer, type Socket } from 'node:net';
 import { connect as connectEncrypted } from 'node:tls';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { ForwardRequest } from '../../src/forward/request-body.ts';
-import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/connection.ts';
+import { type InFlightRequest, UpstreamConnection } from '../../src/forward/upstream/upstream-connection.ts';
 import { Deadlines } from '../../src/io/deadlines.ts';
 import { Wire } from '../listen/fast-path/wire.ts';
 import { createAuthority } from '../support/certificates.ts';

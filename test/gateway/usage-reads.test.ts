@@ -4,7 +4,7 @@ import type { ReadHistory } from '../../src/admit/history-store.ts';
 import type { Ledger } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import type { UsageReport } from '../../src/admit/usage-report.ts';
-import { Usage, type UsageBody } from '../../src/gateway/usage.ts';
+import { Usage, type UsageBody } from '../../src/gateway/own-usage.ts';
 import { UnreadableRecord } from '../../src/model/record.ts';
 import { FakeLedger } from '../admit/fake-ledger.ts';
 import { allowance } from '../support/allowance.ts';

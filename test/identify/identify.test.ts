@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/identify/api-key.ts';
 import type { Identity } from '../../src/identify/identify.ts';
-import { certificateDigest } from '../../src/model/certificates.ts';
+import { certificateDigest } from '../../src/model/client-certificates.ts';
 import { altered } from '../support/altered.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { someCustomer } from './some-customer.ts';

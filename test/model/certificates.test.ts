@@ -6,7 +6,7 @@ import {
   faultOfCertificateName,
   oneFormOfCertificateName,
   thumbprintFrom,
-} from '../../src/model/certificates.ts';
+} from '../../src/model/client-certificates.ts';
 
 const HEX = 'ab'.repeat(32);
 

@@ -1,6 +1,6 @@
 import { Failure } from '../../src/failure.ts';
 import type { Actor } from '../../src/operations/audit-trail.ts';
-import type { PlansHistory, PlansVersion } from '../../src/operations/plans/history-store.ts';
+import type { PlansHistory, PlansVersion } from '../../src/operations/plans/plans-history-store.ts';
 
 /** A history of plans in memory, whose writes can fail. It keeps any number of versions. */
 export class FakePlansHistory implements PlansHistory {

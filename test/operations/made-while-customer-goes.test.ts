@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { contextOn } from '../../src/cli/operations.ts';
+import { contextOn } from '../../src/cli/operations-interface.ts';
 import { Failure } from '../../src/failure.ts';
 import { byReadability } from '../../src/model/record.ts';
 import { type MadeKey, takenBack } from '../../src/operations/create-once.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { accountIdOf } from '../../src/admit/account-id.ts';
-import { contextOn } from '../../src/cli/operations.ts';
+import { contextOn } from '../../src/cli/operations-interface.ts';
 import { UnreadableRecord } from '../../src/model/record.ts';
 import { nearLimits } from '../../src/operations/live/near-limits.ts';
 import { atPresent } from '../../src/operations/operator-store.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { momentFrom, pastFrom } from '../../src/operations/values.ts';
+import { momentFrom, pastFrom } from '../../src/operations/operation-values.ts';
 
 const NOW_MS = Date.UTC(2026, 10, 27, 17, 33);
 

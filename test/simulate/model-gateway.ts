@@ -4,7 +4,7 @@ import { type AccountState, type Amounts, accountsAfter, decide, UNSEEN } from '
 import { type Allowance, allowanceOf, bitOfUnit, IN_ONE_READING, withBudgets } from '../../src/admit/plan.ts';
 import { settled } from '../../src/admit/settle.ts';
 import { type Reservation, verdictOf } from '../../src/admit/verdict.ts';
-import { parsePlans } from '../../src/config/plans.ts';
+import { parsePlans } from '../../src/config/plans-schema.ts';
 import type { Limits, Plans } from '../../src/model/plan.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { NAMES } from '../../src/certificates/store.ts';
+import { NAMES } from '../../src/certificates/certificate-store.ts';
 import { EmbeddedCertificateStore } from '../../src/stores/embedded/certificates.ts';
 import { RedisCertificateStore } from '../../src/stores/redis/certificates.ts';
 import { connectRedis, untilReady } from '../../src/stores/redis/connection.ts';

@@ -3,7 +3,7 @@ import { accountIdOf } from '../../src/admit/account-id.ts';
 import { historyReport } from '../../src/admit/history-report.ts';
 import type { Ledger, LedgerView } from '../../src/admit/ledger.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { contextOn } from '../../src/cli/operations.ts';
+import { contextOn } from '../../src/cli/operations-interface.ts';
 import { resetCounts, usageOf } from '../../src/operations/account-usage.ts';
 import { withStore } from '../../src/serve/open-store.ts';
 import { AccountsOnDisk, AccountsTable } from '../../src/stores/embedded/accounts.ts';

@@ -72,10 +72,10 @@ const FOR_STORES = [
   'src/admit/history.ts',
   'src/admit/history-store.ts',
   'src/operations/audit-store.ts',
-  'src/operations/plans/history-store.ts',
+  'src/operations/plans/plans-history-store.ts',
   'src/operations/deprecated-calls.ts',
   'src/operations/fleet/fleet-store.ts',
-  'src/certificates/store.ts',
+  'src/certificates/certificate-store.ts',
 ];
 
 /** The construction of a class that implements an interface of another room, as the stores name them: `new RedisKeys(`. */

@@ -1,4 +1,4 @@
-import { durationMs } from '../../src/config/values.ts';
+import { durationMs } from '../../src/config/setting-values.ts';
 import { Usage } from '../kit/options.ts';
 import { namesOfScenarios, readScenario, type Scenario } from './scenario.ts';
 import type { Target } from './target-stand.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parsePlans } from '../../src/config/plans.ts';
+import { parsePlans } from '../../src/config/plans-schema.ts';
 import { Failure } from '../../src/failure.ts';
 import type { Plans } from '../../src/model/plan.ts';
 

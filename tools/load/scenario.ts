@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { duration } from '../../src/config/values.ts';
+import { duration } from '../../src/config/setting-values.ts';
 import { Failure } from '../../src/failure.ts';
 import { WINDOWS } from '../../src/model/values.ts';
 

@@ -1,4 +1,4 @@
-import { table } from '../../src/cli/terminal/table.ts';
+import { table } from '../../src/cli/terminal/printed-table.ts';
 import { percentile } from '../kit/statistics.ts';
 import { bansOf } from './judge/bans.ts';
 import { CHECKS, type Check, type Finding } from './judge/notes.ts';

@@ -3,7 +3,7 @@ import http from 'node:http';
 import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'rolldown';
-import { LIBRARIES } from '../../src/admin/console/serve.ts';
+import { LIBRARIES } from '../../src/admin/console/console-assets.ts';
 import { ROOT } from '../docs/root.ts';
 import { productionPackages } from './lock.ts';
 

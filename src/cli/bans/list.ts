@@ -1,4 +1,4 @@
-import { listBans } from '../../operations/catalogue/bans.ts';
+import { listBans } from '../../operations/catalogue/ban-operations.ts';
 import { CUSTOMER } from '../keys/text-form.ts';
 import { listCommand } from '../reading-command.ts';
 

@@ -17,11 +17,11 @@ import {
   type MadeChange,
 } from '../../operations/transfer/apply-changes.ts';
 import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/transfer/apply-plan.ts';
-import { numberOf } from '../../operations/transfer/records.ts';
+import { numberOf } from '../../operations/transfer/keys-and-customers.ts';
 import { SecretFolder } from '../../operations/transfer/secret-folder.ts';
 import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
-import { plansToUse } from '../operations.ts';
+import { plansToUse } from '../operations-interface.ts';
 import { recordedByCommand } from '../recorded-change.ts';
 import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';

@@ -7,10 +7,10 @@ import { type ExitCode, Failure } from '../../failure.ts';
 import { momentText } from '../../io/time-text.ts';
 import { TEXT_WORDS } from '../../model/attributes.ts';
 import { kindOf } from '../../model/record.ts';
-import { restoreKeys } from '../../operations/catalogue/transfer.ts';
+import { restoreKeys } from '../../operations/catalogue/transfer-operations.ts';
 import { everyRecord } from '../../operations/operator-store.ts';
 import { type Backup, backupText, verifiedBackup } from '../../operations/transfer/backup-text.ts';
-import { inSlices, numberOf } from '../../operations/transfer/records.ts';
+import { inSlices, numberOf } from '../../operations/transfer/keys-and-customers.ts';
 import type { RestoredRecord } from '../../operations/transfer/restore.ts';
 import { openSealed, sealed } from '../../operations/transfer/sealed-file.ts';
 import { type OpenStore, withStore } from '../../serve/open-store.ts';
@@ -20,7 +20,7 @@ import { Progress } from '../terminal/output.ts';
 import { OF_OPERATIONS, OF_STORE } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';
 import { json } from './text-form.ts';
-import { transferred } from './transfer.ts';
+import { transferred } from './transferred.ts';
 
 // `tollgate keys backup` and `keys restore`: the keys of a store in one encrypted file, and back.
 

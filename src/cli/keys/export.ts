@@ -10,10 +10,10 @@ import {
 } from '../../model/attributes.ts';
 import { type Limits, limitsCell } from '../../model/plan.ts';
 import { UnreadableRecord } from '../../model/record.ts';
-import { listKeys } from '../../operations/catalogue/keys.ts';
+import { listKeys } from '../../operations/catalogue/key-operations.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
-import { pagesOf } from '../operations.ts';
 import { withOperations } from '../operations-at.ts';
+import { pagesOf } from '../operations-interface.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_OPERATIONS } from '../terminal/variables.ts';
 import { UnreadableRecords } from '../unreadable-records.ts';

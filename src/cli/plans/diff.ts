@@ -1,8 +1,8 @@
 import { Failure } from '../../failure.ts';
-import { changesBetween } from '../../operations/plans/changes.ts';
 import type { AffectedPlan, PlansChange } from '../../operations/plans/draft-report.ts';
+import { changesBetween } from '../../operations/plans/plan-changes.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
-import { type Column, printTable } from '../terminal/table.ts';
+import { type Column, printTable } from '../terminal/printed-table.ts';
 import { OF_OPERATIONS } from '../terminal/variables.ts';
 import { compareWithUsers, readPlansFile } from './file.ts';
 

@@ -1,11 +1,11 @@
 import { printFault } from '../../config/fault.ts';
-import { parsePlans } from '../../config/plans.ts';
+import { parsePlans } from '../../config/plans-schema.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import type { Parsed } from '../../config/yaml.ts';
 import { Failure } from '../../failure.ts';
 import type { Plans } from '../../model/plan.ts';
 import type { InputOf } from '../../operations/catalogue/operation.ts';
-import { diffPlans } from '../../operations/catalogue/plans.ts';
+import { diffPlans } from '../../operations/catalogue/plan-operations.ts';
 import { unreadableText } from '../../operations/unreadable.ts';
 import { withOperations } from '../operations-at.ts';
 import type { Terminal } from '../terminal/command.ts';

@@ -6,8 +6,8 @@ import {
   restorePlansVersion,
   showPlansFile,
   showPlansVersion,
-} from '../../operations/catalogue/plans.ts';
-import { patchBetween } from '../../operations/plans/history.ts';
+} from '../../operations/catalogue/plan-operations.ts';
+import { patchBetween } from '../../operations/plans/versions.ts';
 import { type OperationsAt, openingFor, withOperations } from '../operations-at.ts';
 import { type Command, isYes, type Terminal } from '../terminal/command.ts';
 import { OF_OPERATIONS } from '../terminal/variables.ts';

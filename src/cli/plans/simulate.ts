@@ -1,15 +1,15 @@
 import { Failure } from '../../failure.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import type { Plans } from '../../model/plan.ts';
+import { visible } from '../../operations/operation-values.ts';
 import { groupsOfRecorded } from '../../operations/plans/recorded-groups.ts';
-import { visible } from '../../operations/values.ts';
 import { Recording } from '../../simulate/recording.ts';
 import { type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';
 import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
 import type { Counts } from '../../simulate/tally.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
-import { type Column, table } from '../terminal/table.ts';
+import { type Column, table } from '../terminal/printed-table.ts';
 import { readPlansFile } from './file.ts';
 import { findLogs, readLog } from './simulate-files.ts';
 

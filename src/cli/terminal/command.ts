@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { type ExitCode, Failure } from '../../failure.ts';
 import { isOwnForm } from '../../identify/api-key.ts';
 import type { Style } from '../../io/terminal-text.ts';
-import { visible } from '../../operations/values.ts';
+import { visible } from '../../operations/operation-values.ts';
 import { adviceOnOption } from './meant.ts';
 import { OF_GATEWAY, OF_OPERATIONS, OF_STORE, VARIABLES, type Variable } from './variables.ts';
 

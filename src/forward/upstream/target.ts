@@ -1,8 +1,8 @@
 import type { Buffers } from '../../io/buffers.ts';
 import type { Deadlines } from '../../io/deadlines.ts';
 import { Intake } from '../../io/read-buffers.ts';
-import { type ConnectionKeeper, UpstreamConnection } from './connection.ts';
 import { addressOf, type DialOptions, dial, type UpstreamAddress } from './dial.ts';
+import { type ConnectionKeeper, UpstreamConnection } from './upstream-connection.ts';
 
 /** Failures in a row until a target is left out. A failed connection attempt counts as this many. */
 const FAILURES = 3;

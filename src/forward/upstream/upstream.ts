@@ -2,10 +2,10 @@ import { Buffers } from '../../io/buffers.ts';
 import { Deadlines } from '../../io/deadlines.ts';
 import { FairShares, type Share } from '../../io/fair-shares.ts';
 import { NoUpstreamError } from '../faults.ts';
-import type { UpstreamConnection } from './connection.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';
 import { RetryBudget, type RetryOutcome } from './retry-budget.ts';
 import { UpstreamTarget, type UpstreamTargetEvents } from './target.ts';
+import type { UpstreamConnection } from './upstream-connection.ts';
 
 interface UpstreamOptions extends DialOptions {
   /** `http://host:port`, `https://host:port`, `unix:/path`; at least one. */

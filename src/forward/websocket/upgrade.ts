@@ -8,9 +8,9 @@ import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import { hasWaiting, rawOf } from '../../io/tls-carrier.ts';
 import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../faults.ts';
 import type { AnswerBodyReader, ResponseTimeouts } from '../forward.ts';
-import type { RequestAddress } from '../upstream/connection.ts';
 import { dial } from '../upstream/dial.ts';
 import type { LeaseOutcome, TargetLease, Upstream } from '../upstream/upstream.ts';
+import type { RequestAddress } from '../upstream/upstream-connection.ts';
 import { Tunnel, type TunnelRecord } from './tunnel.ts';
 import { checkSwitch, NonUpgradeResponse, readOtherHead } from './upgrade-response.ts';
 

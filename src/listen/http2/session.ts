@@ -13,9 +13,9 @@ import { TokenBucket } from '../../io/token-bucket.ts';
 import { Turns } from '../../io/turns.ts';
 import type { ReadConnection, SessionStreams, StreamSlots } from '../connections.ts';
 import { lateRequest } from '../node-http/request-feed.ts';
-import { readStreamHead, type StreamRequest } from './fields.ts';
 import { OverheadBudget } from './overhead.ts';
 import { StreamConnection } from './stream.ts';
+import { readStreamHead, type StreamRequest } from './stream-fields.ts';
 import { NARROW_WINDOW_BYTES, STREAM_WINDOW_BYTES, UnreadRequests } from './unread-requests.ts';
 
 export interface Http2Settings {

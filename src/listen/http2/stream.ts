@@ -3,7 +3,7 @@ import { Duplex } from 'node:stream';
 import type { ReadConfirming } from '../../http1/client.ts';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
-import { type StreamRequest, streamFields } from './fields.ts';
+import { type StreamRequest, streamFields } from './stream-fields.ts';
 
 /** Limit on the head of the upstream's response together with the fields that the gateway adds. */
 const MAX_RESPONSE_HEAD_BYTES = 24 * 1024;

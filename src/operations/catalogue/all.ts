@@ -1,13 +1,13 @@
-import * as bans from './bans.ts';
-import * as customers from './customers.ts';
-import * as keys from './keys.ts';
-import * as live from './live.ts';
+import * as bans from './ban-operations.ts';
+import * as customers from './customer-operations.ts';
+import * as keys from './key-operations.ts';
+import * as live from './live-operations.ts';
 import type { Stream } from './operation.ts';
 import type { AnyOperation } from './perform.ts';
-import * as plans from './plans.ts';
-import * as records from './records.ts';
-import * as transfer from './transfer.ts';
-import * as usage from './usage.ts';
+import * as plans from './plan-operations.ts';
+import * as records from './recorded-operations.ts';
+import * as transfer from './transfer-operations.ts';
+import * as usage from './usage-operations.ts';
 
 type Exported =
   | (typeof bans)[keyof typeof bans]

@@ -14,9 +14,9 @@ import {
 import type { Fleet } from '../fleet/fleet.ts';
 import type { OperatorStore } from '../operator-store.ts';
 import type { PlanDrafts } from '../plans/drafts.ts';
-import { goneElsewhere } from '../plans/history.ts';
-import type { PlansHistory } from '../plans/history-store.ts';
 import type { PlansFile } from '../plans/plans-file.ts';
+import type { PlansHistory } from '../plans/plans-history-store.ts';
+import { goneElsewhere } from '../plans/versions.ts';
 import type { PlansInForce } from '../plans/write.ts';
 import type { PlanUserStores } from '../plans-in-use.ts';
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { Failure } from '../../failure.ts';
-import { visible } from '../values.ts';
+import { visible } from '../operation-values.ts';
 
 // How the input of an operation is read: from JSON, from the parameters of a query, from the options of a command.
 

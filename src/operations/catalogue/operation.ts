@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { Role } from '../../config/admin-tokens.ts';
+import type { Role } from '../../config/admin-tokens-file.ts';
 import type { StoredRecord } from '../../model/record.ts';
 import type { DeepReadonly } from '../../model/values.ts';
 import type { Action, Actor } from '../audit-trail.ts';

@@ -7,11 +7,11 @@ import { isSuspended, type StoredRecord } from '../../model/record.ts';
 import type { DeepReadonly } from '../../model/values.ts';
 import { bodyDigestOf, type Created, type Repeatable, type SecretEnd } from '../create-once.ts';
 import { edited, type RecordEdits, resumed, suspended } from '../key-changes.ts';
+import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../operation-values.ts';
 import { type Changed, changeRecord, type Kind } from '../operator-store.ts';
-import { insistOnPlan } from '../plans/history.ts';
+import { insistOnPlan } from '../plans/versions.ts';
 import { changeOfRecord } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
-import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../values.ts';
 import type { StoreContext } from './contexts.ts';
 import type { Asked, Done } from './operation.ts';
 

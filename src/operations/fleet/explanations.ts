@@ -1,7 +1,7 @@
 import type { KeptRefusal } from '../../model/refusal.ts';
 import { joinedFound } from '../live/found.ts';
 import type { Finding, LocalGateway, Sought } from '../live/shapes.ts';
-import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
+import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './fleet-exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';
 

@@ -1,5 +1,5 @@
-import { FleetExchange, type FleetOptions } from './exchange.ts';
 import { Explanations } from './explanations.ts';
+import { FleetExchange, type FleetOptions } from './fleet-exchange.ts';
 import { Presence } from './presence.ts';
 import { RecordCollector } from './record-collector.ts';
 import { SessionEnds } from './session-ends.ts';

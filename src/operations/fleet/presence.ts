@@ -2,7 +2,7 @@ import type { NearCandidate } from '../../model/refusal.ts';
 import { refusedCallersOf } from '../live/refused-callers.ts';
 import { type Gateways, type RefusedCallers, STEP_MS } from '../live/shapes.ts';
 import { sumOf, type TrafficReport, trafficReport } from '../live/traffic.ts';
-import type { FleetExchange, FleetJob, FleetOptions } from './exchange.ts';
+import type { FleetExchange, FleetJob, FleetOptions } from './fleet-exchange.ts';
 import type { FleetMessage, FleetNews } from './fleet-store.ts';
 import { type OtherGateway, readReport } from './messages.ts';
 import type { StoreWatch } from './store-watch.ts';

@@ -1,7 +1,7 @@
 import { Failure } from '../../failure.ts';
 import type { FleetRecord } from '../live/shapes.ts';
 import { packedRecord } from './decided-parts.ts';
-import type { Draft, FleetExchange, FleetJob, FleetOptions, OpenQuestion } from './exchange.ts';
+import type { Draft, FleetExchange, FleetJob, FleetOptions, OpenQuestion } from './fleet-exchange.ts';
 import type { FleetMessage, FleetNews } from './fleet-store.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';

@@ -1,4 +1,4 @@
-import type { Draft, FleetExchange, FleetJob } from './exchange.ts';
+import type { Draft, FleetExchange, FleetJob } from './fleet-exchange.ts';
 import { ENDS_KEPT_MS, type FleetMessage, type FleetNews } from './fleet-store.ts';
 
 /** Until when the sessions of a name have ended: a sign-out everywhere reaches all gateways. */

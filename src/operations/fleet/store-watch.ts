@@ -1,5 +1,5 @@
 import type { LocalAnswer } from '../live/shapes.ts';
-import type { FleetJob } from './exchange.ts';
+import type { FleetJob } from './fleet-exchange.ts';
 
 export type StoreState = 'away' | 'present';
 

@@ -1,6 +1,6 @@
 import type { TailFilter } from '../../model/refusal.ts';
 import type { LiveQuestion, LocalAnswer, TailBatch } from '../live/shapes.ts';
-import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './exchange.ts';
+import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './fleet-exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 
 /** Requests that a tail has seen on one gateway. */

@@ -6,8 +6,8 @@ import type { NearCandidate } from '../../model/refusal.ts';
 import { count, type LimitName, limitName } from '../../model/values.ts';
 import { ownerOf } from '../account-owners.ts';
 import { allowanceOfOwner, customerOfKey } from '../key-report.ts';
+import { unixSeconds } from '../operation-values.ts';
 import { presentRefusal, type RefusedSources, unreadableCounts } from '../refused-now.ts';
-import { unixSeconds } from '../values.ts';
 
 /** A key, or a token caller, that has used a share of a window, or has less left than its last request cost. */
 export const nearLimit = z

@@ -5,8 +5,8 @@ import type { AuditStore } from '../audit-store.ts';
 import type { Actor } from '../audit-trail.ts';
 import { type PlanUserStores, retentionOf } from '../plans-in-use.ts';
 import type { Results } from './draft-report.ts';
-import type { PlansHistory } from './history-store.ts';
 import type { PlansFile, Replacement } from './plans-file.ts';
+import type { PlansHistory } from './plans-history-store.ts';
 
 /** The plans that a gateway runs by. */
 export interface PlansInForce {

@@ -17,7 +17,7 @@ import { takenBack } from '../create-once.ts';
 import { revoked, storedSecret } from '../key-changes.ts';
 import { type ApplyPlan, isPrunable, type PlannedChange } from './apply-plan.ts';
 import { appliedTo, type Compared, idOf } from './entries.ts';
-import { isRefusal, storeOf } from './records.ts';
+import { isRefusal, storeOf } from './keys-and-customers.ts';
 import type { SecretFolder } from './secret-folder.ts';
 
 /** A change that was made, or that was no longer needed. */

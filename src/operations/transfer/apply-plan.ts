@@ -14,7 +14,7 @@ import {
   UnreadableRecord,
 } from '../../model/record.ts';
 import { appliedTo, type Compared, idOf, newRecord } from './entries.ts';
-import { found } from './records.ts';
+import { found } from './keys-and-customers.ts';
 
 /** A change that makes the store more like keys.yaml. `name` is that of the entry. */
 export type PlannedChange = {

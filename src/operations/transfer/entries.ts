@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Entry } from '../../config/keys-file.ts';
-import { momentOf } from '../../config/values.ts';
+import { momentOf } from '../../config/setting-values.ts';
 import { Failure } from '../../failure.ts';
 import { newCustomerId, newKeyId } from '../../identify/api-key.ts';
 import {

@@ -27,9 +27,9 @@ import {
 import { WINDOWS } from '../../model/values.ts';
 import { idOfImported, takenBack } from '../create-once.ts';
 import { type KeyAttributes, keyOf, recognised, validateAttributes } from '../key-changes.ts';
-import { insistOnPlan } from '../plans/history.ts';
-import { MOMENT_RULE, momentFrom } from '../values.ts';
-import { isRefusal } from './records.ts';
+import { MOMENT_RULE, momentFrom } from '../operation-values.ts';
+import { insistOnPlan } from '../plans/versions.ts';
+import { isRefusal } from './keys-and-customers.ts';
 import type { Row } from './rows.ts';
 
 /** What became of one row. */

@@ -15,7 +15,7 @@ import {
   type StoredRecord,
   UnreadableRecord,
 } from '../../model/record.ts';
-import { found, storeOf } from './records.ts';
+import { found, storeOf } from './keys-and-customers.ts';
 
 /** What became of one record of a backup. */
 export interface RestoredRecord {

@@ -1,6 +1,6 @@
 // The program of a worker process, which the supervisor starts if WORKERS is more than 1.
 import { flushCompileCache } from 'node:module';
-import { deepFreeze } from '../../config/values.ts';
+import { deepFreeze } from '../../config/setting-values.ts';
 import { Failure } from '../../failure.ts';
 import { startWatchdog } from '../../io/watchdog.ts';
 import { serveUntil } from '../run-until-signal.ts';

@@ -1,7 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type CertificateStore, CHALLENGE, type Lease, NAMES, type RecordChange } from '../../certificates/store.ts';
+import {
+  type CertificateStore,
+  CHALLENGE,
+  type Lease,
+  NAMES,
+  type RecordChange,
+} from '../../certificates/certificate-store.ts';
 import { Failure } from '../../failure.ts';
 
 /** The folder in the data folder, mode 700. Each record is a file there, mode 600. */

@@ -8,7 +8,7 @@ import {
   keptVersion,
   type PlansHistory,
   type PlansVersion,
-} from '../../operations/plans/history-store.ts';
+} from '../../operations/plans/plans-history-store.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering } from './database.ts';
 

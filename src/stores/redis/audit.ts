@@ -16,7 +16,7 @@ import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
 import type { Calls, StoreConnection } from './shards.ts';
-import { pagesOf } from './values.ts';
+import { pagesOf } from './string-values.ts';
 
 /** Maximum numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
 const MAX_REMOVED = 1_000;

@@ -1,9 +1,9 @@
-import type { CertificateStore, Lease, RecordChange } from '../../certificates/store.ts';
+import type { CertificateStore, Lease, RecordChange } from '../../certificates/certificate-store.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
-import { FOREIGN, Values } from './values.ts';
+import { FOREIGN, Values } from './string-values.ts';
 
 /** KEYS[1] the lease. ARGV[1] the holder; [2] for how many milliseconds. */
 const LEASE = new LuaScript<number>(`

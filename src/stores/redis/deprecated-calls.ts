@@ -10,7 +10,7 @@ import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
-import { pagesOf } from './values.ts';
+import { pagesOf } from './string-values.ts';
 
 /** KEYS: hash. ARGV: most fields, the field for further consumers, seconds to live, then consumers and calls in turn. */
 const ADD = new LuaScript<number>(`

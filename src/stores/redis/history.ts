@@ -17,7 +17,7 @@ import { useOwn } from './foreign-values.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
 import { LuaScript, luaFile } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
-import { connectionsOf, holdWrites, nullIfForeign, pagesOf } from './values.ts';
+import { connectionsOf, holdWrites, nullIfForeign, pagesOf } from './string-values.ts';
 
 /** KEYS: the history of one consumer. ARGV: refusals, ban answers, the gateway's clock. */
 const ADD = new LuaScript<null>(`${HISTORY_LUA}

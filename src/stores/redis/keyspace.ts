@@ -79,7 +79,7 @@ export const keyspace = {
    */
   auditLoads: 'tg:audit:loads',
   /**
-   * Hash: the versions of plans.yaml that came into force (src/operations/plans/history-store.ts). `numbers` has the numbers of the
+   * Hash: the versions of plans.yaml that came into force (src/operations/plans/plans-history-store.ts). `numbers` has the numbers of the
    * entries, rising. Each field named by a number is `MILLISECONDS VERSION BYTES ACTOR`, and `NUMBER text` is its text. `claim` is who
    * has written the version with a number, `NUMBER ACTOR`. Has at most 100 entries and 16 MiB of texts. Never expires.
    */
@@ -102,7 +102,7 @@ export const keyspace = {
     part: (name: string) => `tg:{fleet}:record:${name}`,
   },
   /**
-   * Strings of `listen.tls.acme`, by the names of certificates/store.ts: the account and the certificates (encrypted), failed
+   * Strings of `listen.tls.acme`, by the names of certificates/certificate-store.ts: the account and the certificates (encrypted), failed
    * attempts, the lease of the gateway that orders (60 s), and the answers to challenges (10 minutes). A certificate expires 30 days
    * after its end.
    */

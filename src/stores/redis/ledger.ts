@@ -28,8 +28,8 @@ import type { ReplicaLink } from './replication.ts';
 import { timeOf } from './server-clocks.ts';
 import { SettlementCalls } from './settlement-calls.ts';
 import type { Calls } from './shards.ts';
-import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-changes.ts';
-import { connectionsOf, holdWrites, pagesOf } from './values.ts';
+import { connectionsOf, holdWrites, pagesOf } from './string-values.ts';
+import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-change-scripts.ts';
 
 const LIFT = new LuaScript<string | null>(NOTED_LUA + luaFile('./lift.lua'));
 /** Exported for its test. */

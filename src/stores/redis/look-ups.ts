@@ -3,7 +3,7 @@ import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { type Calls, runSteps } from './shards.ts';
-import { FOREIGN, holdWrites, type Value, type Values } from './values.ts';
+import { FOREIGN, holdWrites, type Value, type Values } from './string-values.ts';
 
 /** What stands under the name of a record. */
 interface PointedRecord {

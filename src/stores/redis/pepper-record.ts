@@ -3,7 +3,7 @@ import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
-import { FOREIGN, Values } from './values.ts';
+import { FOREIGN, Values } from './string-values.ts';
 
 /** Replaces a value if it has not changed since it was read. */
 const REPLACE = new LuaScript<number>(`

@@ -7,7 +7,7 @@ import {
   keptVersion,
   type PlansHistory,
   type PlansVersion,
-} from '../../operations/plans/history-store.ts';
+} from '../../operations/plans/plans-history-store.ts';
 import type { RedisClient } from './connection.ts';
 import { NUMBERED_FIELDS_LUA, useOwn } from './foreign-values.ts';
 import { keyspace } from './keyspace.ts';

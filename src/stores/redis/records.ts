@@ -18,7 +18,7 @@ import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import { type Lead, leadsOnlyIn, REPLACE, type RecordKind, RecordWrite } from './record-writes.ts';
 import type { Calls } from './shards.ts';
-import { FOREIGN, type Value, Values } from './values.ts';
+import { FOREIGN, type Value, Values } from './string-values.ts';
 
 /** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
 const RANK = new LuaScript<number>(`

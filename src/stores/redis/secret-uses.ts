@@ -8,7 +8,7 @@ import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
-import { holdWrites, nullIfForeign } from './values.ts';
+import { holdWrites, nullIfForeign } from './string-values.ts';
 
 /** KEYS: hash. ARGV: secret, day, seconds to live, most fields, then the secrets that the key has. */
 const NOTE = new LuaScript<number>(`

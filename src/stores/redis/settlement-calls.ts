@@ -5,7 +5,7 @@ import { gatewayClock, HISTORY_LUA, WINDOWS_LUA, windowText } from './decision-c
 import { keyspace } from './keyspace.ts';
 import { LuaScript, luaFile } from './lua-script.ts';
 import type { Calls } from './shards.ts';
-import { holdWrites } from './values.ts';
+import { holdWrites } from './string-values.ts';
 
 /** Exported for its test. */
 export const SETTLE = new LuaScript<number | string>(WINDOWS_LUA + HISTORY_LUA + luaFile('./settle.lua'));

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
-import { revokeKey } from '../../../src/operations/catalogue/keys.ts';
+import { revokeKey } from '../../../src/operations/catalogue/key-operations.ts';
 import { ask, openWithAdmin } from '../../admin/operator.ts';
 import { allowance } from '../../support/allowance.ts';
 import { eventually } from '../../support/conditions.ts';

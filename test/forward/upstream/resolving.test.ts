@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import type { UpstreamConnection } from '../../../src/forward/upstream/connection.ts';
 import { type ConnectionWaiter, Upstream } from '../../../src/forward/upstream/upstream.ts';
+import type { UpstreamConnection } from '../../../src/forward/upstream/upstream-connection.ts';
 import type { ResponseHead } from '../../../src/http1/response-reader.ts';
 
 // The service moves: its name gets another address, while the gateway has good connections to the old one.

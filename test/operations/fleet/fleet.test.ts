@@ -6,7 +6,7 @@ import type { Exchange } from '../../../src/gateway/exchange.ts';
 import { packedRecord, unpackedPart } from '../../../src/operations/fleet/decided-parts.ts';
 import { Fleet } from '../../../src/operations/fleet/fleet.ts';
 import type { FleetStore } from '../../../src/operations/fleet/fleet-store.ts';
-import { recentRecordOf } from '../../../src/operations/fleet/recent-record.ts';
+import { recentRecordOf } from '../../../src/operations/fleet/recent-record-of-fleet.ts';
 import type { GatewayBatch } from '../../../src/operations/fleet/tails.ts';
 import type { GatewayFacts, LiveQuestion, LocalAnswer } from '../../../src/operations/live/shapes.ts';
 import { packed, sumOf, unpacked } from '../../../src/operations/live/traffic.ts';

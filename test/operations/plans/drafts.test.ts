@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { parsePlans } from '../../../src/config/plans.ts';
+import { parsePlans } from '../../../src/config/plans-schema.ts';
 import { Failure } from '../../../src/failure.ts';
 import type { Plans } from '../../../src/model/plan.ts';
 import type { StoredKey } from '../../../src/model/record.ts';

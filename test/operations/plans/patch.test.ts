@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { array, assert, constantFrom, property, tuple } from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
-import { patchOf } from '../../../src/operations/plans/patch.ts';
+import { patchOf } from '../../../src/operations/plans/plans-patch.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'tollgate-patch-'));
 afterAll(() => rmSync(folder, { recursive: true }));

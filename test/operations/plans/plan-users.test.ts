@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { parsePlans } from '../../../src/config/plans.ts';
+import { parsePlans } from '../../../src/config/plans-schema.ts';
 import type { Plans } from '../../../src/model/plan.ts';
 import type { StoredCustomer, StoredKey } from '../../../src/model/record.ts';
 import { affectedBy, MAX_NAMED, ReachedCallers, reachesOf } from '../../../src/operations/plans/affected.ts';
-import { changesBetween, changeText } from '../../../src/operations/plans/changes.ts';
+import { changesBetween, changeText } from '../../../src/operations/plans/plan-changes.ts';
 import { patternsOf, warningsAgainst, warningsOf } from '../../../src/operations/plans/warnings.ts';
 import { countLiveKeys, faultsOfLostPlans, type PlanUserStores } from '../../../src/operations/plans-in-use.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
-import { parsePlans } from '../../../src/config/plans.ts';
-import { showPlans } from '../../../src/operations/catalogue/plans.ts';
+import { parsePlans } from '../../../src/config/plans-schema.ts';
+import { showPlans } from '../../../src/operations/catalogue/plan-operations.ts';
 
 const PLANS = `
 plans:

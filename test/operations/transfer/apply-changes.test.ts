@@ -4,7 +4,7 @@ import { chownSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { DURABLE } from '../../../src/admit/ledger.ts';
-import { parsePlans } from '../../../src/config/plans.ts';
+import { parsePlans } from '../../../src/config/plans-schema.ts';
 import { Failure } from '../../../src/failure.ts';
 import { digestOf, mint } from '../../../src/identify/api-key.ts';
 import type { StoredKey } from '../../../src/model/record.ts';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { consoleAssets, withoutTypes } from '../../../src/admin/console/serve.ts';
+import { consoleAssets, withoutTypes } from '../../../src/admin/console/console-assets.ts';
 
 const PAGE = join(import.meta.dirname, '../../../src/admin/console/page');
 

@@ -1,4 +1,4 @@
-import type { AttributeWords } from '../serve.ts';
+import type { AttributeWords } from '../console-assets.ts';
 
 // The gateway makes this script when it serves the page, of src/model/attributes.ts.
 

@@ -1,12 +1,12 @@
 import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks';
-import { ApiError, request } from './api.ts';
 import { html } from './html.ts';
 import { isCustomer, isWholeId, nameOf } from './kit/callers.ts';
 import { plural } from './kit/format.ts';
 import { Icon, type IconName } from './kit/icon.ts';
 import { isRequestId, mayBeSecret } from './kit/request-id.ts';
-import { navigate } from './router.ts';
-import { useMay } from './session.ts';
+import { navigate } from './place.ts';
+import { ApiError, request } from './requests.ts';
+import { useMay } from './signed-in.ts';
 import type { CustomerPage, FoundKey, KeyOrCustomer, KeyPage } from './types.ts';
 
 /** What can be found without the gateway: a screen, or where an action begins. */

@@ -1,14 +1,14 @@
 import { useRef, useState } from 'preact/hooks';
-import { ApiError, request, useOnce } from './api.ts';
 import { html } from './html.ts';
 import { type CustomerOfKey, nameOf, pathOf } from './kit/callers.ts';
 import { ChangeDialog, Field, settledText } from './kit/dialog.ts';
 import { countText, momentText, ownZone, plural, Until } from './kit/format.ts';
+import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/limit-windows.ts';
 import { MomentField, momentIn } from './kit/moment-field.ts';
 import { Shown } from './kit/states.ts';
-import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/windows.ts';
 import { SHARED, useUsage } from './limits.ts';
 import { effectOf } from './operation-words.ts';
+import { ApiError, request, useOnce } from './requests.ts';
 import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key, Customer and Explain.

@@ -1,13 +1,13 @@
 import { useState } from 'preact/hooks';
-import { ApiError, type Resource, request, useResource } from './api.ts';
 import { html } from './html.ts';
 import { nameOf, pathOf } from './kit/callers.ts';
 import { notify, settledText } from './kit/dialog.ts';
 import { countText, lengthText, ordinal, plural, Until } from './kit/format.ts';
+import { type DrawUndo, InFlight, limitText, type TopUpPart, WindowList } from './kit/limit-windows.ts';
 import { Badge, Section } from './kit/page.ts';
 import { Shown } from './kit/states.ts';
-import { type DrawUndo, InFlight, limitText, type TopUpPart, WindowList } from './kit/windows.ts';
-import { useMay } from './session.ts';
+import { ApiError, type Resource, request, useResource } from './requests.ts';
+import { useMay } from './signed-in.ts';
 import type { Plan, UndoneTopUp, Usage } from './types.ts';
 
 // What a key or a customer may use and has used, with its strikes and its ban.

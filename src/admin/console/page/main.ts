@@ -1,7 +1,6 @@
 import { type ComponentType, render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Account } from './account.ts';
-import { ApiError, onChanged, useRefresh, useResource } from './api.ts';
+import { Account } from './account-menu.ts';
 import { Find } from './find.ts';
 import { html } from './html.ts';
 import { Notices } from './kit/dialog.ts';
@@ -9,9 +8,10 @@ import { Icon, type IconName } from './kit/icon.ts';
 import { Page } from './kit/page.ts';
 import { Empty, Loading, Problem } from './kit/states.ts';
 import { startTheme } from './kit/theme.ts';
+import { followLinks, hrefOf, usePlace } from './place.ts';
 import { WatchedSettings } from './refused-settings.ts';
-import { followLinks, hrefOf, usePlace } from './router.ts';
-import { SignInGate } from './session.ts';
+import { ApiError, onChanged, useRefresh, useResource } from './requests.ts';
+import { SignInGate } from './signed-in.ts';
 import type { RefusedPage } from './types.ts';
 
 type Screen = ComponentType<{ rest: string }>;
@@ -32,46 +32,52 @@ interface NamedScreen {
  * `/keys/key_1` → `key_1`.
  */
 const SCREENS: readonly NamedScreen[] = [
-  { path: '/', title: 'Now', group: 'Watch', icon: 'pulse', load: async () => (await import('./screens/now.ts')).Now },
+  {
+    path: '/',
+    title: 'Now',
+    group: 'Watch',
+    icon: 'pulse',
+    load: async () => (await import('./screens/now-screen.ts')).Now,
+  },
   {
     path: '/live',
     title: 'Requests',
     group: 'Watch',
     icon: 'activity',
-    load: async () => (await import('./screens/live.ts')).Live,
+    load: async () => (await import('./screens/live-screen.ts')).Live,
   },
   {
     path: '/explain',
     title: 'Explain',
     group: 'Watch',
     icon: 'explain',
-    load: async () => (await import('./screens/explain.ts')).Explain,
+    load: async () => (await import('./screens/explain-screen.ts')).Explain,
   },
   {
     path: '/keys',
     title: 'Keys',
     group: 'Manage',
     icon: 'key',
-    load: async () => (await import('./screens/keys.ts')).Keys,
-    loadOne: async () => (await import('./screens/key.ts')).KeyScreen,
+    load: async () => (await import('./screens/keys-screen.ts')).Keys,
+    loadOne: async () => (await import('./screens/key-screen.ts')).KeyScreen,
   },
   {
     path: '/customers',
     title: 'Customers',
     group: 'Manage',
     icon: 'customer',
-    load: async () => (await import('./screens/customers.ts')).Customers,
-    loadOne: async () => (await import('./screens/customer.ts')).CustomerScreen,
+    load: async () => (await import('./screens/customers-screen.ts')).Customers,
+    loadOne: async () => (await import('./screens/customer-screen.ts')).CustomerScreen,
   },
   {
     path: '/plans',
     title: 'Plans',
     group: 'Manage',
     icon: 'plans',
-    load: async () => (await import('./screens/plans.ts')).Plans,
+    load: async () => (await import('./screens/plans-screen.ts')).Plans,
     loadOne: async (rest) =>
       /^history(?:\/|$)/.test(rest)
-        ? (await import('./screens/plans-history.ts')).History
+        ? (await import('./screens/plans-history-screen.ts')).History
         : (await import('./screens/plans-draft.ts')).Drafting,
   },
   {
@@ -79,21 +85,21 @@ const SCREENS: readonly NamedScreen[] = [
     title: 'Retiring routes',
     group: 'Manage',
     icon: 'calendar',
-    load: async () => (await import('./screens/retiring.ts')).Retiring,
+    load: async () => (await import('./screens/retiring-screen.ts')).Retiring,
   },
   {
     path: '/upstreams',
     title: 'Upstreams',
     group: 'System',
     icon: 'server',
-    load: async () => (await import('./screens/upstreams.ts')).Upstreams,
+    load: async () => (await import('./screens/upstreams-screen.ts')).Upstreams,
   },
   {
     path: '/audit',
     title: 'Audit',
     group: 'System',
     icon: 'scroll',
-    load: async () => (await import('./screens/audit.ts')).Audit,
+    load: async () => (await import('./screens/audit-screen.ts')).Audit,
   },
 ];
 

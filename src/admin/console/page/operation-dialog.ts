@@ -1,8 +1,8 @@
-import { ApiError, request } from './api.ts';
 import { type Children, html } from './html.ts';
 import { nameOf } from './kit/callers.ts';
 import { ChangeDialog, settledText } from './kit/dialog.ts';
 import { operationOn, titleOf } from './operation-words.ts';
+import { ApiError, request } from './requests.ts';
 import type { KeyOrCustomer } from './types.ts';
 
 // The dialog of an operation on a key or a customer, with what the operation says of itself.

@@ -1,7 +1,7 @@
 import { isCustomer } from './kit/callers.ts';
 import { OPERATIONS } from './operations.js';
 import type { Action } from './screens/caller-card.ts';
-import { may, useSession } from './session.ts';
+import { may, useSession } from './signed-in.ts';
 
 // What operations on a key or a customer say of themselves.
 

@@ -1,6 +1,6 @@
-import { useRefresh, useResource } from './api.ts';
 import { html } from './html.ts';
 import { countText, Prose, plural } from './kit/format.ts';
+import { useRefresh, useResource } from './requests.ts';
 import type { Gateway, GatewayList } from './types.ts';
 
 /** How often a screen without live data reads the state of the gateways, in milliseconds. */

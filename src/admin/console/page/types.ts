@@ -1,10 +1,10 @@
-import type { liftBan, listRefused } from '../../../operations/catalogue/bans.ts';
+import type { liftBan, listRefused } from '../../../operations/catalogue/ban-operations.ts';
 import type {
   createCustomer,
   deleteCustomer,
   listCustomers,
   showCustomer,
-} from '../../../operations/catalogue/customers.ts';
+} from '../../../operations/catalogue/customer-operations.ts';
 import type {
   createKey,
   findKey,
@@ -13,8 +13,13 @@ import type {
   showKey,
   suspendKey,
   updateKey,
-} from '../../../operations/catalogue/keys.ts';
-import type { explainRefusal, listGateways, listNear, listRefusals } from '../../../operations/catalogue/live.ts';
+} from '../../../operations/catalogue/key-operations.ts';
+import type {
+  explainRefusal,
+  listGateways,
+  listNear,
+  listRefusals,
+} from '../../../operations/catalogue/live-operations.ts';
 import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.ts';
 import type {
   checkPlans,
@@ -25,9 +30,19 @@ import type {
   showPlansVersion,
   simulatePlans,
   writePlansFile,
-} from '../../../operations/catalogue/plans.ts';
-import type { listChanges, listDeprecations, showKeyDeprecations } from '../../../operations/catalogue/records.ts';
-import type { resetUsage, showHistory, showUsage, topUp, undoTopUp } from '../../../operations/catalogue/usage.ts';
+} from '../../../operations/catalogue/plan-operations.ts';
+import type {
+  listChanges,
+  listDeprecations,
+  showKeyDeprecations,
+} from '../../../operations/catalogue/recorded-operations.ts';
+import type {
+  resetUsage,
+  showHistory,
+  showUsage,
+  topUp,
+  undoTopUp,
+} from '../../../operations/catalogue/usage-operations.ts';
 
 export type { RequestsEvent } from '../../event-resources.ts';
 export type { NowEvent } from '../../now-feed.ts';

@@ -1,22 +1,22 @@
 import { type ComponentChildren, render } from 'preact';
 import { useState } from 'preact/hooks';
-import { ApiError } from '../../../../src/admin/console/page/api.ts';
 import { html } from '../../../../src/admin/console/page/html.ts';
 import { BarChart, BY_QUOTA, Meter } from '../../../../src/admin/console/page/kit/charts.ts';
 import { CopyButton, CopyId } from '../../../../src/admin/console/page/kit/copy.ts';
+import { Table } from '../../../../src/admin/console/page/kit/data-table.ts';
 import { Field } from '../../../../src/admin/console/page/kit/dialog.ts';
 import { Editor } from '../../../../src/admin/console/page/kit/editor.ts';
 import { Choice } from '../../../../src/admin/console/page/kit/filters.ts';
 import { Icon, type IconName } from '../../../../src/admin/console/page/kit/icon.ts';
+import { WindowList } from '../../../../src/admin/console/page/kit/limit-windows.ts';
 import { Menu } from '../../../../src/admin/console/page/kit/menu.ts';
 import { MomentField } from '../../../../src/admin/console/page/kit/moment-field.ts';
 import { Badge, Page, Section } from '../../../../src/admin/console/page/kit/page.ts';
-import { PatchText } from '../../../../src/admin/console/page/kit/patch.ts';
+import { PatchText } from '../../../../src/admin/console/page/kit/patch-view.ts';
 import { Segments } from '../../../../src/admin/console/page/kit/segments.ts';
 import { Empty, Loading, Problem } from '../../../../src/admin/console/page/kit/states.ts';
-import { Table } from '../../../../src/admin/console/page/kit/table.ts';
 import { Tabs } from '../../../../src/admin/console/page/kit/tabs.ts';
-import { WindowList } from '../../../../src/admin/console/page/kit/windows.ts';
+import { ApiError } from '../../../../src/admin/console/page/requests.ts';
 
 // Every part of the design system of the console on one page, for people who change it. It shows no moment, so that two pictures of it
 // are the same.

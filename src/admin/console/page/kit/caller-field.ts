@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
-import { usePaused, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { changeQuery, usePlace } from '../router.ts';
+import { changeQuery, usePlace } from '../place.ts';
+import { usePaused, useResource } from '../requests.ts';
 import type { CustomerPage, Key, KeyOrCustomer, KeyPage } from '../types.ts';
 import { isCustomer, nameOf } from './callers.ts';
 import { Field } from './dialog.ts';

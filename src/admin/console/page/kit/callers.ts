@@ -1,5 +1,5 @@
 import { html } from '../html.ts';
-import { hrefOf } from '../router.ts';
+import { hrefOf } from '../place.ts';
 import { CopyId } from './copy.ts';
 
 // Keys, callers with tokens and customers, by their names and by their paths.

@@ -1,7 +1,7 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../html.ts';
+import { Table } from './data-table.ts';
 import { countText } from './format.ts';
-import { Table } from './table.ts';
 
 /** One kind of value in a chart. Its place in the stack, its pattern and its name distinguish it, not its colour alone. */
 export interface Series {

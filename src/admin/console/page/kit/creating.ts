@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { navigate, usePlace } from '../router.ts';
+import { navigate, usePlace } from '../place.ts';
 
 /**
  * Whether the dialog of a list that creates a record is open, and what opens and closes it. `?create` in the address opens it once.

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError } from '../api.ts';
 import { type Children, html } from '../html.ts';
-import { present, usePlace } from '../router.ts';
+import { present, usePlace } from '../place.ts';
+import { ApiError } from '../requests.ts';
 import { CopyButton } from './copy.ts';
 
 // Changes are made in a dialog that names the object, and report afterwards what happened.

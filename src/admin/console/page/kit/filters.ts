@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { useResource } from '../api.ts';
 import { type Children, html } from '../html.ts';
-import { navigate, usePlace } from '../router.ts';
+import { navigate, usePlace } from '../place.ts';
+import { useResource } from '../requests.ts';
 import type { InForce } from '../types.ts';
 import { Field, faultOf } from './dialog.ts';
 

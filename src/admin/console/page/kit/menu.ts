@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
-import { usePlace } from '../router.ts';
+import { usePlace } from '../place.ts';
 import { Icon } from './icon.ts';
 
 /**

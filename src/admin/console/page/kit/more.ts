@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, type Resource, request, useResource } from '../api.ts';
 import { html } from '../html.ts';
+import { ApiError, type Resource, request, useResource } from '../requests.ts';
 import { shownText } from './format.ts';
 
 export interface More<T> {

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, request } from '../api.ts';
+import { ApiError, request } from '../requests.ts';
 import type { KeyOrCustomer } from '../types.ts';
 import { pathOf } from './callers.ts';
 

@@ -1,6 +1,6 @@
 import { useEffect } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
-import { hrefOf } from '../router.ts';
+import { hrefOf } from '../place.ts';
 import { Icon, type IconName } from './icon.ts';
 
 /**

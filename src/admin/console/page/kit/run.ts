@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError } from '../api.ts';
 import { html } from '../html.ts';
+import { ApiError } from '../requests.ts';
 import { lengthText, useNow } from './format.ts';
 
 /** Work that the gateway does for the page, which may take long and can be cancelled. */

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
+import { ApiError, isPassing, request } from '../requests.ts';
 import type { SearchPage } from '../types.ts';
 import { countText, plural, shownText } from './format.ts';
 import { Empty, Problem } from './states.ts';

@@ -1,6 +1,6 @@
-import type { ApiError, Resource } from '../api.ts';
-import { isPassing } from '../api.ts';
 import { type Children, html } from '../html.ts';
+import type { ApiError, Resource } from '../requests.ts';
+import { isPassing } from '../requests.ts';
 
 // What a screen shows without data: while it loads, when the store has no entries, when a request has failed.
 

@@ -1,15 +1,15 @@
 import { useState } from 'preact/hooks';
-import { type Resource, useResource } from '../api.ts';
 import { html } from '../html.ts';
-import { changeQuery, usePlace } from '../router.ts';
+import { changeQuery, usePlace } from '../place.ts';
+import { type Resource, useResource } from '../requests.ts';
 import type { History, Usage } from '../types.ts';
 import { BarChart, BY_QUOTA } from './charts.ts';
 import { saveCsv } from './csv.ts';
 import { countText, ownZone } from './format.ts';
+import { billingDayOf } from './limit-windows.ts';
 import { Section } from './page.ts';
 import { Segments } from './segments.ts';
 import { calm, Empty, Shown } from './states.ts';
-import { billingDayOf } from './windows.ts';
 
 // What a key or a customer has used in a range of time: totals, a chart, and a file for a spreadsheet.
 

@@ -1,12 +1,12 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { Resource } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { Meter } from '../kit/charts.ts';
 import { CopyId } from '../kit/copy.ts';
 import { countText, Time, Until } from '../kit/format.ts';
+import { isRefusing, ResetText, tightestOf, windowText } from '../kit/limit-windows.ts';
 import { MoreMenu } from '../kit/menu.ts';
 import { Badge } from '../kit/page.ts';
-import { isRefusing, ResetText, tightestOf, windowText } from '../kit/windows.ts';
+import type { Resource } from '../requests.ts';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
 
 // The head of the screen of a key or a customer: what an operator can do, then its state, its tightest limit, and since when it is refused.

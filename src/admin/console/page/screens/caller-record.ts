@@ -1,8 +1,8 @@
-import { isPassing, useRefresh, useResource } from '../api.ts';
 import { isCustomer, pathOf } from '../kit/callers.ts';
 import { useUse } from '../kit/use.ts';
 import { useUsage } from '../limits.ts';
-import { usePlace } from '../router.ts';
+import { usePlace } from '../place.ts';
+import { isPassing, useRefresh, useResource } from '../requests.ts';
 import type { ChangePage, DeprecatedRoutes, InForce, RefusalsOfCaller } from '../types.ts';
 
 /** How often counts, refusals and what changes slowly are read again, in milliseconds. */

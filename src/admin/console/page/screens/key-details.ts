@@ -1,11 +1,11 @@
-import type { Resource } from '../api.ts';
 import { html } from '../html.ts';
 import { CustomerLink } from '../kit/callers.ts';
+import { Table } from '../kit/data-table.ts';
 import { countText, Time, Until, UtcDay } from '../kit/format.ts';
 import { Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
-import { Table } from '../kit/table.ts';
-import { useMay } from '../session.ts';
+import type { Resource } from '../requests.ts';
+import { useMay } from '../signed-in.ts';
 import type { DeprecatedRoute, DeprecatedRoutes, Key, ShownKey } from '../types.ts';
 import { FurtherFacts, ListedFacts } from './attribute-fields.ts';
 import { LastFour } from './caller-facts.ts';

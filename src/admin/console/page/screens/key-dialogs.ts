@@ -1,11 +1,11 @@
 import { useRef, useState } from 'preact/hooks';
-import { ApiError, usePaused, useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { nameOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { momentText } from '../kit/format.ts';
 import { type Changing, changeIfSame, OperationDialog } from '../operation-dialog.ts';
 import { effectOf } from '../operation-words.ts';
+import { ApiError, usePaused, useResource } from '../requests.ts';
 import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, Plan } from '../types.ts';
 import { LastFour } from './caller-facts.ts';
 import { RecentUse } from './recent-use.ts';

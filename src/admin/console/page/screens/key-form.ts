@@ -1,11 +1,11 @@
 import { useRef, useState } from 'preact/hooks';
-import { ApiError, request, useOnce } from '../api.ts';
 import { html } from '../html.ts';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from '../kit/callers.ts';
 import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.ts';
 import { countText, momentText } from '../kit/format.ts';
+import { WINDOWS } from '../kit/limit-windows.ts';
 import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.ts';
-import { WINDOWS } from '../kit/windows.ts';
+import { ApiError, request, useOnce } from '../requests.ts';
 import type { KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
 import {
   attributeChangesOf,

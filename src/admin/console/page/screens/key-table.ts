@@ -1,8 +1,8 @@
-import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
+import { Table } from '../kit/data-table.ts';
 import { Time, UtcDay } from '../kit/format.ts';
-import { Table } from '../kit/table.ts';
+import { useResource } from '../requests.ts';
 import type { Key, RefusedPage } from '../types.ts';
 import { ATTRIBUTE_COLUMNS } from './attribute-fields.ts';
 import { KeyState, LastFour } from './caller-facts.ts';

@@ -1,12 +1,12 @@
-import type { Resource } from '../api.ts';
 import { html } from '../html.ts';
 import { auditHref } from '../kit/callers.ts';
+import { Table } from '../kit/data-table.ts';
 import { Section } from '../kit/page.ts';
 import { Empty, Shown } from '../kit/states.ts';
-import { Table } from '../kit/table.ts';
 import { UnreadableRows } from '../kit/unreadable-rows.ts';
+import type { Resource } from '../requests.ts';
 import type { Change, ChangePage } from '../types.ts';
-import { CHANGE_COLUMNS } from './changes.ts';
+import { CHANGE_COLUMNS } from './change-columns.ts';
 
 /**
  * The last changes of one key or customer.

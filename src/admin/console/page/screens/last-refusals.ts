@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
-import type { Resource } from '../api.ts';
 import { html } from '../html.ts';
+import { Table } from '../kit/data-table.ts';
 import { Time } from '../kit/format.ts';
 import { Section } from '../kit/page.ts';
 import { calm, Empty, Shown } from '../kit/states.ts';
-import { Table } from '../kit/table.ts';
-import { hrefOf } from '../router.ts';
+import { hrefOf } from '../place.ts';
+import type { Resource } from '../requests.ts';
 import type { Refusal, RefusalsOfCaller } from '../types.ts';
 
 /** How many are shown until the reader asks for the others. */

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
+import { Table } from '../kit/data-table.ts';
 import { countText, plural } from '../kit/format.ts';
-import { Table } from '../kit/table.ts';
 import type { AffectedCaller, AffectedPlan } from '../types.ts';
 
 // The keys and customers for which a change of plans changes something.

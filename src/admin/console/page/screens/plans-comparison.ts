@@ -1,8 +1,8 @@
 import { useEffect } from 'preact/hooks';
-import { isPassing, request } from '../api.ts';
 import { type Children, html } from '../html.ts';
 import { Running, useRun } from '../kit/run.ts';
 import { Empty, Problem } from '../kit/states.ts';
+import { isPassing, request } from '../requests.ts';
 import type { Compared } from '../types.ts';
 
 /** How long after a temporary failure the gateway is asked again, in milliseconds. */

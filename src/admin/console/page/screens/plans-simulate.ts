@@ -2,13 +2,13 @@ import { useState } from 'preact/hooks';
 import { type Children, html } from '../html.ts';
 import { CallerName } from '../kit/callers.ts';
 import { BarChart, type Series } from '../kit/charts.ts';
+import { Table } from '../kit/data-table.ts';
 import { Field } from '../kit/dialog.ts';
 import { countText, momentText, Prose, plural, Time } from '../kit/format.ts';
 import { useNames } from '../kit/names.ts';
 import { Section } from '../kit/page.ts';
 import type { Run } from '../kit/run.ts';
 import { Empty } from '../kit/states.ts';
-import { Table } from '../kit/table.ts';
 import type { Simulated, SimulationInput } from '../types.ts';
 
 // The step Simulate of a draft: which requests it is tried on, and their outcome.

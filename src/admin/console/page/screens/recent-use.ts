@@ -1,7 +1,7 @@
-import { useResource } from '../api.ts';
 import { html } from '../html.ts';
 import { pathOf } from '../kit/callers.ts';
 import { countText, Time } from '../kit/format.ts';
+import { useResource } from '../requests.ts';
 import type { History, RefusalsOfCaller } from '../types.ts';
 
 /** What a change would stop: what a key or a customer has called in the last 24 hours, and when last. Nothing while it is not known. */

@@ -1,0 +1,127 @@
+import { useState } from 'preact/hooks';
+import { html } from '../html.ts';
+import { auditHref, nameOf } from '../kit/callers.ts';
+import { plural, Time } from '../kit/format.ts';
+import { later } from '../kit/later.ts';
+import { isRefusing } from '../kit/limit-windows.ts';
+import { Page, Section } from '../kit/page.ts';
+import { calm, Empty, Problem, Shown } from '../kit/states.ts';
+import { UseSection } from '../kit/use.ts';
+import { Limits } from '../limits.ts';
+import { useFurtherActions } from '../operation-words.ts';
+import { decoded, hrefOf } from '../place.ts';
+import { ApiError } from '../requests.ts';
+import { useMay } from '../signed-in.ts';
+import type { ShownCustomer, Usage } from '../types.ts';
+import { type Action, Actions, CallerCard } from './caller-card.ts';
+import { SuspendedText } from './caller-facts.ts';
+import { useCallerRecord } from './caller-record.ts';
+import { isSuspended } from './caller-state.ts';
+import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.ts';
+import { KeyTable } from './key-table.ts';
+import { LastChanges } from './last-changes.ts';
+import { LastRefusals } from './last-refusals.ts';
+
+const OpenedCustomerDialog = later(async () => (await import('./opened-dialog.ts')).OpenedCustomerDialog);
+
+const LIST = { title: 'Customers', path: '/customers' };
+
+/** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
+interface DialogState {
+  readonly dialog: string;
+  readonly of: ShownCustomer;
+  readonly etag: string | null;
+}
+
+type Open = (dialog: string) => void;
+
+/** `/customers/ID`: all about one customer: what its keys share and have used together, and its keys. */
+export function CustomerScreen({ rest }: { rest: string }) {
+  const id = decoded(rest);
+  const read = useCallerRecord<ShownCustomer>(id);
+  const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
+  const [opened, setOpened] = useState<DialogState | null>(null);
+  const { data } = customer;
+  const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag });
+  if (isGone) {
+    return html`<${Page} title=${id} back=${LIST}>
+      <${Problem} error=${new ApiError(404, 'not_found', 'There is no customer with this id. It may have been deleted.')} />
+      <p class="actions"><a class="button" href=${hrefOf('/customers')}>All customers</a> <a class="button" href=${auditHref(id)}>Its records in Audit</a></p>
+    </${Page}>`;
+  }
+  if (data === null) {
+    const why = customer.error ?? outage;
+    return html`<${Page} title=${id} back=${LIST}>${why ? html`<${Problem} error=${why} retry=${customer.reload} />` : html`<${Shown} of=${customer} what="the customer">${() => null}</${Shown}>`}</${Page}>`;
+  }
+  const plan = plans.data?.plans.find(({ name }) => name === data.plan);
+  const ended = hasExpired(data)
+    ? html`Each request of its keys gets a 401: expired <${Time} at=${data.expiresAt} />.`
+    : data.suspended !== undefined && isSuspended(data)
+      ? html`Each request of its keys gets a 403: suspended since <${SuspendedText} ...${data.suspended} />`
+      : null;
+  const actions = html`<${CustomerActions} of=${data} usage=${usage.data} open=${open} />`;
+  return html`<${Page} title=${nameOf(data)} back=${LIST} beside=${actions}>
+    ${outage && html`<${Problem} error=${outage} />`}
+    <div class="with-aside">
+      <div>
+        <${CallerCard}
+          id=${id}
+          state=${html`<${CustomerState} of=${data} isRefusing=${isRefusing(usage.data)} />`}
+          ended=${ended}
+          facts=${html`<span>plan <strong>${data.plan}</strong></span>`}
+          usage=${usage.data}
+          recent=${recent}
+        />
+        ${ended === null && html`<${Limits} of=${data} usage=${calm(usage)} plan=${plan} isLive=${true} />`}
+      </div>
+      <aside aria-label="About the customer"><${CustomerFacts} of=${data} /></aside>
+      <div class="below">
+        <${KeysOfIt} of=${data} open=${open} />
+        <${LastRefusals} id=${id} recent=${recent} />
+        <${UseSection} id=${id} use=${use} usage=${usage.data} />
+      </div>
+    </div>
+    <${LastChanges} id=${id} what="customer" changes=${calm(changes)} />
+    ${
+      opened !== null &&
+      html`<${OpenedCustomerDialog}
+        ...${opened}
+        id=${id}
+        usage=${usage.data}
+        plans=${plans.data?.plans ?? null}
+        onClose=${() => setOpened(null)}
+        onChanged=${readAll}
+      />`
+    }
+  </${Page}>`;
+}
+
+function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usage: Usage | null; open: Open }) {
+  const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
+  const actions: (Action | false)[] = [
+    mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
+    mayChange && customer.suspended !== undefined && ['resume', 'Resume…', 'primary'],
+    mayChange && ['topup', 'Top up…', ''],
+    mayChange && ['reset', 'Reset usage…', ''],
+    mayChange && ['edit', 'Edit…', ''],
+    mayChange && !isSuspended(customer) && ['suspend', 'Suspend…', 'more'],
+    mayDelete && ['delete', 'Delete…', 'more'],
+    ...useFurtherActions(customer.id),
+  ];
+  return html`<${Actions} of=${actions} open=${open} />`;
+}
+
+/** Its keys that are not revoked, oldest first. */
+function KeysOfIt({ of: { id, keys, keysCursor }, open }: { of: ShownCustomer; open: Open }) {
+  const mayCreate = useMay('admin');
+  const all = html`<a href=${hrefOf(`/keys?customer=${encodeURIComponent(id)}&all=true`)}>All, with those that are revoked</a>`;
+  return html`<${Section} title="Keys" note=${all}>
+    ${
+      keys.length === 0
+        ? html`<${Empty} title="No keys yet."><p>Create one here, or move a key to this customer on the screen of the key.</p></${Empty}>`
+        : html`<${KeyTable} keys=${keys} isOfOne=${true} />`
+    }
+    ${keysCursor !== null && html`<p class="muted">The first ${plural(keys.length, 'key')}; there are more.</p>`}
+    ${mayCreate && html`<p class="actions after"><button type="button" onClick=${() => open('create-key')}>Create key…</button></p>`}
+  </${Section}>`;
+}

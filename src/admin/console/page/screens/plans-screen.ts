@@ -1,0 +1,142 @@
+import { type Children, html } from '../html.ts';
+import { type Column, Table } from '../kit/data-table.ts';
+import { countText, lengthText, plural } from '../kit/format.ts';
+import { WINDOWS } from '../kit/limit-windows.ts';
+import { Badge, Page, Section } from '../kit/page.ts';
+import { Shown } from '../kit/states.ts';
+import { hrefOf } from '../place.ts';
+import { hasUnsavedDraft } from '../plans-kept.ts';
+import { useResource } from '../requests.ts';
+import type { InForce, Plan } from '../types.ts';
+
+/** The plans in force. */
+export function Plans() {
+  const plans = useResource<InForce>('/admin/plans');
+  const isUnsaved = hasUnsavedDraft();
+  const edit = html`<a class="button" href=${hrefOf('/plans/history')}>History</a> <a class="button primary" href=${hrefOf('/plans/edit')}>${isUnsaved ? 'Continue the draft' : 'Edit plans'}</a>`;
+  return html`<${Page} title="Plans" beside=${edit}>
+    ${isUnsaved && html`<p class="panel">There is an unsaved draft of plans.yaml in this tab. What follows are the plans in force.</p>`}
+    <${Shown} of=${plans} what="the plans">${(data: InForce) => html`<${PlanList} ...${data} />`}</${Shown}>
+  </${Page}>`;
+}
+
+function PlanList({ plans, versions, failedAuthentication }: InForce) {
+  const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
+  names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
+  // Most plans have the rule of all, which is shown once, below them.
+  const byBans = [...Map.groupBy(plans, (plan) => bansText(plan))].sort(([, a], [, b]) => b.length - a.length);
+  const usual = byBans.length === 1 || (byBans[0]?.[1].length ?? 0) > 1 ? (byBans[0]?.[0] ?? null) : null;
+  const hasFurther = plans.some(({ eachKey, groups, inFlight, units }) => eachKey ?? groups ?? inFlight ?? units);
+  const columns: Column<Plan>[] = [
+    {
+      title: 'Plan',
+      isName: true,
+      cell: ({ name, enforce }) => html`<strong class="plan-name"><bdi>${name}</bdi></strong>
+        ${!enforce && html`<div><${Badge} kind="warn">Not enforced</${Badge}></div><span class="hint">counted, refuses no request</span>`}`,
+    },
+    ...(names.length > MAX_COLUMNS
+      ? [
+          {
+            title: 'Limits',
+            cell: ({ windows }: Plan) => windows.map((one) => html`<${WindowCell} ...${one} isNamed=${true} />`),
+          },
+        ]
+      : names.map((name) => ({
+          title: `Each ${name}`,
+          cell: ({ windows }: Plan) => {
+            const own = windows.filter(({ window }) => window === name);
+            return own.length === 0
+              ? html`<span class="muted">none</span>`
+              : own.map((one) => html`<${WindowCell} ...${one} />`);
+          },
+        }))),
+    ...(byBans.length > 1
+      ? [
+          {
+            title: 'Bans',
+            cell: (plan: Plan) => {
+              const text = bansText(plan);
+              return text === usual
+                ? html`<span class="muted">as most plans</span>`
+                : html`<span class="plan-bans">${text}</span>`;
+            },
+          },
+        ]
+      : []),
+    ...(hasFurther ? [{ title: 'Further limits', cell: (plan: Plan) => html`<${FurtherLimits} ...${plan} />` }] : []),
+  ];
+  const facts: [string, Children][] = [
+    ...(usual === null
+      ? []
+      : [[byBans.length === 1 ? 'Bans of every plan' : 'Bans of most plans', usual] as [string, Children]]),
+    [
+      'Wrong keys',
+      `${plural(failedAuthentication.minute, 'failed authentication')} a minute from one client address, then 429.`,
+    ],
+    ['Version', html`plans.yaml <code>${versions.plans}</code>`],
+  ];
+  return html`<${Section} title="In force" note=${plural(plans.length, 'plan')}>
+    <${Table} caption="The plans in force" rows=${plans} keyOf=${({ name }: Plan) => name} columns=${columns} />
+    <dl class="facts">
+      ${facts.map(([title, text]) => html`<dt>${title}</dt><dd>${text}</dd>`)}
+    </dl>
+  </${Section}>`;
+}
+
+/** With more windows, each plan lists its own instead. */
+const MAX_COLUMNS = 4;
+
+function WindowCell({ window, limit, form, shadow, isNamed = false }: Plan['windows'][number] & { isNamed?: boolean }) {
+  const value = limit === 'custom' ? 'own limit of each key' : countText(limit);
+  return html`<div class="plan-window">
+    <span>${isNamed && `Each ${window}: `}${value}</span>
+    ${limit !== 'unlimited' && html` <span class="muted">${form}</span>`}
+    ${shadow && html` <span class="tag">shadow: refuses no request</span>`}
+  </div>`;
+}
+
+/** What a plan has besides its own windows: requests in flight, what each key of a customer may take, groups of routes. */
+function FurtherLimits({ eachKey, groups = [], inFlight, units }: Plan) {
+  const each = [
+    ...windowTexts(eachKey?.windows ?? []),
+    ...inFlightTexts(eachKey?.inFlight),
+    ...unitTexts(eachKey?.units),
+  ];
+  return html`
+    ${inFlightTexts(inFlight).map((text) => html`<div class="plan-window">${text}</div>`)}
+    ${unitTexts(units).map((text) => html`<div class="plan-window">${text}</div>`)}
+    ${each.length > 0 && html`<div class="plan-window">Each key of a customer: ${each.join(', ')}</div>`}
+    ${groups.map(
+      ({ name, windows, units: ofGroup, instead, routes }) => html`<div class="plan-window">
+        <span><bdi>${name}</bdi>: ${[...windowTexts(windows), ...unitTexts(ofGroup)].join(', ')}</span>
+        ${instead && html` <span class="tag">in place of the limits of the plan</span>`}
+        <div class="hint"><bdi>${routes.join(', ')}</bdi></div>
+      </div>`,
+    )}`;
+}
+
+function unitTexts(units: Plan['units'] = []): string[] {
+  return units.flatMap(({ name, windows }) => windowTexts(windows, ` ${name}`));
+}
+
+/** @param unit with a space before it; empty for requests */
+function windowTexts(windows: Plan['windows'], unit = ''): string[] {
+  return windows.map(({ window, limit, form }) => {
+    return `${limit === 'unlimited' ? limit : countText(Number(limit))}${unit} a ${window}${form === 'fixed' ? '' : ` (${form})`}`;
+  });
+}
+
+function inFlightTexts(inFlight: number | undefined): string[] {
+  return inFlight === undefined ? [] : [`${countText(inFlight)} in flight at a time`];
+}
+
+function bansText({ bans, bansOfCustomer }: Plan): string {
+  if (bans === null) return 'Off';
+  const { after, factor } = bans;
+  const [within, first, longest, forget] = [bans.withinMs, bans.firstMs, bans.longestMs, bans.forgetMs].map((ms) =>
+    lengthText(ms / 1_000),
+  );
+  const ladder = factor === 1 ? '' : `, each further one ${factor} times as long up to ${longest}`;
+  const whom = bansOfCustomer ? ' A ban is of all keys of the customer.' : '';
+  return `After ${plural(after, 'refusal')} within ${within}: ${first}${ladder}. Forgotten after ${forget} without a ban.${whom}`;
+}
