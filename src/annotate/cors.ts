@@ -1,3 +1,5 @@
+import { EXPOSED } from '../http1/own-fields.ts';
+
 /** Which pages of other origins may read the answers (`cors` in gateway.yaml). */
 export interface CorsRules {
   /** Origins as browsers send them, `https://app.example.com`; `*` alone allows all. */
@@ -11,33 +13,6 @@ export interface CorsRules {
   /** How long a browser may remember the answer to a preflight, seconds. */
   readonly maxAgeSeconds: number;
 }
-
-/** The gateway's own answer fields, which pages may always read. */
-const EXPOSED = [
-  'X-RateLimit-Limit',
-  'X-RateLimit-Remaining',
-  'X-RateLimit-Reset',
-  'RateLimit',
-  'RateLimit-Policy',
-  'Retry-After',
-  'X-Request-Id',
-  'Deprecation',
-  'Sunset',
-  'Link',
-  'Location',
-  'Allow',
-  'WWW-Authenticate',
-];
-
-/** The answer fields that decide what a page may read. With `cors` configured, only the gateway sets them. */
-export const CORS_FIELDS: readonly string[] = [
-  'access-control-allow-origin',
-  'access-control-allow-credentials',
-  'access-control-allow-methods',
-  'access-control-allow-headers',
-  'access-control-expose-headers',
-  'access-control-max-age',
-];
 
 /** The CORS fields of answers under a set of rules (Fetch standard, section "CORS protocol"). */
 export class CorsFields {

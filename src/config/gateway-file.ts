@@ -3,15 +3,8 @@ import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts'
 import { IDEMPOTENT } from '../http1/request-line.ts';
 import { looserRules } from '../routing/bounds.ts';
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
-import {
-  areAlike,
-  type Collision,
-  findCollisions,
-  findSurrounding,
-  shapeOf,
-  USAGE,
-  withHead,
-} from '../routing/router.ts';
+import { USAGE } from '../routing/route.ts';
+import { areAlike, type Collision, findCollisions, findSurrounding, shapeOf, withHead } from '../routing/router.ts';
 import type { Path } from './fault.ts';
 import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';

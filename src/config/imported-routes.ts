@@ -1,5 +1,6 @@
 import { faultOfPattern } from '../routing/pattern.ts';
-import { areAlike, USAGE } from '../routing/router.ts';
+import { USAGE } from '../routing/route.ts';
+import { areAlike } from '../routing/router.ts';
 import {
   type DescribedOperation,
   type DescribedPathItem,

@@ -3,6 +3,7 @@ import { plainAllowance } from '../admit/plan.ts';
 import { windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import { WEBSOCKET } from '../http1/fields.ts';
+import { announcementOf } from '../http1/own-fields.ts';
 import { WINDOWS } from '../model/values.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import type { Route, RouteReply } from '../routing/route.ts';
@@ -42,18 +43,21 @@ function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
   return websocket ? [WEBSOCKET, ...names] : names;
 }
 
-/** What a route is by itself and by its upstream. Without an upstream, the gateway replies. */
+/**
+ * What a route is by itself and by its upstream. Without an upstream, the gateway replies. A setting that is a member of `Route` by the same name
+ * is that member, unless it is written here.
+ */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
-  const { path, methods, cost, rewrite, headers, timeouts, maxBodyBytes, compression, validate } = entry;
-  const { scopes, addresses, policies } = entry;
+  const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, ...same } = entry;
+  const { path, cost, rewrite, timeouts, compression } = same;
   const reply = replyOf(entry);
   return {
-    path,
-    methods: withHead(methods),
-    upstream: entry.upstream,
+    ...same,
+    methods: withHead(same.methods),
+    announcement: announcementOf(entry),
     cost: cost.requests,
     charges: cost.charges,
-    allowsBody: entry.body,
+    allowsBody: body,
     upgrades: reply === null ? upgradesOf(entry) : [],
     rewrite: rewrite && pathTemplateOf(path, patternAfter(path, rewrite)),
     requestHeaders: fieldRulesOf('request', [upstream?.headers?.request, headers?.request]),
@@ -69,14 +73,10 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
             responseTimeoutMs: timeouts.response ?? upstream.responseTimeoutMs,
             bodyTimeoutMs: timeouts.body ?? upstream.bodyTimeoutMs,
           },
-    retries: reply === null ? entry.retries : null,
-    maxBodyBytes,
+    retries: reply === null ? same.retries : null,
     description: (reply === null && (validate ?? upstream?.validate)) || null,
-    policies,
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
-    scopes,
-    addresses,
   };
 }
 

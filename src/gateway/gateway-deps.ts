@@ -7,7 +7,7 @@ import type { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
-import type { FieldNames } from '../http1/forwarded-fields.ts';
+import type { FieldNames } from '../http1/field-names.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';

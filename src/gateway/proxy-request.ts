@@ -1,6 +1,5 @@
 import { IncomingMessage } from 'node:http';
 import type { Verdict } from '../admit/verdict.ts';
-import { CORS_FIELDS } from '../annotate/cors.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
 import { CompressedResponse } from '../forward/compressed-response.ts';
 import { type ForwardResult, QueueFullError } from '../forward/faults.ts';
@@ -19,9 +18,11 @@ import {
   fieldsWithoutLength,
   mayBeCompressed,
 } from '../http1/content-coding.ts';
+import { FieldNames } from '../http1/field-names.ts';
 import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
-import { FieldNames, type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
+import { type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
+import { ownNames } from '../http1/own-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
@@ -33,7 +34,7 @@ import type { GatewayDeps } from './gateway-deps.ts';
 import type { Metering } from './metering.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import type { Refusal } from './refusals.ts';
-import { hasFieldsOfItsOwn, ownLinesOf, variablesOf } from './replies.ts';
+import { ownLinesOf, variablesOf } from './replies.ts';
 
 /*
  * The admitted request goes to the service: forwarded, or, if it asks for another protocol, by an upgrade (upgrade-request.ts).
@@ -81,12 +82,8 @@ const BAD_GATEWAY = 502;
 /** Of the IETF's Resumable Uploads for HTTP. */
 const UPLOAD_RESUMPTION_SUPPORTED = 104;
 
-/** On a deprecated route the gateway's own values of these fields replace those of the service. */
-const DEPRECATION = ['deprecation', 'sunset'];
-/** The response fields that the gateway replaces, by whether CORS is configured and whether the route is deprecated. */
-const REPLACED: readonly (readonly FieldNames[])[] = [[], CORS_FIELDS].map((cors) =>
-  [[], DEPRECATION].map((deprecation) => new FieldNames([...cors, ...deprecation])),
-);
+/** The fields that decide what a page may read. With `cors`, only the gateway sets them. */
+const CORS_FIELDS = new FieldNames(ownNames('cors'));
 
 /** How a forwarded request ends: with the response already sent, or with a refusal that the gateway has yet to send. */
 type ForwardedEnd =
@@ -243,7 +240,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     admitted.metering?.head(head.status, head);
     const status = statusFor(head.status, admitted.origin);
     const { route } = match;
-    const isAllPassed = this.#deps.cors === null && !hasFieldsOfItsOwn(route) && route.responseHeaders === null;
+    const isAllPassed = this.#deps.cors === null && route.announcement === null && route.responseHeaders === null;
     if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
       response.writeLines(status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
       return;
@@ -367,9 +364,9 @@ export function responseFieldsOf(
   return all;
 }
 
-/** The names of the response fields that only the gateway sets. */
-function replacedBy({ cors }: GatewayDeps, { route }: Match): FieldNames {
-  return REPLACED[cors === null ? 0 : 1]![route.deprecated === null ? 0 : 1]!;
+/** The names of the response fields that only the gateway sets here. */
+function replacedBy({ cors }: GatewayDeps, { route: { announcement } }: Match): readonly FieldNames[] {
+  return [...(cors === null ? [] : [CORS_FIELDS]), ...(announcement === null ? [] : [announcement.replaced])];
 }
 
 /** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */

@@ -1,4 +1,3 @@
-import { isPastSunset } from '../annotate/deprecation.ts';
 import {
   type ErrorResponse,
   endpointAway,
@@ -162,9 +161,8 @@ export function routeRefusal(
  * Null if a deprecated route is still served. If a brownout lasts until the sunset, the route counts as removed from
  * its beginning.
  */
-function goneAt(deprecation: Deprecation, nowMs: number): ErrorResponse | null {
-  const { brownouts, successor, sunsetMs } = deprecation;
-  if (isPastSunset(deprecation, nowMs)) return endpointRemoved(successor);
+function goneAt({ brownouts, successor, sunsetMs }: Deprecation, nowMs: number): ErrorResponse | null {
+  if (sunsetMs !== null && nowMs >= sunsetMs) return endpointRemoved(successor);
   const untilMs = brownoutEndMs(brownouts, nowMs);
   if (untilMs === null) return null;
   return sunsetMs !== null && untilMs >= sunsetMs

@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Banned, Crowded, Refused, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
-import { deprecationFields } from '../annotate/deprecation.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { ErrorResponse } from '../annotate/errors.ts';
 import type { RefusalResponse } from '../annotate/refusal-lines.ts';
@@ -12,7 +11,7 @@ import type { Head } from '../http1/request-head.ts';
 import { NO_META } from '../identify/identify.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import { writePath } from '../routing/path-template.ts';
-import type { Route, RouteReply } from '../routing/route.ts';
+import type { RouteReply } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller, Exchange } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -42,12 +41,11 @@ export function ownFieldsOf(deps: GatewayDeps, known: KnownCaller, limitFields: 
   if (deps.cors !== null) {
     fields.push(...deps.cors.ofAnswer(onlyValue(known.rawHeaders, 'origin')));
   }
-  const deprecated = known.match?.route.deprecated ?? null;
-  if (deprecated !== null) fields.push(...deprecationFields(deprecated));
+  fields.push(...(known.match?.route.announcement?.fields ?? []));
   return fields;
 }
 
-/** The same fields as lines, each with its CRLF, for a response without fields for CORS or a deprecation. */
+/** The same fields as lines, each with its CRLF, for a response without fields for CORS and without an announcement of its route. */
 export function ownLinesOf({ rateLimitFields }: GatewayDeps, verdict: Verdict, requestId: string): string {
   return `${rateLimitFields.linesOfVerdict(verdict)}X-Request-Id: ${requestId}\r\n`;
 }
@@ -160,14 +158,6 @@ export function replyWithError(
 }
 
 /**
- * Whether all responses of the route have a field that those of other routes lack. They are then written field by field, and not in lines that
- * many responses have in common.
- */
-export function hasFieldsOfItsOwn(route: Route): boolean {
-  return route.deprecated !== null;
-}
-
-/**
  * The response to a refusal by its verdict, in the lines that it has in common with others.
  * @returns null if it has fields of its own, or is written by another reader than that of the fast path
  */
@@ -177,7 +167,7 @@ export function commonRefusal(
   match: Match | null,
   verdict: Refused | Banned | Crowded,
 ): RefusalResponse | null {
-  if (cors !== null || errorDocs !== null || (match !== null && hasFieldsOfItsOwn(match.route))) return null;
+  if (cors !== null || errorDocs !== null || (match?.route.announcement ?? null) !== null) return null;
   if (verdict.kind === 'crowded' || response.writeLines === undefined) return null;
   return refusalLines.of(verdict);
 }

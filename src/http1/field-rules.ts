@@ -1,4 +1,5 @@
 import { hasPunctuation, RESPONSE_FIELDS_NOT_FORWARDED, reservedByFolding } from './forwarded-fields.ts';
+import { reservedField } from './own-fields.ts';
 
 /*
  * The header fields that an operator sets, adds and removes (`headers` in gateway.yaml), on the way to the service and
@@ -182,10 +183,10 @@ function isVariable(name: string): name is Variable {
 
 /** Fields of requests that are reserved besides those that `reservedByFolding` names. */
 const RESERVED_IN_REQUESTS = /^(?:sec-websocket-.*|max-forwards|close)$/;
-/** Fields of responses that belong to the gateway, to framing, or to a setting of their own. */
+/** Fields of responses that belong to framing, or to a family of the gateway's own fields (`OWN_FIELDS`). */
 const RESERVED_IN_RESPONSES =
-  /^(?:x-ratelimit.*|ratelimit.*|x-consumer-.*|x-forwarded-.*|sec-websocket-.*|access-control-.*|retry-after|via|date|content-length|content-encoding|deprecation|sunset|host|close)$/;
-const HOP = new Set(RESPONSE_FIELDS_NOT_FORWARDED);
+  /^(?:(?:x-ratelimit|ratelimit|x-consumer-|x-forwarded-|sec-websocket-|access-control-).*|via|date|content-length|host|close)$/;
+const NOT_FORWARDED = new Set(RESPONSE_FIELDS_NOT_FORWARDED);
 
 /**
  * Why an operator may not set, add or remove a field, as the end of a sentence that starts with its name; null if it
@@ -206,11 +207,9 @@ export function faultOfRequestField(name: string): string | null {
 
 export function faultOfResponseField(name: string): string | null {
   const lower = name.toLowerCase();
-  if (!HOP.has(lower) && !RESERVED_IN_RESPONSES.test(lower)) return null;
-  const own = lower.startsWith('access-control-')
-    ? 'use `cors`'
-    : lower === 'deprecation' || lower === 'sunset'
-      ? 'use `deprecated`'
-      : 'leave it out';
-  return `is a field that only the gateway sets in responses; ${own}`;
+  const own = reservedField(lower);
+  if (own === undefined && !NOT_FORWARDED.has(lower) && !RESERVED_IN_RESPONSES.test(lower)) return null;
+  const setting = lower.startsWith('access-control-') ? 'cors' : own?.replaces;
+  const advice = setting === undefined || setting === 'always' ? 'leave it out' : `use \`${setting}\``;
+  return `is a field that only the gateway sets in responses; ${advice}`;
 }

@@ -1,41 +1,6 @@
 import { setsConsoleCookie, withoutConsoleCookies } from './console-cookies.ts';
-
-/** A case-insensitive set of header field names. Most names outside it are ruled out by length and first letter alone. */
-export class FieldNames {
-  readonly #names: ReadonlySet<string>;
-  /** For each length, a bit mask of the first letters of the names with that length. */
-  readonly #firsts: number[] = [];
-
-  /** @param names in lower case */
-  constructor(names: Iterable<string>) {
-    this.#names = new Set(names);
-    for (const name of this.#names) {
-      while (this.#firsts.length <= name.length) this.#firsts.push(0);
-      this.#firsts[name.length]! |= bitOf(name.charCodeAt(0));
-    }
-  }
-
-  /** False if no name in the set has this length and begins with this character. */
-  mayHave(length: number, first: number): boolean {
-    return length < this.#firsts.length && (this.#firsts[length]! & bitOf(first)) !== 0;
-  }
-
-  has(name: string): boolean {
-    return this.mayHave(name.length, name.charCodeAt(0)) && this.#names.has(name.toLowerCase());
-  }
-}
-
-/** The same bit for a letter in either case. */
-function bitOf(code: number): number {
-  return 1 << (code & 31);
-}
-
-/** Whether a name begins with this text, ignoring case. @param beginning in lower case */
-export function beginsWith(name: string, beginning: string): boolean {
-  // The first letter settles most names. Setting this bit lower-cases a letter and makes no other character a letter.
-  if ((name.charCodeAt(0) | 0x20) !== beginning.charCodeAt(0)) return false;
-  return name.slice(0, beginning.length).toLowerCase() === beginning;
-}
+import { beginsWith, FieldNames } from './field-names.ts';
+import { ownNames } from './own-fields.ts';
 
 /**
  * The facts about a request that the gateway adds for the upstream (contract section 5), except its id and its trace.
@@ -104,18 +69,13 @@ const SCHEME = /^https?$/i;
 /** Characters that the name of a forwarded field must not have unless `headers.allow` lists the name. */
 const PUNCTUATION = /[^0-9A-Za-z-]/;
 
-/** The response fields that are not forwarded, or that the gateway writes itself (contract section 4). */
+/** The response fields that are not forwarded, or that the gateway writes itself (contract section 4). Earlier drafts had the last three. */
 export const RESPONSE_FIELDS_NOT_FORWARDED: readonly string[] = [
   ...HOP_BY_HOP,
-  'x-ratelimit-limit',
-  'x-ratelimit-remaining',
-  'x-ratelimit-reset',
-  'ratelimit',
-  'ratelimit-policy',
+  ...ownNames('always'),
   'ratelimit-limit',
   'ratelimit-remaining',
   'ratelimit-reset',
-  'x-request-id',
 ];
 const REPLACED = new FieldNames(RESPONSE_FIELDS_NOT_FORWARDED);
 
@@ -224,10 +184,10 @@ export function reservedByFolding(name: string): string | null {
  * The upstream's fields that go to the client: hop-by-hop ones, those the gateway writes itself, and cookies of the console
  * are dropped.
  * @param fields names and values alternating, as they were received
- * @param alsoOwn names that the gateway also sets in this response
+ * @param alsoOwn names that the gateway also sets in this response, in any of these sets
  * @param status a 1xx or 204 must not have Content-Length (RFC 9110 section 8.6), even if the upstream sends it
  */
-export function responseFields(fields: readonly string[], alsoOwn: FieldNames, status: number): string[] {
+export function responseFields(fields: readonly string[], alsoOwn: readonly FieldNames[], status: number): string[] {
   let listed: Set<string> | null = null;
   for (let i = 0; i < fields.length; i += 2) {
     if (fields[i]!.length !== 10 || fields[i]!.toLowerCase() !== 'connection') continue;
@@ -240,7 +200,8 @@ export function responseFields(fields: readonly string[], alsoOwn: FieldNames, s
     if (isContentLength(name)) {
       if (status < 200 || status === 204) continue;
     } else if (isSetCookie(name) && setsConsoleCookie(fields[i + 1]!)) continue;
-    else if (REPLACED.has(name) || alsoOwn.has(name) || listed?.has(name.toLowerCase())) continue;
+    else if (REPLACED.has(name) || listed?.has(name.toLowerCase())) continue;
+    else if (alsoOwn.some((names) => names.has(name))) continue;
     kept.push(name, fields[i + 1]!);
   }
   return kept;

@@ -1,6 +1,7 @@
 import { setsConsoleCookie } from './console-cookies.ts';
+import { FieldNames } from './field-names.ts';
 import { type FieldValues, fieldValues, TOKEN, TOKEN_CHARACTER, VALUE } from './fields.ts';
-import { FieldNames, RESPONSE_FIELDS_NOT_FORWARDED } from './forwarded-fields.ts';
+import { RESPONSE_FIELDS_NOT_FORWARDED } from './forwarded-fields.ts';
 
 /** An upstream's response is malformed, so it must not be forwarded. */
 export class BadResponseError extends Error {}

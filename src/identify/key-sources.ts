@@ -1,5 +1,6 @@
+import { FieldNames } from '../http1/field-names.ts';
 import { valuesOf } from '../http1/fields.ts';
-import { FieldNames, type KeyPlaces } from '../http1/forwarded-fields.ts';
+import type { KeyPlaces } from '../http1/forwarded-fields.ts';
 import { QueryNames } from '../http1/query-names.ts';
 import { authorizationOf, type Credentials, isToken68, readAuthorization } from './bearer.ts';
 

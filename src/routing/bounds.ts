@@ -1,23 +1,19 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Charge, Reserve } from '../meter/charge.ts';
 import { plainPath } from './pattern.ts';
-import type { Route } from './route.ts';
+import type { Route, Unbounding } from './route.ts';
 
 /** What one route allows its callers and another does not, or charges them less for, as a phrase; null if nothing. */
 type Looser = (one: Route, other: Route) => string | null;
 
 /**
- * Which members of a route bound or charge its callers, and when those of one route are looser than those of another. Null: the
- * member is no bound. What is neither the same nor plainly as strict counts as looser.
+ * When the members of one route that bound or charge its callers are looser than those of another. What is neither the same nor plainly as
+ * strict counts as looser.
  *
  * Attack: another spelling of a path, such as `/v1/Report`, `/v1/report;x` or `/v1/report/`, is served by a wider route whose rules
- * for it are looser. So each member of a route is here, and a new one that is missing is a type error.
+ * for it are looser. So a new member of a route that is neither here nor in `Unbounding` is a type error.
  */
-const BOUNDS: { readonly [Member in keyof Route]: Looser | null } = {
-  path: null,
-  // The router compares it with the method of the request, and the check of the settings with those of the other route.
-  methods: null,
-  upstream: null,
+const BOUNDS: { readonly [Member in Exclude<keyof Route, Unbounding>]: Looser } = {
   perAddress: ({ perAddress: one }, { perAddress: other }) => {
     if (one === null) return null;
     if (other === null) return 'no key';
@@ -76,14 +72,9 @@ const BOUNDS: { readonly [Member in keyof Route]: Looser | null } = {
       other.kind === 'redirect' && other.origin === '' && plainPath(other.path.pattern) === plainPath(path);
     return isToItself ? null : 'forwarded';
   },
-  // How the service is reached, and how its response is written.
-  rewrite: null,
-  timeouts: null,
-  retries: null,
-  compression: null,
 };
 
-const LOOSER = Object.values(BOUNDS).filter((looser) => looser !== null);
+const LOOSER = Object.values(BOUNDS);
 
 /** Whether a route bounds or charges its callers less than another one. */
 export function isLooser(one: Route, other: Route): boolean {

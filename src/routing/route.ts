@@ -1,6 +1,7 @@
 import type { Allowance } from '../admit/plan.ts';
 import type { CompressionRules } from '../http1/content-coding.ts';
 import type { FieldRules } from '../http1/field-rules.ts';
+import type { Announcement } from '../http1/own-fields.ts';
 import type { Charge } from '../meter/charge.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
@@ -30,6 +31,8 @@ export interface Route {
   /** The allowance of one client address on a route without keys; null if the route needs a key. */
   readonly perAddress: { readonly id: string; readonly allowance: Allowance } | null;
   readonly deprecated: Deprecation | null;
+  /** What all its responses say of it; null if nothing. */
+  readonly announcement: Announcement | null;
   /** How the path is written for the service; null if it is forwarded as it was sent. */
   readonly rewrite: PathTemplate | null;
   /** What is done to the fields that the service gets, and to those of its responses: its upstream's rules, then its own. */
@@ -59,6 +62,46 @@ export interface Route {
   /** The addresses and networks from which it may be called; null if from all. */
   readonly addresses: readonly string[] | null;
 }
+
+/**
+ * The members by which a route bounds none of its callers: how the service is reached and how its response is written. The router compares the
+ * method with that of the request, and the check of the settings with those of the other route. Each other member has its rule in `bounds.ts`.
+ */
+export type Unbounding =
+  | 'path'
+  | 'methods'
+  | 'upstream'
+  | 'announcement'
+  | 'rewrite'
+  | 'timeouts'
+  | 'retries'
+  | 'compression';
+
+/** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */
+export const USAGE: Route = Object.freeze({
+  path: '/usage',
+  methods: Object.freeze(['GET', 'HEAD']),
+  upstream: '',
+  cost: 1,
+  charges: null,
+  allowsBody: false,
+  upgrades: Object.freeze([]),
+  perAddress: null,
+  deprecated: null,
+  announcement: null,
+  rewrite: null,
+  requestHeaders: null,
+  responseHeaders: null,
+  timeouts: null,
+  retries: null,
+  maxBodyBytes: null,
+  description: null,
+  policies: null,
+  compression: null,
+  reply: null,
+  scopes: null,
+  addresses: null,
+});
 
 /** A response without a service. */
 export type RouteReply =

@@ -1,7 +1,7 @@
 import { Failure } from '../failure.ts';
 import { isLooser } from './bounds.ts';
 import { decode, faultOfPattern, mayBeReadOtherwise, plainSegment } from './pattern.ts';
-import type { Route } from './route.ts';
+import { type Route, USAGE } from './route.ts';
 
 export interface Match {
   readonly route: Route;
@@ -430,28 +430,3 @@ function* matching<T>(branch: Branch<T>, path: Cut, at: number): Generator<T> {
   if (branch.name !== null && segment !== '') yield* matching(branch.name, path, at + 1);
   if (branch.rest !== null) yield branch.rest;
 }
-
-/** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */
-export const USAGE: Route = Object.freeze({
-  path: '/usage',
-  methods: Object.freeze(['GET', 'HEAD']),
-  upstream: '',
-  cost: 1,
-  charges: null,
-  allowsBody: false,
-  upgrades: Object.freeze([]),
-  perAddress: null,
-  deprecated: null,
-  rewrite: null,
-  requestHeaders: null,
-  responseHeaders: null,
-  timeouts: null,
-  retries: null,
-  maxBodyBytes: null,
-  description: null,
-  policies: null,
-  compression: null,
-  reply: null,
-  scopes: null,
-  addresses: null,
-});

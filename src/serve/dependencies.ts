@@ -15,7 +15,7 @@ import { HeldBodies } from '../gateway/held-body.ts';
 import { Usage } from '../gateway/own-usage.ts';
 import { RequestIds } from '../gateway/received-request.ts';
 import { AddressLists } from '../gateway/who-may-call.ts';
-import { FieldNames } from '../http1/forwarded-fields.ts';
+import { FieldNames } from '../http1/field-names.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
 import { Identifier } from '../identify/identify.ts';
 import { JwtVerifier } from '../identify/jwt.ts';

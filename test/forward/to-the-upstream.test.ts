@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parseGatewayFile } from '../../src/config/gateway-file.ts';
-import { FieldNames, type ForwardedAs, requestFields } from '../../src/http1/forwarded-fields.ts';
+import { FieldNames } from '../../src/http1/field-names.ts';
+import { type ForwardedAs, requestFields } from '../../src/http1/forwarded-fields.ts';
 import { askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';

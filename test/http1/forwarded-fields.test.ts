@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { beginsWith, FieldNames } from '../../src/http1/field-names.ts';
 import {
   addConnectionNames,
-  beginsWith,
-  FieldNames,
   type ForwardedAs,
   fieldsWithoutSecrets,
   hasPunctuation,
@@ -181,7 +180,7 @@ describe('to a policy', () => {
 
 describe('to the client', () => {
   const received = (fields: readonly string[], status = 200, alsoOwn: readonly string[] = []) =>
-    responseFields(fields, new FieldNames(alsoOwn), status);
+    responseFields(fields, [new FieldNames(alsoOwn)], status);
 
   test('goes what is not the gateway’s own, not of one hop and no cookie of the console', () => {
     const fields = [

@@ -9,8 +9,8 @@ import { looserRules } from '../../src/routing/bounds.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
 import { pathTemplateOf } from '../../src/routing/path-template.ts';
 import { plainPath } from '../../src/routing/pattern.ts';
-import type { Route } from '../../src/routing/route.ts';
-import { routerOf, USAGE } from '../../src/routing/router.ts';
+import { type Route, USAGE } from '../../src/routing/route.ts';
+import { routerOf } from '../../src/routing/router.ts';
 import { SEED, tries } from '../support/sample.ts';
 
 test.each([

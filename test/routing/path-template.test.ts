@@ -10,8 +10,8 @@ import {
   patternAfter,
   writePath,
 } from '../../src/routing/path-template.ts';
-import type { Route } from '../../src/routing/route.ts';
-import { routerOf, USAGE } from '../../src/routing/router.ts';
+import { type Route, USAGE } from '../../src/routing/route.ts';
+import { routerOf } from '../../src/routing/router.ts';
 
 const routeOf = (path: string): Route => ({ ...USAGE, path });
 const matches = (pattern: string, path: string) =>

@@ -4,35 +4,14 @@ import { plainAllowance } from '../../src/admit/plan.ts';
 import { Failure } from '../../src/failure.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { faultOfPattern, matchedBy } from '../../src/routing/pattern.ts';
-import type { Route } from '../../src/routing/route.ts';
-import { findCollisions, findSurrounding, routerOf, USAGE } from '../../src/routing/router.ts';
+import { type Route, USAGE } from '../../src/routing/route.ts';
+import { findCollisions, findSurrounding, routerOf } from '../../src/routing/router.ts';
 import { processorMs } from '../support/stopwatch.ts';
 
-function route(path: string, methods: readonly string[] = ['GET']): Route {
-  return {
-    path,
-    methods,
-    upstream: 'store',
-    cost: 1,
-    charges: null,
-    allowsBody: false,
-    upgrades: [],
-    perAddress: null,
-    deprecated: null,
-    rewrite: null,
-    requestHeaders: null,
-    responseHeaders: null,
-    timeouts: null,
-    retries: null,
-    maxBodyBytes: null,
-    description: null,
-    policies: null,
-    compression: null,
-    reply: null,
-    scopes: null,
-    addresses: null,
-  };
-}
+const route = (path: string, methods: readonly string[] = ['GET']): Route => ({
+  ...USAGE,
+  ...{ path, methods, upstream: 'store' },
+});
 
 const routerFor = (routes: readonly Route[]) => atOnce(routerOf(routes));
 

@@ -1,4 +1,12 @@
-import { type AdminErrorCode, ERROR_CODES, ERRORS, type ErrorCode, errors, plainAllowance } from './sources.ts';
+import {
+  type AdminErrorCode,
+  ERROR_CODES,
+  ERRORS,
+  type ErrorCode,
+  errors,
+  OWN_FIELDS,
+  plainAllowance,
+} from './sources.ts';
 
 const { errorResponse, plainError } = errors;
 type ErrorResponse = ReturnType<typeof errorResponse>;
@@ -128,9 +136,19 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
 
 const BEGIN = '<!-- The rest of this page is generated: npm run docs:generate. -->';
 
-/** The page, whose part above the mark is written by hand, with a section for each error code. */
+/** The table of the gateway's own fields. It stands above the mark, because the page begins with it. */
+const TABLE_OF_FIELDS = /(\| header \| says \| example \|\n\|---\|---\|---\|\n)(?:\|.*\n)*/;
+
+function fieldRows(): string {
+  return OWN_FIELDS.map(({ name, says, example }) => `| \`${name}\` | ${says} | \`${example}\` |\n`).join('');
+}
+
+/** The page, whose part above the mark is written by hand but for that table, with a section for each error code. */
 export function headersAndErrorsPage(page: string): string {
-  const byHand = page.split(BEGIN)[0]!.trimEnd();
+  const byHand = page
+    .split(BEGIN)[0]!
+    .trimEnd()
+    .replace(TABLE_OF_FIELDS, (_, head) => `${head}${fieldRows()}`);
   const codes = [...ERROR_CODES].sort((one, other) => ERRORS[one].status - ERRORS[other].status);
   const index = codes.map((code) => `| ${ERRORS[code].status} | [\`${code}\`](#${code}) | ${ERRORS[code].when} |`);
   const sections = codes.map((code) => {

@@ -7,6 +7,7 @@ export type { RefusalCode as AdminErrorCode } from '../../src/admin/response.ts'
 export { plainAllowance } from '../../src/admit/plan.ts';
 export * as errors from '../../src/annotate/errors.ts';
 export { ERROR_CODES, ERRORS, type ErrorCode } from '../../src/errors/catalogue.ts';
+export { OWN_FIELDS } from '../../src/http1/own-fields.ts';
 
 /** What a command prints. */
 export async function outputOf(...words: readonly string[]): Promise<string> {

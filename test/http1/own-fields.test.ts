@@ -1,13 +1,15 @@
 import { parseItem } from 'structured-headers';
 import { expect, test } from 'vitest';
-import { deprecationFields } from '../../src/annotate/deprecation.ts';
+import { faultOfResponseField } from '../../src/http1/field-rules.ts';
+import { responseFields } from '../../src/http1/forwarded-fields.ts';
+import { announcementOf, OWN_FIELDS, ownNames } from '../../src/http1/own-fields.ts';
 
 const SINCE_MS = Date.UTC(2025, 11, 5);
 const SUNSET_MS = Date.UTC(2030, 11, 5);
 const ALL = { sinceMs: SINCE_MS, sunsetMs: SUNSET_MS, successor: '/v1/pets', link: 'https://docs.example/old' };
 
 const fieldsOf = (deprecation: typeof ALL | Record<string, unknown>) => {
-  const raw = deprecationFields({ ...ALL, ...deprecation } as typeof ALL);
+  const raw = announcementOf({ deprecated: { ...ALL, ...deprecation } as typeof ALL })!.fields;
   return Object.fromEntries(raw.flatMap((name, i) => (i % 2 === 0 ? [[name, raw[i + 1]]] : [])));
 };
 
@@ -34,3 +36,19 @@ test.each([
   expect(Object.keys(fields)).toEqual(names);
   expect((fields.Link ?? '').split(/, (?=<)/).filter(Boolean)).toHaveLength(links);
 });
+
+test('a deprecated route drops the Deprecation and Sunset of the service, also without a sunset, and adds to its Link', () => {
+  const { replaced } = announcementOf({ deprecated: { ...ALL, sunsetMs: null } })!;
+  const sent = ['Deprecation', '@1', 'sunset', 'x', 'Link', '</a>; rel="next"'];
+  expect(responseFields(sent, [replaced], 200)).toEqual(sent.slice(4));
+  expect(announcementOf({ deprecated: null })).toBeNull();
+});
+
+test.each(OWN_FIELDS.filter(({ replaces }) => replaces !== undefined))(
+  'what replaces $name of the service is set by no setting of fields',
+  ({ name, replaces }) => {
+    expect(ownNames(replaces!)).toContain(name.toLowerCase());
+    expect(faultOfResponseField(name)).toContain(replaces === 'always' ? 'leave it out' : `use \`${replaces}\``);
+    if (replaces === 'always') expect(responseFields([name, 'x'], [], 200)).toEqual([]);
+  },
+);
