@@ -10,6 +10,7 @@ import { EmbeddedPepperRecord } from '../../src/stores/embedded/pepper.ts';
 import { someKey } from '../identify/some-key.ts';
 import { allowance } from '../support/allowance.ts';
 import { atEnd } from '../support/endings.ts';
+import { startProcess } from '../support/processes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const plan = allowance({ minute: 2 }, { after: 2 });
@@ -85,4 +86,23 @@ describe('while another process holds the embedded store, the thread serves and 
     await lifted;
     expect((await ledger.present(key.id, wide))?.accounts[0].windows).toEqual(before);
   });
+});
+
+test('a gateway that stops while a command has the database locked writes what it has counted (reliability 484)', async () => {
+  const { ledger, key, other, failed } = await heldStore();
+  other.exec('ROLLBACK');
+  const database = JSON.stringify(other.location());
+  const command = startProcess(process.execPath, [
+    '--input-type=module',
+    '--eval',
+    `import { DatabaseSync } from 'node:sqlite';
+     new DatabaseSync(${database}).exec('BEGIN IMMEDIATE');
+     console.log('locked');
+     setTimeout(() => process.exit(), 300);`,
+  ]);
+  await command.until(/locked/);
+  ledger.close();
+  expect(failed).toEqual([]);
+  const { state } = other.prepare('SELECT state FROM accounts WHERE consumer_id = ?').get(key.id)!;
+  expect(JSON.parse(String(state)).windows.minute.used).toBe(2);
 });

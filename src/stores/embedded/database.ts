@@ -24,6 +24,14 @@ const MIGRATIONS: readonly string[] = [
 
 const FILE = 'tollgate.db';
 
+/**
+ * Added to the version of the schema while a gateway owns the store.
+ *
+ * Fault: a command of an earlier version, which asks no gateway, lifts a ban beside it. The command said that it was done, and the gateway
+ * did not notice. Earlier versions refuse a database whose version they do not know.
+ */
+const OWNED = 1_000_000;
+
 /** `Toll`: identifies the file as Tollgate's, so that another program's database is not changed. */
 const APPLICATION_ID = 0x546f6c6c;
 /** Gateway and commands use the file at the same time. Each locks it for milliseconds. */
@@ -100,6 +108,11 @@ export function neverWait(db: DatabaseSync): void {
   db.exec('PRAGMA busy_timeout = 0');
 }
 
+/** Ends `neverWait`, for a process that serves no requests any more. */
+export function waitAgain(db: DatabaseSync): void {
+  db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+}
+
 /**
  * Repeats an attempt that failed because another process has locked the database, for at least two seconds, without holding the
  * event loop. Attempts are counted, because a process that stood still meanwhile has not tried.
@@ -132,13 +145,22 @@ export function isOfStore(error: unknown): boolean {
   return error instanceof Failure && (error.code === 'store_unavailable' || error.code === 'store_corrupt');
 }
 
-/** Writes an unchanged value, to test whether the database accepts writes. */
-export function tryWrite(db: DatabaseSync): void {
-  transaction(db, () => db.exec(`PRAGMA user_version = ${numberOf(db, 'user_version')}`));
+/** Marks the database as that of a gateway. This also tests whether it accepts writes. */
+export function markOwned(db: DatabaseSync): void {
+  transaction(db, () => db.exec(`PRAGMA user_version = ${MIGRATIONS.length + OWNED}`));
+}
+
+/** Lets earlier versions use the database again. If it accepts no writes, they cannot until this version has started and stopped once more. */
+export function unmarkOwned(db: DatabaseSync): void {
+  try {
+    transaction(db, () => db.exec(`PRAGMA user_version = ${MIGRATIONS.length}`));
+  } catch {
+    // The end of the gateway does not depend on it.
+  }
 }
 
 function migrate(db: DatabaseSync, file: string): void {
-  const version = numberOf(db, 'user_version');
+  const version = numberOf(db, 'user_version') % OWNED;
   if (numberOf(db, 'application_id') !== APPLICATION_ID && !isEmpty(db)) {
     throw new Failure(
       'store_corrupt',

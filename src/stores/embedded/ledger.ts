@@ -33,7 +33,7 @@ import type { StoreChange } from '../../identify/record-store.ts';
 import type { WindowName } from '../../model/values.ts';
 import { type Account, type Accounts, AccountsTable, bansIn, endOf, type Once } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
-import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, tryWrite } from './database.ts';
+import { answering, BUSY_TIMEOUT_MS, isHeldByAnother, markOwned, unmarkOwned, waitAgain } from './database.ts';
 import {
   applyEarlierChanges,
   damagedChanges,
@@ -318,13 +318,16 @@ export class EmbeddedLedger implements Ledger {
   close(): void {
     clearInterval(this.#timer);
     clearTimeout(this.#again);
+    const { db } = this.#options;
     try {
-      if (this.#dirty.size === 0 && !this.histories.isDirty) return;
-      this.#write([...this.#dirty], Number.POSITIVE_INFINITY);
+      // Fault: a command opens the database at this moment, which locks it. What was counted since the last snapshot was lost.
+      waitAgain(db);
+      if (this.#dirty.size > 0 || this.histories.isDirty) this.#write([...this.#dirty], Number.POSITIVE_INFINITY);
     } catch (error) {
       this.failed(error);
       this.#options.onLoss?.(unwritten(this.#dirty.size, error));
     }
+    unmarkOwned(db);
   }
 
   #load(): void {
@@ -333,7 +336,7 @@ export class EmbeddedLedger implements Ledger {
       this.#table.dropEnded(nowMs);
       dropEndedHistories(this.#options.db, nowMs);
       this.takeOver();
-      answering(() => tryWrite(this.#options.db));
+      answering(() => markOwned(this.#options.db));
     } catch (error) {
       // The gateway starts even if the disk is full, since the accounts can be read.
       this.failed(error);
@@ -437,12 +440,10 @@ export class EmbeddedLedger implements Ledger {
   #snapshot(): void {
     this.#writes.insist();
     this.#options.insistOnOwner?.();
+    if (this.#outage !== null) answering(() => markOwned(this.#options.db));
     if (this.#dirty.size > 0 || this.histories.isDirty)
       this.#write(Iterator.from(this.#dirty).take(ROWS_PER_TURN).toArray());
-    else if (this.#outage !== null) {
-      answering(() => tryWrite(this.#options.db));
-      this.#written(0);
-    }
+    else this.#written(0);
   }
 
   /** Whether another process holds the database, but not yet for the time after which the store is away. The write is then soon tried again. */

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
 import { openStore } from '../../../src/serve/open-store.ts';
@@ -141,6 +142,31 @@ async function ownerOf({ TOLLGATE_DATA }: NodeJS.ProcessEnv) {
   await owner.until(/owned/);
   return owner;
 }
+
+/** The version of the database. An earlier version of Tollgate, whose commands ask no gateway, uses one of 0 to 2. */
+function versionOf({ TOLLGATE_DATA }: NodeJS.ProcessEnv): number {
+  const db = new DatabaseSync(join(TOLLGATE_DATA!, 'tollgate.db'), { readOnly: true });
+  try {
+    return Number(db.prepare('PRAGMA user_version').get()!.user_version);
+  } finally {
+    db.close();
+  }
+}
+
+test('earlier versions refuse a store while a gateway owns it, and use it again once the gateway has stopped (reliability 483)', async () => {
+  const { env, id } = await withCustomer();
+  expect(versionOf(env)).toBe(2);
+  const gateway = await start({ env });
+  expect(versionOf(env)).toBeGreaterThan(2);
+  expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
+  gateway.process.signal('SIGKILL');
+  await gateway.process.exit;
+  expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
+  const next = await start({ env });
+  await next.process.stop();
+  expect(versionOf(env)).toBe(2);
+  expect(await limitOf(env, id)).toBe(1_002);
+});
 
 test('commands that change one store at once wait for each other (reliability 459)', async () => {
   const { env, id } = await withCustomer();
