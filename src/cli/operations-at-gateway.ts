@@ -24,7 +24,7 @@ interface AdminApiAt {
   readonly withinMs?: number | undefined;
 }
 
-/** Nothing was sent to the gateway, because there was no connection to it. */
+/** The gateway has done nothing, because there was no connection to it, or it has not read the request. */
 export class NotReached extends Failure {}
 
 /** The longest page has 1,000 keys, each of up to some 10 KiB. */
@@ -131,7 +131,7 @@ function onceIn(once: string): string {
   );
 }
 
-/** @throws NotReached if nothing was sent */
+/** @throws NotReached if the gateway has not got the request */
 async function sent(api: AdminApiAt, { action, maxBytes }: AnyOperation, request: ReturnType<typeof requestOf>) {
   const { path, headers, ...rest } = request;
   const withinMs = api.withinMs ?? (maxBytes === undefined ? WITHIN_MS : WITHIN_MS_OF_LONG);
@@ -151,11 +151,22 @@ async function sent(api: AdminApiAt, { action, maxBytes }: AnyOperation, request
   } catch (error) {
     const { code = '', name } = error as NodeJS.ErrnoException;
     const late = name === 'TimeoutError' || code === 'ABORT_ERR' ? `within ${withinMs / 1000} s` : null;
-    if (!isConnected) throw notReached(api, error, late === null ? null : `there was no connection ${late}`);
+    if (!isConnected || isUnread(api, error))
+      throw notReached(api, error, late === null ? null : `there was no connection ${late}`);
     const why =
       late === null ? `The answer broke off: ${shown(api, reasonIn(error))}.` : `It has not answered ${late}.`;
     throw unusable(api, `${why}${action === undefined ? '' : ` ${UNKNOWN}`}`, error);
   }
+}
+
+/**
+ * Whether a gateway on this machine has closed the connection before it had read the whole request, as Linux reports of a Unix socket.
+ *
+ * Fault: a script runs more commands at once than the gateway serves. It closes the others, which would not know whether it made their changes.
+ */
+function isUnread({ socketPath }: AdminApiAt, error: unknown): boolean {
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return socketPath !== undefined && (code === 'EPIPE' || (code === 'ECONNRESET' && syscall === 'read'));
 }
 
 function notReached(api: AdminApiAt, error: unknown, why: string | null): NotReached {

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { hostname, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -7,6 +8,7 @@ import { expect, test } from 'vitest';
 import { main } from '../../../src/main.ts';
 import { openStore } from '../../../src/serve/open-store.ts';
 import { eventually } from '../../support/conditions.ts';
+import { atEnd } from '../../support/endings.ts';
 import { type GatewaySetup, settingsOf, startGateway, type TestGateway } from '../../support/gateway.ts';
 import { ROOT, runTollgate, startProcess } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -118,6 +120,23 @@ test('a gateway that hangs makes the command say that the change may be made (re
     1,
     expect.stringMatching(/has not answered within .*It is unknown whether the change/),
   ]);
+});
+
+test('a gateway that closes connections unread, because it has too many, is asked again (reliability 485)', async () => {
+  const gateway = await start();
+  const { id } = await json(gateway.env, 'customers', 'create', '--plan', 'small');
+  const path = join(gateway.env.TOLLGATE_DATA!, SOCKET);
+  renameSync(path, `${path}.gateway`);
+  let closed = 0;
+  const between = createServer({ pauseOnConnect: true }, (socket) => {
+    if (closed++ < 3) return void socket.destroy();
+    const onward = connect(`${path}.gateway`);
+    socket.pipe(onward).pipe(socket);
+  }).listen(path);
+  atEnd(() => void between.close());
+  expect(await runCommand(gateway.env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
+  expect(closed).toBeGreaterThan(3);
+  expect(await limitOf(gateway.env, id)).toBe(1_001);
 });
 
 const topUpOf = (id: string) => ['customers', 'topup', id, '--window', 'day', '--amount', '1'] as const;
