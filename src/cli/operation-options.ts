@@ -182,7 +182,7 @@ function inWords(text: string, members: readonly MemberOption[]): string {
   });
 }
 
-interface Named extends Spelled {
+interface CommandOptions extends Spelled {
   /** The name of the command. */
   readonly name: string;
   /** Members of the input that further options stand for. @throws Failure `bad_usage` */
@@ -193,7 +193,7 @@ interface Named extends Spelled {
  * Reads the options as the input of an operation.
  * @throws Failure `bad_usage`
  */
-export function inputOf(of: Named, words: Words): Readonly<Record<string, unknown>> {
+export function inputOf(of: CommandOptions, words: Words): Readonly<Record<string, unknown>> {
   const { operation, name, given: beside } = of;
   const { input } = operation;
   if (input === undefined) return {};

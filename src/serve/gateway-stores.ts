@@ -162,7 +162,7 @@ interface Surroundings {
 }
 
 /** A store whose clock, peppers and outages are not watched yet. */
-interface Opened extends Omit<GatewayStores, 'clock' | 'pepperState' | 'pepperHistory' | 'outage'> {
+interface UnwatchedStore extends Omit<GatewayStores, 'clock' | 'pepperState' | 'pepperHistory' | 'outage'> {
   /** Asks the store, or each primary of a cluster, for its time: Unix milliseconds. */
   readonly serverTimes: () => Promise<readonly number[]>;
   /** Why there is no connection to it as far as is known by now, a sentence; null if that is not known. */
@@ -174,7 +174,7 @@ async function openRedis(
   url: string,
   surroundings: Surroundings,
   events: StoreEvents,
-): Promise<Opened> {
+): Promise<UnwatchedStore> {
   // Here, because a gateway on the embedded store does not spend memory on the client of Redis.
   const { openForGateway } = await import('../stores/redis/open.ts');
   const { peppers, usageHistory, redis } = settings;
@@ -192,7 +192,7 @@ async function openEmbedded(
   surroundings: Surroundings,
   events: StoreEvents,
   acceptsRollback: boolean,
-): Promise<Opened> {
+): Promise<UnwatchedStore> {
   const { dataFolder, peppers, redis } = settings;
   const store = await openEmbeddedStore({
     ...surroundings,
