@@ -173,7 +173,7 @@ function embedded(
     audit: stores.audit,
     settings: settings.audit,
     warn: (line) => process.emitWarning(line.trim()),
-    settles: true,
+    awaitsFinal: true,
   });
   const operations = methodsOn(context, recording);
   const close = () => {

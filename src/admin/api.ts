@@ -240,7 +240,7 @@ async function answerToOperation(
   if (operation.on === 'live') return respond(operation, call, { live: live! }, null);
   const { trail, finds, ...opened } = await admin();
   const log = (change: RecordedChange) => audit(lineOf(change));
-  const recording = { trail, origin: originOf(call), log, settles: true };
+  const recording = { trail, origin: originOf(call), log, awaitsFinal: true };
   // Who can read the store has no need to guess.
   if (takesSecret(operation) && call.identity.shell === undefined) {
     return withinBudget(call, finds, audit, () => respond(operation, call, opened, null));

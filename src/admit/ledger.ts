@@ -12,19 +12,19 @@ import type { SliceCounts, TopUp, TopUpNote, WindowLimit } from './windows.ts';
 export const DURABLE: Durability = { kind: 'durable' };
 
 /**
- * How an attempt to make a change durable ended. `superseded`: a failover undid it, and a later change of the same record
- * replaced it, so it was not made again. `given_up`: the store still cannot say.
+ * How an attempt to make a change durable ended. `superseded`: a failover undid it, and the store did not repeat it, because a
+ * later change of the same record had replaced it. `given_up`: the store still cannot say.
  */
-export type Settlement = 'durable' | 'superseded' | 'given_up';
+export type FinalDurability = 'durable' | 'superseded' | 'given_up';
 
 /**
- * Whether a change survives a failover of the server that made it. `unknown`: the change was made, and a failover may
- * still undo it. The store then continues to secure the change and repeats it if it was undone; `settled`, which never
- * rejects, is fulfilled with how that ended.
+ * Says whether a change survives a failover of the server that made it. `unknown`: the server made the change, and a failover may
+ * still undo it. The store then continues to secure the change and repeats it if a failover has undone it. `final` tells how that
+ * ended, and never rejects.
  */
 export type Durability =
   | { readonly kind: 'durable' }
-  | { readonly kind: 'unknown'; readonly settled: Promise<Settlement> };
+  | { readonly kind: 'unknown'; readonly final: Promise<FinalDurability> };
 
 /** `n` requests of one consumer that are to be decided together. */
 export interface DecisionRequest {
@@ -68,20 +68,20 @@ export interface Ledger extends LedgerView, InFlightReports, SettlementSink {
   readonly backlogSize?: number;
 }
 
-/** What requests of one account have charged in a unit beyond what they took in advance, or less. */
-export interface UnitSettlement {
+/** What the requests of one account have used of a unit beyond their reserve; negative if they used less. */
+export interface Settlement {
   /** An account in a unit of its own. */
   readonly accountId: string;
-  /** What to add; negative to give back. */
+  /** The units to add to the windows; negative for units to give back. */
   readonly delta: number;
-  /** The windows in which it was counted. */
+  /** The windows in which the reserve was counted. */
   readonly windows: readonly SettledWindow[];
-  /** The histories of the unit, and the hour since 1970 in which they have the requests. */
+  /** The histories of the unit that have the requests, and the hour since 1970 in which they have them. */
   readonly histories: readonly string[];
   readonly hour: number;
   /**
-   * Whether the store certainly counted the requests in their histories too. Then nothing is settled for a key or a customer without
-   * a history (`historyBehind`): it was deleted meanwhile, and what was counted anew would stay.
+   * True if the store certainly counted the requests in their histories too. Then the store settles nothing for a key or a customer
+   * without a history (`historyBehind`): an operator has deleted it meanwhile, and a new count would stay.
    */
   readonly isRecorded: boolean;
 }
@@ -92,7 +92,7 @@ export type SettlementOutcome = 'settled' | 'unsent' | 'lost';
 /** Where settlements are sent. */
 export interface SettlementSink {
   /** Settles each by itself, at most once, before any decision that is asked for later. Never rejects. */
-  settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]>;
+  settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]>;
 }
 
 /** Tells the store how many requests this process has in flight, between two decisions. */

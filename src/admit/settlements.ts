@@ -1,6 +1,6 @@
 import { accountIdsOf, historiesOf, inUnit, ownerIdOf } from './account-id.ts';
 import { hourOf } from './history.ts';
-import type { SettlementOutcome, SettlementSink, UnitSettlement } from './ledger.ts';
+import type { Settlement, SettlementOutcome, SettlementSink } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import type { Reservation } from './verdict.ts';
 
@@ -45,7 +45,7 @@ interface Used {
 
 interface QueuedSettlement extends Sum {
   /** One for all requests that it settles. */
-  readonly settlement: UnitSettlement;
+  readonly settlement: Settlement;
 }
 
 /**

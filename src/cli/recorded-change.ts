@@ -12,7 +12,7 @@ export function recordingOf(
   { audit, settings }: Pick<OpenStore, 'audit' | 'settings'>,
   warn: (line: string) => void,
 ): Recording {
-  return ownRecording({ audit, settings: settings.audit, warn, settles: false });
+  return ownRecording({ audit, settings: settings.audit, warn, awaitsFinal: false });
 }
 
 /**

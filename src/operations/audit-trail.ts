@@ -73,7 +73,7 @@ export interface ChangeResult {
    * - `refused`: nothing was changed.
    * - `unknown` with a `code`: a failure interrupted the change, which may have been made.
    * - `unknown` without a `code`: the change was made, but a failover of the store may undo it. A second line in the log follows
-   *   once that is settled: `done`, `lost`, or `unknown` for good.
+   *   once the store can say: `done`, `lost`, or `unknown` for good.
    * - `lost`: a failover undid the change, and the key has been changed differently since.
    */
   readonly outcome: 'done' | 'unchanged' | 'repeated' | 'refused' | 'unknown' | 'lost';
@@ -158,7 +158,7 @@ export class AuditEntry {
     this.#change = change;
   }
 
-  /** Sets the outcome. After `end` it is written at once: the store may settle later what became of an unknown outcome. */
+  /** Sets the outcome. After `end` it is written at once: the store may say later what became of an unknown outcome. */
   note(result: ChangeResult): void {
     // The target of an error is the operator's own text, which may be a secret.
     const target = result.code === null ? result.target : this.#named;

@@ -37,7 +37,7 @@ export interface Recording {
   /** Writes a line to the log. Left out for a command, which prints what it has done. */
   readonly log?: (change: RecordedChange) => void;
   /** Whether this process waits to learn if a failover of the store undoes a change. A command ends before that. */
-  readonly settles: boolean;
+  readonly awaitsFinal: boolean;
 }
 
 export interface RecordedWork<T> {
@@ -54,7 +54,7 @@ export interface RecordedWork<T> {
  * @throws as `work` does; Failure `audit_unavailable` if `audit.required` is set and the change cannot be recorded
  */
 export async function recorded<T>(
-  { trail, origin, log, settles }: Recording,
+  { trail, origin, log, awaitsFinal }: Recording,
   { action, target, work, changeOf }: RecordedWork<T>,
 ): Promise<T> {
   const entry = trail.entry(origin, action, target);
@@ -72,7 +72,7 @@ export async function recorded<T>(
   }
   try {
     const value = await work();
-    noteChange(note, changeOf(value), settles);
+    noteChange(note, changeOf(value), awaitsFinal);
     return value;
   } catch (error) {
     const { outcome, code } = outcomeOfError(error);
@@ -97,11 +97,11 @@ function codeOfError(error: unknown): string | null {
 /** Codes of errors after which the store may have made the change although its answer was lost. */
 const MAY_BE_DONE: readonly string[] = ['store_unavailable', 'audit_unavailable'];
 
-/** Notes a change. If a failover may undo it, its outcome is `unknown` until that is settled. */
+/** Notes a change. If a failover may undo it, its outcome is `unknown` until the store can say. */
 function noteChange(
   note: (result: ChangeResult) => void,
   { target, before, after, outcome = 'done', durability = DURABLE }: Change,
-  settles: boolean,
+  awaitsFinal: boolean,
 ): void {
   const result = { outcome, code: null, target, before, after };
   if (durability.kind === 'durable' || outcome === 'unchanged') {
@@ -109,9 +109,9 @@ function noteChange(
     return;
   }
   note({ ...result, outcome: 'unknown' });
-  if (!settles) return;
+  if (!awaitsFinal) return;
   const outcomes = { durable: outcome, superseded: 'lost', given_up: 'unknown' } as const;
-  void durability.settled.then((settlement) => note({ ...result, outcome: outcomes[settlement] }));
+  void durability.final.then((final) => note({ ...result, outcome: outcomes[final] }));
 }
 
 /** The code under which a failure is recorded, and answered; null for a defect. */
@@ -192,11 +192,11 @@ interface OwnRecordingOptions {
   readonly settings: { readonly required: boolean; readonly keep: number };
   /** Called with a sentence if the record of a change is missing or lacks the outcome. */
   readonly warn: (line: string) => void;
-  readonly settles: boolean;
+  readonly awaitsFinal: boolean;
 }
 
 /** Records the changes that the user of this process makes: by a command, or through the library. */
-export function ownRecording({ audit, settings, warn, settles }: OwnRecordingOptions): Recording {
+export function ownRecording({ audit, settings, warn, awaitsFinal }: OwnRecordingOptions): Recording {
   const trail = new AuditTrail({
     store: audit,
     settings: () => settings,
@@ -206,7 +206,7 @@ export function ownRecording({ audit, settings, warn, settles }: OwnRecordingOpt
       warn(`warning: the record of changes lacks this change, or what became of it: ${why}\n`);
     },
   });
-  return { trail, origin: { actor: shellActor(), requestId: null, clientAddress: null }, settles };
+  return { trail, origin: { actor: shellActor(), requestId: null, clientAddress: null }, awaitsFinal };
 }
 
 /** The user of this process and its host, as the record of changes names them. */

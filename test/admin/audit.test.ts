@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ENDPOINTS } from '../../src/admin/endpoints.ts';
 import type { RefusalCode } from '../../src/admin/response.ts';
-import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
+import { DURABLE, type FinalDurability } from '../../src/admit/ledger.ts';
 import { Failure } from '../../src/failure.ts';
 import type { StoredKey } from '../../src/model/record.ts';
 import { lineOf } from '../../src/operations/catalogue/input.ts';
@@ -82,23 +82,23 @@ test('a change whose answer the store did not give is an audit line, because it 
 test('a change that a failover may undo is answered with 202 and told twice: that it is unknown, and how it ended', async () => {
   const { it, keys, lines } = await api();
   const { id } = (await it('POST', '/admin/keys', { plan: 'free' })).body;
-  for (const [settlement, outcome] of [
+  for (const [ended, outcome] of [
     ['durable', 'done'],
     ['superseded', 'lost'],
     ['given_up', 'unknown'],
   ] as const) {
-    const { promise: settled, resolve } = Promise.withResolvers<Settlement>();
-    keys.durability = { kind: 'unknown', settled };
-    const told = await it('PATCH', `/admin/keys/${id}`, { name: settlement });
-    expect([told.status, told.body]).toMatchObject([202, { id, name: settlement, durability: 'unknown' }]);
+    const { promise: final, resolve } = Promise.withResolvers<FinalDurability>();
+    keys.durability = { kind: 'unknown', final };
+    const told = await it('PATCH', `/admin/keys/${id}`, { name: ended });
+    expect([told.status, told.body]).toMatchObject([202, { id, name: ended, durability: 'unknown' }]);
     expect(lines.at(-1)).toMatchObject({
       action: 'key.update',
       outcome: 'unknown',
       code: null,
-      after: { name: settlement },
+      after: { name: ended },
     });
     const before = lines.length;
-    resolve(settlement);
+    resolve(ended);
     await eventually(() => expect(lines).toHaveLength(before + 1));
     expect(lines.at(-1)).toEqual({ ...lines.at(-2), outcome, time: expect.anything() });
   }
@@ -106,7 +106,7 @@ test('a change that a failover may undo is answered with 202 and told twice: tha
 
 test('a key whose creation a failover may undo is answered with its secret, and asked for again until that is known', async () => {
   const { it, keys } = await api();
-  keys.durability = { kind: 'unknown', settled: new Promise(() => {}) };
+  keys.durability = { kind: 'unknown', final: new Promise(() => {}) };
   const create = () => it('POST', '/admin/keys', { plan: 'free' }, { 'Idempotency-Key': 'k' });
   const [first, second] = [await create(), await create()];
   expect([first.status, second.status]).toEqual([202, 202]);

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { DURABLE, type Settlement } from '../../src/admit/ledger.ts';
+import { DURABLE, type FinalDurability } from '../../src/admit/ledger.ts';
 import { FakeStore } from '../identify/fake-store.ts';
 import { eventually } from '../support/conditions.ts';
 import { startReplica, type TestGateway } from '../support/gateway.ts';
@@ -194,8 +194,8 @@ test('of a change that a failover may undo the record says so, and later what be
   const keys = new FakeStore();
   const { it, audit } = await adminApiWith(keys);
   const { id } = (await it('POST', '/admin/keys', { plan: 'free' })).body;
-  const { promise: settled, resolve } = Promise.withResolvers<Settlement>();
-  keys.durability = { kind: 'unknown', settled };
+  const { promise: final, resolve } = Promise.withResolvers<FinalDurability>();
+  keys.durability = { kind: 'unknown', final };
   expect((await it('PATCH', `/admin/keys/${id}`, { name: 'n' })).status).toBe(202);
   const latest = () => JSON.parse(audit.kept.at(-1)!.text);
   expect(latest()).toMatchObject({ outcome: 'unknown', target: id, after: { name: 'n' } });

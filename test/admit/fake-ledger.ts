@@ -9,8 +9,8 @@ import {
   type Durability,
   type Ledger,
   type MadeOnce,
+  type Settlement,
   type SettlementOutcome,
-  type UnitSettlement,
 } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import type { TopUp, TopUpNote, WindowLimit } from '../../src/admit/windows.ts';
@@ -43,7 +43,7 @@ export class FakeLedger implements Ledger {
 
   async reportInFlight(): Promise<void> {}
 
-  async settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+  async settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]> {
     return settlements.map(() => 'settled');
   }
 

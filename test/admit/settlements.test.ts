@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { SettlementOutcome, UnitSettlement } from '../../src/admit/ledger.ts';
+import type { Settlement, SettlementOutcome } from '../../src/admit/ledger.ts';
 import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import { Settlements } from '../../src/admit/settlements.ts';
 import type { Reservation } from '../../src/admit/verdict.ts';
@@ -30,7 +30,7 @@ const settlements = (...outcomes: SettlementOutcome[]) => settlementsOf(100, ALL
 
 /** @param most how many may wait */
 function settlementsOf(most: number, allowance: Allowance, ...outcomes: SettlementOutcome[]) {
-  const sent: UnitSettlement[][] = [];
+  const sent: Settlement[][] = [];
   const told: string[] = [];
   const made = new Settlements({
     sink: {
@@ -48,7 +48,7 @@ function settlementsOf(most: number, allowance: Allowance, ...outcomes: Settleme
   return { made, add, sent, told };
 }
 
-const shownOf = (all: readonly UnitSettlement[] | undefined) =>
+const shownOf = (all: readonly Settlement[] | undefined) =>
   all?.map(({ accountId, delta, windows, histories, hour }) => {
     return `${accountId} ${delta} at ${windows[0]?.placeMs} for ${histories.join('+')} in ${hour}`;
   });

@@ -136,11 +136,11 @@ describe('the record of changes in Redis', () => {
     const server = await privateRedis();
     const { redis, circuit } = await gatewayOn(server.url);
     const made: { remake: (linkOf: never) => Promise<string> }[] = [];
-    // As while a replica is away: nothing is settled.
+    // As while a replica is away: no write becomes durable.
     const writes = {
-      settle: async (write: never) => {
+      secure: async (write: never) => {
         made.push(write);
-        return { kind: 'unknown', settled: new Promise(() => {}) };
+        return { kind: 'unknown', final: new Promise(() => {}) };
       },
     };
     const audit = new RedisAudit({ redis, circuit, writes: writes as never });

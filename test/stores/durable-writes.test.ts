@@ -47,7 +47,7 @@ const undo = async (id: string, record: string | StoredKey | null) => {
   await on('DEL', keyspace.changesTo(id));
 };
 const waits = async () => Number(/cmdstat_wait:calls=(\d+)/.exec(String(await on('INFO', 'commandstats')))?.[1] ?? 0);
-const settlementOf = (durability: Durability) => (durability.kind === 'durable' ? 'durable' : durability.settled);
+const finalOf = (durability: Durability) => (durability.kind === 'durable' ? 'durable' : durability.final);
 
 describe('a change that the replica has', () => {
   test('is durable', async () => {
@@ -101,19 +101,19 @@ describe('a change that no replica has acknowledged', () => {
     expect(durability.kind).toBe('unknown');
     return { key, keys, maker, durability };
   };
-  const settled = async (durability: Durability) => {
+  const secured = async (durability: Durability) => {
     // A failover ends the connection on which WAIT waits; here the round that was under way has to end by itself.
     const before = await waits();
     const isNextRound = eventually(async () => (await waits()) >= before + 2);
-    await Promise.race([settlementOf(durability), isNextRound]);
+    await Promise.race([finalOf(durability), isNextRound]);
     await replica.resume();
-    return settlementOf(durability);
+    return finalOf(durability);
   };
 
   test('is made and unknown, and durable as soon as the replica has it', async () => {
     const { keys, key, durability } = await changed((before) => revoked(before, 5));
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
   });
 
   test('is not recorded as done before the replica has the record; what was not made waits for nothing', async () => {
@@ -138,7 +138,7 @@ describe('a change that no replica has acknowledged', () => {
     await eventually(() => told.length > 0);
     told.length = 0;
     await undo(key.id, key);
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
     await eventually(() => expect(told).toContain(key.id));
   });
@@ -149,7 +149,7 @@ describe('a change that no replica has acknowledged', () => {
     const options = { number: null, keep: 9, isLasting: false };
     await Promise.all(records.map((record) => maker.audit.put(record, options)));
     await undo(key.id, key);
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
   });
 
@@ -160,7 +160,7 @@ describe('a change that no replica has acknowledged', () => {
     const answers = await Promise.all(Array.from({ length: 1_100 }, again));
     expect(new Set(answers.map(({ kind }) => kind))).toEqual(new Set(['unknown']));
     await undo(key.id, key);
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect((await keys.get(key.id))!.plan).toBe('business');
   });
 
@@ -172,21 +172,21 @@ describe('a change that no replica has acknowledged', () => {
     await other.update(key.id, (before) => ({ ...before, plan: key.plan }));
     // The record is now as it was before both, to the letter.
     expect(await recordOf(key.id)).toBe(JSON.stringify(key));
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect((await keys.get(key.id))!.plan).toBe(key.plan);
   });
 
   test('is made again beside what others have changed after the failover', async () => {
     const { keys, key, durability } = await changed((before) => revoked({ ...before, name: 'ours' }, 5));
     await undo(key.id, { ...key, plan: 'free', name: 'theirs' });
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect(await keys.get(key.id)).toEqual({ ...key, plan: 'free', name: 'theirs', revokedAtMs: 5 });
   });
 
   test('is superseded where others have decided the same thing differently after the failover', async () => {
     const { keys, key, durability } = await changed((before) => ({ ...before, plan: 'business' }));
     await undo(key.id, { ...key, plan: 'free' });
-    expect(await settled(durability)).toBe('superseded');
+    expect(await secured(durability)).toBe('superseded');
     expect((await keys.get(key.id))!.plan).toBe('free');
   });
 
@@ -197,7 +197,7 @@ describe('a change that no replica has acknowledged', () => {
     );
     await undo(key.id, key);
     await on('DEL', keyspace.digest(fresh.digest));
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     const found = (await keys.findByDigest(fresh.digest))!;
     expect(found.secrets.map(({ digest }) => digest)).toEqual([fresh.digest, key.secrets[0]!.digest]);
     expect(found.secrets[1]!.expiresAtMs).not.toBeNull();
@@ -207,8 +207,8 @@ describe('a change that no replica has acknowledged', () => {
     const { keys, key, maker, durability } = await changed((before) => ({ ...before, plan: 'business' }));
     const second = (await maker.keys.update(key.id, (before) => ({ ...before, plan: 'free' })))!;
     await undo(key.id, key);
-    expect(await settled(second.durability)).toBe('durable');
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(second.durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect((await keys.get(key.id))!.plan).toBe('free');
   });
 
@@ -220,7 +220,7 @@ describe('a change that no replica has acknowledged', () => {
     await undo(key.id, null);
     await on('DEL', keyspace.digest(digest));
     await on('ZREM', keyspace.apiKeys, key.id);
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect(await keys.findByDigest(digest)).toEqual(key);
     expect(await on('ZSCORE', keyspace.apiKeys, key.id)).not.toBeNull();
   });
@@ -228,7 +228,7 @@ describe('a change that no replica has acknowledged', () => {
   test('a revocation of a key whose creation was undone as well leaves a revoked key', async () => {
     const { keys, key, durability } = await changed((before) => revoked(before, 5));
     await undo(key.id, null);
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect((await keys.get(key.id))!.revokedAtMs).toBe(5);
   });
 
@@ -244,7 +244,7 @@ describe('a change that no replica has acknowledged', () => {
     await undo(key.id, { ...record, owner: 'changed meanwhile' });
     await on('ZADD', keyspace.apiKeys, key.createdAtMs, key.id);
     await on('DEL', keyspace.digest(digest));
-    expect(await settled(durability)).toBe('durable');
+    expect(await secured(durability)).toBe('durable');
     expect(await keys.get(key.id, { evenDeleted: true })).toMatchObject({ deletedAtMs: 9, name: null, owner: null });
     expect(await on('ZSCORE', keyspace.apiKeys, key.id)).toBeNull();
     expect(await on('GET', keyspace.digest(digest))).toBe(key.id);
@@ -272,7 +272,7 @@ describe('a change that no replica has acknowledged', () => {
       await restore('later')(account);
       await on('HINCRBY', keyspace.account('later'), 'B', 1);
     });
-    expect([await settled(again), await settled(later)]).toEqual(['durable', 'durable']);
+    expect([await secured(again), await secured(later)]).toEqual(['durable', 'durable']);
     expect((await ledger.bans()).map(({ consumerId }) => consumerId)).toEqual(['later']);
   });
 
@@ -310,7 +310,7 @@ describe('a change that no replica has acknowledged', () => {
     const topUps = await on('HGET', keyspace.account('late'), 't');
     await on('DEL', ...((await operator.keys(keyspace.madeOnce('late', '*'))) as [string]));
     const durabilities = [...all, late.kind === 'made' ? late.durability : null].filter((one) => one !== null);
-    expect(await Promise.all(durabilities.map(settled))).toEqual(Array(4).fill('durable'));
+    expect(await Promise.all(durabilities.map(secured))).toEqual(Array(4).fill('durable'));
     expect(await on('HGET', keyspace.account('late'), 't')).toBe(topUps);
     expect(told.filter((id) => id === 'day')).toHaveLength(2);
     expect((await ledger.present('day', plan))?.accounts[0]).toMatchObject({ topUps: { day: { amount: 4 } } });
@@ -337,19 +337,19 @@ describe('a change that no replica has acknowledged', () => {
     };
     const unseen = (kind: WriteKind) => ({ ...write('a', kind), remake: () => Promise.reject(new Error('away')) });
     const short = open({ keptUnseenMs: 200 });
-    const [change, revocation] = [short.settle(unseen('change')), short.settle(unseen('revocation'))];
-    expect(await settlementOf(await change)).toBe('given_up');
-    const isKept = Promise.race([settlementOf(await revocation), Promise.resolve('kept')]);
+    const [change, revocation] = [short.secure(unseen('change')), short.secure(unseen('revocation'))];
+    expect(await finalOf(await change)).toBe('given_up');
+    const isKept = Promise.race([finalOf(await revocation), Promise.resolve('kept')]);
     expect(await isKept).toBe('kept');
     const full = open({});
-    const first = full.settle(write('first', 'revocation'));
-    const all = Array.from({ length: 1_001 }, (_, i) => full.settle(write(String(i))));
-    const records = Array.from({ length: 1_001 }, (_, i) => full.settle(write(`record ${i}`, 'record')));
-    expect(await Promise.all([all[0]!, records[0]!].map(async (one) => settlementOf(await one)))).toEqual([
+    const first = full.secure(write('first', 'revocation'));
+    const all = Array.from({ length: 1_001 }, (_, i) => full.secure(write(String(i))));
+    const records = Array.from({ length: 1_001 }, (_, i) => full.secure(write(`record ${i}`, 'record')));
+    expect(await Promise.all([all[0]!, records[0]!].map(async (one) => finalOf(await one)))).toEqual([
       'given_up',
       'given_up',
     ]);
-    const others = [first, all[1]!, records[1]!].map(async (one) => settlementOf(await one));
+    const others = [first, all[1]!, records[1]!].map(async (one) => finalOf(await one));
     expect(await Promise.race([...others, Promise.resolve('kept')])).toBe('kept');
     full.close();
     expect(await Promise.all(others)).toEqual(['given_up', 'given_up', 'given_up']);

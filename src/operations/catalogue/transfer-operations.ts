@@ -223,7 +223,7 @@ interface Outcome {
 }
 
 /** A failover of the store may undo some of what was written. */
-const MAY_BE_UNDONE: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
+const MAY_BE_UNDONE: Durability = { kind: 'unknown', final: Promise.resolve('given_up') };
 
 /**
  * What was done with a slice. The record of changes has how many records had which outcome, and the ids of those that were written.

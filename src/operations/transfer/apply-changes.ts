@@ -203,7 +203,7 @@ async function keepSecret(as: AppliedEntry, secret: string, secrets: SecretFolde
   }
 }
 
-const MAY_BE_UNDONE: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
+const MAY_BE_UNDONE: Durability = { kind: 'unknown', final: Promise.resolve('given_up') };
 
 function hasSecret(key: StoredKey, secret: string, peppers: readonly string[]): boolean {
   const own = digestsOf(key);

@@ -21,9 +21,9 @@ import {
   type Ledger,
   type MadeOnce,
   NothingDone,
+  type Settlement,
   type SettlementOutcome,
   topUpIdOf,
-  type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import { settled } from '../../admit/settle.ts';
@@ -166,7 +166,7 @@ export class EmbeddedLedger implements Ledger {
     for (const id of historiesOf(consumerId)) this.histories.admitted(inUnit(id, unit), nowMs, amount);
   }
 
-  async settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+  async settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]> {
     const nowMs = this.#options.wallMs();
     return settlements.map((one) => {
       try {
@@ -179,10 +179,7 @@ export class EmbeddedLedger implements Ledger {
     });
   }
 
-  #settle(
-    { accountId, delta, windows, histories, hour, isRecorded }: UnitSettlement,
-    nowMs: number,
-  ): SettlementOutcome {
+  #settle({ accountId, delta, windows, histories, hour, isRecorded }: Settlement, nowMs: number): SettlementOutcome {
     const before = this.#stateOf(accountId);
     if (before === null) return 'lost';
     const isDeleted = (id: string) => isRecorded && this.histories.of(historyBehind(id)) === null;

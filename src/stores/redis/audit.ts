@@ -203,7 +203,7 @@ export class RedisAudit implements AuditStore {
     const put = () => PUT.run(this.#redis, [keyspace.audit], earlier ?? 0, id, revision, text, keep ?? 0);
     const number = await this.#run(put);
     // Others are not kept: anyone who may send a change that is refused could displace those that must be made again.
-    if (isLasting) await this.#writes.settle(putAgain(record, number, keep));
+    if (isLasting) await this.#writes.secure(putAgain(record, number, keep));
     return number;
   }
 

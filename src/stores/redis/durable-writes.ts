@@ -1,4 +1,4 @@
-import { DURABLE, type Durability, type Settlement } from '../../admit/ledger.ts';
+import { DURABLE, type Durability, type FinalDurability } from '../../admit/ledger.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
 import { ReplyDeadlines } from '../../io/deadlines.ts';
 import type { RedisClient } from './connection.ts';
@@ -79,10 +79,10 @@ const GRACE_MS = 500;
 /** A write that is kept, to be made again if a failover undoes it. */
 interface KeptWrite {
   readonly write: LastingWrite;
-  readonly settled: Promise<Settlement>;
+  readonly final: Promise<FinalDurability>;
   /** After the first call nothing happens. */
-  settle(settlement: Settlement): void;
-  /** Fulfilled when it is known that the write will not be settled in time. */
+  end(final: FinalDurability): void;
+  /** Fulfilled when a replica is known to be down, so that the write cannot become durable while its caller waits. */
   readonly postponed: Promise<void>;
   postpone(): void;
   isAcknowledged: boolean;
@@ -143,7 +143,7 @@ export class DurableWrites {
   }
 
   /** Waits until a write is acknowledged, at most for the timeout. Never rejects. */
-  settle(write: LastingWrite): Promise<Durability> {
+  secure(write: LastingWrite): Promise<Durability> {
     if (this.#isOff) {
       this.#remember(write);
       void numberOf(this.#redis).then((number) => this.#acknowledge(number));
@@ -152,18 +152,18 @@ export class DurableWrites {
     return new Promise((resolve) => {
       // An operator may repeat a change until it is acknowledged. That must not displace others.
       const kept = this.#coveringOf(write) ?? this.#keep(write);
-      const unknown = () => resolve({ kind: 'unknown', settled: kept.settled });
+      const unknown = () => resolve({ kind: 'unknown', final: kept.final });
       const late = this.#deadlines.set(unknown, this.#timeoutMs);
       kept.postponed.then(unknown);
-      kept.settled.then((settlement) => {
+      kept.final.then((final) => {
         late.cancel();
-        if (settlement === 'durable') resolve(DURABLE);
+        if (final === 'durable') resolve(DURABLE);
         else unknown();
       });
     });
   }
 
-  /** Gives up the writes that are not settled. */
+  /** Gives up the writes that are not yet durable. */
   close(): void {
     this.#isClosed = true;
     if (this.#comparing !== null) clearInterval(this.#comparing);
@@ -179,12 +179,12 @@ export class DurableWrites {
   }
 
   #keep(write: LastingWrite): KeptWrite {
-    const { promise: settled, resolve: settle } = Promise.withResolvers<Settlement>();
+    const { promise: final, resolve: end } = Promise.withResolvers<FinalDurability>();
     const { promise: postponed, resolve: postpone } = Promise.withResolvers<void>();
     const seenAtMs = performance.now();
-    const kept = { write, settled, settle, postponed, postpone, isAcknowledged: false, seenAtMs, histories: null };
+    const kept = { write, final, end, postponed, postpone, isAcknowledged: false, seenAtMs, histories: null };
     if (this.#isClosed) {
-      settle('given_up');
+      end('given_up');
       return kept;
     }
     const alike = this.#keptOf[write.kind];
@@ -198,10 +198,10 @@ export class DurableWrites {
     return kept;
   }
 
-  #end(kept: KeptWrite, settlement: Settlement): void {
+  #end(kept: KeptWrite, final: FinalDurability): void {
     this.#kept.delete(kept);
     this.#keptOf[kept.write.kind].delete(kept);
-    kept.settle(settlement);
+    kept.end(final);
   }
 
   async #run(): Promise<void> {
@@ -245,7 +245,7 @@ export class DurableWrites {
         const isSafe = count !== null && (await round.isAcknowledged(count.link).catch(() => false));
         if (isSafe) this.#acknowledge(count.number);
       });
-      await Promise.all([...used].map(([kept, links]) => this.#settleIfSafe(kept, links, round)));
+      await Promise.all([...used].map(([kept, links]) => this.#endIfSafe(kept, links, round)));
       // A connection may lead to a former primary: the next round looks up the primaries again.
       if (batch.some((kept) => this.#kept.has(kept))) this.#replication.drop();
       return waiting === batch.length ? LONG_PAUSE_MS : ROUND_PAUSE_MS;
@@ -294,13 +294,13 @@ export class DurableWrites {
     }
   }
 
-  async #settleIfSafe(kept: KeptWrite, links: ReadonlySet<ReplicaLink>, round: ReplicationRound): Promise<void> {
+  async #endIfSafe(kept: KeptWrite, links: ReadonlySet<ReplicaLink>, round: ReplicationRound): Promise<void> {
     const areAll = async (ask: (link: ReplicaLink) => Promise<boolean>) =>
       (await Promise.all([...links].map((link) => ask(link).catch(() => false)))).every(Boolean) &&
       [...links].every(({ status }) => status === 'ready');
     if (!this.#kept.has(kept) || !(await areAll((link) => round.isAcknowledged(link)))) return;
     kept.isAcknowledged = true;
-    kept.settle('durable');
+    kept.end('durable');
     if (!(await areAll((link) => round.isEverywhere(link)))) return;
     this.#end(kept, 'durable');
     this.#remember(kept.write);

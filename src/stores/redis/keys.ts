@@ -16,7 +16,7 @@ const RESERVE = new LuaScript<string>(`
 redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 return redis.call('GET', KEYS[1])`);
 
-const NOT_WAITED_FOR: Durability = { kind: 'unknown', settled: Promise.resolve('given_up') };
+const NOT_WAITED_FOR: Durability = { kind: 'unknown', final: Promise.resolve('given_up') };
 
 /** API keys in Redis. A pointer from a digest to a key counts only while the record of the key has that digest. */
 export class RedisKeys extends Records<StoredKey> implements KeyStore {
@@ -71,7 +71,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
     return Promise.all(
       stored.map(async (result, i) => {
         if (result.status === 'fulfilled') {
-          const { kind } = await this.settleNew(keys[i]!);
+          const { kind } = await this.secureNew(keys[i]!);
           return kind === 'durable' ? 'created' : 'unknown';
         }
         if (result.reason instanceof Failure && result.reason.code === 'refused') return 'taken';
@@ -89,7 +89,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
   ): Promise<Updated<StoredKey> | null> {
     const changed = await this.change(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
     if (changed === null) return null;
-    return { record: changed.next, durability: isLasting ? await changed.settle() : NOT_WAITED_FOR };
+    return { record: changed.next, durability: isLasting ? await changed.secure() : NOT_WAITED_FOR };
   }
 }
 

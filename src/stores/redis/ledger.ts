@@ -10,8 +10,8 @@ import {
   type Ledger,
   type MadeOnce,
   NothingDone,
+  type Settlement,
   type SettlementOutcome,
-  type UnitSettlement,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import type { TopUpNote, WindowLimit } from '../../admit/windows.ts';
@@ -110,7 +110,7 @@ export class RedisLedger implements Ledger {
     return outcome ?? null;
   }
 
-  settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+  settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]> {
     return this.#settlements.settle(settlements);
   }
 
@@ -135,7 +135,7 @@ export class RedisLedger implements Ledger {
     if (endedAt === null) return null;
     const announce = () => this.#publish({ kind: 'account', keyId: consumerId });
     await announce();
-    return this.#writes.settle(liftAgain(consumerId, change, endedAt, announce));
+    return this.#writes.secure(liftAgain(consumerId, change, endedAt, announce));
   }
 
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {

@@ -36,7 +36,7 @@ return redis.call('DEL', KEYS[1])`);
 interface ChangedRecord<T> {
   readonly before: T;
   readonly next: T;
-  settle(): Promise<Durability>;
+  secure(): Promise<Durability>;
 }
 
 /** Records in one MGET of a search: Redis executes nothing else meanwhile. */
@@ -134,7 +134,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     await this.store(record);
     // The notification may fail: gateways ask about what they do not know again within a second anyway.
     await this.#announce(record.id).catch(() => {});
-    return this.settleNew(record);
+    return this.secureNew(record);
   }
 
   /** @throws Failure `refused` if another record has its id or a lead of it */
@@ -150,13 +150,13 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     }
   }
 
-  settleNew(record: T): Promise<Durability> {
-    return this.#settle(null, record, '');
+  secureNew(record: T): Promise<Durability> {
+    return this.#secure(null, record, '');
   }
 
   async update(id: string, change: (record: T) => T): Promise<Updated<T> | null> {
     const changed = await this.change(id, (record) => (record.deletedAtMs === undefined ? change(record) : null));
-    return changed === null ? null : { record: changed.next, durability: await changed.settle() };
+    return changed === null ? null : { record: changed.next, durability: await changed.secure() };
   }
 
   /** Replaces the record first: from then on it is deleted, even if its removal from the list fails. */
@@ -165,7 +165,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     if (changed === null) return null;
     const { index } = this.#kind;
     await this.#in(index, () => this.#redis.zrem(index, id));
-    return { before: changed.before, durability: await changed.settle() };
+    return { before: changed.before, durability: await changed.secure() };
   }
 
   /**
@@ -184,7 +184,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
       if (!(await this.#replace(text, before, next, name))) continue;
       // Published even if nothing changed: a caller that repeats a change after a failed notification repeats that too.
       await this.#announce(id);
-      return { before, next, settle: () => this.#settle(before, next, text, name) };
+      return { before, next, secure: () => this.#secure(before, next, text, name) };
     }
     const what = `${this.#kind.noun} ${id}`;
     throw new Failure('store_unavailable', `${what} is being changed by others all the time. Try again.`);
@@ -199,11 +199,11 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     return text === null ? null : listedRecord(text === FOREIGN ? null : text, id, this.#form);
   }
 
-  #settle(before: T | null, after: T, textBefore: string, change: string = randomUUID()): Promise<Durability> {
+  #secure(before: T | null, after: T, textBefore: string, change: string = randomUUID()): Promise<Durability> {
     const announce = () => this.#announce(after.id);
     const textAfter = before === after ? textBefore : JSON.stringify(after);
     const texts = { before: textBefore, after: textAfter };
-    return this.#writes.settle(new RecordWrite({ kind: this.#kind, before, after, texts, change, announce }));
+    return this.#writes.secure(new RecordWrite({ kind: this.#kind, before, after, texts, change, announce }));
   }
 
   #announce(id: string): Promise<void> {

@@ -1,5 +1,5 @@
 import { historyBehind } from '../../admit/account-id.ts';
-import { NothingDone, type SettlementOutcome, type UnitSettlement } from '../../admit/ledger.ts';
+import { NothingDone, type Settlement, type SettlementOutcome } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
 import { gatewayClock, HISTORY_LUA, WINDOWS_LUA, windowText } from './decision-call.ts';
 import { keyspace } from './keyspace.ts';
@@ -32,14 +32,14 @@ export class SettlementCalls {
    * As `SettlementSink.settle`. All are sent in one socket write for each connection, and a decision that the caller asks for at
    * once is in the same one: a write costs as much as ten settlements.
    */
-  settle(settlements: readonly UnitSettlement[]): Promise<readonly SettlementOutcome[]> {
+  settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]> {
     const held = holdWrites(this.#redis);
     const calls = settlements.map((one) => this.#settleOne(one));
     queueMicrotask(held.release);
     return Promise.all(calls);
   }
 
-  async #settleOne(settlement: UnitSettlement): Promise<SettlementOutcome> {
+  async #settleOne(settlement: Settlement): Promise<SettlementOutcome> {
     const { accountId, delta, windows, histories, hour, isRecorded } = settlement;
     const behind = isRecorded ? [accountId, ...histories].map(historyBehind) : [];
     const keys = [keyspace.account(accountId), ...[...histories, ...behind].map(keyspace.history)];

@@ -150,7 +150,7 @@ export class UsageChanges {
   #settle(change: Change, endMs: number): Promise<Durability> {
     const names = namesOf(change);
     let isAnnounced = true;
-    return this.#options.writes.settle({
+    return this.#options.writes.secure({
       about: change.consumerId,
       kind: 'change',
       remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {

@@ -29,7 +29,7 @@ test('no revocation that was acknowledged during a planned failover is undone by
   const isFollower = async () => /role:slave/.test(String(await redisCommand(before.url, 'INFO', 'replication')));
   await eventually(isFollower, { withinMs: 15_000, everyMs: 50 });
   for (const durability of durabilities) {
-    if (durability?.kind === 'unknown') expect(await durability.settled).toBe('durable');
+    if (durability?.kind === 'unknown') expect(await durability.final).toBe('durable');
   }
   const { url } = await sentinels.primary();
   expect(url).not.toBe(before.url);

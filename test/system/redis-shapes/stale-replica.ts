@@ -181,7 +181,7 @@ export function holdsOfAStaleReplica(start: () => Promise<Stand>, isInCluster: b
       const { durability } = (await keys.update(key!.id, (before) => revoked(before, 5)))!;
       if (durability.kind === 'durable') throw new Error('acknowledged without the replica');
       await stand.remove();
-      expect(await durability.settled).toBe('durable');
+      expect(await durability.final).toBe('durable');
     },
     PATIENCE_MS,
   );
