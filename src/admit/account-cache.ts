@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf } from './account-id.ts';
 import {
@@ -71,13 +71,13 @@ const REFUSE_COST_FOR_MS = 1_000;
 /** The last known state of each account, and the store's clock. Bounded: the least recently used is dropped first. */
 export class AccountCache {
   readonly #options: AccountCacheOptions;
-  readonly #accounts: LRUCache<string, RememberedAccount>;
+  readonly #accounts: RecentlyUsed<RememberedAccount>;
   #generation = 0;
   #clock: Answer | null = null;
 
   constructor(options: AccountCacheOptions) {
     this.#options = options;
-    this.#accounts = new LRUCache({ max: options.remembered });
+    this.#accounts = new RecentlyUsed(options.remembered);
   }
 
   /** Counts the calls of `forget`, so that a decision that was asked for before such a call refuses no request either. */

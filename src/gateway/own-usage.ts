@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import { partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
 import { banInForce, decide, type Outcome } from '../admit/decide.ts';
 import type { Step } from '../admit/history.ts';
@@ -10,6 +9,7 @@ import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
 import { type UnreadableIdentity, unreadable } from '../identify/record-store.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import { UnreadableRecord } from '../model/record.ts';
 
 /** The response to `GET /usage`: its body, and the verdict for its rate-limit fields. */
@@ -61,15 +61,15 @@ const READ_EVERY_MS = 1_000;
  */
 export class Usage {
   readonly #options: UsageOptions;
-  readonly #reads: LRUCache<string, Read<Answer>>;
-  readonly #histories: LRUCache<string, Read<Histories>>;
+  readonly #reads: RecentlyUsed<Read<Answer>>;
+  readonly #histories: RecentlyUsed<Read<Histories>>;
   readonly #deadlines = new ReplyDeadlines();
 
   constructor(options: UsageOptions) {
     this.#options = options;
     const max = options.remembered ?? 10_000;
-    this.#reads = new LRUCache({ max });
-    this.#histories = new LRUCache({ max });
+    this.#reads = new RecentlyUsed(max);
+    this.#histories = new RecentlyUsed(max);
   }
 
   /**
@@ -107,7 +107,7 @@ export class Usage {
     return { report: historyReport(histories, step, undefined, unit), verdict: body.verdict };
   }
 
-  #read<A>(reads: LRUCache<string, Read<A>>, id: string, ask: () => Promise<A>): Read<A> {
+  #read<A>(reads: RecentlyUsed<Read<A>>, id: string, ask: () => Promise<A>): Read<A> {
     const before = reads.get(id);
     const nowMs = this.#options.monotonicMs();
     const isLate = before?.settled !== undefined && nowMs - before.askedAtMs >= READ_EVERY_MS;

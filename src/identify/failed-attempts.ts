@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js';
-import { LRUCache } from 'lru-cache';
 import { ReplyDeadlines } from '../io/deadlines.ts';
+import { RecentlyUsed } from '../io/recently-used.ts';
 
 /** The failed-authentication budget of a client address. */
 export interface Budget {
@@ -59,7 +59,7 @@ const SAME_MS = 1_000;
  */
 export class FailedAttempts {
   readonly #options: FailedAttemptsOptions;
-  readonly #counts: LRUCache<string, FailureCount>;
+  readonly #counts: RecentlyUsed<FailureCount>;
   readonly #keyOf: (address: string) => string;
   readonly #deadlines = new ReplyDeadlines();
   /** The wall clock minus the monotonic one, so that the end of a minute is the same moment in each answer. */
@@ -70,11 +70,8 @@ export class FailedAttempts {
     const max = options.addresses ?? 10_000;
     const networks = new ClientNetworks(max);
     this.#keyOf = options.keyOf ?? ((address) => networks.of(address));
-    this.#counts = new LRUCache({
-      max,
-      dispose: (_count, address, reason) => {
-        if (reason === 'evict') options.counter.forget(address);
-      },
+    this.#counts = new RecentlyUsed(max, (_count, address, reason) => {
+      if (reason === 'evict') options.counter.forget(address);
     });
   }
 
@@ -154,11 +151,11 @@ export class FailedAttempts {
 
 /** `networkOf` with a cache: parsing the address is the most expensive step of refusing a request for its key. */
 export class ClientNetworks {
-  readonly #known: LRUCache<string, string>;
+  readonly #known: RecentlyUsed<string>;
 
   /** @param addresses how many addresses are remembered at most */
   constructor(addresses: number) {
-    this.#known = new LRUCache({ max: addresses });
+    this.#known = new RecentlyUsed(addresses);
   }
 
   of(clientAddress: string): string {

@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { LRUCache } from 'lru-cache';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import type { Meta } from '../model/attributes.ts';
 import { certificateDigest } from '../model/client-certificates.ts';
 import type { Limits } from '../model/plan.ts';
@@ -174,7 +174,7 @@ export class Identifier {
   readonly #search: SecretSearch;
   readonly #known: KnownSecrets;
   /** Secrets that are refused without a look-up until `untilMs` (monotonic milliseconds). */
-  readonly #unknown: LRUCache<string, { readonly identity: Identity; readonly untilMs: number }>;
+  readonly #unknown: RecentlyUsed<{ readonly identity: Identity; readonly untilMs: number }>;
   readonly #lookUps = new Map<string, Promise<Settled>>();
   /** `forget(null)` begins a new epoch, in which every known secret must be confirmed. */
   #epoch = 0;
@@ -190,7 +190,7 @@ export class Identifier {
     this.#search = new SecretSearch(options);
     const { known, unknown } = options.bounds ?? { known: 50_000, unknown: 10_000 };
     this.#known = new KnownSecrets(known);
-    this.#unknown = new LRUCache({ max: unknown });
+    this.#unknown = new RecentlyUsed(unknown);
   }
 
   /**
@@ -437,14 +437,14 @@ const CHANGED = -1;
 
 /** The known secrets by their SHA-256, with an index by key id and by customer id. Evicts the least recently used. */
 class KnownSecrets {
-  readonly #entries: LRUCache<string, KnownSecret>;
+  readonly #entries: RecentlyUsed<KnownSecret>;
   /** Most keys have one secret, some two: an array takes a fifth of the memory of a set. */
   readonly #hashesOfKey = new Map<string, readonly string[]>();
   readonly #hashesOfCustomer = new Map<string, Set<string>>();
 
   /** @param most how many entries are kept */
   constructor(most: number) {
-    this.#entries = new LRUCache({ max: most, dispose: (known, sha) => this.#unlink(known, sha) });
+    this.#entries = new RecentlyUsed(most, (known, sha) => this.#unlink(known, sha));
   }
 
   get size(): number {

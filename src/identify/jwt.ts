@@ -1,5 +1,5 @@
 import { decodeProtectedHeader, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
-import { LRUCache } from 'lru-cache';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import { UnreadableRecord } from '../model/record.ts';
 import { jwtConsumerId } from './api-key.ts';
 import { type Consumer, consumerWith, NO_META } from './identify.ts';
@@ -71,12 +71,12 @@ interface VerifiedToken {
 /** What verifying tokens has found, by the SHA-256 of each. */
 export class RememberedTokens<T> {
   readonly #monotonicMs: () => number;
-  readonly #found: LRUCache<string, { readonly value: T; readonly set: KeySet; readonly untilMs: number }>;
+  readonly #found: RecentlyUsed<{ readonly value: T; readonly set: KeySet; readonly untilMs: number }>;
 
   /** @param most how many are kept */
   constructor(most: number, monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
-    this.#found = new LRUCache({ max: most });
+    this.#found = new RecentlyUsed(most);
   }
 
   /** @param set the keys in force: what was found with other keys counts no longer */

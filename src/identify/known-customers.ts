@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { LRUCache } from 'lru-cache';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import type { Attributes, Meta } from '../model/attributes.ts';
 import type { Limits } from '../model/plan.ts';
 import { isSuspended, type StoredCustomer, type Suspension, UnreadableRecord } from '../model/record.ts';
@@ -72,7 +72,7 @@ const PAUSE_MS = 500;
 /** The customers of the callers of a gateway. Those of keys are read with the key, and those that tokens name when they come. */
 export class KnownCustomers {
   readonly #options: KnownCustomersOptions;
-  readonly #entries: LRUCache<string, Entry>;
+  readonly #entries: RecentlyUsed<Entry>;
   readonly #lookUps = new Map<string, Promise<Entry>>();
   #epoch = 0;
   /** Counts the calls of `forget`: an answer to a look-up that began before one may be older than the change. */
@@ -80,7 +80,7 @@ export class KnownCustomers {
 
   constructor(options: KnownCustomersOptions) {
     this.#options = options;
-    this.#entries = new LRUCache({ max: options.most ?? MOST });
+    this.#entries = new RecentlyUsed(options.most ?? MOST);
   }
 
   /** Reads a customer from the store; null if the store has no such customer. @throws Failure `store_unavailable`, `store_corrupt` */

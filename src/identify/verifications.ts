@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { errors } from 'jose';
-import { LRUCache } from 'lru-cache';
 import { FairShares, type Share } from '../io/fair-shares.ts';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import { TokenBucket } from '../io/token-bucket.ts';
 import { ClientNetworks, type FailedAttempts } from './failed-attempts.ts';
 
@@ -48,7 +48,7 @@ interface VerificationsOptions {
 export class Verifications {
   readonly #options: VerificationsOptions;
   readonly #networks = new ClientNetworks(ADDRESSES);
-  readonly #failures = new LRUCache<string, TokenBucket>({ max: ADDRESSES });
+  readonly #failures = new RecentlyUsed<TokenBucket>(ADDRESSES);
   readonly #turns = new FairShares<() => void>({
     maxConnections: MAX_AT_A_TIME,
     maxQueue: MAX_WAITING,

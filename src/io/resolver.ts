@@ -3,8 +3,8 @@ import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
 import { candidatesOf, parseHosts, parseResolvConf, WatchedFile } from './name-files.ts';
+import { RecentlyUsed } from './recently-used.ts';
 
 /*
  * The names of all hosts to which this process connects.
@@ -116,7 +116,7 @@ export class NameResolver {
   readonly #monotonicMs: () => number;
   readonly #hosts: WatchedFile<ReadonlyMap<string, readonly LookupAddress[]>>;
   readonly #rules: WatchedFile<ReturnType<typeof parseResolvConf>>;
-  readonly #names = new LRUCache<string, KnownName>({ max: MAX_NAMES });
+  readonly #names = new RecentlyUsed<KnownName>(MAX_NAMES);
   #servers: { readonly rules: object; readonly ask: readonly NameServers[] } | null = null;
   /** Whether a getaddrinfo is under way. */
   #isSystemBusy = false;

@@ -1,5 +1,5 @@
-import { LRUCache } from 'lru-cache';
 import type { Exchange } from '../gateway/exchange.ts';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import type { RefusedCount } from '../model/refusal.ts';
 import { refusedCallersOf } from '../operations/live/refused-callers.ts';
 import type { RefusedCallers } from '../operations/live/shapes.ts';
@@ -12,7 +12,7 @@ const MINUTES_KEPT = 10;
 /** The refusals of the last 10 minutes by caller. Each is counted, whether the store or the gateway decided it. */
 export class RefusalCounts {
   /** By consumer. To put one to the end of a Map took an object for each refusal. */
-  readonly #callers = new LRUCache<string, RefusedMinutes>({ max: MAX_REFUSED });
+  readonly #callers = new RecentlyUsed<RefusedMinutes>(MAX_REFUSED);
 
   add({ consumerId, plan, judgement }: Exchange, nowMs: number): void {
     const id = consumerId!;
