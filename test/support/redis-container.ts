@@ -11,6 +11,8 @@ export const REDIS_IMAGE = 'redis:8-alpine';
 export const REDIS_IMAGE_VERSION = 'redis-server 8';
 
 const REDIS_PORT = 6379;
+const LABEL = 'tollgate.test';
+const MAX_ATTEMPTS = 5;
 const PULL_WITHIN_MS = 120_000;
 const LOOPBACK = ['localhost', '127.0.0.1'];
 const QUIET = ['--protected-mode', 'no', '--bind', '0.0.0.0', '--save', '', '--appendonly', 'no', '--databases', '64'];
@@ -57,13 +59,12 @@ export async function whyNoContainers(): Promise<string | null> {
  * @param configArgs words for the server's command line
  */
 export async function startRedisContainer(configArgs: readonly string[] = []): Promise<RedisContainer> {
-  const port = await freePort();
   const label = randomUUID();
   const release = whenWeAreGone(
-    'docker rm --force --volumes $(docker ps --all --quiet --filter "label=tollgate.test=$1") >/dev/null 2>&1',
-    [label],
+    'docker rm --force --volumes $(docker ps --all --quiet --filter "label=$1") >/dev/null 2>&1',
+    [`${LABEL}=${label}`],
   );
-  let { host, handle } = await create(port, label, configArgs);
+  let { port, host, handle } = await createOnFreePort(label, configArgs);
   return {
     host,
     port,
@@ -84,6 +85,20 @@ export async function startRedisContainer(configArgs: readonly string[] = []): P
   };
 }
 
+async function createOnFreePort(label: string, configArgs: readonly string[]) {
+  for (let attempt = 1; ; attempt += 1) {
+    const port = await freePort();
+    try {
+      return { port, ...(await create(port, label, configArgs)) };
+    } catch (error) {
+      // Between finding a port free and binding it, somebody else may have bound it. The engine keeps what it could not start.
+      const { container } = await (await testcontainers()).getContainerRuntimeClient();
+      await (await container.fetchByLabel(LABEL, label))?.remove({ force: true, v: true });
+      if (attempt === MAX_ATTEMPTS || !String(error).includes('address already in use')) throw error;
+    }
+  }
+}
+
 async function create(port: number, label: string, configArgs: readonly string[]) {
   const { getContainerRuntimeClient } = await testcontainers();
   const { RedisContainer: Redis } = await import('@testcontainers/redis');
@@ -99,7 +114,7 @@ async function create(port: number, label: string, configArgs: readonly string[]
   }
 
   const started = await new OnFixedPort(REDIS_IMAGE)
-    .withLabels({ 'tollgate.test': label })
+    .withLabels({ [LABEL]: label })
     .withCommand(['redis-server', ...QUIET, ...productUserArgs(REDIS_IMAGE_VERSION), ...configArgs])
     .start();
   const host = started.getHost() === 'localhost' ? '127.0.0.1' : started.getHost();
